@@ -1,0 +1,239 @@
+"""Events: the validated, time-ordered stream of links that everything else is made from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import DataError
+
+_MAX_ID = 2**31 - 2
+
+
+class Events:
+    """Links (src, dst, t) in the order of time; links of equal time keep the order they came in.
+
+    Immutable: the arrays are copies of what was given, and read-only.
+
+    Args:
+        src: Node ids [E], integers from 0.
+        dst: Node ids [E].
+        t: Times [E]: integers, float64 or datetime64 (which become Unix seconds). Kept as int64 or float64.
+        msg: Link attributes [E, d] or [E].
+        x: Node attributes [num_nodes, d] or [num_nodes].
+        labels: The node names, one for each id; the ids themselves by default.
+        num_nodes: How many nodes there are, if more than occur.
+    """
+
+    def __init__(
+        self,
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        t: npt.ArrayLike,
+        msg: npt.ArrayLike | None = None,
+        *,
+        x: npt.ArrayLike | None = None,
+        labels: npt.ArrayLike | None = None,
+        num_nodes: int | None = None,
+    ) -> None:
+        src, dst, times = link_arrays(src, dst, t)
+        attributes = None if msg is None else _attributes(msg, "msg", len(src), "links")
+        self._labels = None if labels is None else _label_array(labels)
+        occurring = max((int(ids.max()) + 1 for ids in (src, dst) if ids.size), default=0)
+        self.num_nodes = _count_nodes(occurring, num_nodes, self._labels)
+        self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
+        order = None if _is_sorted(times) else np.argsort(times, kind="stable")
+        self._rows = order
+        self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, times))
+        self.msg = attributes if order is None or attributes is None else attributes[order]
+        self._freeze()
+
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    t: npt.NDArray[Any]
+    msg: npt.NDArray[np.float32] | None
+    x: npt.NDArray[np.float32] | None
+    num_nodes: int
+
+    def _freeze(self) -> None:
+        for array in (self.src, self.dst, self.t, self.msg, self.x, self._labels, self._rows):
+            if array is not None:
+                array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Events:
+        """The chosen links (a slice, a mask, or increasing positions), among the same nodes."""
+        if not isinstance(chosen, slice):
+            chosen = np.asarray(chosen)
+            if chosen.dtype != bool and (chosen.dtype.kind not in "iu" or (np.diff(chosen) <= 0).any()):
+                raise DataError(
+                    "choose links by a slice, a mask or increasing positions: events stay in the order of time"
+                )
+        elif chosen.step is not None and chosen.step < 0:
+            raise DataError("events stay in the order of time: a slice cannot run backwards")
+        part = object.__new__(Events)
+        part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
+        part.msg = None if self.msg is None else self.msg[chosen]
+        part._rows = self.rows[chosen]
+        part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
+        part._freeze()
+        return part
+
+    def __repr__(self) -> str:
+        span = f", t {self.t[0]}..{self.t[-1]}" if len(self) else ""
+        msg = f", msg [{self.msg.shape[1]}]" if self.msg is not None else ""
+        return f"Events({len(self):,} links, {self.num_nodes:,} nodes{span} {self.t.dtype}{msg})"
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The position each link had in the input, before the ordering by time: [E]."""
+        return np.arange(len(self)) if self._rows is None else self._rows
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The name of each node: [num_nodes], int64 or str objects."""
+        return np.arange(self.num_nodes) if self._labels is None else self._labels
+
+    def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The ids of nodes given by name. A name that does not occur gets an id of its own, from num_nodes on."""
+        if self._labels is None:
+            return _ids(names, "names").astype(np.int64)
+        wanted = np.atleast_1d(np.asarray(names, dtype=object)).tolist()
+        strangers: dict[Any, int] = {}
+        known = self._id_of
+        return np.array(
+            [known[n] if n in known else strangers.setdefault(n, self.num_nodes + len(strangers)) for n in wanted],
+            np.int64,
+        )
+
+    @cached_property
+    def _id_of(self) -> dict[Any, int]:
+        return {name: i for i, name in enumerate(self.labels.tolist())}
+
+    @property
+    def intensity(self) -> float:
+        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T)."""
+        span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
+        return 2 * len(self) / (self.num_nodes * span) if span > 0 else 0.0
+
+
+def link_arrays(
+    src: npt.ArrayLike, dst: npt.ArrayLike, t: npt.ArrayLike
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Both ends and the times of links as arrays of one length [E], in the order given."""
+    ends, times = (_ids(src, "src"), _ids(dst, "dst")), as_times(t)
+    if not len(ends[0]) == len(ends[1]) == len(times):
+        raise DataError(
+            f"lengths differ: src {len(ends[0]):,}, dst {len(ends[1]):,}, t {len(times):,}; each link needs all three"
+        )
+    return *ends, times
+
+
+def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """A NumPy array of anything that can be one (lists, tensors, columns)."""
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"{what}: cannot be read as an array ({str(error).splitlines()[0]}); give numbers of one length"
+        ) from error
+
+
+def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Times as int64 or float64, refused where they are missing, not finite or already rounded."""
+    times = as_array(t, "t")
+    if times.size == 0:
+        times = times.reshape(-1).astype(np.float64 if times.dtype.kind == "f" and times.ndim else np.int64)
+    if times.ndim != 1:
+        raise DataError(f"t has shape {times.shape}, expected one time for each link")
+    if times.dtype.kind == "M":
+        times = seconds(times)
+    if times.dtype.kind == "f":
+        if times.dtype.itemsize < 8:
+            raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
+        times = times.astype(np.float64) + 0.0
+        _refuse(~np.isfinite(times), times, "t", "every link needs a finite time")
+    elif times.dtype.kind in "iu":
+        _refuse(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
+        times = times.astype(np.int64)
+        if int(times.max(initial=0)) - int(times.min(initial=0)) > np.iinfo(np.int64).max:
+            raise DataError("t spans more than int64 can count; use a coarser unit of time")
+    else:
+        raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
+    return times
+
+
+def seconds(times: npt.NDArray[np.datetime64]) -> npt.NDArray[Any]:
+    """Dates as Unix seconds: int64 where all are whole, else float64."""
+    _refuse(np.isnat(times), times, "t", "every link needs a time")
+    whole = times.astype("datetime64[s]")
+    if (whole == times).all():
+        return whole.astype(np.int64)
+    fraction = (times - whole) / np.timedelta64(1, "s")
+    return np.asarray(whole.astype(np.int64) + fraction)
+
+
+def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
+    ids = as_array(values, what)
+    if ids.size == 0:
+        ids = ids.reshape(-1).astype(np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise DataError(
+            f"{what} is {ids.dtype} of shape {ids.shape}, expected node ids: a list of integers from 0. "
+            "For names of any other kind use cawn.read on a table"
+        )
+    _refuse(ids < 0, ids, what, "node ids are integers from 0")
+    _refuse(ids > _MAX_ID, ids, what, "node ids must stay below 2**31 - 1; cawn.read on a table numbers any names")
+    return np.array(ids, np.int32)
+
+
+def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
+    table = as_array(values, what)
+    if table.dtype.kind not in "iufb":
+        raise DataError(f"{what} is {table.dtype}, expected numbers")
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or len(table) != size:
+        raise DataError(f"{what} has shape {table.shape}, expected one row for each of the {size:,} {of}")
+    with np.errstate(over="ignore"):
+        rounded = np.array(table, np.float32, order="C")
+    broken = ~np.isfinite(rounded)
+    if broken.any():
+        row, column = (int(i) for i in np.argwhere(broken)[0])
+        raise DataError(f"{what}[{row}, {column}] is {table[row, column]}: attributes must be finite in float32")
+    return rounded
+
+
+def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+    array = as_array(labels, "labels")
+    if array.ndim != 1:
+        raise DataError(f"labels have shape {array.shape}, expected one name for each node")
+    array = array.astype(np.int64) if array.dtype.kind in "iu" else array.astype(object)
+    if len(set(array.tolist())) != len(array):
+        raise DataError("labels repeat: every node needs a name of its own")
+    return array
+
+
+def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | None) -> int:
+    count = given if given is not None else occurring if labels is None else len(labels)
+    if count < occurring:
+        raise DataError(
+            f"node id {occurring - 1} occurs, but there are only {count:,} {'nodes' if labels is None else 'labels'}"
+        )
+    if labels is not None and len(labels) != count:
+        raise DataError(f"{len(labels):,} labels for {count:,} nodes; every node needs one")
+    return int(count)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise DataError(f"{what}[{i}] is {values[i]}: {rule}")
+
+
+def _is_sorted(times: npt.NDArray[Any]) -> bool:
+    return bool((times[1:] >= times[:-1]).all())

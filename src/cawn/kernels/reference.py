@@ -1,0 +1,101 @@
+"""The plain, slow twins: what the fast kernels must compute, written to be read. For tests alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Link = tuple[Any, int, int, int]  # (t, the other end, event id, side)
+
+_WORD = (1 << 64) - 1
+
+
+def mix64(x: int) -> int:
+    """The finalizer of SplitMix64."""
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _WORD
+    return x ^ (x >> 31)
+
+
+def query_key(seed: int, t: Any, link: int) -> int:
+    """The random stream of a query at time t (int64 or float64) whose node's newest link is `link`."""
+    return mix64(mix64(mix64(seed) ^ int(np.asarray(t).view(np.uint64))) ^ link)
+
+
+def uniform(key: int, index: int, step: int) -> float:
+    """The number behind draw `index` of walk step `step`."""
+    bits = mix64((key + ((index << 8) | step) * 0x9E3779B97F4A7C15) & _WORD)
+    return ((bits >> 12) + 0.5) * 2.0**-52
+
+
+def links_before(src: npt.ArrayLike, dst: npt.ArrayLike, times: npt.NDArray[Any], node: int, t: Any) -> list[Link]:
+    """E_{node, t}: all links of a node strictly before t, oldest first."""
+    links = []
+    for event, (u, v, when) in enumerate(zip(np.asarray(src), np.asarray(dst), times, strict=True)):
+        if when < t and u == node:
+            links.append((when, int(v), event, 0))
+        elif when < t and v == node:
+            links.append((when, int(u), event, 1))
+    return links
+
+
+def probabilities(links: Sequence[Link], alpha: float) -> npt.NDArray[np.float64]:
+    """The law of one step: proportional to exp(alpha t'), normalised over all links."""
+    newest = links[-1][0]
+    weights = np.exp(np.array([-alpha * float(newest - when) for when, *_ in links]))
+    return np.asarray(weights / weights.sum())
+
+
+def sample_walks(
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    times: npt.NDArray[Any],
+    alphas: Sequence[float],
+    node: int,
+    t: Any,
+    widths: Sequence[int],
+    seed: int,
+) -> list[list[tuple[int, Any, int]]]:
+    """Algorithm 1 for one query: M walks of (node, time, event)."""
+    M = widths[-1]
+    walks: list[list[tuple[int, Any, int]]] = [[(node, t, -1)] for _ in range(M)]
+    first = links_before(src, dst, times, node, t)
+    key = query_key(seed, t, 2 * first[-1][2] + first[-1][3]) if first else 0
+    for step, width in enumerate(widths, start=1):
+        for k in range(width):
+            group = walks[k * M // width : (k + 1) * M // width]
+            here, now, _ = group[0][-1]
+            links = links_before(src, dst, times, here, now) if here >= 0 else []
+            reached: tuple[int, Any, int] = (-1, -1, -1)
+            if links:
+                law = probabilities(links, alphas[k * len(alphas) // width])
+                i = min(int(np.searchsorted(np.cumsum(law), uniform(key, k, step))), len(links) - 1)
+                reached = (links[i][1], links[i][0], links[i][2])
+            for walk in group:
+                walk.append(reached)
+    return walks
+
+
+def iterate_coins(probabilities_newest_first: Sequence[float], rng: np.random.Generator) -> int:
+    """Algorithm 3 to the letter, a coin for each link: how many links are looked at until one is taken."""
+    for looked, p in enumerate(probabilities_newest_first, start=1):
+        if rng.random() < p:
+            return looked
+    return len(probabilities_newest_first)
+
+
+def count_positions(walks_u: npt.NDArray[Any], walks_v: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """I_CAW of one pair from its walks' nodes [M, L]: [2, M, L, 2, L]."""
+    M, L = walks_u.shape
+    sets = (walks_u.tolist(), walks_v.tolist())
+    hits = [[Counter(walk[j] for walk in walks) for j in range(L)] for walks in sets]
+    counts = np.zeros((2, M, L, 2, L), np.int64)
+    for side, walk, i in np.ndindex(2, M, L):
+        node = sets[side][walk][i]
+        if node >= 0:
+            counts[side, walk, i] = [[hits[reference][j][node] for j in range(L)] for reference in range(2)]
+    return counts

@@ -1,0 +1,69 @@
+"""Files and tables -> Events, and the errors a user gets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cawn.errors import DataError
+from cawn.events import Events
+from cawn.readers import files, text
+from cawn.readers.columns import Column, Roles
+from cawn.readers.tables import Source, events_from_table
+
+__all__ = ["read"]
+
+
+def read(
+    source: Any,
+    *,
+    src: Column | None = None,
+    dst: Column | None = None,
+    time: Column | None = None,
+    msg: Sequence[Column] | Column | None = None,
+    bipartite: bool | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+) -> Events:
+    """Read an edge log.
+
+    Args:
+        source: A path to CSV, TSV or whitespace-separated text (plain or compressed), Parquet or Arrow IPC; a table
+            with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a PyTorch Geometric `TemporalData`.
+        src, dst, time: The columns, by name or by position from 0. Found by their usual names if not given; in text
+            without a header they are the first three.
+        msg: Columns of numbers that become link attributes.
+        bipartite: Whether a source and a destination of the same name are different nodes. By default they are
+            where the columns are called user and item, as in the JODIE format.
+        delimiter, header: How text is laid out, if the guess is wrong.
+
+    Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds.
+    """
+    roles = Roles.of(src=src, dst=dst, time=time, msg=msg)
+    if isinstance(source, Events):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = files.check(os.fspath(source))
+        kind = files.kind_of(path)
+        if kind == "text":
+            return text.read_text(path, roles, bipartite=bipartite, delimiter=delimiter, header=header)
+        return events_from_table(files.read_binary(path, kind), roles, Source(path), bipartite)
+    if hasattr(source, "__arrow_c_stream__"):
+        return events_from_table(files.import_stream(source), roles, Source("table"), bipartite)
+    if all(hasattr(source, name) for name in ("src", "dst", "t")):
+        return _from_temporal_data(source)
+    raise DataError(
+        f"cannot read a {type(source).__name__}: give a path, a table (pyarrow, pandas, polars, DuckDB) or a "
+        "TemporalData; for arrays use cawn.Events(src, dst, t)"
+    )
+
+
+def _from_temporal_data(data: Any) -> Events:
+    """PyTorch Geometric's TemporalData, whose ids are node ids already."""
+    msg = getattr(data, "msg", None)
+    if msg is not None and np.ndim(msg) == 2 and msg.shape[1] == 0:
+        msg = None
+    return Events(data.src, data.dst, data.t, msg)

@@ -1,0 +1,209 @@
+"""Which column is what: the usual spellings, and what the user said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cawn.errors import DataError
+
+Column = str | int
+
+# Source and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
+_PAIRS = (
+    ("src", "dst"),
+    ("srcid", "dstid"),
+    ("srcnode", "dstnode"),
+    ("source", "target"),
+    ("source", "destination"),
+    ("source", "dest"),
+    ("sourceid", "targetid"),
+    ("sourceid", "destinationid"),
+    ("sourcenode", "targetnode"),
+    ("from", "to"),
+    ("fromid", "toid"),
+    ("fromnode", "tonode"),
+    ("fromnodeid", "tonodeid"),
+    ("u", "v"),
+    ("u", "i"),
+    ("i", "j"),
+    ("user", "item"),
+    ("userid", "itemid"),
+    ("sender", "receiver"),
+    ("sender", "recipient"),
+    ("senderid", "receiverid"),
+    ("senderid", "recipientid"),
+    ("caller", "callee"),
+    ("payer", "payee"),
+    ("head", "tail"),
+    ("node1", "node2"),
+    ("nodea", "nodeb"),
+)
+_TWO_SIDED = {("user", "item"), ("userid", "itemid")}
+_TIMES = frozenset(
+    (
+        "t",
+        "ts",
+        "time",
+        "timestamp",
+        "timestamps",
+        "unixtime",
+        "unixts",
+        "unixtimestamp",
+        "epoch",
+        "date",
+        "datetime",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """What the user said of the columns; None where nothing was said."""
+
+    src: Column | None
+    dst: Column | None
+    time: Column | None
+    msg: tuple[Column, ...]
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        src: Column | None,
+        dst: Column | None,
+        time: Column | None,
+        msg: Sequence[Column] | Column | None,
+    ) -> Roles:
+        chosen = () if msg is None else (msg,) if isinstance(msg, str | int) else tuple(msg)
+        for role, column in (("src", src), ("dst", dst), ("time", time), *(("msg", c) for c in chosen)):
+            if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
+                raise DataError(f"{role}={column!r}: name a column, or give its position from 0")
+        return cls(src, dst, time, chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The positions of the columns that matter."""
+
+    src: int
+    dst: int
+    time: int
+    msg: tuple[int, ...]
+    two_sided: bool  # sources and destinations have name spaces of their own
+    prefixes: tuple[str, str] = ("src", "dst")
+
+    @property
+    def needed(self) -> tuple[int, ...]:
+        """Every position once, in the order src, dst, time, msg."""
+        return tuple(dict.fromkeys((self.src, self.dst, self.time, *self.msg)))
+
+    def narrowed(self) -> Layout:
+        """The same columns in a table that holds nothing but the needed ones."""
+        at = {old: new for new, old in enumerate(self.needed)}
+        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], msg=tuple(at[i] for i in self.msg))
+
+
+def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bool = True) -> Layout:
+    """Assign the roles to columns called `names`, or say in one line why that cannot be done."""
+    if not has_names:
+        return _positional_layout(len(names), roles, names, where)
+    plain = [_plain(name) for name in names]
+    src = None if roles.src is None else _position(roles.src, names, "src", where)
+    dst = None if roles.dst is None else _position(roles.dst, names, "dst", where)
+    pair = ("", "")
+    if src is None or dst is None:
+        found = [
+            (plain.index(a), plain.index(b), (a, b))
+            for a, b in _PAIRS
+            if a in plain and b in plain and src in (None, plain.index(a)) and dst in (None, plain.index(b))
+        ]
+        if len({(a, b) for a, b, _ in found}) != 1:
+            problem = (
+                "no columns that name the two ends of a link"
+                if not found
+                else "more than one choice for the two ends of a link"
+            )
+            raise DataError(f"{where}: {problem} among {_listed(names)}; give src= and dst=")
+        src, dst, pair = found[0]
+    time = None if roles.time is None else _position(roles.time, names, "time", where)
+    if time is None:
+        times = [i for i, name in enumerate(plain) if name in _TIMES and i not in (src, dst)]
+        if len(times) != 1:
+            problem = "no column that names the time" if not times else "more than one choice for the time"
+            raise DataError(f"{where}: {problem} among {_listed(names)}; give time=")
+        time = times[0]
+    return _checked(
+        Layout(
+            src,
+            dst,
+            time,
+            _msg_positions(roles, names, where),
+            pair in _TWO_SIDED,
+            _prefixes(names, src, dst),
+        ),
+        where,
+    )
+
+
+def recognised(names: Sequence[str]) -> bool:
+    """Whether a line of text holds the usual names of both ends of a link."""
+    plain = {_plain(name) for name in names}
+    return any(a in plain and b in plain for a, b in _PAIRS)
+
+
+def _positional_layout(width: int, roles: Roles, names: Sequence[str], where: str) -> Layout:
+    chosen = [
+        default if said is None else _position(said, names, role, where, has_names=False)
+        for role, said, default in (("src", roles.src, 0), ("dst", roles.dst, 1), ("time", roles.time, 2))
+    ]
+    if max(chosen) >= width:
+        raise DataError(
+            f"{where}: {width} column(s), expected at least source, destination and time; is the delimiter right?"
+        )
+    msg = tuple(_position(c, names, "msg", where, has_names=False) for c in roles.msg)
+    src, dst, time = chosen
+    return _checked(Layout(src, dst, time, msg, two_sided=False), where)
+
+
+def _checked(layout: Layout, where: str) -> Layout:
+    if len({layout.src, layout.dst, layout.time}) < 3:
+        raise DataError(f"{where}: source, destination and time must be three different columns")
+    return layout
+
+
+def _msg_positions(roles: Roles, names: Sequence[str], where: str) -> tuple[int, ...]:
+    return tuple(_position(column, names, "msg", where) for column in roles.msg)
+
+
+def _position(column: Column, names: Sequence[str], role: str, where: str, *, has_names: bool = True) -> int:
+    if isinstance(column, int):
+        if not 0 <= column < len(names):
+            raise DataError(f"{where}: {role}={column}, but there are {len(names)} columns, counted from 0")
+        return column
+    if not has_names:
+        raise DataError(
+            f"{where}: {role}={column!r}, but the file has no header; give positions from 0, or header=True"
+        )
+    matches = [i for i, name in enumerate(names) if name == column]
+    if len(matches) != 1:
+        problem = "there is no such column" if not matches else "more than one column has this name"
+        raise DataError(f"{where}: {role}={column!r}, but {problem} among {_listed(names)}")
+    return matches[0]
+
+
+def _prefixes(names: Sequence[str], src: int, dst: int) -> tuple[str, str]:
+    """'user_id', 'item_id' -> 'user', 'item'."""
+    first, second = (
+        names[i].strip().lower().removesuffix("_id").removesuffix("id").strip("_") or names[i] for i in (src, dst)
+    )
+    return (first, second) if first != second else ("src", "dst")
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum())
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(n) for n in names[:12])
+    return f"{shown}, ... ({len(names)} columns)" if len(names) > 12 else shown or "no columns"

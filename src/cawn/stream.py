@@ -1,0 +1,210 @@
+"""Stream: the questions of `History`, answered event by event in constant memory for each node (Alg. 2 and 3)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import LateEventError, QueryError
+from cawn.events import link_arrays
+from cawn.kernels import cpu_ring
+from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.walks import Question, Walks, check_alphas, query_arrays, query_times
+
+_QUERIES_PER_TASK = 256
+
+
+class Stream:
+    """The most recent `capacity` links of each node, and the running sums that keep their probabilities right.
+
+    A draw among the held links has exactly the probability it has in the whole history. What the ring no longer holds
+    keeps its share too: a walk that would go there ends, and `missing_mass` says how likely that is.
+
+    Args:
+        num_nodes: Nodes to make room for; more come as they appear.
+        alpha: As for `History`.
+        capacity: Links to hold for each node, or "auto": the fewest that leave out at most `tolerance` of the
+            probability of a node whose links come at random, `tau` of them per unit of time (see `ring_capacity`).
+        tau: The intensity for "auto"; `events.intensity` is that of an average node, and busy nodes need more.
+        tolerance: The fraction of the probability that "auto" may leave out.
+        late: What to do with events older than the newest: "error", or "drop" and count them in `dropped`.
+        dtype: The type of times, int64 or float64; that of the first events appended by default.
+    """
+
+    def __init__(
+        self,
+        num_nodes: int,
+        alpha: float | Sequence[float],
+        *,
+        capacity: int | Literal["auto"] = 32,
+        tau: float | None = None,
+        tolerance: float = 0.01,
+        late: Literal["error", "drop"] = "error",
+        dtype: npt.DTypeLike | None = None,
+    ) -> None:
+        if not isinstance(num_nodes, int | np.integer) or not 0 <= num_nodes < 2**31:
+            raise QueryError(f"num_nodes is {num_nodes!r}: give how many nodes to make room for, from 0 to 2**31 - 1")
+        if late not in ("error", "drop"):
+            raise QueryError(f"late is {late!r}: give 'error' or 'drop'")
+        if dtype is not None and np.dtype(dtype) not in (np.dtype(np.int64), np.dtype(np.float64)):
+            raise QueryError(f"dtype is {dtype!r}: times are int64 or float64")
+        self._alphas = check_alphas(alpha)
+        if capacity == "auto":
+            if tau is None:
+                raise QueryError(
+                    "capacity='auto' needs tau, the links of a node per unit of time; see events.intensity"
+                )
+            capacity = ring_capacity(tau, float(self._alphas.min()), tolerance)
+        elif not isinstance(capacity, int | np.integer) or not 1 <= capacity < 2**31:
+            raise QueryError(f"capacity is {capacity!r}: give a positive number of links, or 'auto'")
+        self.capacity = int(capacity)
+        self.dropped = 0
+        self._late = late
+        self._dtype = None if dtype is None else np.dtype(dtype)
+        self._newest: Any = None
+        self._num_events = 0
+        self._num_nodes = int(num_nodes)
+        self._rings = self._blank(self._num_nodes)
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays, one or several."""
+        return tuple(self._alphas.tolist())
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes there is room for: as many as were asked for, and every one that has appeared."""
+        return self._num_nodes
+
+    def __len__(self) -> int:
+        """Links taken in so far."""
+        return self._num_events
+
+    @property
+    def nbytes(self) -> int:
+        """Memory the rings hold."""
+        return sum(array.nbytes for array in self._rings)
+
+    def __repr__(self) -> str:
+        return f"Stream({len(self):,} links, {self.num_nodes:,} nodes, capacity {self.capacity}, alpha {self.alpha})"
+
+    def append(self, src: npt.ArrayLike, dst: npt.ArrayLike, t: npt.ArrayLike) -> int:
+        """Take in links in the order of time, and return how many were taken.
+
+        Either all of them are taken or, on an error, none; with late="drop" all but the late ones.
+        """
+        src, dst, t = link_arrays(src, dst, t)
+        if len(src) == 0:
+            return 0
+        if self._dtype is None:
+            self._dtype = t.dtype
+            self._rings = self._blank(self._num_nodes)
+        t = query_times(t, self._dtype)
+        kept = self._in_order(t)
+        src, dst, t = src[kept], dst[kept], t[kept]
+        if len(src):
+            self._make_room(int(max(src.max(), dst.max())) + 1)
+            cpu_ring.append_links(self._rings, src, dst, t, self._num_events)
+            self._newest = t[-1]
+            self._num_events += len(src)
+        return len(src)
+
+    def sample(
+        self,
+        nodes: npt.ArrayLike,
+        t: npt.ArrayLike,
+        *,
+        seed: int,
+        num_walks: int | None = None,
+        length: int | None = None,
+        fanouts: Sequence[int] | None = None,
+        threads: int | None = None,
+    ) -> Walks:
+        """As `History.sample`; the same seed draws the same links, as far as the rings hold them."""
+        question = Question.of(
+            nodes,
+            t,
+            self._rings.t.dtype,
+            self._alphas.size,
+            num_walks=num_walks,
+            length=length,
+            fanouts=fanouts,
+            seed=seed,
+        )
+        sample = partial(cpu_ring.sample_walks, self._rings, question)
+        in_parallel(sample, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
+        return question.walks
+
+    def missing_mass(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """What fraction of the true probability of each node's links before t its ring no longer holds: [B].
+
+        This is how likely a walk's first step from (node, t) ends for want of memory; mean over the decays.
+        """
+        ids, times = query_arrays(nodes, t, self._rings.t.dtype)
+        return cpu_ring.missing_mass(self._rings, ids, times)
+
+    def _blank(self, size: int) -> cpu_ring.Rings:
+        dtype, decays, held = self._dtype or np.dtype(np.int64), self._alphas.size, (size, self.capacity)
+        return cpu_ring.Rings(
+            alphas=self._alphas,
+            total=np.zeros(size, np.int64),
+            first=np.zeros(size, dtype),
+            running=np.zeros((size, decays)),
+            t=np.zeros(held, dtype),
+            node=np.zeros(held, np.int32),
+            link=np.zeros(held, np.int64),
+            p=np.zeros((size, decays, self.capacity)),
+        )
+
+    def _make_room(self, needed: int) -> None:
+        """Grow to `needed` nodes or more, by at least half of what there is so that growing stays cheap on average."""
+        room = len(self._rings.total)
+        self._num_nodes = max(self._num_nodes, needed)
+        if self._num_nodes <= room:
+            return
+        grown = self._blank(max(self._num_nodes, room + room // 2))
+        for new, old in zip(grown[1:], self._rings[1:], strict=True):
+            new[:room] = old
+        self._rings = grown
+
+    def _in_order(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | slice:
+        """Which of the events come no earlier than all before them."""
+        latest = np.maximum.accumulate(times)
+        if self._newest is not None:
+            latest = np.maximum(latest, self._newest)
+        late = times < latest
+        if not late.any():
+            return slice(None)
+        if self._late == "error":
+            i = int(np.argmax(late))
+            raise LateEventError(
+                f"event {i} of the batch is at t={times[i]}, but t={latest[i]} was reached before it; nothing was "
+                "appended. Sort the events, or use Stream(..., late='drop')"
+            )
+        self.dropped += int(late.sum())
+        return ~late
+
+
+def ring_capacity(tau: float, alpha: float, tolerance: float) -> int:
+    """The fewest links to hold so that at most `tolerance` of the probability is left out, on a Poisson stream.
+
+    With intensity tau, each older link weighs tau / (tau + alpha) of the one after it on average, so c links leave out
+    (tau / (tau + alpha)) ** c of the total.
+    """
+    if not (math.isfinite(tau) and tau >= 0):
+        raise QueryError(f"tau is {tau!r}: give the links of a node per unit of time, a finite number >= 0")
+    if not 0 < tolerance < 1:
+        raise QueryError(f"tolerance is {tolerance!r}: give a fraction between 0 and 1")
+    if alpha == 0:
+        raise QueryError("alpha=0 weighs all links alike, so no ring is enough; give a capacity, or use a History")
+    if tau == 0:
+        return 1
+    capacity = math.ceil(math.log(tolerance) / -math.log1p(alpha / tau))
+    if capacity >= 2**31:
+        raise QueryError(f"tau/alpha = {tau / alpha:.3g} needs {capacity:.3g} links for each node; use a larger alpha")
+    return max(capacity, 1)

@@ -1,0 +1,71 @@
+"""What may be asked, and how a question that cannot be answered is refused."""
+
+import numpy as np
+import pytest
+
+import cawn
+from networks import random_events
+
+
+@pytest.fixture(scope="module")
+def history() -> cawn.History:
+    return cawn.History(random_events(0), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"nodes": [-1]}, r"nodes\[0\] is -1"),
+        ({"nodes": [0, 2**31]}, r"nodes\[1\] is 2147483648"),
+        ({"nodes": [0.5]}, "nodes: found float64"),
+        ({"nodes": ["a"]}, "nodes: found"),
+        ({"nodes": [[0]]}, r"shape \(1, 1\)"),
+        ({"t": [1, 2, 3]}, r"2 nodes but times of shape \(3,\)"),
+        ({"t": float("nan")}, "NaN"),
+        ({"t": float("inf")}, "infinity"),
+        ({"t": 1.5}, "whole times"),
+        ({"t": 1e30}, "out of range"),
+        ({"t": np.float32(1)}, "rounds times"),
+        ({"t": "noon"}, "expected numbers"),
+        ({"seed": -1}, "seed is -1"),
+        ({"seed": 2**64}, "seed is 18446744073709551616"),
+        ({"seed": 0.5}, "seed is 0.5"),
+        ({"num_walks": 0}, "num_walks=0"),
+        ({"length": 0}, "length=0"),
+        ({"length": 256}, "length=256"),
+        ({"num_walks": 1.5}, "num_walks=1.5"),
+        ({"fanouts": ()}, r"fanouts=\(\)"),
+        ({"fanouts": (4, 0)}, r"fanouts=\(4, 0\)"),
+        ({"fanouts": (2, 2), "num_walks": 4}, "not both"),
+        ({"fanouts": (2**20, 2**20)}, "too many"),
+    ],
+)
+def test_refused(history: cawn.History, arguments: dict, message: str) -> None:
+    with pytest.raises(cawn.QueryError, match=message):
+        history.sample(**({"nodes": [0, 1], "t": 30, "seed": 0} | arguments))
+
+
+@pytest.mark.parametrize("alpha", [-1, float("nan"), float("inf"), (), (0.1, -0.1), [[0.1]]])
+def test_decays_are_finite_and_not_negative(alpha) -> None:
+    with pytest.raises(cawn.QueryError, match="alpha is"):
+        cawn.History(random_events(0), alpha)
+
+
+def test_defaults_shapes_and_types(history: cawn.History) -> None:
+    walks = history.sample(np.array([0, 1], np.uint8), np.array([30.0, 31.0]), seed=np.int64(3))
+    assert walks.nodes.shape == walks.t.shape == walks.events.shape == (2, 64, 3)
+    assert (walks.nodes.dtype, walks.t.dtype, walks.events.dtype) == (np.int32, np.int64, np.int64)
+    assert repr(walks) == "Walks(2 queries x 64 walks of length 2)"
+    assert history.sample([0], 30, fanouts=(4, 2, 3), seed=0).nodes.shape == (1, 24, 4)
+
+
+def test_zero_has_one_sign() -> None:
+    history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
+    a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
+    np.testing.assert_array_equal(a.events, b.events)
+
+
+def test_tensors_are_welcome(history: cawn.History) -> None:
+    torch = pytest.importorskip("torch")
+    walks = history.sample(torch.tensor([0, 1]), torch.tensor([30, 30]), seed=0)
+    np.testing.assert_array_equal(walks.events, history.sample([0, 1], 30, seed=0).events)
