@@ -125,9 +125,10 @@ def _decoded(raw: bytes, path: str) -> str:
 
 def line_of(path: str, dialect: Dialect, row: int) -> int:
     """The line, from 1, of a row counted from 0; blank lines are no rows."""
-    with opened(path, dialect.compression) as file:
-        for number, line in enumerate(io.TextIOWrapper(file, errors="replace"), start=1):
-            if number > dialect.skip and line.strip():
+    blank = None if dialect.delimiter == " +" else "\r\n"
+    with opened(path, dialect.compression) as file, io.TextIOWrapper(file, errors="replace") as lines:
+        for number, line in enumerate(lines, start=1):
+            if number > dialect.skip and line.strip(blank):
                 if row == 0:
                     return number
                 row -= 1

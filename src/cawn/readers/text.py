@@ -46,7 +46,9 @@ def _parse(path: str, dialect: Dialect, layout: Layout, source: Source) -> pa.Ta
     """A table of the needed columns only, in the layout's order."""
     needed = [f"{i}" for i in layout.needed]
     try:
-        table = _read_csv(path, dialect, csv.ConvertOptions(include_columns=needed, strings_can_be_null=False))
+        table = _read_csv(
+            path, dialect, csv.ConvertOptions(include_columns=needed, strings_can_be_null=False, null_values=[""])
+        )
         ends = (table.column(f"{layout.src}").type, table.column(f"{layout.dst}").type)
         if all(pa.types.is_int64(kind) or pa.types.is_string(kind) for kind in ends) and ends[0] == ends[1]:
             return _named(table, dialect, layout)
@@ -60,7 +62,7 @@ def _parse(path: str, dialect: Dialect, layout: Layout, source: Source) -> pa.Ta
     table = _read_as_text(path, dialect, needed, ragged)
     if ragged:
         row = ragged[0]
-        place = f"line {line_of(path, dialect, row.number - 1)}"
+        place = f"line {line_of(path, dialect, row.number - 1 - dialect.skip)}"
         raise DataError(
             f"{path}, {place}: found {row.actual_columns} fields, expected {row.expected_columns}: {row.text[:60]!r}"
         )

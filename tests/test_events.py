@@ -1,0 +1,125 @@
+"""Events: what is taken, what is refused, what stays."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import cawn
+
+
+def test_stable_order_of_equal_times() -> None:
+    events = cawn.Events([0, 1, 2, 3], [1, 2, 3, 0], [5, 1, 5, 1], msg=[10, 11, 12, 13])
+    assert events.src.tolist() == [1, 3, 0, 2]
+    assert events.t.tolist() == [1, 1, 5, 5]
+    assert events.rows.tolist() == [1, 3, 0, 2]
+    assert events.msg is not None
+    assert events.msg.ravel().tolist() == [11, 13, 10, 12]
+    assert repr(events) == "Events(4 links, 4 nodes, t 1..5 int64, msg [1])"
+
+
+@pytest.mark.parametrize(
+    ("t", "dtype"),
+    [
+        (np.array([1, 2], np.int16), np.int64),
+        (np.array([1, 2], np.uint64), np.int64),
+        (np.array([1.5, 2]), np.float64),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), np.int64),
+        (np.array([1, 2], "datetime64[s]"), np.int64),
+        (np.array([500, 2000], "datetime64[ms]"), np.float64),
+        ([2**62, 2**62 + 1], np.int64),
+    ],
+)
+def test_times_are_int64_or_float64(t, dtype: type) -> None:
+    assert cawn.Events([0, 1], [1, 0], t).t.dtype == dtype
+
+
+def test_int64_times_are_exact() -> None:
+    ns = [1_700_000_000_000_000_001, 1_700_000_000_000_000_002]
+    assert cawn.Events([0, 1], [1, 0], ns).t.tolist() == ns
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"src": [0, -3]}, r"src\[1\] is -3: node ids are integers from 0"),
+        ({"dst": [0, 2**31]}, r"dst\[1\] is 2147483648: node ids must stay below"),
+        ({"src": [0.0, 1.0]}, "src is float64"),
+        ({"src": ["a", "b"]}, "use cawn.read on a table"),
+        ({"src": [[0], [1]]}, r"shape \(2, 1\)"),
+        ({"src": [0, [1]]}, "src: cannot be read as an array"),
+        ({"src": [0]}, "lengths differ: src 1, dst 2, t 2"),
+        ({"t": [1, 2, 3]}, "lengths differ"),
+        ({"t": [1, np.nan]}, r"t\[1\] is nan"),
+        ({"t": [-np.inf, 1]}, r"t\[0\] is -inf"),
+        ({"t": np.array([1, 2], np.float32)}, "t is float32, which rounds"),
+        ({"t": np.array([1, 2**63], np.uint64)}, r"t\[1\] is 9223372036854775808"),
+        ({"t": [-(2**63), 2**63 - 1]}, "spans more than int64"),
+        ({"t": [True, False]}, "t is bool"),
+        ({"t": ["a", "b"]}, "expected integers"),
+        ({"t": np.array(["2024", "NaT"], "datetime64[s]")}, r"t\[1\] is NaT"),
+        ({"t": [[1, 2]]}, "shape"),
+        ({"msg": [1, 2, 3]}, r"msg has shape \(3, 1\), expected one row for each of the 2 links"),
+        ({"msg": [[1, 2], [3, np.nan]]}, r"msg\[1, 1\] is nan"),
+        ({"msg": [1e300, 0]}, r"msg\[0, 0\] is 1e\+300"),
+        ({"msg": ["a", "b"]}, "msg is"),
+        ({"x": [[1.0]]}, "each of the 2 nodes"),
+        ({"num_nodes": 1}, "node id 1 occurs, but there are only 1 nodes"),
+        ({"labels": ["a"]}, "node id 1 occurs, but there are only 1 labels"),
+        ({"labels": ["a", "a"]}, "labels repeat"),
+        ({"labels": ["a", "b", "c"], "num_nodes": 2}, "3 labels for 2 nodes"),
+    ],
+)
+def test_refused(arguments: dict, message: str) -> None:
+    with pytest.raises(cawn.DataError, match=message):
+        cawn.Events(**({"src": [0, 1], "dst": [1, 0], "t": [1, 2]} | arguments))
+
+
+def test_immutable_and_detached() -> None:
+    src, dst, t = np.array([0, 1], np.int32), np.array([1, 0], np.int32), np.array([1, 2])
+    events = cawn.Events(src, dst, t)
+    src[0] = t[0] = 99
+    assert (events.src[0], events.t[0]) == (0, 1)
+    for array in (events.src, events.dst, events.t):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+def test_parts() -> None:
+    events = cawn.Events([0, 1, 2], [1, 2, 3], [3, 1, 2], labels=list("abcd"), msg=[3, 1, 2])
+    part = events[1:]
+    assert (len(part), part.num_nodes, part.t.tolist(), part.rows.tolist()) == (2, 4, [2, 3], [2, 0])
+    assert events[events.t > 2].msg.tolist() == [[3]]
+    assert events[np.array([0, 2])].t.tolist() == [1, 3]
+    for backwards in (slice(None, None, -1), np.array([2, 0]), np.array([0.5])):
+        with pytest.raises(cawn.DataError, match="order of time"):
+            events[backwards]
+
+
+def test_names() -> None:
+    assert cawn.Events([0], [5], [1]).labels.tolist() == [0, 1, 2, 3, 4, 5]
+    assert cawn.Events([0], [5], [1]).ids([3, 9]).tolist() == [3, 9]
+    events = cawn.Events([0], [1], [1], labels=[100, -7])
+    assert events.ids([-7, 100, 3, 4, 3]).tolist() == [1, 0, 2, 3, 2]
+
+
+@pytest.mark.parametrize(("name", "tau"), [("wikipedia", 1.27e-5), ("mooc", 4.48e-5)])
+def test_intensity_is_the_papers(network, name: str, tau: float) -> None:
+    """Two rows of its Table 1 (those of Enron and UCI do not follow from its formula)."""
+    assert network(name).intensity == pytest.approx(tau, rel=0.005)
+    assert cawn.Events([0], [1], [1]).intensity == 0
+
+
+@given(
+    src=hnp.arrays(st.sampled_from([np.int64, np.float64, np.uint8, np.bool_]), st.integers(0, 4)),
+    t=hnp.arrays(st.sampled_from([np.int64, np.float64, np.float32, np.uint64]), st.integers(0, 4)),
+)
+def test_any_arrays_are_events_or_refused(src, t) -> None:
+    try:
+        events = cawn.Events(src, src, t)
+    except cawn.CawnError:
+        return
+    assert len(events) == len(src)
+    assert np.isfinite(events.t).all()
+    assert (np.diff(events.t) >= 0).all()
