@@ -13,17 +13,19 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Row:
-    """One measured figure beside its bar. `sign` says which side of the bar is good."""
+    """One measured figure beside its bar, if it has one. `sign` says which side of the bar is good."""
 
     what: str
     measured: float
-    bar: float
-    sign: str  # ">=" or "<="
+    bar: float | None
+    sign: str = ">="  # or "<="
     unit: str = "x"
     detail: str = ""
 
     @property
     def passed(self) -> bool:
+        if self.bar is None:
+            return True
         return self.measured >= self.bar if self.sign == ">=" else self.measured <= self.bar
 
 
@@ -55,7 +57,11 @@ def show(title: str, rows: list[Row]) -> None:
     for column in ("what", "measured", "bar", "", "detail"):
         table.add_column(column, justify="right" if column in ("measured", "bar") else "left")
     for row in rows:
-        verdict = "[green]reached[/]" if row.passed else "[red]missed[/]"
-        measured, bar = (f"{value:,.3g} {row.unit}".replace("e+0", "e") for value in (row.measured, row.bar))
-        table.add_row(row.what, measured, f"{row.sign} {bar}", verdict, row.detail)
+        verdict = "" if row.bar is None else "[green]reached[/]" if row.passed else "[red]missed[/]"
+        bar = "" if row.bar is None else f"{row.sign} {_figure(row.bar)} {row.unit}"
+        table.add_row(row.what, f"{_figure(row.measured)} {row.unit}", bar, verdict, row.detail)
     Console(width=160).print(table)
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

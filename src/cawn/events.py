@@ -156,11 +156,11 @@ def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
     if times.dtype.kind == "f":
         if times.dtype.itemsize < 8:
             raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
-        times = times.astype(np.float64) + 0.0
+        times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
         _refuse(~np.isfinite(times), times, "t", "every link needs a finite time")
     elif times.dtype.kind in "iu":
         _refuse(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
-        times = times.astype(np.int64)
+        times = _own(times, np.int64)
         if int(times.max(initial=0)) - int(times.min(initial=0)) > np.iinfo(np.int64).max:
             raise DataError("t spans more than int64 can count; use a coarser unit of time")
     else:
@@ -189,7 +189,7 @@ def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
         )
     _refuse(ids < 0, ids, what, "node ids are integers from 0")
     _refuse(ids > _MAX_ID, ids, what, "node ids must stay below 2**31 - 1; cawn.read on a table numbers any names")
-    return np.array(ids, np.int32)
+    return _own(ids, np.int32)
 
 
 def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
@@ -200,7 +200,7 @@ def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDA
     if table.ndim != 2 or len(table) != size:
         raise DataError(f"{what} has shape {table.shape}, expected one row for each of the {size:,} {of}")
     with np.errstate(over="ignore"):
-        rounded = np.array(table, np.float32, order="C")
+        rounded = _own(table, np.float32)
     broken = ~np.isfinite(rounded)
     if broken.any():
         row, column = (int(i) for i in np.argwhere(broken)[0])
@@ -213,7 +213,8 @@ def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
     if array.ndim != 1:
         raise DataError(f"labels have shape {array.shape}, expected one name for each node")
     array = array.astype(np.int64) if array.dtype.kind in "iu" else array.astype(object)
-    if len(set(array.tolist())) != len(array):
+    rising = array.dtype == np.int64 and (array[1:] > array[:-1]).all()
+    if not rising and len(set(array.tolist())) != len(array):
         raise DataError("labels repeat: every node needs a name of its own")
     return array
 
@@ -227,6 +228,13 @@ def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | N
     if labels is not None and len(labels) != count:
         raise DataError(f"{len(labels):,} labels for {count:,} nodes; every node needs one")
     return int(count)
+
+
+def _own(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """A copy in the wanted type, unless the array is of that type already and closed to writing."""
+    if array.dtype == dtype and array.flags.c_contiguous and not array.flags.writeable:
+        return array
+    return np.array(array, dtype, order="C")
 
 
 def _refuse(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -18,15 +19,10 @@ Labels = npt.NDArray[Any]  # int64 or object (str), one per node id
 def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
     """Ids for names of one name space. Both columns are int64, or both are strings.
 
-    Integers keep their order (names that already are 0..N-1 stay as they are), strings are numbered as they appear.
+    Integers keep their order (names that already are 0..N-1 stay as they are), strings are numbered as they appear,
+    those of the sources first.
     """
-    if pa.types.is_integer(src.type):
-        return _number_integers(src.to_numpy(), dst.to_numpy())
-    both = pa.chunked_array([*src.chunks, *dst.chunks], type=src.type).combine_chunks().dictionary_encode()
-    if isinstance(both, pa.ChunkedArray):
-        both = both.combine_chunks()
-    ids = both.indices.to_numpy()
-    return ids[: len(src)], ids[len(src) :], both.dictionary.to_numpy(zero_copy_only=False).astype(object)
+    return _number_integers(src, dst) if pa.types.is_integer(src.type) else _number_strings(src, dst)
 
 
 def number_two_sided(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple[str, str]) -> tuple[Ids, Ids, Labels]:
@@ -40,18 +36,28 @@ def number_two_sided(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple
     return src_ids, dst_ids + np.int32(len(src_labels)), np.array(labels, dtype=object)
 
 
-def _number_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64]) -> tuple[Ids, Ids, Labels]:
-    columns = [c for c in (src, dst) if c.size]
-    if not columns:
-        return src.astype(np.int32), dst.astype(np.int32), np.empty(0, np.int64)
-    low, high = min(int(c.min()) for c in columns), max(int(c.max()) for c in columns)
-    if high - low <= 4 * (src.size + dst.size) + 1024:
-        table = np.zeros(high - low + 1, np.int32)
-        for column in (src, dst):
-            _mark(column, low, table)
-        labels = np.flatnonzero(table) + low
-        table[:] = np.cumsum(table, dtype=np.int32) - np.int32(1)
-        return _look_up(src, low, table), _look_up(dst, low, table), labels
+def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
+    bounds = [pc.min_max(column) for column in (src, dst) if len(column)]
+    low = min((b["min"].as_py() for b in bounds), default=0)
+    high = max((b["max"].as_py() for b in bounds), default=-1)
+    if high - low > 4 * (len(src) + len(dst)) + 1024:
+        return _number_sparse_integers(src.to_numpy(), dst.to_numpy())
+    table = np.zeros(high - low + 1, np.int32)
+    for column in (src, dst):
+        for chunk in column.chunks:
+            _mark(chunk.to_numpy(), low, table)
+    labels = np.flatnonzero(table) + low
+    table = np.cumsum(table, dtype=np.int32) - np.int32(1)
+    src_ids, dst_ids = np.empty(len(src), np.int32), np.empty(len(dst), np.int32)
+    for column, ids in ((src, src_ids), (dst, dst_ids)):
+        first = 0
+        for chunk in column.chunks:
+            _look_up(chunk.to_numpy(), low, table, ids[first : first + len(chunk)])
+            first += len(chunk)
+    return src_ids, dst_ids, labels
+
+
+def _number_sparse_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64]) -> tuple[Ids, Ids, Labels]:
     both = pc.dictionary_encode(pa.array(np.concatenate([src, dst])))
     labels = both.dictionary.to_numpy()
     order = np.argsort(labels)
@@ -61,6 +67,16 @@ def _number_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64]) -> 
     return ids[: len(src)], ids[len(src) :], labels[order]
 
 
+def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
+    with ThreadPoolExecutor(2) as pool:  # Arrow works without the GIL
+        ends = list(pool.map(lambda column: column.combine_chunks().dictionary_encode(), (src, dst)))
+    names = pa.concat_arrays([end.dictionary for end in ends]).dictionary_encode()
+    ids = names.indices.to_numpy()
+    src_rank, dst_rank = ids[: len(ends[0].dictionary)], ids[len(ends[0].dictionary) :]
+    labels = names.dictionary.to_numpy(zero_copy_only=False).astype(object)
+    return src_rank[ends[0].indices.to_numpy()], dst_rank[ends[1].indices.to_numpy()], labels
+
+
 @njit
 def _mark(names: npt.NDArray[np.int64], low: int, table: Ids) -> None:
     for i in range(names.size):
@@ -68,8 +84,6 @@ def _mark(names: npt.NDArray[np.int64], low: int, table: Ids) -> None:
 
 
 @njit
-def _look_up(names: npt.NDArray[np.int64], low: int, table: Ids) -> Ids:
-    ids = np.empty(names.size, np.int32)
+def _look_up(names: npt.NDArray[np.int64], low: int, table: Ids, ids: Ids) -> None:
     for i in range(names.size):
         ids[i] = table[names[i] - low]
-    return ids

@@ -64,6 +64,8 @@ def links_of(table: pa.Table, layout: Layout, source: Source, bipartite: bool | 
         if src.type != dst.type:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
         src_ids, dst_ids, labels = number_nodes(src, dst)
+    for array in (src_ids, dst_ids, time):
+        array.flags.writeable = False  # so that Events need not copy it
     return Links(src_ids, dst_ids, time, labels)
 
 
