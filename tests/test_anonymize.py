@@ -71,6 +71,16 @@ def test_start_nodes_are_counted_in_every_walk_and_identities_agree_with_aw() ->
         np.testing.assert_array_equal(sum(rows.values()), held[b])
 
 
+def test_only_walks_are_taken() -> None:
+    for thing in (
+        None,
+        np.zeros((1, 1, 2), np.int32),
+        cawn.Walks(np.zeros((1, 2), np.int32), np.zeros(2), np.zeros(2)),
+    ):
+        with pytest.raises(cawn.QueryError, match="expected"):
+            cawn.anonymize_each(thing)
+
+
 def test_walk_sets_must_be_alike() -> None:
     with pytest.raises(cawn.QueryError, match=r"shapes \(1, 1, 2\) and \(1, 1, 3\)"):
         cawn.anonymize(walks_of([0, 1]), walks_of([0, 1, 2]))

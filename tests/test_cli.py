@@ -27,7 +27,7 @@ def test_demo_tells_the_two_links_apart() -> None:
     assert "closes a triangle" in shown.stdout
     assert "does not" in shown.stdout
     assert "(1,1)" in shown.stdout
-    assert "8 of 10 where the triangle closes, 0 of 10" in shown.stdout.replace("\n", " ")
+    assert "10 of 10 where the triangle closes, 0 of 10" in shown.stdout.replace("\n", " ")
 
 
 def test_demo_as_json() -> None:

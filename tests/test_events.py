@@ -68,6 +68,12 @@ def test_int64_times_are_exact() -> None:
         ({"num_nodes": 1}, "node id 1 occurs, but there are only 1 nodes"),
         ({"labels": ["a"]}, "node id 1 occurs, but there are only 1 labels"),
         ({"labels": ["a", "a"]}, "labels repeat"),
+        ({"labels": [1.5, 2]}, "all integers or all strings"),
+        ({"labels": np.array([2**63, 1], np.uint64)}, r"labels\[0\] is 9223372036854775808"),
+        ({"num_nodes": 2.5}, "num_nodes is 2.5"),
+        ({"t": np.ma.array([1, 2], mask=[0, 1])}, "masked"),
+        ({"t": [-1.7e308, 1.7e308]}, "spans more than float64"),
+        ({"t": np.array([2**62, 50], "M8[Y]")}, "beyond the range of seconds"),
         ({"labels": ["a", "b", "c"], "num_nodes": 2}, "3 labels for 2 nodes"),
     ],
 )
@@ -95,6 +101,29 @@ def test_parts() -> None:
     for backwards in (slice(None, None, -1), np.array([2, 0]), np.array([0.5])):
         with pytest.raises(cawn.DataError, match="order of time"):
             events[backwards]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        np.array([2, 0], np.uint8),
+        [-1, 0],
+        [0, 0],
+        [99],
+        [True],
+        np.array([[0, 1]]),
+        0,
+        slice(None, None, 0),
+        slice("a", None),
+    ],
+)
+def test_parts_out_of_order_are_refused(chosen) -> None:
+    with pytest.raises(cawn.DataError, match="choose among the 3 links"):
+        cawn.Events([0, 0, 0], [1, 1, 1], [1, 2, 3])[chosen]
+
+
+def test_no_part() -> None:
+    assert len(cawn.Events([0], [1], [1])[[]]) == 0
 
 
 def test_names() -> None:

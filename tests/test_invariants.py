@@ -113,6 +113,22 @@ def test_queries_of_one_node_at_different_times_are_independent() -> None:
     assert len({tuple(w) for w in walks.events[:, :, 1].tolist()}) == 50
 
 
+def test_a_forked_process_may_sample() -> None:
+    import os
+    import warnings
+
+    history = cawn.History(random_events(1, num_nodes=50, num_links=2_000, span=500), 0.02)
+    nodes = np.arange(1_000) % 50
+    truth = history.sample(nodes, 400, seed=1, threads=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        child = os.fork()
+    if child == 0:
+        same = (history.sample(nodes, 400, seed=1, threads=2).events == truth.events).all()
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_many_python_threads_may_sample_at_once() -> None:
     from concurrent.futures import ThreadPoolExecutor
 

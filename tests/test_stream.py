@@ -140,6 +140,17 @@ def test_late_events_can_be_dropped_and_counted() -> None:
     assert stream.sample([3], 7, num_walks=1, length=1, seed=0).nodes.tolist() == [[[3, 2]]]
 
 
+def test_a_refused_batch_leaves_no_trace() -> None:
+    stream = cawn.Stream(3, 0.1)
+    with pytest.raises(cawn.LateEventError):
+        stream.append([0, 0], [1, 1], [2, 1])
+    assert stream.append([0], [1], [1.5]) == 1  # the type of times is still free
+    far = cawn.Stream(3, 0.1)
+    far.append([0], [1], [-(2**63) + 5])
+    with pytest.raises(cawn.QueryError, match="further from the first event than int64 can count"):
+        far.append([0], [1], [2**63 - 5])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

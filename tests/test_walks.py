@@ -38,6 +38,10 @@ def history() -> cawn.History:
         ({"fanouts": (4, 0)}, r"fanouts=\(4, 0\)"),
         ({"fanouts": (2, 2), "num_walks": 4}, "not both"),
         ({"fanouts": (2**20, 2**20)}, "too many"),
+        ({"fanouts": 3}, "fanouts=3"),
+        ({"length": 2**70}, "length="),
+        ({"threads": 0}, "threads is 0"),
+        ({"threads": float("nan")}, "threads is nan"),
     ],
 )
 def test_refused(history: cawn.History, arguments: dict, message: str) -> None:
@@ -45,7 +49,7 @@ def test_refused(history: cawn.History, arguments: dict, message: str) -> None:
         history.sample(**({"nodes": [0, 1], "t": 30, "seed": 0} | arguments))
 
 
-@pytest.mark.parametrize("alpha", [-1, float("nan"), float("inf"), (), (0.1, -0.1), [[0.1]]])
+@pytest.mark.parametrize("alpha", [-1, float("nan"), float("inf"), (), (0.1, -0.1), [[0.1]], "a", None, 1j, True])
 def test_decays_are_finite_and_not_negative(alpha) -> None:
     with pytest.raises(cawn.QueryError, match="alpha is"):
         cawn.History(random_events(0), alpha)
@@ -63,6 +67,20 @@ def test_zero_has_one_sign() -> None:
     history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
     a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
     np.testing.assert_array_equal(a.events, b.events)
+
+
+def test_a_query_that_float64_would_round_is_refused() -> None:
+    history = cawn.History(cawn.Events([0], [1], [1.0]), 0.0)
+    with pytest.raises(cawn.QueryError, match="would round"):
+        history.sample([0], 2**53 + 1, seed=0)
+    history.sample([0], 2**53, seed=0)
+
+
+def test_decays_are_copied() -> None:
+    alpha = np.array([0.1])
+    history = cawn.History(random_events(0), alpha)
+    alpha[0] = 7
+    assert history.alpha == (0.1,)
 
 
 def test_tensors_are_welcome(history: cawn.History) -> None:

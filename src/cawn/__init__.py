@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cawn import laws
+    import cawn.laws as laws
     from cawn.anonymize import anonymize, anonymize_each, walk_shapes
     from cawn.errors import CawnError, DataError, LateEventError, QueryError
     from cawn.events import Events

@@ -21,6 +21,7 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
     `counts[b, s, k, i, r, j]` is how many walks of side r (0: from u, 1: from v) have at position j the node that
     stands at position i of walk k of side s. Positions without a node count nowhere and have zeros.
     """
+    _check(walks_u, walks_v)
     if walks_u.nodes.shape != walks_v.nodes.shape:
         raise QueryError(
             f"the two walk sets have shapes {walks_u.nodes.shape} and {walks_v.nodes.shape}: sample both alike, "
@@ -39,6 +40,7 @@ def anonymize_each(walks: Walks) -> npt.NDArray[np.int32]:
 
     [B, M, m + 1]. It forgets what walks have in common; the ablation of the paper's Table 3 needs it.
     """
+    _check(walks)
     nodes = walks.nodes
     L = nodes.shape[-1]
     same = nodes[..., :, None] == nodes[..., None, :]  # [B, M, L, L]
@@ -59,3 +61,13 @@ def walk_shapes(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
     distance = np.where(occurs, hit.argmax(axis=-1), np.inf).astype(np.float32)
     distance[~occurs.any(axis=-1)] = -1
     return distance
+
+
+def _check(*sets: Walks) -> None:
+    for walks in sets:
+        if not isinstance(walks, Walks):
+            raise QueryError(f"found a {type(walks).__name__}, expected Walks as `sample` returns them")
+        if walks.nodes.ndim != 3 or walks.nodes.dtype != np.int32:
+            raise QueryError(
+                f"walks.nodes is {walks.nodes.dtype} of shape {walks.nodes.shape}, expected int32 [B, M, m + 1]"
+            )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cawn.errors import DataError
 
 _MAX_ID = 2**31 - 2
+_COARSE = ("Y", "M", "W", "D", "h", "m")
 
 
 class Events:
@@ -41,14 +42,43 @@ class Events:
     ) -> None:
         src, dst, times = link_arrays(src, dst, t)
         attributes = None if msg is None else _attributes(msg, "msg", len(src), "links")
-        self._labels = None if labels is None else _label_array(labels)
+        names = None if labels is None else _label_array(labels)
         occurring = max((int(ids.max()) + 1 for ids in (src, dst) if ids.size), default=0)
-        self.num_nodes = _count_nodes(occurring, num_nodes, self._labels)
+        self.num_nodes = _count_nodes(occurring, num_nodes, names)
         self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
-        order = None if _is_sorted(times) else np.argsort(times, kind="stable")
-        self._rows = order
-        self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, times))
-        self.msg = attributes if order is None or attributes is None else attributes[order]
+        self._keep(src, dst, times, attributes, names)
+
+    @classmethod
+    def adopt(
+        cls,
+        src: npt.NDArray[np.int32],
+        dst: npt.NDArray[np.int32],
+        t: npt.NDArray[Any],
+        msg: npt.NDArray[np.float32] | None,
+        x: npt.NDArray[Any] | None,
+        labels: npt.NDArray[Any],
+    ) -> Events:
+        """Events of arrays that a reader has made and checked: kept as they are, without a copy."""
+        events = cls.__new__(cls)
+        events.num_nodes = len(labels)
+        events.x = None if x is None else _attributes(x, "x", len(labels), "nodes")
+        _refuse_span(t)
+        events._keep(src, dst, t, msg, labels)
+        return events
+
+    def _keep(
+        self,
+        src: npt.NDArray[np.int32],
+        dst: npt.NDArray[np.int32],
+        t: npt.NDArray[Any],
+        msg: npt.NDArray[np.float32] | None,
+        labels: npt.NDArray[Any] | None,
+    ) -> None:
+        """Bring the links into the order of time, and close the arrays to writing."""
+        order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
+        self._rows, self._labels = order, labels
+        self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, t))
+        self.msg = msg if order is None or msg is None else msg[order]
         self._freeze()
 
     src: npt.NDArray[np.int32]
@@ -68,14 +98,7 @@ class Events:
 
     def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Events:
         """The chosen links (a slice, a mask, or increasing positions), among the same nodes."""
-        if not isinstance(chosen, slice):
-            chosen = np.asarray(chosen)
-            if chosen.dtype != bool and (chosen.dtype.kind not in "iu" or (np.diff(chosen) <= 0).any()):
-                raise DataError(
-                    "choose links by a slice, a mask or increasing positions: events stay in the order of time"
-                )
-        elif chosen.step is not None and chosen.step < 0:
-            raise DataError("events stay in the order of time: a slice cannot run backwards")
+        chosen = self._choice(chosen)
         part = object.__new__(Events)
         part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
         part.msg = None if self.msg is None else self.msg[chosen]
@@ -83,6 +106,26 @@ class Events:
         part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
         part._freeze()
         return part
+
+    def _choice(self, chosen: Any) -> Any:
+        """The same choice, if it keeps the order of time."""
+        if isinstance(chosen, slice):
+            bounds = [bound for bound in (chosen.start, chosen.stop) if bound is not None]
+            step = 1 if chosen.step is None else chosen.step
+            if all(isinstance(b, int | np.integer) for b in (*bounds, step)) and step > 0:
+                return chosen
+        else:
+            positions = as_array(chosen, "chosen links")
+            if positions.dtype == bool and positions.shape == self.src.shape:
+                return positions
+            if positions.ndim == 1 and (positions.size == 0 or positions.dtype.kind in "iu"):
+                at = positions.astype(np.int64)
+                if at.size == 0 or (at[0] >= 0 and at[-1] < len(self) and (np.diff(at) > 0).all()):
+                    return at
+        raise DataError(
+            f"choose among the {len(self):,} links by a forward slice, a mask or increasing positions from 0: "
+            "events stay in the order of time"
+        )
 
     def __repr__(self) -> str:
         span = f", t {self.t[0]}..{self.t[-1]}" if len(self) else ""
@@ -103,7 +146,7 @@ class Events:
         """The ids of nodes given by name. A name that does not occur gets an id of its own, from num_nodes on."""
         if self._labels is None:
             return _ids(names, "names").astype(np.int64)
-        wanted = np.atleast_1d(np.asarray(names, dtype=object)).tolist()
+        wanted = as_array(names, "names").reshape(-1).tolist()
         strangers: dict[Any, int] = {}
         known = self._id_of
         return np.array(
@@ -119,7 +162,7 @@ class Events:
     def intensity(self) -> float:
         """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T)."""
         span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
-        return 2 * len(self) / (self.num_nodes * span) if span > 0 else 0.0
+        return 2 * len(self) / self.num_nodes / span if span > 0 else 0.0
 
 
 def link_arrays(
@@ -136,12 +179,13 @@ def link_arrays(
 
 def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     """A NumPy array of anything that can be one (lists, tensors, columns)."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{what}: some values are masked; fill or drop them first")
     try:
         return np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise DataError(
-            f"{what}: cannot be read as an array ({str(error).splitlines()[0]}); give numbers of one length"
-        ) from error
+    except Exception as error:  # whatever the other library raises
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
 
 
 def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -156,26 +200,38 @@ def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
     if times.dtype.kind == "f":
         if times.dtype.itemsize < 8:
             raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
-        times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
+        with np.errstate(over="ignore"):
+            times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
         _refuse(~np.isfinite(times), times, "t", "every link needs a finite time")
     elif times.dtype.kind in "iu":
         _refuse(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
-        times = _own(times, np.int64)
-        if int(times.max(initial=0)) - int(times.min(initial=0)) > np.iinfo(np.int64).max:
-            raise DataError("t spans more than int64 can count; use a coarser unit of time")
+        times = times.astype(np.int64)
     else:
         raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
+    _refuse_span(times)
     return times
 
 
 def seconds(times: npt.NDArray[np.datetime64]) -> npt.NDArray[Any]:
     """Dates as Unix seconds: int64 where all are whole, else float64."""
     _refuse(np.isnat(times), times, "t", "every link needs a time")
+    unit, _ = np.datetime_data(times.dtype)
+    if unit in ("ps", "fs", "as") or (unit in _COARSE and (np.abs(times.astype(np.int64)) > 2**40).any()):
+        raise DataError(f"t is {times.dtype} beyond the range of seconds; use seconds, milliseconds or nanoseconds")
     whole = times.astype("datetime64[s]")
     if (whole == times).all():
         return whole.astype(np.int64)
     fraction = (times - whole) / np.timedelta64(1, "s")
     return np.asarray(whole.astype(np.int64) + fraction)
+
+
+def _refuse_span(t: npt.NDArray[Any]) -> None:
+    """Refuse times whose differences a number of their type cannot hold."""
+    if t.size == 0:
+        return
+    oldest, newest = t.min().item(), t.max().item()
+    if newest - oldest > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
+        raise DataError(f"t spans more than {t.dtype} can count; use a coarser unit of time")
 
 
 def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
@@ -189,7 +245,7 @@ def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
         )
     _refuse(ids < 0, ids, what, "node ids are integers from 0")
     _refuse(ids > _MAX_ID, ids, what, "node ids must stay below 2**31 - 1; cawn.read on a table numbers any names")
-    return _own(ids, np.int32)
+    return np.array(ids, np.int32)
 
 
 def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
@@ -200,7 +256,7 @@ def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDA
     if table.ndim != 2 or len(table) != size:
         raise DataError(f"{what} has shape {table.shape}, expected one row for each of the {size:,} {of}")
     with np.errstate(over="ignore"):
-        rounded = _own(table, np.float32)
+        rounded = np.array(table, np.float32, order="C")
     broken = ~np.isfinite(rounded)
     if broken.any():
         row, column = (int(i) for i in np.argwhere(broken)[0])
@@ -212,14 +268,21 @@ def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
     array = as_array(labels, "labels")
     if array.ndim != 1:
         raise DataError(f"labels have shape {array.shape}, expected one name for each node")
-    array = array.astype(np.int64) if array.dtype.kind in "iu" else array.astype(object)
-    rising = array.dtype == np.int64 and (array[1:] > array[:-1]).all()
-    if not rising and len(set(array.tolist())) != len(array):
+    if array.dtype.kind in "iu":
+        _refuse(array > np.iinfo(np.int64).max, array, "labels", "integer names must fit into int64")
+        array = array.astype(np.int64)
+    elif all(isinstance(name, str) for name in array.tolist()):
+        array = array.astype(object)
+    else:
+        raise DataError("labels: names are all integers or all strings")
+    if len(set(array.tolist())) != len(array):
         raise DataError("labels repeat: every node needs a name of its own")
     return array
 
 
 def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | None) -> int:
+    if given is not None and (not isinstance(given, int | np.integer) or not 0 <= given <= _MAX_ID + 1):
+        raise DataError(f"num_nodes is {given!r}: give an integer from 0 to 2**31 - 1")
     count = given if given is not None else occurring if labels is None else len(labels)
     if count < occurring:
         raise DataError(
@@ -230,18 +293,7 @@ def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | N
     return int(count)
 
 
-def _own(array: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """A copy in the wanted type, unless the array is of that type already and closed to writing."""
-    if array.dtype == dtype and array.flags.c_contiguous and not array.flags.writeable:
-        return array
-    return np.array(array, dtype, order="C")
-
-
 def _refuse(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
     if bad.any():
         i = int(np.argmax(bad))
         raise DataError(f"{what}[{i}] is {values[i]}: {rule}")
-
-
-def _is_sorted(times: npt.NDArray[Any]) -> bool:
-    return bool((times[1:] >= times[:-1]).all())

@@ -30,6 +30,8 @@ class History:
     """
 
     def __init__(self, events: Events, alpha: float | Sequence[float], *, threads: int | None = None) -> None:
+        if not isinstance(events, Events):
+            raise QueryError(f"events is a {type(events).__name__}: give cawn.Events, or read them with cawn.read")
         if len(events) >= MAX_EVENTS:
             raise QueryError(f"{len(events):,} events: one History indexes fewer than 2**30; split the events by time")
         alphas = check_alphas(alpha)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from cawn.errors import QueryError
 from cawn.events import Events
+from cawn.walks import check_seed
 
 EPISODE_GAP = 100  # mean time between the starts of two episodes
 REACTION_TIME = 50  # a link follows from its causes within this time
@@ -63,7 +64,7 @@ def two_pairs(num_pairs: int = 2, num_times: int = 2) -> LawNetwork:
 
     Every node has the same history but for who it was with. After the first time, all links follow from the law.
     """
-    if num_pairs < 2 or num_times < 1:
+    if not all(isinstance(n, int | np.integer) for n in (num_pairs, num_times)) or num_pairs < 2 or num_times < 1:
         raise QueryError(f"two_pairs({num_pairs}, {num_times}): needs two pairs or more, and one time or more")
     left = np.tile(np.arange(0, 2 * num_pairs, 2), num_times)
     t = np.repeat(np.arange(1, num_times + 1), num_pairs)
@@ -86,9 +87,7 @@ def _network(
 
     Each kind of episode is a list of its links in order, as (sources, destinations), and whether the last is caused.
     """
-    span = (
-        EPISODE_GAP * (sum(len(steps[0][0]) for steps, _ in episodes) + 1) if episodes else EPISODE_GAP * num_links // 3
-    )
+    span = EPISODE_GAP * (num_links // 3 + 1)
     columns: list[tuple[Nodes, Nodes, Nodes, npt.NDArray[np.bool_]]] = []
     for steps, last_is_caused in episodes:
         t = rng.integers(0, span, len(steps[0][0]))
@@ -104,12 +103,13 @@ def _network(
 
 
 def _generator(num_nodes: int, num_links: int, actors: int, seed: int, noise: float) -> np.random.Generator:
-    if num_nodes < actors or num_links < 1 or not 0 <= noise <= 1:
+    whole = all(isinstance(number, int | np.integer) for number in (num_nodes, num_links))
+    if not whole or not actors <= num_nodes < 2**31 or not 1 <= num_links < 2**31 or not 0 <= noise <= 1:
         raise QueryError(
             f"num_nodes={num_nodes}, num_links={num_links}, noise={noise}: this law needs at least {actors} nodes, "
             "one link, and noise between 0 and 1"
         )
-    return np.random.default_rng(seed)
+    return np.random.default_rng(int(check_seed(seed)))
 
 
 def _distinct_nodes(rng: np.random.Generator, num_nodes: int, rows: int, width: int) -> Nodes:

@@ -77,6 +77,45 @@ def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Id
     return src_rank[ends[0].indices.to_numpy()], dst_rank[ends[1].indices.to_numpy()], labels
 
 
+def integers_in(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """The column as int64, if every name is an integer as one is written: 7 and 7.0, but not 007, +7 or 0x7."""
+    parsed = []
+    for chunk in column.chunks:
+        _, offsets, data = chunk.cast(pa.large_string()).buffers()
+        values = np.empty(len(chunk), np.int64)
+        ends = np.frombuffer(
+            offsets, np.int64, len(chunk) + 1, 8 * chunk.offset if chunk.type == pa.large_string() else 0
+        )
+        text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
+        if not _parse_integers(ends, text, values):
+            return None
+        parsed.append(pa.array(values))
+    return pa.chunked_array(parsed, pa.int64())
+
+
+@njit
+def _parse_integers(ends: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], values: npt.NDArray[np.int64]) -> bool:
+    """-?(0|[1-9][0-9]{0,17})(.0)? in every field."""
+    zero, minus, point = np.uint8(48), np.uint8(45), np.uint8(46)
+    for i in range(values.size):
+        lo, hi = ends[i], ends[i + 1]
+        if hi - lo > 2 and text[hi - 1] == zero and text[hi - 2] == point:
+            hi -= 2
+        negative = hi > lo and text[lo] == minus
+        lo += negative
+        digits = hi - lo
+        if digits < 1 or digits > 18 or (text[lo] == zero and (digits > 1 or negative)):
+            return False
+        value = np.int64(0)
+        for j in range(lo, hi):
+            digit = np.int64(text[j]) - 48
+            if digit < 0 or digit > 9:
+                return False
+            value = 10 * value + digit
+        values[i] = -value if negative else value
+    return True
+
+
 @njit
 def _mark(names: npt.NDArray[np.int64], low: int, table: Ids) -> None:
     for i in range(names.size):

@@ -17,6 +17,7 @@ from cawn.kernels.jit import even_bounds, in_parallel
 from cawn.walks import Question, Walks, check_alphas, query_arrays, query_times
 
 _QUERIES_PER_TASK = 256
+_TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))
 
 
 class Stream:
@@ -49,12 +50,12 @@ class Stream:
     ) -> None:
         if not isinstance(num_nodes, int | np.integer) or not 0 <= num_nodes < 2**31:
             raise QueryError(f"num_nodes is {num_nodes!r}: give how many nodes to make room for, from 0 to 2**31 - 1")
-        if late not in ("error", "drop"):
+        if not isinstance(late, str) or late not in ("error", "drop"):
             raise QueryError(f"late is {late!r}: give 'error' or 'drop'")
-        if dtype is not None and np.dtype(dtype) not in (np.dtype(np.int64), np.dtype(np.float64)):
+        if dtype is not None and dtype not in _TIME_TYPES:
             raise QueryError(f"dtype is {dtype!r}: times are int64 or float64")
         self._alphas = check_alphas(alpha)
-        if capacity == "auto":
+        if isinstance(capacity, str) and capacity == "auto":
             if tau is None:
                 raise QueryError(
                     "capacity='auto' needs tau, the links of a node per unit of time; see events.intensity"
@@ -66,10 +67,11 @@ class Stream:
         self.dropped = 0
         self._late = late
         self._dtype = None if dtype is None else np.dtype(dtype)
+        self._oldest: Any = None
         self._newest: Any = None
         self._num_events = 0
         self._num_nodes = int(num_nodes)
-        self._rings = self._blank(self._num_nodes)
+        self._rings = self._blank(self._num_nodes, self._dtype or np.dtype(np.int64))
 
     @property
     def alpha(self) -> tuple[float, ...]:
@@ -101,17 +103,17 @@ class Stream:
         src, dst, t = link_arrays(src, dst, t)
         if len(src) == 0:
             return 0
-        if self._dtype is None:
-            self._dtype = t.dtype
-            self._rings = self._blank(self._num_nodes)
-        t = query_times(t, self._dtype)
-        kept = self._in_order(t)
-        src, dst, t = src[kept], dst[kept], t[kept]
+        t = query_times(t, self._dtype or t.dtype)
+        late = self._late_ones(t)
+        src, dst, t = src[~late], dst[~late], t[~late]
         if len(src):
-            self._make_room(int(max(src.max(), dst.max())) + 1)
+            self._refuse_span(t)
+            self._make_room(int(max(src.max(), dst.max())) + 1, t.dtype)
             cpu_ring.append_links(self._rings, src, dst, t, self._num_events)
+            self._oldest = t[0] if self._oldest is None else self._oldest
             self._newest = t[-1]
             self._num_events += len(src)
+        self.dropped += int(late.sum())
         return len(src)
 
     def sample(
@@ -148,46 +150,58 @@ class Stream:
         ids, times = query_arrays(nodes, t, self._rings.t.dtype)
         return cpu_ring.missing_mass(self._rings, ids, times)
 
-    def _blank(self, size: int) -> cpu_ring.Rings:
-        dtype, decays, held = self._dtype or np.dtype(np.int64), self._alphas.size, (size, self.capacity)
-        return cpu_ring.Rings(
-            alphas=self._alphas,
-            total=np.zeros(size, np.int64),
-            first=np.zeros(size, dtype),
-            running=np.zeros((size, decays)),
-            t=np.zeros(held, dtype),
-            node=np.zeros(held, np.int32),
-            link=np.zeros(held, np.int64),
-            p=np.zeros((size, decays, self.capacity)),
-        )
+    def _blank(self, size: int, dtype: np.dtype[Any]) -> cpu_ring.Rings:
+        decays, held = self._alphas.size, (size, self.capacity)
+        try:
+            return cpu_ring.Rings(
+                alphas=self._alphas,
+                total=np.zeros(size, np.int64),
+                first=np.zeros(size, dtype),
+                running=np.zeros((size, decays)),
+                t=np.zeros(held, dtype),
+                node=np.zeros(held, np.int32),
+                link=np.zeros(held, np.int64),
+                p=np.zeros((size, decays, self.capacity)),
+            )
+        except MemoryError as error:
+            raise QueryError(
+                f"no memory for {size:,} nodes of {self.capacity} links each; number nodes from 0 or lower the capacity"
+            ) from error
 
-    def _make_room(self, needed: int) -> None:
+    def _make_room(self, needed: int, dtype: np.dtype[Any]) -> None:
         """Grow to `needed` nodes or more, by at least half of what there is so that growing stays cheap on average."""
         room = len(self._rings.total)
+        if self._dtype is None:
+            self._rings = self._blank(max(needed, room), dtype)
+        elif needed > room:
+            grown = self._blank(max(needed, room + room // 2), dtype)
+            for new, old in zip(grown[1:], self._rings[1:], strict=True):
+                new[:room] = old
+            self._rings = grown
+        self._dtype = dtype
         self._num_nodes = max(self._num_nodes, needed)
-        if self._num_nodes <= room:
-            return
-        grown = self._blank(max(self._num_nodes, room + room // 2))
-        for new, old in zip(grown[1:], self._rings[1:], strict=True):
-            new[:room] = old
-        self._rings = grown
 
-    def _in_order(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_] | slice:
-        """Which of the events come no earlier than all before them."""
+    def _refuse_span(self, t: npt.NDArray[Any]) -> None:
+        """Refuse times so far from the first that their difference cannot be held."""
+        span = t[-1].item() - (t[0] if self._oldest is None else self._oldest).item()
+        if span > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
+            raise QueryError(
+                f"t={t[-1]} is further from the first event than {t.dtype} can count; use a coarser unit of time"
+            )
+
+    def _late_ones(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Which of the events come earlier than one before them; an error where they may not be dropped."""
         latest = np.maximum.accumulate(times)
         if self._newest is not None:
             latest = np.maximum(latest, self._newest)
         late = times < latest
-        if not late.any():
-            return slice(None)
-        if self._late == "error":
+        if self._late == "error" and late.any():
             i = int(np.argmax(late))
             raise LateEventError(
                 f"event {i} of the batch is at t={times[i]}, but t={latest[i]} was reached before it; nothing was "
                 "appended. Sort the events, or use Stream(..., late='drop')"
             )
-        self.dropped += int(late.sum())
-        return ~late
+        return np.asarray(late)
 
 
 def ring_capacity(tau: float, alpha: float, tolerance: float) -> int:
@@ -196,15 +210,18 @@ def ring_capacity(tau: float, alpha: float, tolerance: float) -> int:
     With intensity tau, each older link weighs tau / (tau + alpha) of the one after it on average, so c links leave out
     (tau / (tau + alpha)) ** c of the total.
     """
-    if not (math.isfinite(tau) and tau >= 0):
+    if not isinstance(tau, int | float) or not (math.isfinite(tau) and tau >= 0):
         raise QueryError(f"tau is {tau!r}: give the links of a node per unit of time, a finite number >= 0")
-    if not 0 < tolerance < 1:
+    if not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
         raise QueryError(f"tolerance is {tolerance!r}: give a fraction between 0 and 1")
     if alpha == 0:
         raise QueryError("alpha=0 weighs all links alike, so no ring is enough; give a capacity, or use a History")
     if tau == 0:
         return 1
-    capacity = math.ceil(math.log(tolerance) / -math.log1p(alpha / tau))
+    decay = math.log1p(alpha / tau)
+    capacity = math.log(tolerance) / -decay if decay > 0 else math.inf
     if capacity >= 2**31:
-        raise QueryError(f"tau/alpha = {tau / alpha:.3g} needs {capacity:.3g} links for each node; use a larger alpha")
-    return max(capacity, 1)
+        raise QueryError(
+            f"tau={tau:.3g}, alpha={alpha:.3g} need {capacity:.3g} links for each node; use a larger alpha"
+        )
+    return max(math.ceil(capacity), 1)

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.errors import QueryError
+from cawn.events import as_array
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
@@ -82,7 +83,9 @@ class Question(NamedTuple):
 
 def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
     """The decays as an array [k]; each finite and not negative."""
-    alphas = np.atleast_1d(np.asarray(alpha, np.float64))
+    given = np.atleast_1d(as_array(alpha, "alpha"))
+    numeric = given.dtype.kind in "iuf"
+    alphas = np.array(given if numeric else np.nan, np.float64)
     if alphas.ndim != 1 or alphas.size == 0 or not (np.isfinite(alphas).all() and (alphas >= 0).all()):
         raise QueryError(
             f"alpha is {alpha!r}: give a finite number >= 0 (per unit of time), or a tuple of such numbers"
@@ -105,12 +108,15 @@ def step_widths(
             raise QueryError(
                 "give num_walks and length, or fanouts, not both: the fan-outs alone say how many walks there are"
             )
+        if not isinstance(fanouts, Sequence):
+            raise QueryError(f"fanouts={fanouts!r}: give one number for each step, such as (8, 4, 2)")
         steps = tuple(fanouts)
         what = f"fanouts={steps}"
     else:
         num_walks, length = 64 if num_walks is None else num_walks, 2 if length is None else length
         what = f"num_walks={num_walks!r}, length={length!r}"
-        steps = (num_walks, *(1,) * (length - 1)) if isinstance(length, int | np.integer) and length > 0 else ()
+        possible = isinstance(length, int | np.integer) and 0 < length <= MAX_LENGTH
+        steps = (num_walks, *(1,) * (int(length) - 1)) if possible else ()
     if not 1 <= len(steps) <= MAX_LENGTH or not all(isinstance(k, int | np.integer) and k > 0 for k in steps):
         raise QueryError(f"{what}: a walk has 1 to {MAX_LENGTH} steps, and each number must be a positive integer")
     widths = tuple(math.prod(int(k) for k in steps[: i + 1]) for i in range(len(steps)))
@@ -128,7 +134,7 @@ def query_arrays(
     nodes: npt.ArrayLike, t: npt.ArrayLike, time_dtype: np.dtype[Any]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
     """Nodes and times of B queries as arrays of equal length; a single time serves all nodes."""
-    node_ids = np.atleast_1d(np.asarray(nodes))
+    node_ids = np.atleast_1d(as_array(nodes, "nodes"))
     if node_ids.size == 0:
         node_ids = node_ids.astype(np.int64)
     if node_ids.ndim != 1 or node_ids.dtype.kind not in "iu":
@@ -150,7 +156,7 @@ def query_arrays(
 
 def query_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Times in the type of the events they are compared with, refused where that would change them."""
-    times = np.asarray(t)
+    times = as_array(t, "t")
     if times.size == 0:
         return times.astype(dtype)
     if times.dtype.kind not in "iuf":
@@ -160,7 +166,14 @@ def query_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     if times.dtype.kind == "f" and not np.isfinite(times).all():
         raise QueryError("t holds NaN or infinity; every query needs a finite time")
     if dtype.kind == "f":
-        return times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
+        with np.errstate(over="ignore"):
+            rounded = times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
+        exact = times.dtype.kind == "f" or (
+            (np.abs(rounded) < 2.0**63).all() and (rounded.astype(np.int64) == times).all()
+        )
+        if not exact:
+            raise QueryError("t holds integers that float64, the type of the events' times, would round")
+        return rounded
     whole = times.astype(np.int64) if times.dtype.kind == "i" or (np.abs(times) < 2.0**63).all() else None
     if whole is None or not (whole == times).all():
         raise QueryError("t has fractions or is out of range, but the events' times are int64; query at whole times")

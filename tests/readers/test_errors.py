@@ -18,7 +18,7 @@ import cawn
         ("src,dst,weight\nx,y,1\n", r"no column that names the time among 'src', 'dst', 'weight'; give time="),
         ("src,dst,from,to,t\n1,2,3,4,5\n", r"more than one choice for the two ends of a link"),
         ("src,dst,date,time\n1,2,3,4\n", r"more than one choice for the time"),
-        ("src,src,dst,t\n1,1,2,3\n", None),
+        ("src,src,dst,t\n1,1,2,3\n", r"no columns that name the two ends of a link among 'src', 'src'"),
         ("src,dst,t\n", r"no rows"),
         ("# only\n# comments\n", r"no rows"),
         ("\n\n", r"no rows"),
@@ -29,7 +29,8 @@ import cawn
         ("src,dst,t\n1,2,\n", r"line 2, column 't': found nothing"),
         ("src,dst,t\n1,2,3.0\n1,2,nan\n", r"line 3, column 't': found (nothing|nan)"),
         ("src,dst,t\n1,2,3.0\n1,2,inf\n", r"line 3, column 't': found inf; every link needs a finite time"),
-        ("src,dst,t\n1,2,99999999999999999999999\n1,2,3\n", None),
+        ("src,dst,t\n1,2,99999999999999999999999\n1,2,3\n", r"line 2, column 't': found 1e\+23; float64 rounds"),
+        ("src,dst,t\n1,2,+9223372036854775808\n", r"float64 rounds times this large"),
         ("src,dst,t\n1,,3\n", r"line 2, column 'dst': found nothing; every link needs two nodes"),
         ("src,dst,t\n1,2,3\n,2,3\n", r"line 3, column 'src': found nothing"),
         ("src,dst,t\na,b,3\n,b,3\n", r"line 3, column 'src': found nothing"),
@@ -37,16 +38,15 @@ import cawn
         ("src,dst,t\n1,2,3\n\n4,5,6\n1,2,3,4\n", r"line 5: found 4 fields, expected 3: '1,2,3,4'"),
         ("1 2 3\n1 2\n", r"line 2: found 2 fields, expected 3"),
         ("1,2\n3,4\n", r"2 column\(s\), expected at least source, destination and time; is the delimiter right\?"),
-        ("hello\n", r"no columns that name the two ends"),
+        ("hello\n", r"no rows; expected at least one link below the header"),
+        ("src,dst,t", r"no rows"),
+        ("hello\nworld\n", r"no columns that name the two ends"),
         ("1\n2\n", r"1 column\(s\)"),
     ],
 )
-def test_text(tmp_path: Path, text: str, message: str | None) -> None:
+def test_text(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "edges.csv"
     path.write_text(text)
-    if message is None:
-        cawn.read(path)
-        return
     with pytest.raises(cawn.DataError, match=message) as caught:
         cawn.read(path)
     assert str(caught.value).startswith(str(path))
@@ -102,6 +102,15 @@ def test_files(tmp_path: Path) -> None:
     refused(tmp_path / "a", "damaged", gzip.compress(b"src,dst,t\n1,2,3\n" * 1000)[:-20])
     refused(tmp_path / "a", "damaged", b"\x1f\x8b" + b"x" * 100)
     refused(tmp_path / "a", "line 2: byte 0xe9 is not UTF-8", "src,dst,t\né,b,1\n".encode("latin-1"))
+    refused(tmp_path / "a", "UTF-16", "src,dst,t\n1,2,3\n".encode("utf-16"))
+    table = pa.table({"src": ["a", "b"], "dst": ["c", "d"], "t": [1, 2]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    raw = bytearray(sink.getvalue().to_pybytes())
+    at = bytes(raw).find(b"\0\0\0\0\1\0\0\0\2\0\0\0") + 4
+    raw[at : at + 4] = (2**30).to_bytes(4, "little")  # an offset far outside of the text
+    refused(tmp_path / "a", "damaged ipc", bytes(raw))
     late = b"src,dst,t\n" + b"a,b,1\n" * 50_000 + "é,b,1\n".encode("latin-1")
     refused(tmp_path / "a", "UTF-8", late)
 

@@ -52,6 +52,12 @@ def lines(delimiter: str, header: str = "") -> str:
         lines(",", "src,dst,t\n").rstrip("\n"),
         lines(",", '"src","dst","t"\n'),
         lines(",", "src,dst,t\n").replace("\n20,", "\n\n20,"),
+        lines(", ", "src, dst, t\n"),
+        lines(",", "src,dst,note,t\n")
+        .replace("\n10,20,3", "\n10,20,,3")
+        .replace("20,30,1", "20,30,,1")
+        .replace("0,2\n", "0,,2\n"),
+        "# a\x0c# b\n" + lines(","),
         " 10 20 3\n 20 30 1\n 10 30 2 \n30  30 2\n",
         "t,weight,src,dst\n3,0.5,10,20\n1,0.5,20,30\n2,0.5,10,30\n2,0.5,30,30\n",
     ],
@@ -177,6 +183,52 @@ def test_names_that_look_like_numbers_at_first(tmp_path: Path) -> None:
     assert events.labels[events.src[-2:]].tolist() == ["A17", "99999999999999999999"]
     assert events.t[-1] == 200001.5
     assert "5" in set(events.labels.tolist())
+
+
+def test_names_are_kept_as_they_are_written(tmp_path: Path) -> None:
+    events = cawn.read(written(tmp_path / "a.csv", "src,dst,t\n007,7,1\n0x10,16,2\n+5,5,3\n"))
+    assert events.labels.tolist() == ["007", "0x10", "+5", "7", "16", "5"]
+    assert cawn.read(written(tmp_path / "b.csv", "src,dst,t\n1.0,2,1\n2.0,1,2\n")).labels.tolist() == [1, 2]
+    tabs = written(tmp_path / "c.tsv", "src\tdst\tt\tw\nAl  Bo\tCy\t7\t\nCy\tAl  Bo\t9\t\n")
+    assert cawn.read(tabs).labels.tolist() == ["Al  Bo", "Cy"]
+
+
+def test_times_are_exact(tmp_path: Path) -> None:
+    rows = "src,dst,t\n1,2,+1600000000000000001\n1,3,+1600000000000000002\n"
+    assert cawn.read(written(tmp_path / "a.csv", rows)).t.tolist() == [1600000000000000001, 1600000000000000002]
+    late = written(tmp_path / "b.csv", "src,dst,t\n1,2,2300-01-01T00:00:00.5\n")
+    assert cawn.read(late).t.tolist() == [10413792000.5]
+
+
+def test_line_breaks_in_quotes_and_long_lines(tmp_path: Path) -> None:
+    note = "x" * 20 + "\n" + "y" * 20
+    rows = "".join(f'{i},{i + 1},{i},"{note}"\n' for i in range(40_000))
+    assert len(cawn.read(written(tmp_path / "a.csv", "src,dst,t,note\n" + rows))) == 40_000
+    with pytest.raises(cawn.DataError, match="line 4, column 't': found 'x'"):
+        cawn.read(written(tmp_path / "b.csv", 'src,dst,t,c\n1,2,3,"a\nb"\n2,3,x,"q"\n'))
+    header = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n"
+    wide = "".join(f"{i},0,{i}.0,0," + ",".join(["0.123456789"] * 7_000) + "\n" for i in range(3))
+    events = cawn.read(written(tmp_path / "c.csv", header + wide))
+    assert events.msg is not None
+    assert events.msg.shape == (3, 7_000)
+
+
+def test_events_do_not_share_memory_with_their_source() -> None:
+    column = np.array([5, 6, 7])
+    events = cawn.read(pa.table({"src": [0, 1, 2], "dst": [1, 2, 0], "t": pa.array(column)}))
+    column[0] = 99
+    assert events.t.tolist() == [5, 6, 7]
+
+
+def test_encodings_of_other_libraries() -> None:
+    polars = pytest.importorskip("polars")
+    names = polars.Series(["a", "b"], dtype=polars.Categorical)
+    frame = polars.DataFrame({"src": names, "dst": ["a", "c"], "t": ["2020-01-01", "2020-01-02"], "w": ["1", "2"]})
+    events = cawn.read(frame, msg="w")
+    assert events.labels.tolist() == ["a", "b", "c"]
+    assert events.t.tolist() == [1577836800, 1577923200]
+    table = pa.table({"src": pa.array([b"a", b"b"]), "dst": [b"a", b"c"], "t": [1, 2], "w": [2**53 + 1, 2]})
+    assert cawn.read(table, msg="w").labels.tolist() == ["a", "b", "c"]
 
 
 def test_names_that_look_like_other_things(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inline
-def _slot(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
+def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
     """Where `node` stands, or may be put, in the table; a slot left by an earlier pair counts as free."""
     mask = slot_node.size - 1
     slot = np.int64((np.uint64(node) * _GOLDEN) >> shift)
@@ -48,7 +48,7 @@ def count_positions(nodes_u: Array, nodes_v: Array, out: Array, first: int, last
                     if node < 0:
                         slot_of[side, w, i] = -1
                         continue
-                    slot = _slot(node, slot_node, slot_owner, b, shift)
+                    slot = slot_of_node(node, slot_node, slot_owner, b, shift)
                     if slot_owner[slot] != b:
                         slot_owner[slot] = b
                         slot_node[slot] = node

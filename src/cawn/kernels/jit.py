@@ -10,6 +10,9 @@ from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numba
+import numpy as np
+
+from cawn.errors import QueryError
 
 _OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
@@ -36,12 +39,18 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="cawn")
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool but not its threads
+
+
 def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
     """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (all cores by default).
 
     Threads of our own and functions that release the GIL, rather than numba's parallel loops: they may be
     entered from several Python threads at once, and need no threading runtime beside the one of PyTorch.
     """
+    if threads is not None and (not isinstance(threads, int | np.integer) or threads < 1):
+        raise QueryError(f"threads is {threads!r}: give a positive number of cores")
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
     threads = min(threads or num_cores(), len(spans))
     if threads <= 1:

@@ -6,10 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from cawn.errors import DataError
-from cawn.events import Events
+from cawn.events import Events, as_array
 from cawn.readers import files, text
 from cawn.readers.columns import Column, Roles
 from cawn.readers.tables import Source, events_from_table
@@ -42,6 +40,8 @@ def read(
 
     Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds.
     """
+    if bipartite is not None and not isinstance(bipartite, bool):
+        raise DataError(f"bipartite={bipartite!r}: give True or False")
     roles = Roles.of(src=src, dst=dst, time=time, msg=msg)
     if isinstance(source, Events):
         return source
@@ -63,7 +63,7 @@ def read(
 
 def _from_temporal_data(data: Any) -> Events:
     """PyTorch Geometric's TemporalData, whose ids are node ids already."""
-    msg = getattr(data, "msg", None)
-    if msg is not None and np.ndim(msg) == 2 and msg.shape[1] == 0:
+    msg = None if getattr(data, "msg", None) is None else as_array(data.msg, "msg")
+    if msg is not None and msg.ndim == 2 and msg.shape[1] == 0:
         msg = None
     return Events(data.src, data.dst, data.t, msg)

@@ -26,7 +26,7 @@ def authors_features(path: str, index: npt.NDArray[Any], labels: npt.NDArray[Any
     base = path[: path.rindex(".csv")] if ".csv" in os.path.basename(path) else path
     msg, x = _load(f"{base}.npy"), _load(f"{base}_node.npy")
     return (
-        None if msg is None else _rows_of(msg, index.astype(np.int64), f"{base}.npy", "idx"),
+        None if msg is None else _rows_of(msg, index, f"{base}.npy", "idx"),
         None if x is None else _rows_of(x, labels, f"{base}_node.npy", "node number"),
     )
 
@@ -36,8 +36,10 @@ def _load(path: str) -> Features:
         return None
     try:
         features = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{path}: not a NumPy array file ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # a damaged header can raise almost anything
+        raise DataError(f"{path}: not a NumPy array file, or a damaged one; write it again") from error
+    if not isinstance(features, np.ndarray) or features.dtype.kind not in "iuf":
+        raise DataError(f"{path}: expected one array of numbers")
     return np.asarray(features) if features.any() else None
 
 

@@ -75,6 +75,8 @@ class Roles:
         time: Column | None,
         msg: Sequence[Column] | Column | None,
     ) -> Roles:
+        if msg is not None and not isinstance(msg, str | int | Sequence):
+            raise DataError(f"msg={msg!r}: name a column or a list of columns")
         chosen = () if msg is None else (msg,) if isinstance(msg, str | int) else tuple(msg)
         for role, column in (("src", src), ("dst", dst), ("time", time), *(("msg", c) for c in chosen)):
             if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
@@ -116,7 +118,7 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
         found = [
             (plain.index(a), plain.index(b), (a, b))
             for a, b in _PAIRS
-            if a in plain and b in plain and src in (None, plain.index(a)) and dst in (None, plain.index(b))
+            if plain.count(a) == plain.count(b) == 1 and src in (None, plain.index(a)) and dst in (None, plain.index(b))
         ]
         if len({(a, b) for a, b, _ in found}) != 1:
             problem = (

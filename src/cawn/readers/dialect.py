@@ -16,6 +16,7 @@ from cawn.errors import DataError
 from cawn.readers.columns import recognised
 
 _SAMPLE_BYTES = 1 << 16
+_LONGEST_SAMPLE = 1 << 26
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _COMMENTS = ("#", "%", "//")
 _JODIE = ["user_id", "item_id", "timestamp", "state_label"]
@@ -33,6 +34,7 @@ class Dialect:
     skip: int  # lines before the first row: comments and the header
     names: list[str]
     has_header: bool
+    padded: bool  # blanks stand around fields and do not belong to them
 
     @property
     def is_jodie(self) -> bool:
@@ -41,37 +43,53 @@ class Dialect:
 
 def sniff(path: str, delimiter: str | None = None, header: bool | None = None) -> Dialect:
     """Guess the layout from the first lines."""
-    if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
+    if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
         raise DataError(f"delimiter={delimiter!r}: give a single character")
+    if header is not None and not isinstance(header, bool):
+        raise DataError(f"header={header!r}: give True or False")
     compression = compression_of(path)
-    try:
-        with opened(path, compression) as file:
-            raw = file.read(_SAMPLE_BYTES)
-    except (OSError, EOFError, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: the {compression or ''} data are damaged ({error}); fetch or write the file again"
-        ) from error
-    sample = _decoded(raw, path)
-    lines = sample.splitlines()
-    if len(raw) == _SAMPLE_BYTES and len(lines) > 1:
-        lines = lines[:-1]
+    lines = _first_lines(path, compression)
     skip = next(
-        (i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(_COMMENTS)),
-        len(lines),
+        (i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(_COMMENTS)), len(lines)
     )
     rows = [line for line in lines[skip:] if line.strip()]
     if not rows:
         raise DataError(f"{path}: no rows; expected at least one link")
     delimiter = delimiter or _guess_delimiter(rows)
     first = split(rows[0], delimiter)
-    has_header = (
-        header if header is not None else recognised(first) or not any(_LOOKS_LIKE_DATA.fullmatch(f) for f in first)
-    )
-    width = len(split(rows[1], delimiter)) if len(rows) > 1 else len(first)
+    has_header = header
+    if has_header is None:
+        has_header = recognised(first) or not any(_LOOKS_LIKE_DATA.fullmatch(field) for field in first)
+    if has_header and len(rows) == 1:
+        raise DataError(f"{path}: no rows; expected at least one link below the header")
     names = first if has_header else [f"column {i}" for i in range(len(first))]
-    if has_header and names[:4] == _JODIE and width > len(names) - 1:
-        names = [*_JODIE, *(f"feature {i}" for i in range(width - 4))]
-    return Dialect(compression, delimiter, skip + has_header, names, has_header)
+    if has_header and names[:4] == _JODIE:
+        names = [*_JODIE, *(f"feature {i}" for i in range(len(split(rows[1], delimiter)) - 4))]
+    padded = any(_padded(split(row, delimiter)) for row in rows[:50])
+    return Dialect(compression, delimiter, skip + has_header, [name.strip() for name in names], has_header, padded)
+
+
+def _first_lines(path: str, compression: str | None) -> list[str]:
+    """Whole lines from the start of the file: those of the first 64 KiB, and at least two rows of data."""
+    raw = b""
+    try:
+        with opened(path, compression) as file:
+            while len(raw) < _LONGEST_SAMPLE:
+                block = file.read(_SAMPLE_BYTES)
+                raw += block
+                lines = re.split(r"\r\n|\r|\n", _decoded(raw, path, at_end=not block))
+                whole = lines if not block else lines[:-1]
+                if not block or len([line for line in whole if not line.lstrip().startswith(_COMMENTS)]) > 2:
+                    break
+    except (OSError, EOFError, pa.ArrowException) as error:
+        reason = f"the {compression or ''} data are damaged ({error}); fetch or write the file again"
+        raise DataError(f"{path}: {reason}") from error
+    return whole
+
+
+def _padded(fields: list[str]) -> bool:
+    """Whether blanks stand around a field."""
+    return any(field != field.strip() for field in fields)
 
 
 def split(line: str, delimiter: str) -> list[str]:
@@ -82,19 +100,25 @@ def split(line: str, delimiter: str) -> list[str]:
 
 
 def _guess_delimiter(rows: list[str]) -> str:
-    """The character that cuts the first rows into the most fields, at least two, as many in each row."""
+    """The character that cuts the first rows into the most fields, at least three, as many in each row.
+
+    Runs of blanks and tabs, where no single character does that.
+    """
     rows = rows[:50]
-    best, most = "", 1
-    for delimiter in (",", "\t", ";", "|", " "):
-        widths = {len(split(row, delimiter)) for row in rows[1:] or rows}
-        if len(widths) == 1 and (width := widths.pop()) > most:
-            best, most = delimiter, width
-    blanks = {len(row.split()) for row in rows[1:] or rows}
-    if (best in ("", " ", "\t") and any(re.search(r"^\s|[ \t]{2,}|\s$", row) for row in rows)) and len(blanks) == 1:
-        return " +"
-    if best:
-        return best
-    return max((",", "\t", ";", "|", " "), key=lambda d: sum(row.count(d) for row in rows))
+    body = rows[1:] or rows  # the header of a JODIE file is shorter than its rows
+
+    def even_width(delimiter: str) -> int:
+        widths = {len(split(row, delimiter)) for row in body}
+        return widths.pop() if len(widths) == 1 else 0
+
+    best = max((",", "\t", ";", "|"), key=even_width)
+    if even_width(best) >= 3:
+        in_blanks = best == "\t" and any(_padded(split(row, best)) for row in rows)
+        return " +" if in_blanks and {len(row.split()) for row in body} == {even_width(best)} else best
+    if len({len(row.split()) for row in body}) == 1 and len(body[0].split()) >= 3:
+        single = even_width(" ") == len(body[0].split())
+        return " " if single else " +"
+    return max((",", "\t", ";", "|", " "), key=lambda delimiter: sum(row.count(delimiter) for row in rows))
 
 
 def compression_of(path: str) -> str | None:
@@ -109,30 +133,37 @@ def opened(path: str, compression: str | None) -> Iterator[Any]:
         yield pa.CompressedInputStream(file, compression) if compression else file
 
 
-def _decoded(raw: bytes, path: str) -> str:
+def _decoded(raw: bytes, path: str, *, at_end: bool) -> str:
+    """The text of the first bytes; a character cut in two at their end is left for later."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{path}: is UTF-16 text; convert the file to UTF-8")
     if b"\0" in raw:
         raise DataError(f"{path}: is a binary file of no known kind; expected text, Parquet or Arrow IPC")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if error.start > len(raw) - 4 and len(raw) == _SAMPLE_BYTES:
+        if error.start > len(raw) - 4 and not at_end:
             return raw[: error.start].decode("utf-8-sig")
         line = raw[: error.start].count(b"\n") + 1
-        raise DataError(
-            f"{path}, line {line}: byte {raw[error.start]:#04x} is not UTF-8 text; convert the file to UTF-8"
-        ) from error
+        found = f"byte {raw[error.start]:#04x} is not UTF-8 text"
+        raise DataError(f"{path}, line {line}: {found}; convert the file to UTF-8") from error
 
 
 def line_of(path: str, dialect: Dialect, row: int) -> int:
-    """The line, from 1, of a row counted from 0; blank lines are no rows."""
-    blank = None if dialect.delimiter == " +" else "\r\n"
-    with opened(path, dialect.compression) as file, io.TextIOWrapper(file, errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            if number > dialect.skip and line.strip(blank):
+    """The line, from 1, on which a row counted from 0 begins; blank lines are no rows, quoted line breaks no ends."""
+    blanks = dialect.delimiter == " +"
+    with opened(path, dialect.compression) as file, io.TextIOWrapper(file, errors="replace", newline="") as lines:
+        for _ in range(dialect.skip):
+            next(lines, None)
+        reader = csv.reader(lines, delimiter=" " if blanks else dialect.delimiter)
+        begin = dialect.skip + 1
+        for fields in reader:
+            if any(fields) if blanks else fields:
                 if row == 0:
-                    return number
+                    return begin
                 row -= 1
-    return dialect.skip + row + 1
+            begin = dialect.skip + reader.line_num + 1
+    return begin
 
 
 class SingleBlanks(io.RawIOBase):

@@ -14,6 +14,8 @@ Kind = Literal["text", "parquet", "ipc file", "ipc stream"]
 
 def check(path: str) -> str:
     """The path itself, if there is something to read."""
+    if not path.isprintable():
+        raise DataError(f"{path!r}: not a path; give the name of a file")
     if not os.path.exists(path):
         raise DataError(f"{path}: no such file")
     if os.path.isdir(path):
@@ -45,9 +47,11 @@ def read_binary(path: str, kind: Kind) -> pa.Table:
             import pyarrow.parquet as pq
 
             return pq.read_table(path, memory_map=True)
-        with pa.memory_map(path) as file:
+        with pa.OSFile(path) as file:
             opened = pa.ipc.open_file(file) if kind == "ipc file" else pa.ipc.open_stream(file)
-            return opened.read_all()
+            table = opened.read_all()
+            table.validate(full=True)
+            return table
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: a damaged {kind.split()[0]} file ({_first_line(error)}); write it again") from error
 
@@ -56,7 +60,7 @@ def import_stream(table: Any) -> pa.Table:
     """Any object that offers an Arrow stream."""
     try:
         return pa.table(table)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except Exception as error:  # whatever the other library raises
         raise DataError(f"table: cannot be read as Arrow ({_first_line(error)})") from error
 
 

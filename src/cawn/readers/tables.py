@@ -16,6 +16,9 @@ from cawn.events import Events, seconds
 from cawn.names import number_nodes, number_two_sided
 from cawn.readers.columns import Layout, Roles, find_layout
 
+_DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
+_LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
+
 
 def _row_from_one(row: int) -> str:
     return f"row {row + 1}"
@@ -42,12 +45,15 @@ class Links:
     t: npt.NDArray[Any]
     labels: npt.NDArray[Any]
 
+    def events(self, msg: npt.NDArray[Any] | None, x: npt.NDArray[Any] | None = None) -> Events:
+        return Events.adopt(self.src, self.dst, self.t, msg, x, self.labels)
+
 
 def events_from_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Events:
     """Events of a table whose columns have names."""
     layout = find_layout(table.column_names, roles, source.name)
     links = links_of(table, layout, source, bipartite)
-    return Events(links.src, links.dst, links.t, attributes_of(table, layout, source), labels=links.labels)
+    return links.events(attributes_of(table, layout, source))
 
 
 def links_of(table: pa.Table, layout: Layout, source: Source, bipartite: bool | None) -> Links:
@@ -64,8 +70,6 @@ def links_of(table: pa.Table, layout: Layout, source: Source, bipartite: bool | 
         if src.type != dst.type:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
         src_ids, dst_ids, labels = number_nodes(src, dst)
-    for array in (src_ids, dst_ids, time):
-        array.flags.writeable = False  # so that Events need not copy it
     return Links(src_ids, dst_ids, time, labels)
 
 
@@ -77,21 +81,14 @@ def attributes_of(table: pa.Table, layout: Layout, source: Source) -> npt.NDArra
 
 def as_names(column: pa.ChunkedArray, name: str, source: Source) -> pa.ChunkedArray:
     """Node names as int64 or large_string, none missing."""
+    column = _plain(column)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
     _refuse_nulls(column, name, source, "every link needs two nodes")
     if pa.types.is_integer(kind):
         return _cast(column, pa.int64(), name, source, "integer names must fit into int64")
-    if pa.types.is_floating(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return _cast(column, pa.int64(), name, source, "node names are whole numbers or strings")
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_string_view(kind)
-        or pa.types.is_binary(kind)
-    ):
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
         column = _cast(column, pa.large_string(), name, source, "node names must be text")
         empty = pc.equal(column, "")
         if pc.any(empty).as_py():
@@ -100,73 +97,87 @@ def as_names(column: pa.ChunkedArray, name: str, source: Source) -> pa.ChunkedAr
     raise DataError(f"{source.name}, column {name!r}: found {kind}, expected node names (integers or strings)")
 
 
-def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[Any]:
-    """Times as int64 or float64. Dates become Unix seconds; text is read as integers, numbers or ISO dates."""
-    rule = "expected a time: a number or an ISO date"
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        column = _times_from_text(column, name, source, rule)
-        kind = column.type
+def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.int64]:
+    """Whole numbers, however they are stored."""
     _refuse_nulls(column, name, source, rule)
-    if pa.types.is_integer(kind):
-        return np.asarray(_cast(column, pa.int64(), name, source, "times must fit into int64").to_numpy())
+    if pa.types.is_string(column.type):
+        column = _cast(column, pa.float64(), name, source, rule)
+    return np.array(_cast(column, pa.int64(), name, source, rule).to_numpy())
+
+
+def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[Any]:
+    """Times as int64 or float64, in memory of our own. Dates become Unix seconds; text is numbers or ISO dates."""
+    rule = "expected a time: a number or an ISO date"
+    column = _plain(column)
+    if pa.types.is_large_string(column.type):
+        column = _times_from_text(column, name, source, rule)
+    kind = column.type
+    _refuse_nulls(column, name, source, rule)
+    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+        return np.array(_cast(column, pa.int64(), name, source, "times must fit into int64").to_numpy())
     if pa.types.is_float64(kind) or pa.types.is_decimal(kind):
-        times = column.cast(pa.float64()).to_numpy()
-        broken = ~np.isfinite(times)
-        if broken.any():
-            row = int(np.argmax(broken))
-            raise source.error(row, name, float(times[row]), "every link needs a finite time")
-        return np.asarray(times)
+        times = np.array(column.cast(pa.float64()).to_numpy()) + 0.0  # -0.0 is 0.0
+        _refuse_rows(~np.isfinite(times), times, name, source, "every link needs a finite time")
+        return times
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        unit = kind.unit if pa.types.is_timestamp(kind) else "ms" if pa.types.is_date64(kind) else "s"
-        return seconds(column.cast(pa.timestamp(unit)).to_numpy().astype(f"datetime64[{unit}]"))
+        unit = kind.unit if pa.types.is_timestamp(kind) else "s"
+        ticks = column.cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
+        _refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, name, source, "every link needs a finite date")
+        return seconds(ticks.astype(f"datetime64[{unit}]"))
     if pa.types.is_floating(kind):
-        raise DataError(
-            f"{source.name}, column {name!r}: found {kind}, which rounds times; store them as float64 or int64"
-        )
+        raise DataError(f"{source.name}, column {name!r}: found {kind}, which rounds times; store float64 or int64")
     raise DataError(f"{source.name}, column {name!r}: found {kind}, {rule}")
 
 
 def as_attribute(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.float32]:
     """One link attribute as float32, none missing."""
     rule = "link attributes are finite numbers"
+    column = _plain(column)
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    _refuse_nulls(column, name, source, rule)
+    if pa.types.is_large_string(kind):
         column = _cast(column, pa.float64(), name, source, rule)
-    elif not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
+    elif not any(
+        test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     ):
         raise DataError(f"{source.name}, column {name!r}: found {kind}; {rule}")
-    _refuse_nulls(column, name, source, rule)
-    exact = column.cast(pa.float64()).to_numpy()
+    exact = column.cast(pa.float64(), safe=False).to_numpy()
     with np.errstate(over="ignore"):
         values = exact.astype(np.float32)
-    broken = ~np.isfinite(values)
-    if broken.any():
-        row = int(np.argmax(broken))
-        raise source.error(row, name, float(exact[row]), rule)
+    _refuse_rows(~np.isfinite(values), exact, name, source, rule)
     return np.asarray(values)
 
 
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without its encoding: dictionaries spelled out, text and bytes of any layout in the large one."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        words = [_plain(pa.chunked_array([chunk.dictionary])).combine_chunks() for chunk in column.chunks]
+        pairs = zip(words, column.chunks, strict=True)
+        column = pa.chunked_array([dictionary.take(chunk.indices) for dictionary, chunk in pairs] or [[]])
+        kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_string_view(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
+        return column.cast(pa.large_binary())
+    return column
+
+
 def _times_from_text(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> pa.ChunkedArray:
-    column = pc.utf8_trim_whitespace(column)
-    for kind in (pa.int64(), pa.float64(), pa.timestamp("ns"), pa.timestamp("ns", "UTC")):
-        try:
-            return column.cast(kind)
-        except pa.ArrowInvalid:
-            continue
-    wanted = next(
-        k
-        for k in (pa.float64(), pa.timestamp("ns"), pa.timestamp("ns", "UTC"), None)
-        if k is None or _fits(column[0], k)
-    )
-    return _cast(column, wanted or pa.float64(), name, source, rule)
+    """Numbers or dates, whichever the first value is; integers only as long as float64 need not round them."""
+    column = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
+    for kind in (pa.int64(), pa.float64(), *_DATES):
+        if _all_fit(column, kind):
+            column = column.cast(kind)
+            break
+    else:
+        wanted = next((kind for kind in (pa.float64(), *_DATES) if _all_fit(column.slice(0, 1), kind)), pa.float64())
+        return _cast(column, wanted, name, source, rule)
+    if pa.types.is_float64(column.type):
+        times = column.to_numpy()
+        rounded = np.isfinite(times) & (np.abs(times) >= 2.0**53)
+        _refuse_rows(rounded, times, name, source, "float64 rounds times this large; use whole numbers within int64")
+    return column
 
 
 def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: Source, rule: str) -> pa.ChunkedArray:
@@ -198,10 +209,6 @@ def _all_fit(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     return True
 
 
-def _fits(value: pa.Scalar, kind: pa.DataType) -> bool:
-    return _all_fit(pa.chunked_array([pa.array([value.as_py()], value.type)]), kind)
-
-
 def _shown(value: pa.Scalar) -> object:
     try:
         return value.as_py()
@@ -212,6 +219,12 @@ def _shown(value: pa.Scalar) -> object:
 def _refuse_nulls(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> None:
     if column.null_count:
         raise source.error(_first(column.is_null()), name, None, rule)
+
+
+def _refuse_rows(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], name: str, source: Source, rule: str) -> None:
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise source.error(row, name, values[row].item(), rule)
 
 
 def _first(mask: pa.ChunkedArray) -> int:

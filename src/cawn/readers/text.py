@@ -10,107 +10,115 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.errors import DataError
 from cawn.events import Events
+from cawn.names import integers_in
 from cawn.readers.authors import authors_features, is_authors_file
 from cawn.readers.columns import Layout, Roles, find_layout
 from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
-from cawn.readers.tables import Source, attributes_of, links_of
+from cawn.readers.tables import Source, as_integers, attributes_of, links_of
+
+_LONGEST_LINE = 1 << 26
 
 
 def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Events:
     """Events of a text file; `delimiter` and `header` overrule the guess of its layout."""
     dialect = sniff(path, delimiter, header)
     layout = find_layout(dialect.names, roles, path, has_names=dialect.has_header)
-    by_convention = not roles.msg
-    authors = by_convention and is_authors_file(path, dialect.names)
-    if by_convention and dialect.is_jodie:
+    authors = not roles.msg and is_authors_file(path, dialect.names)
+    if not roles.msg and dialect.is_jodie:
         layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
     elif authors:
         layout = replace(layout, msg=(dialect.names.index("idx"),))
     source = Source(path, lambda row: f"line {line_of(path, dialect, row)}")
-    table = _parse(path, dialect, layout, source)
+    table = _parse(path, dialect, layout)
     layout = layout.narrowed()
     links = links_of(table, layout, source, bipartite)
-    msg, x = attributes_of(table, layout, source), None
-    if authors and msg is not None:
-        msg, x = authors_features(path, msg[:, 0], links.labels)
-    elif by_convention and msg is not None and not msg.any():
+    if authors:
+        index = as_integers(table.column(layout.msg[0]), "idx", source, "expected a row number of the feature file")
+        msg, x = authors_features(path, index, links.labels)
+        return links.events(msg, x)
+    msg = attributes_of(table, layout, source)
+    if not roles.msg and msg is not None and not msg.any():
         msg = None  # JODIE asks networks without features for a column of zeros
-    return Events(links.src, links.dst, links.t, msg, x=x, labels=links.labels)
+    return links.events(msg)
 
 
-def _parse(path: str, dialect: Dialect, layout: Layout, source: Source) -> pa.Table:
-    """A table of the needed columns only, in the layout's order."""
+def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
+    """A table of the needed columns only, in the layout's order; names are integers only if all of them are."""
     needed = [f"{i}" for i in layout.needed]
+    ends = [f"{layout.src}", f"{layout.dst}"]
     try:
-        table = _read_csv(
-            path, dialect, csv.ConvertOptions(include_columns=needed, strings_can_be_null=False, null_values=[""])
-        )
-        ends = (table.column(f"{layout.src}").type, table.column(f"{layout.dst}").type)
-        if all(pa.types.is_int64(kind) or pa.types.is_string(kind) for kind in ends) and ends[0] == ends[1]:
-            return _named(table, dialect, layout)
+        table = _read_csv(path, dialect, needed, as_text=ends)
+        time = table.column(f"{layout.time}")
+        if pa.types.is_float64(time.type) and _beyond_float64(time):
+            table = _read_slowly(path, dialect, needed)
     except pa.ArrowInvalid:
-        pass
+        table = _read_slowly(path, dialect, needed)
     except (OSError, EOFError, UnicodeError) as error:
-        raise DataError(
-            f"{path}: the data are damaged ({str(error).splitlines()[0]}); fetch or write the file again"
-        ) from error
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
+    if dialect.padded:
+        for name in ends:
+            trimmed = pc.utf8_trim_whitespace(table.column(name))
+            table = table.set_column(table.column_names.index(name), name, trimmed)
+    integers = [integers_in(table.column(name)) for name in ends]
+    if all(column is not None for column in integers):
+        for name, column in zip(ends, integers, strict=True):
+            table = table.set_column(table.column_names.index(name), name, column)
+    return table.select(needed).rename_columns([dialect.names[i] for i in layout.needed])
+
+
+def _beyond_float64(time: pa.ChunkedArray) -> bool:
+    """Whether some of these numbers are so large that float64 may have rounded an integer."""
+    bounds = pc.min_max(time)
+    return bool(max(abs(bounds[end].as_py() or 0) for end in ("min", "max")) >= 2.0**53)
+
+
+def _read_slowly(path: str, dialect: Dialect, needed: list[str]) -> pa.Table:
+    """Everything as text, on one core, quoted line breaks and very long lines allowed, ragged rows found."""
     ragged: list[Any] = []
-    table = _read_as_text(path, dialect, needed, ragged)
-    if ragged:
-        row = ragged[0]
-        place = f"line {line_of(path, dialect, row.number - 1 - dialect.skip)}"
-        raise DataError(
-            f"{path}, {place}: found {row.actual_columns} fields, expected {row.expected_columns}: {row.text[:60]!r}"
-        )
-    return _named(_integers_where_possible(table, layout), dialect, layout)
 
-
-def _read_as_text(path: str, dialect: Dialect, needed: list[str], ragged: list[Any]) -> pa.Table:
     def remember(row: Any) -> str:
         ragged.append(row)
         return "skip"
 
-    convert = csv.ConvertOptions(
-        include_columns=needed, column_types={c: pa.string() for c in needed}, strings_can_be_null=False
-    )
     try:
-        return _read_csv(path, dialect, convert, on_ragged=remember)
+        table = _read_csv(path, dialect, needed, as_text=needed, on_ragged=remember)
     except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: cannot be read as text ({str(error).splitlines()[0]}); is it UTF-8?") from error
-
-
-def _read_csv(path: str, dialect: Dialect, convert: csv.ConvertOptions, on_ragged: Any = None) -> pa.Table:
-    read = csv.ReadOptions(
-        skip_rows=dialect.skip,
-        column_names=[f"{i}" for i in range(len(dialect.names))],
-        use_threads=on_ragged is None,
-    )
-    blanks = dialect.delimiter == " +"
-    parse = csv.ParseOptions(delimiter=" " if blanks else dialect.delimiter, invalid_row_handler=on_ragged)
-    with opened(path, dialect.compression) as file:
-        return csv.read_csv(
-            SingleBlanks(file) if blanks else file,
-            read_options=read,
-            parse_options=parse,
-            convert_options=convert,
-        )
-
-
-def _integers_where_possible(table: pa.Table, layout: Layout) -> pa.Table:
-    """Turn the two columns of names read as text into integers, if every name of both is one."""
-    ends = [f"{layout.src}", f"{layout.dst}"]
-    try:
-        integers = [table.column(name).cast(pa.int64()) for name in ends]
-    except pa.ArrowInvalid:
-        return table
-    for name, column in zip(ends, integers, strict=True):
-        table = table.set_column(table.column_names.index(name), name, column)
+        reason = str(error).splitlines()[0]
+        if "skip initial" in reason or "Empty CSV" in reason:
+            raise DataError(f"{path}: no rows; expected at least one link") from error
+        raise DataError(f"{path}: cannot be read as text ({reason[:100]}); is it UTF-8?") from error
+    if ragged:
+        row = ragged[0]
+        place = f"line {line_of(path, dialect, row.number - 1 - dialect.skip)}"
+        fields = f"found {row.actual_columns} fields, expected {row.expected_columns}"
+        raise DataError(f"{path}, {place}: {fields}: {row.text[:60]!r}")
     return table
 
 
-def _named(table: pa.Table, dialect: Dialect, layout: Layout) -> pa.Table:
-    return table.select([f"{i}" for i in layout.needed]).rename_columns([dialect.names[i] for i in layout.needed])
+def _read_csv(path: str, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None) -> pa.Table:
+    slowly = on_ragged is not None
+    read = csv.ReadOptions(
+        skip_rows=dialect.skip,
+        column_names=[f"{i}" for i in range(len(dialect.names))],
+        use_threads=not slowly,
+        block_size=_LONGEST_LINE if slowly else None,
+    )
+    blanks = dialect.delimiter == " +"
+    parse = csv.ParseOptions(
+        delimiter=" " if blanks else dialect.delimiter, invalid_row_handler=on_ragged, newlines_in_values=slowly
+    )
+    convert = csv.ConvertOptions(
+        include_columns=needed,
+        column_types=dict.fromkeys(as_text, pa.string()),
+        strings_can_be_null=False,
+        null_values=[""],
+    )
+    with opened(path, dialect.compression) as file:
+        source = SingleBlanks(file) if blanks else file
+        return csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
