@@ -178,6 +178,11 @@ def test_walks_go_strictly_back_along_real_links(network) -> None:
         np.testing.assert_array_equal(ends, links)
 
 
+def test_degree() -> None:
+    history = cawn.History(cawn.Events([0, 1, 2, 2], [1, 2, 2, 0], [1, 2, 2, 5]), 0.1)
+    assert history.degree([0, 1, 2, 2, 9], [5, 2, 3, 9, 9]).tolist() == [1, 1, 2, 3, 0]
+
+
 def test_memory(network) -> None:
     events = network("wikipedia")
     assert cawn.History(events, 1e-6).nbytes / len(events) < 80

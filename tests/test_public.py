@@ -14,8 +14,16 @@ def test_names() -> None:
         _ = cawn.frob
 
 
+def test_no_module_hides_a_public_name() -> None:
+    """Importing a module sets its name on the package; none may be called like a function or class."""
+    from pathlib import Path
+
+    modules = {path.stem for path in Path(cawn.__file__).parent.iterdir()}
+    assert modules & set(cawn.__all__) == {"laws"}
+
+
 def test_one_tree_of_errors() -> None:
-    for error in (cawn.DataError, cawn.QueryError, cawn.LateEventError):
+    for error in (cawn.DataError, cawn.QueryError, cawn.LateEventError, cawn.StorageError):
         assert issubclass(error, cawn.CawnError)
 
 

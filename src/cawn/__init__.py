@@ -7,44 +7,56 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import cawn.laws as laws
-    from cawn.anonymize import anonymize, anonymize_each, walk_shapes
-    from cawn.errors import CawnError, DataError, LateEventError, QueryError
+    from cawn.config import Config
+    from cawn.errors import CawnError, DataError, LateEventError, QueryError, StorageError
     from cawn.events import Events
     from cawn.history import History
+    from cawn.identities import anonymize, anonymize_each, walk_shapes
     from cawn.readers import read
     from cawn.stream import Stream
+    from cawn.training import Run, Trainer, train
     from cawn.walks import Walks
 
 __version__ = "0.1.0"
 
 _HOME = {
     "CawnError": "errors",
+    "Config": "config",
     "DataError": "errors",
     "Events": "events",
     "History": "history",
     "LateEventError": "errors",
     "QueryError": "errors",
+    "Run": "training",
+    "StorageError": "errors",
     "Stream": "stream",
+    "Trainer": "training",
     "Walks": "walks",
-    "anonymize": "anonymize",
-    "anonymize_each": "anonymize",
+    "anonymize": "identities",
+    "anonymize_each": "identities",
     "read": "readers",
-    "walk_shapes": "anonymize",
+    "train": "training",
+    "walk_shapes": "identities",
 }
 
 __all__ = [
     "CawnError",
+    "Config",
     "DataError",
     "Events",
     "History",
     "LateEventError",
     "QueryError",
+    "Run",
+    "StorageError",
     "Stream",
+    "Trainer",
     "Walks",
     "anonymize",
     "anonymize_each",
     "laws",
     "read",
+    "train",
     "walk_shapes",
 ]
 

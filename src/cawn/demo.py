@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from cawn import laws
-from cawn.anonymize import anonymize, walk_shapes
 from cawn.events import Events
 from cawn.history import History
+from cawn.identities import anonymize, walk_shapes
 from cawn.walks import Walks
 
 ALPHA = 1 / (4 * laws.REACTION_TIME)

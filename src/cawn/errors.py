@@ -17,3 +17,7 @@ class QueryError(CawnError):
 
 class LateEventError(CawnError):
     """An event older than what a `Stream` has already taken in."""
+
+
+class StorageError(CawnError):
+    """A run folder or file that could not be written, or cannot be read back."""

@@ -12,7 +12,7 @@ from cawn.errors import QueryError
 from cawn.events import Events
 from cawn.kernels import cpu
 from cawn.kernels.jit import even_bounds, in_parallel
-from cawn.walks import Question, Walks, check_alphas
+from cawn.walks import Question, Walks, check_alphas, query_arrays
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
@@ -59,6 +59,10 @@ class History:
     def nbytes(self) -> int:
         """Memory the index holds."""
         return sum(array.nbytes for array in self._index)
+
+    def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """How many links each node has strictly before t: [B]."""
+        return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
 
     def sample(
         self,

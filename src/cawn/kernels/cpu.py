@@ -146,6 +146,17 @@ def count_before(time: Array, start: int, stop: int, t: float) -> int:
     return lo - start
 
 
+@njit
+def degrees(index: Index, nodes: Array, t: Array) -> Array:
+    """How many links each node has strictly before t; none where the node is not known."""
+    starts, time = index.starts, index.time
+    out = np.zeros(nodes.size, np.int64)
+    for q in range(nodes.size):
+        if nodes[q] < starts.size - 1:
+            out[q] = count_before(time, starts[nodes[q]], starts[nodes[q] + 1], t[q])
+    return out
+
+
 @inline
 def draw_entry(time: Array, logsum: Array, a: int, alpha: float, start: int, newest: int, u: float) -> int:
     """The first entry i of start..newest with P_i exp(-alpha (t_newest - t_i)) >= u P_newest.

@@ -1,0 +1,123 @@
+"""From pairs to what the network reads: sample walks, share their prefixes, look up their attributes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from cawn.config import Config
+from cawn.events import Events
+from cawn.history import History
+from cawn.identities import anonymize_each
+from cawn.kernels.cpu_prefixes import Room
+from cawn.model import Batch, Level
+from cawn.prefixes import Prefixes, share_prefixes
+from cawn.walks import Walks
+
+Array = npt.NDArray[Any]
+
+_LOG_DEGREE_UNIT = 6.0  # log(1 + degree) of a busy node, so that the feature is of order one
+
+
+def x_width(config: Config, events: Events) -> int:
+    """How many numbers X_i holds."""
+    msg, x = _attributes(config, events)
+    return (
+        2 * config.directed
+        + (0 if msg is None else msg.shape[1])
+        + (0 if x is None else x.shape[1])
+        + int(config.degree)
+    )
+
+
+def _attributes(config: Config, events: Events) -> tuple[Array | None, Array | None]:
+    return (events.msg, events.x) if config.attributes else (None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Batcher:
+    """Makes batches of pairs on one history, built from `events`; times are counted in `unit`."""
+
+    config: Config
+    events: Events
+    history: History
+    unit: float
+    threads: int | None = None
+
+    def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
+        """The pairs (src, dst) at times t."""
+        return self._batch(*(self._sample(ends, t, seed) for ends in (src, dst)))
+
+    def contrast(self, src: Array, dst: Array, false: Array, t: Array, *, seed: int) -> Batch:
+        """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
+        walks = self._sample(np.concatenate([src, dst, false]), np.tile(t, 3), seed)
+        B = len(src)
+        of_src, of_others = (
+            Walks(*(np.concatenate([field[part * B : (part + 1) * B] for part in parts]) for field in _fields(walks)))
+            for parts in ((0, 0), (1, 2))
+        )
+        return self._batch(of_src, of_others)
+
+    def _sample(self, nodes: Array, t: Array, seed: int) -> Walks:
+        config = self.config
+        return self.history.sample(
+            nodes, t, num_walks=config.num_walks, length=config.length, seed=seed, threads=self.threads
+        )
+
+    def _batch(self, walks_u: Walks, walks_v: Walks) -> Batch:
+        shared = share_prefixes(walks_u, walks_v, threads=self.threads)
+        g = torch.from_numpy(shared.vectors.astype(np.float32) / shared.num_walks)
+        levels = []
+        for depth, room in enumerate(shared.levels):
+            own = _orders(shared, depth) if self.config.identity == "aw" else room.own
+            levels.append(
+                Level(
+                    parent=torch.from_numpy(room.parent),
+                    owner=torch.from_numpy(room.owner),
+                    own=torch.from_numpy(own),
+                    other=torch.from_numpy(room.other),
+                    weight=torch.from_numpy((room.ended / shared.num_walks).astype(np.float32)),
+                    elapsed=torch.from_numpy((room.elapsed / self.unit).astype(np.float32)),
+                    age=torch.from_numpy((room.age / self.unit).astype(np.float32)),
+                    x=torch.from_numpy(self._x(room, shared, depth)),
+                )
+            )
+        return Batch(shared.num_pairs, g, levels)
+
+    def _x(self, room: Room, shared: Prefixes, depth: int) -> npt.NDArray[np.float32]:
+        """X_i: the way the link points, its attributes, those of the node, and the node's degree; [n, width]."""
+        n = len(room.node)
+        parts: list[Array] = []
+        msg, x = _attributes(self.config, self.events)
+        linked = room.event >= 0
+        if self.config.directed:
+            before = shared.levels[depth - 1].node[room.parent] if depth > 0 else room.node
+            forward = self.events.src[np.maximum(room.event, 0)] == before if len(self.events) else np.zeros(n, bool)
+            parts.append(np.stack([linked & forward, linked & ~forward], axis=1))
+        if msg is not None:
+            parts.append(np.where(linked[:, None], msg[np.maximum(room.event, 0)], 0))
+        if x is not None:
+            known = room.node < len(x)
+            parts.append(np.where(known[:, None], x[np.where(known, room.node, 0)], 0))
+        if self.config.degree:
+            parts.append(np.log1p(self.history.degree(room.node, room.t))[:, None] / _LOG_DEGREE_UNIT)
+        return np.concatenate(parts, axis=1).astype(np.float32) if parts else np.empty((n, 0), np.float32)
+
+
+def _fields(walks: Walks) -> tuple[Array, Array, Array]:
+    return walks.nodes, walks.t, walks.events
+
+
+def _orders(shared: Prefixes, depth: int) -> npt.NDArray[np.int64]:
+    """I_AW of the last node of each prefix: the order of its first appearance on the path to it, from 1."""
+    path = [shared.levels[depth].node]
+    at = np.arange(len(path[0]))
+    for i in range(depth, 0, -1):
+        at = shared.levels[i].parent[at]
+        path.insert(0, shared.levels[i - 1].node[at])
+    nodes = np.stack(path, axis=1)[:, None]  # [n, 1, depth + 1]
+    return anonymize_each(Walks(nodes, nodes, nodes))[:, 0, -1].astype(np.int64)

@@ -1,0 +1,136 @@
+"""Config: everything that makes a model and its training what they are; a frozen value that is also a TOML file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
+
+from cawn.errors import QueryError
+
+Alpha = Literal["auto"] | float | tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Settings of CAW-N. The values here are the preset "default"; `Config.preset` knows the others."""
+
+    # Walks
+    num_walks: int = 64  # M
+    length: int = 2  # m
+    alpha: Alpha = "auto"  # decays, per unit of time; "auto" takes several around the network's own pace
+
+    # Network
+    dim: int = 64  # d
+    frequencies: int = 16  # of f2
+    rnn: Literal["lstm", "gru", "transformer"] = "lstm"
+    pooling: Literal["mean", "attention"] = "mean"
+    sides: Literal["together", "apart"] = "apart"  # S_u and S_v pooled as one set, as in the paper, or each by itself
+    identity: Literal["caw", "aw", "none"] = "caw"  # relative identities: I_CAW, one-hot I_AW, or none
+    time: bool = True  # f2
+    logarithms: bool = True  # log(1 + g), log(1 + elapsed), log(1 + age) beside the paper's features
+    degree: bool = True  # log(1 + number of earlier links) of the node at each position
+    directed: bool = False  # which way each link points
+    attributes: bool = True  # link and node attributes, where there are any
+    dropout: float = 0.1
+
+    # Training
+    batch_size: int = 128
+    lr: float = 1e-3
+    epochs: int = 10
+    patience: int = 3
+    schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over the epochs
+    negatives: Literal["random", "mixed"] = "random"  # "mixed": three in ten are destinations the source had before
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(Config)
+        for field in fields(self):
+            _check(field.name, getattr(self, field.name), hints[field.name])
+        if isinstance(self.alpha, tuple) and self.num_walks % len(self.alpha):
+            raise QueryError(f"num_walks={self.num_walks} cannot be shared evenly by {len(self.alpha)} decays")
+
+    @classmethod
+    def preset(cls, name: str) -> Config:
+        """ "default", or the paper's equations and settings: "paper-mean", "paper-attn"."""
+        if name not in _PRESETS:
+            raise QueryError(f"preset {name!r}: there are {', '.join(_PRESETS)}")
+        return replace(cls(), **_PRESETS[name])
+
+    def with_(self, **changes: Any) -> Config:
+        """The same settings but for some."""
+        known = {field.name for field in fields(self)}
+        if unknown := sorted(set(changes) - known):
+            raise QueryError(f"setting {unknown[0]!r} does not exist; there are {', '.join(sorted(known))}")
+        return replace(self, **changes)
+
+    def to_toml(self) -> str:
+        """One line for each setting."""
+        return "".join(f"{field.name} = {_toml(getattr(self, field.name))}\n" for field in fields(self))
+
+    @classmethod
+    def from_toml(cls, text: str) -> Config:
+        """The inverse of `to_toml`; settings left out have their defaults."""
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise QueryError(f"not TOML: {error}") from error
+        return cls().with_(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+
+
+_PAPER = {
+    "dim": 64,
+    "sides": "together",
+    "logarithms": False,
+    "degree": False,
+    "batch_size": 32,
+    "lr": 1e-4,
+    "epochs": 50,
+    "schedule": "constant",
+}
+_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper-mean": _PAPER,
+    "paper-attn": _PAPER | {"pooling": "attention"},
+}
+_RANGES = {
+    "num_walks": (1, 100_000),
+    "length": (1, 255),
+    "dim": (1, 4096),
+    "frequencies": (1, 1024),
+    "dropout": (0, 0.95),
+    "batch_size": (1, 1 << 20),
+    "lr": (1e-12, 10),
+    "epochs": (1, 100_000),
+    "patience": (1, 100_000),
+}
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    if name == "alpha":
+        decays = value if isinstance(value, tuple) and value else (value,)
+        if value != "auto" and not all(_is_number(a) and 0 <= a < math.inf for a in decays):
+            raise QueryError(f"alpha is {value!r}: give 'auto', a finite number >= 0, or a tuple of such numbers")
+    elif hint is bool:
+        if not isinstance(value, bool):
+            raise QueryError(f"{name} is {value!r}: give true or false")
+    elif choices := get_args(hint):
+        if value not in choices:
+            raise QueryError(f"{name} is {value!r}: give one of {', '.join(choices)}")
+    else:
+        low, high = _RANGES[name]
+        if not _is_number(value) or (hint is int and not isinstance(value, int)) or not low <= value <= high:
+            kind = "an integer" if hint is int else "a number"
+            raise QueryError(f"{name} is {value!r}: give {kind} from {low} to {high}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(repr, value))}]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)

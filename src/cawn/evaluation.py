@@ -1,0 +1,121 @@
+"""Scores of a model and of the learning-free rules on the same links, against the same negatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any, TypeVar
+
+import numpy.typing as npt
+import torch
+
+from cawn import metrics
+from cawn.batches import Batcher
+from cawn.events import Events
+from cawn.model import CAWN, Batch
+from cawn.negatives import Kind, negatives
+from cawn.rules import Past
+from cawn.splits import Split
+
+Array = npt.NDArray[Any]
+Result = TypeVar("Result")
+
+PAIRS_PER_BATCH = 1024
+WALK_SEED = 0x5EED  # scores of one model do not depend on when or with what they are asked for
+
+
+def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
+    """The results of the tasks in their order, a few of them always being worked on in advance."""
+    if workers < 1:
+        yield from (task() for task in tasks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = iter(tasks)
+        running = [pool.submit(task) for task in islice(waiting, 2 * workers)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(task) for task in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+@torch.no_grad()
+def score_contrast(
+    model: CAWN,
+    batcher: Batcher,
+    src: Array,
+    dst: Array,
+    false: Array,
+    t: Array,
+    *,
+    seed: int = WALK_SEED,
+    workers: int = 1,
+) -> tuple[Array, Array]:
+    """Logits of the pairs (src, dst) and (src, false): [B] each."""
+    model.eval()
+    device = next(model.parameters()).device
+
+    def task(part: slice) -> Callable[[], Batch]:
+        return lambda: batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)
+
+    tasks = [task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)]
+    logits = [model(batch.to(device)).view(2, -1) for batch in ahead(tasks, workers)]
+    true, wrong = torch.cat(logits, dim=1).double().cpu().numpy()
+    return true, wrong
+
+
+def evaluate(
+    model: CAWN, batcher: Batcher, events: Events, parts: Split, kinds: tuple[Kind, ...], *, seed: int, workers: int = 1
+) -> list[dict[str, Any]]:
+    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules."""
+    past = Past(events)
+    rows = []
+    for links_name, links in parts.test.items():
+        if len(links) == 0:
+            continue
+        src, dst, t = events.src[links], events.dst[links], events.t[links]
+        for kind in kinds:
+            false = negatives(events, links, kind, seen=parts.train, seed=seed)
+            row: dict[str, Any] = {
+                "links": links_name,
+                "negatives": kind,
+                "count": len(links),
+                "fallback": round(false.fallback, 4),
+                "split": parts.digest,
+                "digest": false.digest,
+                "model": _figures(*score_contrast(model, batcher, src, dst, false.dst, t, workers=workers)),
+            }
+            row["rules"] = {
+                name: _figures(rule(src, dst, t), rule(src, false.dst, t)) for name, rule in past.rules().items()
+            }
+            rows.append(row)
+    return rows
+
+
+def _figures(true: Array, false: Array) -> dict[str, float]:
+    return {
+        "auc": metrics.auc(true, false),
+        "ap": metrics.average_precision(true, false),
+        "auc_batch30": metrics.batch_mean(metrics.auc, true, false, 30),
+        "ap_batch30": metrics.batch_mean(metrics.average_precision, true, false, 30),
+    }
+
+
+def best_rule(row: dict[str, Any]) -> tuple[str, dict[str, float]]:
+    """The rule with the highest AP of a row."""
+    name = max(row["rules"], key=lambda rule: row["rules"][rule]["ap"])
+    return name, row["rules"][name]
+
+
+def mean_rows(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The rows of several seeds as one: mean and half-width of the 95 % confidence interval of each figure."""
+    merged = []
+    for same in zip(*runs, strict=True):
+        row = {"links": same[0]["links"], "negatives": same[0]["negatives"], "seeds": len(same)}
+        for figure in same[0]["model"]:
+            row[figure] = metrics.mean_and_interval([r["model"][figure] for r in same])
+        merged.append(row)
+    return merged

@@ -1,0 +1,249 @@
+"""The whole CAW-N on one page: Section 4 of the paper in its own order and with its own symbols.
+
+The walks of B pairs come as trees of distinct prefixes (see `prefixes`), n_i of them at depth i. Identical walks are
+encoded once and pooled by how many there are, which changes nothing but the time it takes. d is `config.dim`, k the
+number of frequencies, K the number of distinct count vectors g in the batch, L = m + 1, B the number of pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+
+from cawn.config import Config
+
+_DECADES = 6  # the frequencies of f2 reach from one period in a time unit to one in a million of them
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The n_i distinct prefixes of depth i."""
+
+    parent: Tensor  # [n_i] the prefix of depth i - 1 that each continues
+    owner: Tensor  # [n_i] 2 * pair + side
+    own: Tensor  # [n_i] the number of g(w, S) in the prefix's own walk set S
+    other: Tensor  # [n_i] and in that of the other side
+    weight: Tensor  # [n_i] the share of the M walks that end here
+    elapsed: Tensor  # [n_i] t_{i-1} - t_i in time units
+    age: Tensor  # [n_i] t_0 - t_i in time units
+    x: Tensor  # [n_i, width of X]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B pairs, ready for the network."""
+
+    num_pairs: int
+    g: Tensor  # [K, L] the distinct count vectors, divided by M
+    levels: list[Level]
+
+    def to(self, device: torch.device | str) -> Batch:
+        levels = [Level(*(getattr(level, name).to(device) for name in Level.__slots__)) for level in self.levels]
+        return Batch(self.num_pairs, self.g.to(device), levels)
+
+
+class CountEncoder(nn.Module):
+    """f1: MLP(g(w, S_u)) + MLP(g(w, S_v)), one MLP for both sides.
+
+    With the sides apart, a node's own walk set and the other one have an MLP each. What follows is linear, so its
+    matrix is applied to the K different vectors rather than to all n prefixes.
+    """
+
+    def __init__(self, config: Config, width: int) -> None:
+        super().__init__()
+        self.num_walks, self.logarithms = config.num_walks, config.logarithms
+        inputs = (config.length + 1) * (3 if config.logarithms else 1)
+        self.mlps = nn.ModuleList(
+            nn.Sequential(
+                nn.Linear(inputs, config.dim), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(config.dim, config.dim)
+            )
+            for _ in range(2 if config.sides == "apart" else 1)
+        )
+        self.project = nn.Linear(config.dim, width, bias=False)
+
+    def forward(self, g: Tensor) -> tuple[Tensor, Tensor]:
+        if self.logarithms:
+            logarithm = torch.log1p(g * self.num_walks) / math.log1p(self.num_walks)
+            g = torch.cat([g, logarithm, (g > 0).to(g.dtype)], dim=-1)  # [K, 3L]
+        tables = [self.project(mlp(g)) for mlp in self.mlps]  # [K, width] each
+        return tables[0], tables[-1]
+
+
+class TimeEncoder(nn.Module):
+    """f2: cos and sin of omega (t_{i-1} - t_i), omega learnable; with `logarithms` also those of elapsed and age."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.omega = nn.Parameter(2 * math.pi * 10 ** -torch.linspace(0, _DECADES, config.frequencies))
+        self.logarithms = config.logarithms
+        self.width = 2 * config.frequencies + 2 * config.logarithms
+
+    def forward(self, elapsed: Tensor, age: Tensor) -> Tensor:
+        phase = elapsed[:, None] * self.omega  # [n, k]
+        features = [phase.cos(), phase.sin()]
+        if self.logarithms:
+            features.append(torch.log1p(torch.stack([elapsed, age], dim=-1)) / _DECADES)  # [n, 2]
+        return torch.cat(features, dim=-1)  # [n, 2k (+ 2)]
+
+
+class PositionEncoder(nn.Module):
+    """What one position of a walk gives to the walk's encoder: W (f1(I_CAW(w_i)) ⊕ f2(t_{i-1} - t_i) ⊕ X_i)."""
+
+    def __init__(self, config: Config, x_width: int, width: int) -> None:
+        super().__init__()
+        self.identity = config.identity
+        if config.identity == "caw":
+            self.f1 = CountEncoder(config, width)
+        elif config.identity == "aw":
+            self.one_hot = nn.Embedding(config.length + 2, width)
+        self.f2 = TimeEncoder(config) if config.time else None
+        self.from_time = nn.Linear(self.f2.width if self.f2 else 1, width)
+        self.from_x = nn.Linear(x_width, width, bias=False) if x_width else None
+
+    def forward(self, batch: Batch) -> list[Tensor]:
+        if self.identity == "caw":
+            own, other = self.f1(batch.g)  # [K, width] each
+        inputs = []
+        for level in batch.levels:
+            n = len(level.owner)
+            time = self.f2(level.elapsed, level.age) if self.f2 else level.weight.new_zeros(n, 1)
+            z = self.from_time(time)  # [n_i, width]
+            if self.identity == "caw":
+                z = z + embedding(level.own, own) + embedding(level.other, other)
+            elif self.identity == "aw":
+                z = z + self.one_hot(level.own)
+            if self.from_x is not None:
+                z = z + self.from_x(level.x)
+            inputs.append(z)
+        return inputs
+
+
+class RecurrentWalks(nn.Module):
+    """enc(W) = RNN(positions): one step of an LSTM or GRU for each depth, continuing the state of the parent."""
+
+    def __init__(self, config: Config, x_width: int) -> None:
+        super().__init__()
+        gates = {"lstm": 4, "gru": 3}[config.rnn]
+        self.position = PositionEncoder(config, x_width, gates * config.dim)
+        self.from_state = nn.Linear(config.dim, gates * config.dim, bias=False)
+        self.step = self._lstm if config.rnn == "lstm" else self._gru
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, batch: Batch) -> list[Tensor]:
+        h = c = None
+        states = []
+        for level, z in zip(batch.levels, self.position(batch), strict=True):
+            past = None
+            if h is not None and c is not None:
+                past = embedding(level.parent, self.from_state(h))  # [n_i, gates * d]
+                h, c = embedding(level.parent, h), embedding(level.parent, c)
+            h, c = self.step(z, past, h, c)  # [n_i, d] each
+            states.append(self.dropout(h))
+        return states
+
+    @staticmethod
+    def _lstm(z: Tensor, past: Tensor | None, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
+        i, f, o, new = (z if past is None else z + past).chunk(4, dim=-1)
+        c = i.sigmoid() * new.tanh() + (0 if c is None else f.sigmoid() * c)
+        return o.sigmoid() * c.tanh(), c
+
+    @staticmethod
+    def _gru(z: Tensor, past: Tensor | None, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
+        r, u, new = z.chunk(3, dim=-1)
+        if past is None or h is None:
+            h = (1 - u.sigmoid()) * new.tanh()
+        else:
+            from_r, from_u, from_new = past.chunk(3, dim=-1)
+            u = (u + from_u).sigmoid()
+            h = u * h + (1 - u) * (new + (r + from_r).sigmoid() * from_new).tanh()
+        return h, h
+
+
+class AttentiveWalks(nn.Module):
+    """enc(W) by a transformer layer over the positions of a walk, read at its last."""
+
+    def __init__(self, config: Config, x_width: int) -> None:
+        super().__init__()
+        d = config.dim
+        self.position = PositionEncoder(config, x_width, d)
+        self.place = nn.Embedding(config.length + 1, d)
+        heads = next(h for h in (4, 2, 1) if d % h == 0)
+        self.layer = nn.TransformerEncoderLayer(d, heads, 2 * d, config.dropout, batch_first=True)
+
+    def forward(self, batch: Batch) -> list[Tensor]:
+        path: Tensor | None = None
+        states = []
+        for i, (level, z) in enumerate(zip(batch.levels, self.position(batch), strict=True)):
+            here = (z + self.place.weight[i])[:, None]  # [n_i, 1, d]
+            path = here if path is None else torch.cat([path[level.parent], here], dim=1)  # [n_i, i + 1, d]
+            states.append(self.layer(path)[:, -1])
+        return states
+
+
+class SelfAttention(nn.Module):
+    """Self-Att-AGG: each walk replaced by softmax({enc_i^T Q1 enc_j}_j) enc_j Q2, then the mean, over one walk set.
+
+    n different walks stand for all M: a walk that occurs m_j times has log m_j added to its score, and counts m_i
+    times in the mean, which is the same.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.q1 = nn.Linear(config.dim, config.dim, bias=False)
+        self.q2 = nn.Linear(config.dim, config.dim, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
+        kept = weight > 0
+        enc, weight, owner = enc[kept], weight[kept], owner[kept]
+        order = owner.argsort(stable=True)
+        enc, weight, owner = enc[order], weight[order], owner[order]
+        sizes = torch.bincount(owner, minlength=num_sets)
+        place = torch.arange(len(owner), device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
+        n = int(sizes.max())
+        walks = enc.new_zeros(num_sets, n, enc.shape[-1])
+        walks[owner, place] = enc  # [sets, n, d]
+        share = weight.new_zeros(num_sets, n)
+        share[owner, place] = weight  # [sets, n]
+        scores = self.q1(walks) @ walks.transpose(1, 2) / math.sqrt(walks.shape[-1])  # [sets, n, n]
+        attention = (scores + share.log()[:, None, :]).softmax(dim=-1)
+        mixed = self.dropout(attention) @ self.q2(walks)  # [sets, n, d]
+        mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
+        return mean
+
+
+class CAWN(nn.Module):
+    """The logit that u and v link at time t, for each pair of a batch."""
+
+    def __init__(self, config: Config, x_width: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.walks = (AttentiveWalks if config.rnn == "transformer" else RecurrentWalks)(config, x_width)
+        self.attention = SelfAttention(config) if config.pooling == "attention" else None
+        width = 2 * config.dim if config.sides == "apart" else config.dim
+        self.head = nn.Sequential(
+            nn.Linear(width, config.dim), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(config.dim, 1)
+        )
+
+    def embed(self, batch: Batch) -> Tensor:
+        """enc(S_u ∪ S_v): [B, 2d] with the sides pooled apart, [B, d] with both together."""
+        states = self.walks(batch)
+        apart = self.config.sides == "apart"
+        num_sets = batch.num_pairs * (2 if apart else 1)
+        sets = [level.owner if apart else level.owner >> 1 for level in batch.levels]
+        weights = [level.weight if apart else level.weight / 2 for level in batch.levels]
+        if self.attention is not None:
+            pooled = self.attention(torch.cat(states), torch.cat(weights), torch.cat(sets), num_sets)
+        else:
+            pooled = states[0].new_zeros(num_sets, self.config.dim)
+            for h, weight, owner in zip(states, weights, sets, strict=True):
+                pooled = pooled.index_add(0, owner, h * weight[:, None])
+        return torch.reshape(pooled, (batch.num_pairs, -1))
+
+    def forward(self, batch: Batch) -> Tensor:
+        logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]
+        return logits

@@ -1,0 +1,368 @@
+"""Training: epochs, early stopping, checkpoints, exact resume.
+
+Everything random in a step follows from (seed, epoch, step) alone, so a run that was interrupted and resumed ends in
+the same weights as one that was not.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch.nn.functional import softplus
+
+import cawn
+from cawn import metrics
+from cawn.batches import Batcher, x_width
+from cawn.config import Config
+from cawn.errors import QueryError, StorageError
+from cawn.evaluation import ahead, evaluate, score_contrast
+from cawn.events import Events
+from cawn.files import write_atomically, write_text
+from cawn.history import History
+from cawn.kernels.jit import num_cores
+from cawn.kernels.reference import mix64
+from cawn.negatives import Kind, negatives
+from cawn.splits import Split, Task, split
+
+LADDER = (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0)  # alpha / tau of alpha="auto"
+HARD_SHARE = 0.3  # of the negatives in training, where they are mixed
+TIME_UNITS = 1e6  # in the training period
+MAX_GRADIENT = 1.0
+
+Device = Literal["auto", "cpu", "cuda"]
+
+
+@dataclass
+class Progress:
+    """Where a training stands; what a checkpoint holds beside the weights."""
+
+    epoch: int = 0
+    step: int = 0  # within the epoch
+    best_ap: float = -1.0
+    best_epoch: int = -1
+    loss: float = 0.0  # summed over the steps of the epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished training: the model with its best weights, what it was trained on, and how good it is."""
+
+    model: Any
+    config: Config
+    alpha: tuple[float, ...]
+    task: Task
+    seed: int
+    results: list[dict[str, Any]]
+    epochs: list[dict[str, Any]]
+    folder: Path | None
+
+
+def choose_alpha(config: Config, train: Events) -> tuple[float, ...]:
+    """The decays a config asks for; "auto" takes a ladder of eight, relative to the pace of the network.
+
+    That pace is tau, the links of an average node per unit of time in the training period. How far back matters differs
+    between networks by orders of magnitude even then; the ladder covers it, each decay with an even share of the walks.
+    """
+    if config.alpha != "auto":
+        return config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
+    rungs = next(n for n in (8, 4, 2, 1) if config.num_walks % n == 0)
+    return tuple(factor * train.intensity for factor in LADDER[8 // rungs // 2 :: 8 // rungs])
+
+
+class Trainer:
+    """Trains CAW-N on the links of one network. `fit` runs to the end; `Ctrl-C` stops it with a checkpoint written."""
+
+    def __init__(
+        self,
+        events: Events,
+        config: Config,
+        *,
+        task: Task = "transductive",
+        seed: int = 0,
+        out: str | os.PathLike[str] | None = None,
+        device: Device = "auto",
+        threads: int | None = None,
+        resume: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        from cawn.model import CAWN
+
+        self.events, self.config, self.task, self.seed = events, config, task, seed
+        self.folder = None if out is None else Path(out)
+        self.device = pick_device(device)
+        self.threads, self.quiet = threads, quiet
+        self.parts: Split = split(events, task, seed=seed)
+        train = events[self.parts.train]
+        self.alpha = choose_alpha(config, train)
+        self.unit = max(float(train.t[-1] - train.t[0]) / TIME_UNITS, sys.float_info.min)
+        visible = events[self.parts.visible]
+        self.batcher = Batcher(config, visible, History(visible, self.alpha, threads=threads), self.unit, threads=1)
+        torch.manual_seed(self._number("weights"))
+        self.model = CAWN(config, x_width(config, events)).to(self.device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
+        self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        self.progress, self.log = Progress(), list[dict[str, Any]]()
+        self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
+        self.workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
+        if resume:
+            self._restore()
+        elif self.folder is not None and (self.folder / "run.json").exists():
+            raise QueryError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+
+    def _number(self, *what: object) -> int:
+        """A seed for one purpose, from the run's own."""
+        number = mix64(self.seed + 1)
+        for part in what:
+            code = part if isinstance(part, int) else int.from_bytes(str(part).encode()[:8], "little")
+            number = mix64(number ^ code)
+        return number >> 1
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(len(self.parts.train) / self.config.batch_size)
+
+    def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
+        """Train to the end, restore the best weights, and evaluate them on the test links."""
+        self._write_description()
+        while not self._finished():
+            self._epoch()
+        self.model.load_state_dict(self.best)
+        full = Batcher(self.config, self.events, History(self.events, self.alpha), self.unit, threads=1)
+        results = evaluate(
+            self.model, full, self.events, self.parts, kinds, seed=self._number("test"), workers=self.workers
+        )
+        if self.folder is not None:
+            write_text(self.folder / "results.json", json.dumps(results, indent=1) + "\n")
+        return Run(self.model, self.config, self.alpha, self.task, self.seed, results, self.log, self.folder)
+
+    def _finished(self) -> bool:
+        stale = self.progress.epoch - 1 - self.progress.best_epoch
+        return self.progress.epoch >= self.config.epochs or (self.progress.epoch > 0 and stale >= self.config.patience)
+
+    def _epoch(self) -> None:
+        """One pass over the training links, then validation. An interruption in between is kept and passed on."""
+        progress, start, first = self.progress, time.perf_counter(), self.progress.step
+        try:
+            for step, batch in enumerate(ahead(self._tasks(first), self.workers), start=first):
+                progress.loss += self._step(batch.to(self.device), step)
+                progress.step = step + 1
+        except KeyboardInterrupt:
+            self._save_checkpoint()
+            self._say(f"stopped in epoch {progress.epoch + 1}, step {progress.step}" + self._how_to_resume())
+            raise
+        links = (progress.step - first) * self.config.batch_size
+        rate = links / (time.perf_counter() - start)
+        val = self.parts.val
+        ends = (self.events.src[val], self.events.dst[val], self.false_val, self.events.t[val])
+        true, false = score_contrast(self.model, self.batcher, *ends, workers=self.workers)
+        auc, ap = metrics.auc(true, false), metrics.average_precision(true, false)
+        if ap > progress.best_ap:
+            progress.best_ap, progress.best_epoch = ap, progress.epoch
+            self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
+        row = {"epoch": progress.epoch + 1, "loss": progress.loss / progress.step, "val_auc": auc, "val_ap": ap}
+        self.log.append(row)
+        mark = " *" if progress.best_epoch == progress.epoch else ""
+        self._say(
+            "epoch {epoch}  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**row)
+            + f"  {rate:,.0f} links/s{mark}"
+        )
+        progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
+        self._save_checkpoint()
+
+    def _tasks(self, first: int) -> list[Any]:
+        """The batches of this epoch from step `first` on, each a function that makes it."""
+        epoch, config, events = self.progress.epoch, self.config, self.events
+        seed = self._number("epoch", epoch)
+        rng = np.random.default_rng(seed)
+        false = np.zeros(len(events), np.int32)
+        train = self.parts.train
+        false[train] = self._negatives(train, "random", seed)
+        if config.negatives == "mixed":
+            hard = self._negatives(train, "historical", seed)
+            false[train] = np.where(rng.random(len(train)) < HARD_SHARE, hard, false[train])
+        order = rng.permutation(train)
+
+        def task(links: Any) -> Any:
+            ends = (events.src[links], events.dst[links], false[links], events.t[links])
+            return lambda: self.batcher.contrast(*ends, seed=seed)
+
+        size = config.batch_size
+        return [task(order[i : i + size]) for i in range(first * size, len(order), size)]
+
+    def _negatives(self, links: Any, kind: Kind, seed: int) -> Any:
+        """False destinations among what training may see."""
+        parts = self.parts
+        return negatives(self.events, links, kind, seen=parts.train, seed=seed, visible=parts.visible).dst
+
+    def _step(self, batch: Any, step: int) -> float:
+        """One update; returns the loss."""
+        epoch = self.progress.epoch
+        torch.manual_seed(self._number("dropout", epoch, step))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self._learning_rate(epoch * self.steps_per_epoch + step)
+        self.model.train()
+        logits = self.model(batch).view(2, -1)
+        loss = (softplus(-logits[0]) + softplus(logits[1])).mean()
+        self.optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT)
+        self.optimizer.step()
+        return float(loss.detach())
+
+    def _learning_rate(self, step: int) -> float:
+        """Constant; or rising over the first tenth of all steps, then falling as a cosine."""
+        if self.config.schedule == "constant":
+            return self.config.lr
+        done = (step + 1) / (self.config.epochs * self.steps_per_epoch)
+        rise = 0.1
+        if done < rise:
+            return self.config.lr * (0.04 + 0.96 * done / rise)
+        return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - rise) / (1 - rise), 1.0)))
+
+    def _say(self, line: str) -> None:
+        if not self.quiet:
+            print(line, file=sys.stderr, flush=True)
+
+    def _how_to_resume(self) -> str:
+        return "" if self.folder is None else f"; resume from {self.folder}"
+
+    # The run folder.
+
+    def _write_description(self) -> None:
+        if self.folder is None:
+            return
+        write_text(self.folder / "config.toml", self.config.to_toml())
+        write_text(self.folder / "run.json", json.dumps(self._description(), indent=1) + "\n")
+
+    def _description(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "cawn": cawn.__version__,
+            "task": self.task,
+            "seed": self.seed,
+            "alpha": self.alpha,
+            "unit": self.unit,
+            "x_width": x_width(self.config, self.events),
+            "links": len(self.events),
+            "nodes": self.events.num_nodes,
+            "split": self.parts.digest,
+        }
+
+    def _save_checkpoint(self) -> None:
+        if self.folder is None:
+            return
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best.items()}
+        for i, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{i}.{k}": v for k, v in state.items()}
+        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
+        state = json.dumps({"progress": asdict(self.progress), "log": self.log})
+        weights = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
+        write_atomically(self.folder / "checkpoint.safetensors", lambda p: save_file(tensors, p, {"state": state}))
+        write_atomically(self.folder / "weights.safetensors", lambda p: save_file(weights, p))
+        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.log))
+
+    def _restore(self) -> None:
+        """Continue from the checkpoint of the run folder, if it is of the same config, data, task and seed."""
+        if self.folder is None:
+            raise QueryError("resume=True needs out=, the folder of the run to resume")
+        description = read_description(self.folder)
+        written = Config.from_toml((self.folder / "config.toml").read_text(encoding="utf-8"))
+        if written != self.config:
+            changed = [k for k in asdict(written) if getattr(written, k) != getattr(self.config, k)]
+            raise QueryError(
+                f"{self.folder}: was started with another config ({', '.join(changed)}); resume with its own"
+            )
+        mine = json.loads(json.dumps(self._description()))
+        if other := [
+            k for k in ("task", "seed", "links", "nodes", "split", "x_width") if description.get(k) != mine[k]
+        ]:
+            raise QueryError(f"{self.folder}: was started with other {', '.join(other)}; resume with the same")
+        path = self.folder / "checkpoint.safetensors"
+        if not path.exists():
+            return
+        tensors, state = read_tensors(path)
+        saved = json.loads(state)
+        self.progress, self.log = Progress(**saved["progress"]), saved["log"]
+        self.model.load_state_dict(_part(tensors, "model."))
+        self.best = {k: v.to(self.device) for k, v in _part(tensors, "best.").items()}
+        adam = self.optimizer.state_dict()
+        indices = sorted({int(k.split(".")[1]) for k in tensors if k.startswith("adam.")})
+        adam["state"] = {i: _part(tensors, f"adam.{i}.") for i in indices}
+        self.optimizer.load_state_dict(adam)
+
+
+def train(
+    events: Events,
+    config: Config | None = None,
+    *,
+    task: Task = "transductive",
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    device: Device = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+) -> Run:
+    """Train CAW-N on a network and evaluate it on its last links.
+
+    Args:
+        events: The network.
+        config: Settings; the preset "default" if not given.
+        task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test is links that touch them.
+        seed: Of the split, the negatives, the weights and the walks.
+        out: A folder for the run: config.toml, run.json, metrics.jsonl, weights, checkpoint, results.json.
+        device: "auto" is the GPU where there is one.
+        resume: Continue the run in `out` where it stopped.
+        kinds: The negatives to evaluate against.
+    """
+    options = {"task": task, "seed": seed, "out": out, "device": device, "threads": threads}
+    return Trainer(events, config or Config(), **options, resume=resume, quiet=quiet).fit(kinds)  # type: ignore[arg-type]
+
+
+def pick_device(device: Device) -> torch.device:
+    if device not in ("auto", "cpu", "cuda"):
+        raise QueryError(f"device is {device!r}: give auto, cpu or cuda")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise QueryError("device is 'cuda', but no CUDA device can be used; give auto or cpu")
+    return torch.device("cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """run.json of a run folder, if this version can read it."""
+    path = folder / "run.json"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StorageError(f"{folder}: holds no run (no run.json)") from error
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path}: damaged; the run must be trained again") from error
+    if not isinstance(found, dict) or found.get("format") != 1:
+        version = found.get("cawn", "unknown") if isinstance(found, dict) else "unknown"
+        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
+    return found
+
+
+def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
+    """The tensors of a file and the state beside them."""
+    try:
+        with safe_open(path, "pt") as file:
+            return {key: file.get_tensor(key) for key in file.keys()}, (file.metadata() or {}).get("state", "{}")  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise StorageError(f"{path}: damaged; remove it to start over") from error
+
+
+def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,0 +1,225 @@
+"""Training: it learns a law, stops and resumes exactly, and keeps its folder whole."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn import laws
+from cawn.config import Config
+from cawn.splits import split
+from cawn.training import LADDER, Trainer, choose_alpha
+
+TINY = Config(num_walks=8, length=2, dim=8, frequencies=4, batch_size=64, epochs=3, lr=3e-3)
+
+
+@pytest.fixture(scope="module")
+def events() -> cawn.Events:
+    return laws.triadic_closure(60, 1_500, seed=0).events
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def weights(run) -> dict[str, torch.Tensor]:
+    return run.model.state_dict()
+
+
+def assert_same_weights(a, b) -> None:
+    for name, value in weights(a).items():
+        assert torch.equal(value, weights(b)[name]), name
+
+
+@pytest.mark.parametrize("task", ["transductive", "inductive"])
+def test_it_learns_a_law_and_applies_it_to_hidden_nodes(task: str) -> None:
+    """Half of the links close a triangle. A rule that knows the pairs' past is no better than chance."""
+    events = laws.triadic_closure(200, 6_000, seed=1, noise=0.1).events
+    config = TINY.with_(num_walks=16, dim=16, epochs=4)
+    run = cawn.train(events, config, task=task, seed=0, quiet=True, kinds=("random",))
+    for row in run.results:
+        edgebank = row["rules"]["edgebank"]["auc"]
+        assert row["model"]["auc"] > 0.62 > edgebank, row
+
+
+def test_nothing_is_learned_where_there_is_no_law() -> None:
+    events = laws.null(200, 4_000, seed=1).events
+    run = cawn.train(events, TINY, seed=0, quiet=True, kinds=("random",))
+    assert abs(run.results[0]["model"]["auc"] - 0.5) < 0.06
+
+
+def test_a_seed_is_a_run(events) -> None:
+    a, b, c = (cawn.train(events, TINY, seed=seed, quiet=True, kinds=("random",)) for seed in (1, 1, 2))
+    assert_same_weights(a, b)
+    assert a.results == b.results
+    assert not all(torch.equal(value, weights(c)[name]) for name, value in weights(a).items())
+
+
+@pytest.mark.parametrize("stop_at", [1, 17, 30])
+def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, monkeypatch, stop_at: int) -> None:
+    whole = cawn.train(events, TINY, seed=3, out=tmp_path / "whole", quiet=True, kinds=("random",))
+    step, taken = Trainer._step, []
+
+    def stopping(self, batch, number):
+        taken.append(number)
+        if len(taken) == stop_at:
+            raise KeyboardInterrupt
+        return step(self, batch, number)
+
+    monkeypatch.setattr(Trainer, "_step", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True)
+    monkeypatch.setattr(Trainer, "_step", step)
+    resumed = cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True, resume=True, kinds=("random",))
+    assert_same_weights(whole, resumed)
+    assert whole.results == resumed.results
+    logs = [(tmp_path / name / "metrics.jsonl").read_text().splitlines() for name in ("whole", "part")]
+    assert logs[0] == logs[1] == [json.dumps(row) for row in whole.epochs]
+
+
+def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
+    script = (
+        "import cawn; from cawn import laws; from cawn.config import Config\n"
+        "events = laws.null(100, 20_000, seed=0).events\n"
+        f"cawn.train(events, Config(num_walks=16, epochs=9), out={str(tmp_path / 'r')!r})"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "r" / "run.json").exists():
+        time.sleep(0.1)
+        assert process.poll() is None
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    _, shown = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert f"resume from {tmp_path / 'r'}" in shown
+    assert (tmp_path / "r" / "checkpoint.safetensors").exists()
+
+
+def test_the_run_folder(events, tmp_path: Path) -> None:
+    run = cawn.train(events, TINY, task="inductive", seed=1, out=tmp_path / "run", quiet=True)
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    expected = [
+        "checkpoint.safetensors",
+        "config.toml",
+        "metrics.jsonl",
+        "results.json",
+        "run.json",
+        "weights.safetensors",
+    ]
+    assert names == expected
+    assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results == run.results
+    assert {row["negatives"] for row in results} == {"random", "historical", "inductive"}
+    for row in results:
+        assert set(row["rules"]) == {"recency", "edgebank", "edgebank (window)", "popularity"}
+        assert row["split"] == split(events, "inductive", seed=1).digest
+
+
+def test_bad_folders(events, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cawn.train(events, TINY, out=folder, quiet=True, kinds=("random",))
+    with pytest.raises(cawn.QueryError, match="holds a run already"):
+        cawn.train(events, TINY, out=folder, quiet=True)
+    with pytest.raises(cawn.QueryError, match=r"another config \(dim, lr\)"):
+        cawn.train(events, TINY.with_(dim=4, lr=1.0), out=folder, quiet=True, resume=True)
+    with pytest.raises(cawn.QueryError, match="other task, seed, split"):
+        cawn.train(events, TINY, seed=5, task="inductive", out=folder, quiet=True, resume=True)
+    with pytest.raises(cawn.StorageError, match="holds no run"):
+        cawn.train(events, TINY, out=tmp_path / "nowhere", quiet=True, resume=True)
+    with pytest.raises(cawn.QueryError, match="needs out="):
+        cawn.train(events, TINY, quiet=True, resume=True)
+    (folder / "checkpoint.safetensors").write_bytes(b"damaged")
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    description = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(description | {"format": 2, "cawn": "9.9"}))
+    with pytest.raises(cawn.StorageError, match=r"another version of cawn \(9.9\)"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (folder / "run.json").write_text("{")
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cawn.StorageError, match="cannot be written"):
+        cawn.train(events, TINY, out=tmp_path / "file" / "run", quiet=True)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+    from cawn.files import write_atomically
+
+    (tmp_path / "kept").write_text("old")
+    with pytest.raises(cawn.StorageError, match="No space left on device"):
+        write_atomically(tmp_path / "kept", lambda _: Path("/dev/full").write_text("x" * 10))
+    assert (tmp_path / "kept").read_text() == "old"
+
+
+def test_early_stopping_restores_the_best_weights(events, monkeypatch) -> None:
+    from cawn import metrics
+
+    values = iter([0.5, 0.9, 0.7, 0.6, 0.5, 0.99])
+    monkeypatch.setattr(metrics, "average_precision", lambda *_: next(values, 0.1))
+    trainer = Trainer(events, TINY.with_(epochs=20), quiet=True)
+    while not trainer._finished():
+        trainer._epoch()
+    assert [row["val_ap"] for row in trainer.log] == [0.5, 0.9, 0.7, 0.6, 0.5]
+    assert trainer.progress.best_epoch == 1
+
+
+def test_alpha() -> None:
+    events = laws.null(50, 1_000, seed=0).events
+    tau = events.intensity
+    assert choose_alpha(TINY, events) == tuple(f * tau for f in LADDER)
+    assert len(choose_alpha(TINY.with_(num_walks=12), events)) == 4
+    assert choose_alpha(TINY.with_(num_walks=5), events) == (LADDER[4] * tau,)
+    assert choose_alpha(TINY.with_(alpha=0.5), events) == (0.5,)
+    faster = cawn.Events(events.src, events.dst, events.t / 1000.0, num_nodes=50)
+    np.testing.assert_allclose(np.array(choose_alpha(TINY, faster)) / choose_alpha(TINY, events), 1000)
+
+
+def test_the_unit_of_time_changes_nothing(events) -> None:
+    scaled = cawn.Events(events.src, events.dst, events.t * 1024, num_nodes=events.num_nodes)
+    a, b = (cawn.train(e, TINY.with_(epochs=1), seed=0, quiet=True, kinds=("random",)) for e in (events, scaled))
+    assert a.results[0]["rules"] == b.results[0]["rules"]
+    assert a.results[0]["model"]["auc"] == pytest.approx(b.results[0]["model"]["auc"], abs=0.05)
+
+
+@pytest.mark.parametrize("preset", ["paper-mean", "paper-attn"])
+def test_the_papers_presets_train(events, preset: str) -> None:
+    config = Config.preset(preset).with_(num_walks=8, dim=8, frequencies=4, epochs=1)
+    run = cawn.train(events[:600], config, seed=0, quiet=True, kinds=("random",))
+    assert np.isfinite(run.epochs[0]["loss"])
+
+
+def test_mixed_negatives_and_attributes_train() -> None:
+    plain = laws.triadic_closure(60, 800, seed=0).events
+    rng = np.random.default_rng(0)
+    events = cawn.Events(plain.src, plain.dst, plain.t, msg=rng.normal(size=(800, 2)), x=rng.normal(size=(60, 1)))
+    config = TINY.with_(epochs=1, negatives="mixed", directed=True)
+    run = cawn.train(events, config, quiet=True, kinds=("historical",))
+    assert run.model.walks.position.from_x.in_features == 2 + 2 + 1 + 1
+
+
+def test_devices(events) -> None:
+    with pytest.raises(cawn.QueryError, match="device is 'tpu'"):
+        cawn.train(events, TINY, device="tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(cawn.QueryError, match="no CUDA device"):
+            cawn.train(events, TINY, device="cuda")
+
+
+def test_too_few_links() -> None:
+    with pytest.raises(cawn.DataError, match="leave none to"):
+        cawn.train(cawn.Events([0, 1], [1, 2], [1, 2]), TINY)
