@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import engine
+from benchmarks import engine, learning
 from benchmarks.report import show
 
 PARTS = {
@@ -11,6 +11,7 @@ PARTS = {
     "scaling": engine.scaling,
     "streaming": engine.streaming,
     "reading": engine.reading,
+    "learning": learning.learning,
     "growth": engine.growth,
 }
 ASKED_FOR = {"growth"}  # too large to run unasked
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
         print(f"benchmarks: no part {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     rows = [row for name in names for row in PARTS[name](0.01 if quick else 1.0)]
-    show("The walk engine" + (" (a hundredth of the size: the bars do not apply)" if quick else ""), rows)
+    show("cawn" + (" (a hundredth of the size: the bars do not apply)" if quick else ""), rows)
     return 0 if quick or all(row.passed for row in rows) else 1
 
 

@@ -212,6 +212,51 @@ def test_mixed_negatives_and_attributes_train() -> None:
     assert run.model.walks.position.from_x.in_features == 2 + 2 + 1 + 1
 
 
+def test_several_seeds(events, tmp_path: Path) -> None:
+    config = TINY.with_(epochs=1)
+    runs, summary = cawn.train_seeds(events, config, seeds=(1, 2, 3), out=tmp_path, quiet=True, kinds=("random",))
+    aucs = [run.results[0]["model"]["auc"] for run in runs]
+    mean, half = summary[0]["auc"]
+    assert mean == pytest.approx(np.mean(aucs))
+    assert half == pytest.approx(4.303 * np.std(aucs, ddof=1) / np.sqrt(3))
+    assert {path.name for path in tmp_path.iterdir()} == {"seed-1", "seed-2", "seed-3", "summary.json"}
+    with pytest.raises(cawn.QueryError, match="seeds is empty"):
+        cawn.train_seeds(events, config, seeds=())
+
+
+def test_ranks_among_many(events) -> None:
+    """The same whatever the byte budget, and the same as from scores of single pairs."""
+    from cawn import metrics
+    from cawn.evaluation import WALK_SEED, rank_links
+
+    trainer = Trainer(events, TINY, quiet=True)
+    links = trainer.parts.val[:6]
+    src, dst, t = events.src[links], events.dst[links], events.t[links]
+    candidates = np.random.default_rng(0).integers(0, 60, (6, 30))
+    whole = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates)
+    pieces = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates, byte_budget=1)
+    np.testing.assert_array_equal(whole, pieces)
+    for i in range(6):
+        others = np.concatenate([dst[i : i + 1], candidates[i]])
+        batch = trainer.batcher.pairs(np.repeat(src[i], 31), others, np.repeat(t[i], 31), seed=WALK_SEED)
+        logits = trainer.model(batch).detach().double().numpy()
+        assert whole[i] == metrics.ranks(logits[:1], logits[None, 1:])[0]
+
+
+def test_memory_does_not_grow_from_epoch_to_epoch(events) -> None:
+    import gc
+
+    from benchmarks.report import resident_bytes
+
+    trainer = Trainer(events, TINY.with_(epochs=60, patience=60), quiet=True)
+    sizes = []
+    for _ in range(12):
+        trainer._epoch()
+        gc.collect()
+        sizes.append(resident_bytes())
+    assert sizes[-1] < 1.05 * sizes[3]
+
+
 def test_devices(events) -> None:
     with pytest.raises(cawn.QueryError, match="device is 'tpu'"):
         cawn.train(events, TINY, device="tpu")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cawn.identities import anonymize, anonymize_each, walk_shapes
     from cawn.readers import read
     from cawn.stream import Stream
-    from cawn.training import Run, Trainer, train
+    from cawn.training import Run, Trainer, train, train_seeds
     from cawn.walks import Walks
 
 __version__ = "0.1.0"
@@ -36,6 +36,7 @@ _HOME = {
     "anonymize_each": "identities",
     "read": "readers",
     "train": "training",
+    "train_seeds": "training",
     "walk_shapes": "identities",
 }
 
@@ -57,6 +58,7 @@ __all__ = [
     "laws",
     "read",
     "train",
+    "train_seeds",
     "walk_shapes",
 ]
 

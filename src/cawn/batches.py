@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,14 @@ class Batcher:
             for parts in ((0, 0), (1, 2))
         )
         return self._batch(of_src, of_others)
+
+    def one_against_many(self, src: int, dst: Array, t: Any, piece: int, *, seed: int) -> Iterator[Batch]:
+        """The pairs (src, each of dst) at one time, `piece` of them at once; the walks of src are sampled once."""
+        of_src = self._sample(np.array([src]), np.array([t]), seed)
+        for first in range(0, len(dst), piece):
+            some = dst[first : first + piece]
+            repeated = Walks(*(np.repeat(field, len(some), axis=0) for field in _fields(of_src)))
+            yield self._batch(repeated, self._sample(some, np.full(len(some), t), seed))
 
     def _sample(self, nodes: Array, t: Array, seed: int) -> Walks:
         config = self.config

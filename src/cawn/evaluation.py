@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -93,6 +94,41 @@ def evaluate(
             }
             rows.append(row)
     return rows
+
+
+@torch.no_grad()
+def rank_links(
+    model: CAWN,
+    batcher: Batcher,
+    src: Array,
+    dst: Array,
+    t: Array,
+    candidates: Array,
+    *,
+    seed: int = WALK_SEED,
+    byte_budget: int = 1 << 28,
+) -> Array:
+    """The rank of each true link (src, dst, t) [B] among false destinations `candidates` [B, K]; see `metrics.ranks`.
+
+    The walks of a source are sampled once for all its candidates; pairs go through the network in pieces that keep
+    its tensors within `byte_budget`.
+    """
+    model.eval()
+    device = next(model.parameters()).device
+    config = model.config
+    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
+    piece = max(byte_budget // per_pair, 1)
+    ranks = np.empty(len(src))
+    for i in range(len(src)):
+        others = np.concatenate([dst[i : i + 1], candidates[i]])
+        logits = np.concatenate(
+            [
+                model(batch.to(device)).double().cpu().numpy()
+                for batch in batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
+            ]
+        )
+        ranks[i] = metrics.ranks(logits[:1], logits[None, 1:])[0]
+    return ranks
 
 
 def _figures(true: Array, false: Array) -> dict[str, float]:

@@ -1,0 +1,74 @@
+"""Training and scoring on all cores: the default preset on UCI, M=64, m=2."""
+
+import time
+
+import numpy as np
+import torch
+
+import cawn
+from benchmarks.engine import uci
+from benchmarks.report import Row, best_time
+from cawn.model import Batch, Level
+from cawn.training import Trainer
+
+
+def unshared(batch: Batch, num_walks: int) -> Batch:
+    """The same walks without sharing: every position of every walk a prefix of its own."""
+    below = [torch.zeros(len(level.owner), dtype=torch.long) for level in batch.levels]
+    for i in reversed(range(len(batch.levels))):
+        below[i] += (batch.levels[i].weight * num_walks).round().long()
+        if i > 0:
+            below[i - 1].index_add_(0, batch.levels[i].parent, below[i])
+    levels = []
+    for level, count in zip(batch.levels, below, strict=True):
+        index = torch.repeat_interleave(torch.arange(len(count)), count)
+        fields = {name: getattr(level, name)[index] for name in Level.__slots__}
+        if levels:  # any copy of the parent does: all are alike
+            first = torch.cumsum(below[len(levels) - 1], 0) - below[len(levels) - 1]
+            fields["parent"] = first[level.parent][index]
+        levels.append(Level(**fields | {"weight": fields["weight"] / count[index]}))
+    return Batch(batch.num_pairs, batch.g, levels)
+
+
+def learning(scale: float = 1.0) -> list[Row]:
+    events = uci()
+    trainer = Trainer(events, cawn.Config(), quiet=True)
+    size, steps = trainer.config.batch_size, max(int(40 * scale), 3)
+    tasks = trainer._tasks(100)[:steps]
+    for task in tasks[:2]:
+        trainer._step(task(), 0)
+    start = time.perf_counter()
+    for task in tasks:
+        trainer._step(task(), 0)
+    training = steps * size / (time.perf_counter() - start)
+    links = trainer.parts.val[: 2 * size]
+    ends = (events.src[links], events.dst[links], events.t[links])
+    trainer.model.eval()
+    with torch.no_grad():
+        scoring = len(links) / best_time(lambda: trainer.model(trainer.batcher.pairs(*ends, seed=0)), 5)
+        batch = trainer.batcher.pairs(*ends, seed=0)
+        every = unshared(batch, trainer.config.num_walks)
+        assert torch.allclose(trainer.model(batch), trainer.model(every), atol=1e-4)
+        once, always = (best_time(lambda b=b: trainer.model(b), 5) for b in (batch, every))
+    return [
+        Row("training, UCI, default preset, all cores", training, 1_000, unit="links/s"),
+        Row("scoring, same", scoring, 4_000, unit="pairs/s"),
+        Row("encoding shared prefixes once against every walk", always / once, 2),
+        *epochs_are_linear(scale),
+    ]
+
+
+def epochs_are_linear(scale: float) -> list[Row]:
+    """Seconds per link of a pass over the first links of UCI, and over twice as many."""
+    events, rates = uci(), []
+    for share in (0.5, 1.0):
+        part = events[: int(len(events) * share)]
+        trainer = Trainer(part, cawn.Config(), quiet=True)
+        tasks = trainer._tasks(0)
+        chosen = [tasks[i] for i in np.linspace(0, len(tasks) - 2, max(int(30 * scale), 3)).astype(int)]
+        trainer._step(chosen[0](), 0)
+        start = time.perf_counter()
+        for task in chosen:
+            trainer._step(task(), 0)
+        rates.append((time.perf_counter() - start) / len(chosen))
+    return [Row("time per link of an epoch, twice the links against once", rates[1] / rates[0], 1.3, "<=")]
