@@ -12,14 +12,13 @@ from cawn.errors import QueryError
 from cawn.events import Events
 from cawn.kernels import cpu
 from cawn.kernels.jit import even_bounds, in_parallel
-from cawn.walks import Question, Walks, check_alphas, query_arrays
+from cawn.walks import Engine, Sampler, check_alphas, query_arrays
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
-_QUERIES_PER_TASK = 256
 
 
-class History:
+class History(Sampler):
     """Every node's links in the order of time, with the running log-sums of their weights.
 
     Args:
@@ -64,40 +63,5 @@ class History:
         """How many links each node has strictly before t: [B]."""
         return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
 
-    def sample(
-        self,
-        nodes: npt.ArrayLike,
-        t: npt.ArrayLike,
-        *,
-        seed: int,
-        num_walks: int | None = None,
-        length: int | None = None,
-        fanouts: Sequence[int] | None = None,
-        threads: int | None = None,
-    ) -> Walks:
-        """Walk back in time from each (node, t), taking only links strictly earlier than where a walk stands (Alg. 1).
-
-        Args:
-            nodes: Node ids [B]. An id the history does not know has no past.
-            t: Times [B] in the events' unit, or one time for all.
-            seed: The same seed gives the same walks for a query, whatever else is asked beside it and on
-                however many threads.
-            num_walks: M, independent walks per query (64).
-            length: m, steps per walk (2).
-            fanouts: Instead of both: (k1, ..., km) grows a tree in which k_i links follow each link of step i - 1,
-                and returns its k1 * ... * km paths.
-            threads: Cores to use; all by default.
-        """
-        question = Question.of(
-            nodes,
-            t,
-            self._index.time.dtype,
-            self._index.alphas.size,
-            num_walks=num_walks,
-            length=length,
-            fanouts=fanouts,
-            seed=seed,
-        )
-        sample = partial(cpu.sample_walks, self._index, question)
-        in_parallel(sample, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
-        return question.walks
+    def _engine(self) -> Engine:
+        return Engine(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -13,14 +12,12 @@ import numpy.typing as npt
 from cawn.errors import LateEventError, QueryError
 from cawn.events import link_arrays
 from cawn.kernels import cpu_ring
-from cawn.kernels.jit import even_bounds, in_parallel
-from cawn.walks import Question, Walks, check_alphas, query_arrays, query_times
+from cawn.walks import Engine, Sampler, check_alphas, query_arrays, query_times
 
-_QUERIES_PER_TASK = 256
 _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))
 
 
-class Stream:
+class Stream(Sampler):
     """The most recent `capacity` links of each node, and the running sums that keep their probabilities right.
 
     A draw among the held links has exactly the probability it has in the whole history. What the ring no longer holds
@@ -116,31 +113,8 @@ class Stream:
         self.dropped += int(late.sum())
         return len(src)
 
-    def sample(
-        self,
-        nodes: npt.ArrayLike,
-        t: npt.ArrayLike,
-        *,
-        seed: int,
-        num_walks: int | None = None,
-        length: int | None = None,
-        fanouts: Sequence[int] | None = None,
-        threads: int | None = None,
-    ) -> Walks:
-        """As `History.sample`; the same seed draws the same links, as far as the rings hold them."""
-        question = Question.of(
-            nodes,
-            t,
-            self._rings.t.dtype,
-            self._alphas.size,
-            num_walks=num_walks,
-            length=length,
-            fanouts=fanouts,
-            seed=seed,
-        )
-        sample = partial(cpu_ring.sample_walks, self._rings, question)
-        in_parallel(sample, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
-        return question.walks
+    def _engine(self) -> Engine:
+        return Engine(cpu_ring.sample_walks, self._rings, self._rings.t.dtype, self._alphas.size)
 
     def missing_mass(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """What fraction of the true probability of each node's links before t its ring no longer holds: [B].

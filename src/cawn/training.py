@@ -19,22 +19,20 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch.nn.functional import softplus
 
-import cawn
 from cawn import metrics
 from cawn.batches import Batcher, x_width
 from cawn.config import Config
-from cawn.errors import QueryError, StorageError
+from cawn.errors import QueryError
 from cawn.evaluation import ahead, evaluate, mean_rows, score_contrast
 from cawn.events import Events
-from cawn.files import write_atomically, write_text
+from cawn.files import write_text
 from cawn.history import History
 from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
 from cawn.negatives import Kind, negatives
+from cawn.runs import check_description, part, read_tensors, write_checkpoint, write_description
 from cawn.splits import Split, Task, split
 
 LADDER = (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0)  # alpha / tau of alpha="auto"
@@ -127,8 +125,8 @@ class Trainer:
     def _number(self, *what: object) -> int:
         """A seed for one purpose, from the run's own."""
         number = mix64(self.seed + 1)
-        for part in what:
-            code = part if isinstance(part, int) else int.from_bytes(str(part).encode()[:8], "little")
+        for word in what:
+            code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
             number = mix64(number ^ code)
         return number >> 1
 
@@ -138,7 +136,8 @@ class Trainer:
 
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
-        self._write_description()
+        if self.folder is not None:
+            write_description(self.folder, self.config, self._description())
         while not self._finished():
             self._epoch()
         self.model.load_state_dict(self.best)
@@ -254,16 +253,8 @@ class Trainer:
 
     # The run folder.
 
-    def _write_description(self) -> None:
-        if self.folder is None:
-            return
-        write_text(self.folder / "config.toml", self.config.to_toml())
-        write_text(self.folder / "run.json", json.dumps(self._description(), indent=1) + "\n")
-
     def _description(self) -> dict[str, Any]:
         return {
-            "format": 1,
-            "cawn": cawn.__version__,
             "task": self.task,
             "seed": self.seed,
             "alpha": self.alpha,
@@ -277,44 +268,29 @@ class Trainer:
     def _save_checkpoint(self) -> None:
         if self.folder is None:
             return
-        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
-        tensors |= {f"best.{k}": v for k, v in self.best.items()}
-        for i, state in self.optimizer.state_dict()["state"].items():
-            tensors |= {f"adam.{i}.{k}": v for k, v in state.items()}
-        tensors = {k: v.detach().cpu().contiguous().clone() for k, v in tensors.items()}
-        state = json.dumps({"progress": asdict(self.progress), "log": self.log})
-        weights = {k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")}
-        write_atomically(self.folder / "checkpoint.safetensors", lambda p: save_file(tensors, p, {"state": state}))
-        write_atomically(self.folder / "weights.safetensors", lambda p: save_file(weights, p))
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for i, moments in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"adam.{i}.{name}": value for name, value in moments.items()}
+        state = {"progress": asdict(self.progress), "log": self.log}
+        write_checkpoint(self.folder, tensors, self.best, state)
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.log))
 
     def _restore(self) -> None:
         """Continue from the checkpoint of the run folder, if it is of the same config, data, task and seed."""
         if self.folder is None:
             raise QueryError("resume=True needs out=, the folder of the run to resume")
-        description = read_description(self.folder)
-        written = Config.from_toml((self.folder / "config.toml").read_text(encoding="utf-8"))
-        if written != self.config:
-            changed = [k for k in asdict(written) if getattr(written, k) != getattr(self.config, k)]
-            raise QueryError(
-                f"{self.folder}: was started with another config ({', '.join(changed)}); resume with its own"
-            )
-        mine = json.loads(json.dumps(self._description()))
-        if other := [
-            k for k in ("task", "seed", "links", "nodes", "split", "x_width") if description.get(k) != mine[k]
-        ]:
-            raise QueryError(f"{self.folder}: was started with other {', '.join(other)}; resume with the same")
+        check_description(self.folder, self.config, self._description())
         path = self.folder / "checkpoint.safetensors"
         if not path.exists():
             return
         tensors, state = read_tensors(path)
         saved = json.loads(state)
         self.progress, self.log = Progress(**saved["progress"]), saved["log"]
-        self.model.load_state_dict(_part(tensors, "model."))
-        self.best = {k: v.to(self.device) for k, v in _part(tensors, "best.").items()}
+        self.model.load_state_dict(part(tensors, "model."))
+        self.best = {name: value.to(self.device) for name, value in part(tensors, "best.").items()}
         adam = self.optimizer.state_dict()
-        indices = sorted({int(k.split(".")[1]) for k in tensors if k.startswith("adam.")})
-        adam["state"] = {i: _part(tensors, f"adam.{i}.") for i in indices}
+        numbers = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("adam.")})
+        adam["state"] = {i: part(tensors, f"adam.{i}.") for i in numbers}
         self.optimizer.load_state_dict(adam)
 
 
@@ -389,31 +365,3 @@ def pick_device(device: Device) -> torch.device:
     if device == "cuda" and not torch.cuda.is_available():
         raise QueryError("device is 'cuda', but no CUDA device can be used; give auto or cpu")
     return torch.device("cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu")
-
-
-def read_description(folder: Path) -> dict[str, Any]:
-    """run.json of a run folder, if this version can read it."""
-    path = folder / "run.json"
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise StorageError(f"{folder}: holds no run (no run.json)") from error
-    except (OSError, ValueError) as error:
-        raise StorageError(f"{path}: damaged; the run must be trained again") from error
-    if not isinstance(found, dict) or found.get("format") != 1:
-        version = found.get("cawn", "unknown") if isinstance(found, dict) else "unknown"
-        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
-    return found
-
-
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
-    """The tensors of a file and the state beside them."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, (file.metadata() or {}).get("state", "{}")  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise StorageError(f"{path}: damaged; remove it to start over") from error
-
-
-def _part(tensors: dict[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
-    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

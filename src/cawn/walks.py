@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +14,11 @@ import numpy.typing as npt
 
 from cawn.errors import QueryError
 from cawn.events import as_array
+from cawn.kernels.jit import even_bounds, in_parallel
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
+_QUERIES_PER_TASK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,61 @@ class Question(NamedTuple):
     @property
     def walks(self) -> Walks:
         return Walks(self.out_nodes, self.out_t, self.out_events)
+
+
+class Engine(NamedTuple):
+    """What answers a question: a kernel, the state it reads, the type of its times and the number of its decays."""
+
+    kernel: Callable[[Any, Question, int, int], object]
+    state: Any
+    time_dtype: np.dtype[Any]
+    num_decays: int
+
+
+class Sampler(ABC):
+    """The question that `History` and `Stream` both answer."""
+
+    @abstractmethod
+    def _engine(self) -> Engine: ...
+
+    def sample(
+        self,
+        nodes: npt.ArrayLike,
+        t: npt.ArrayLike,
+        *,
+        seed: int,
+        num_walks: int | None = None,
+        length: int | None = None,
+        fanouts: Sequence[int] | None = None,
+        threads: int | None = None,
+    ) -> Walks:
+        """Walk back in time from each (node, t), taking only links strictly earlier than where a walk stands (Alg. 1).
+
+        Args:
+            nodes: Node ids [B]. An id the history does not know has no past.
+            t: Times [B] in the events' unit, or one time for all.
+            seed: The same seed gives the same walks for a query, whatever else is asked beside it and on
+                however many threads.
+            num_walks: M, independent walks per query (64).
+            length: m, steps per walk (2).
+            fanouts: Instead of both: (k1, ..., km) grows a tree in which k_i links follow each link of step i - 1,
+                and returns its k1 * ... * km paths.
+            threads: Cores to use; all by default.
+        """
+        engine = self._engine()
+        question = Question.of(
+            nodes,
+            t,
+            engine.time_dtype,
+            engine.num_decays,
+            num_walks=num_walks,
+            length=length,
+            fanouts=fanouts,
+            seed=seed,
+        )
+        answer = partial(engine.kernel, engine.state, question)
+        in_parallel(answer, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
+        return question.walks
 
 
 def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
