@@ -12,7 +12,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -29,8 +29,10 @@ from cawn.evaluation import ahead, evaluate, mean_rows, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
 from cawn.history import History
+from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
+from cawn.model import CAWN, Batch
 from cawn.negatives import Kind, negatives
 from cawn.runs import check_description, part, read_tensors, write_checkpoint, write_description
 from cawn.splits import Split, Task, split
@@ -58,7 +60,7 @@ class Progress:
 class Run:
     """A finished training: the model with its best weights, what it was trained on, and how good it is."""
 
-    model: Any
+    model: CAWN
     config: Config
     alpha: tuple[float, ...]
     task: Task
@@ -96,8 +98,6 @@ class Trainer:
         resume: bool = False,
         quiet: bool = False,
     ) -> None:
-        from cawn.model import CAWN
-
         self.events, self.config, self.task, self.seed = events, config, task, seed
         self.folder = None if out is None else Path(out)
         self.device = pick_device(device)
@@ -114,7 +114,7 @@ class Trainer:
         self.model = CAWN(config, x_width(config, events)).to(self.device)
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
-        self.progress, self.log = Progress(), list[dict[str, Any]]()
+        self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
         self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
         self.workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
         if resume:
@@ -138,8 +138,9 @@ class Trainer:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         if self.folder is not None:
             write_description(self.folder, self.config, self._description())
-        while not self._finished():
-            self._epoch()
+        with self.interrupt:
+            while not self._finished():
+                self._epoch()
         self.model.load_state_dict(self.best)
         full = Batcher(self.config, self.events, History(self.events, self.alpha), self.unit, threads=1)
         results = evaluate(
@@ -158,9 +159,10 @@ class Trainer:
         progress, start, first = self.progress, time.perf_counter(), self.progress.step
         try:
             for step, batch in enumerate(self._shown(ahead(self._tasks(first), self.workers)), start=first):
+                self.interrupt.check()
                 progress.loss += self._step(batch.to(self.device), step)
                 progress.step = step + 1
-        except KeyboardInterrupt:
+        except Interrupted:
             self._save_checkpoint()
             self._say(f"stopped in epoch {progress.epoch + 1}, step {progress.step}" + self._how_to_resume())
             raise
@@ -183,7 +185,7 @@ class Trainer:
         progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
         self._save_checkpoint()
 
-    def _tasks(self, first: int) -> list[Any]:
+    def _tasks(self, first: int) -> list[Callable[[], Batch]]:
         """The batches of this epoch from step `first` on, each a function that makes it."""
         epoch, config, events = self.progress.epoch, self.config, self.events
         seed = self._number("epoch", epoch)
@@ -196,7 +198,7 @@ class Trainer:
             false[train] = np.where(rng.random(len(train)) < HARD_SHARE, hard, false[train])
         order = rng.permutation(train)
 
-        def task(links: Any) -> Any:
+        def task(links: Any) -> Callable[[], Batch]:
             ends = (events.src[links], events.dst[links], false[links], events.t[links])
             return lambda: self.batcher.contrast(*ends, seed=seed)
 
@@ -208,7 +210,7 @@ class Trainer:
         parts = self.parts
         return negatives(self.events, links, kind, seen=parts.train, seed=seed, visible=parts.visible).dst
 
-    def _step(self, batch: Any, step: int) -> float:
+    def _step(self, batch: Batch, step: int) -> float:
         """One update; returns the loss."""
         epoch = self.progress.epoch
         torch.manual_seed(self._number("dropout", epoch, step))
@@ -233,7 +235,7 @@ class Trainer:
             return self.config.lr * (0.04 + 0.96 * done / rise)
         return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - rise) / (1 - rise), 1.0)))
 
-    def _shown(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _shown(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         """The batches, with a bar beside them on a terminal."""
         if self.quiet or not sys.stderr.isatty():
             return batches
