@@ -69,6 +69,11 @@ def test_zero_has_one_sign() -> None:
     np.testing.assert_array_equal(a.events, b.events)
 
 
+def test_more_than_memory_is_refused(history: cawn.History) -> None:
+    with pytest.raises(cawn.QueryError, match="no memory for 2 queries x 4,000,000,000 walks x 256 positions"):
+        history.sample([0, 1], 30, num_walks=4_000_000_000, length=255, seed=0)
+
+
 def test_a_query_that_float64_would_round_is_refused() -> None:
     history = cawn.History(cawn.Events([0], [1], [1.0]), 0.0)
     with pytest.raises(cawn.QueryError, match="would round"):

@@ -34,9 +34,16 @@ class History(Sampler):
         if len(events) >= MAX_EVENTS:
             raise QueryError(f"{len(events):,} events: one History indexes fewer than 2**30; split the events by time")
         alphas = check_alphas(alpha)
-        starts = cpu.list_starts(events.src, events.dst, events.num_nodes)
-        size = int(starts[-1])
-        time, hop, logsum = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32), np.empty((alphas.size, size))
+        try:
+            starts = cpu.list_starts(events.src, events.dst, events.num_nodes)
+            size = int(starts[-1])
+            time, hop = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32)
+            logsum = np.empty((alphas.size, size))
+        except MemoryError as error:
+            links, nodes = f"{len(events):,} links", f"{events.num_nodes:,} nodes"
+            raise QueryError(
+                f"no memory for the index of {links} and {nodes}; number nodes from 0, or use a Stream"
+            ) from error
         cpu.fill_lists(events.src, events.dst, events.t, starts, time, hop)
         # As many entries for each task, however uneven the degrees are.
         bounds = [0, *np.searchsorted(starts, even_bounds(size, _ENTRIES_PER_TASK)).tolist(), events.num_nodes]

@@ -69,16 +69,12 @@ class Question(NamedTuple):
         node_ids, times = query_arrays(nodes, t, time_dtype)
         widths = step_widths(num_walks, length, fanouts, num_decays)
         shape = (len(node_ids), widths[-1], len(widths) + 1)
-        return cls(
-            nodes=node_ids,
-            t=times,
-            t_bits=times.view(np.uint64),
-            widths=np.array(widths, np.int64),
-            seed=check_seed(seed),
-            out_nodes=np.empty(shape, np.int32),
-            out_t=np.empty(shape, times.dtype),
-            out_events=np.empty(shape, np.int64),
-        )
+        try:
+            room = np.empty(shape, np.int32), np.empty(shape, times.dtype), np.empty(shape, np.int64)
+        except (MemoryError, ValueError) as error:
+            size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
+            raise QueryError(f"no memory for {size}; ask for fewer at once") from error
+        return cls(node_ids, times, times.view(np.uint64), np.array(widths, np.int64), check_seed(seed), *room)
 
     @property
     def walks(self) -> Walks:
