@@ -2,6 +2,7 @@
 
 config.toml              the settings
 run.json                 what was trained on, and how: task, seed, decays, split
+events.safetensors       the links, with their attributes and node names: the history that scoring walks on
 metrics.jsonl            a line for each epoch
 weights.safetensors      the best weights so far
 checkpoint.safetensors   where training stands: weights, best weights, the optimizer, and the progress beside them
@@ -14,13 +15,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
 import cawn
 from cawn.config import Config
 from cawn.errors import QueryError, StorageError
+from cawn.events import Events
 from cawn.files import write_atomically, write_text
 
 FORMAT = 1
@@ -33,6 +37,26 @@ def write_description(folder: Path, config: Config, description: dict[str, Any])
     write_text(folder / "config.toml", config.to_toml())
     stamped = {"format": FORMAT, "cawn": cawn.__version__} | description
     write_text(folder / "run.json", json.dumps(stamped, indent=1) + "\n")
+
+
+def write_events(folder: Path, events: Events) -> None:
+    """The whole network of a run."""
+    arrays = {"src": events.src, "dst": events.dst, "t": events.t, "msg": events.msg, "x": events.x}
+    held = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
+    metadata = {"labels": json.dumps(events.labels.tolist())}
+    write_atomically(folder / "events.safetensors", lambda path: save_arrays(held, path, metadata))
+
+
+def read_events(folder: Path) -> Events:
+    """The network a run was trained on, with its node names and attributes."""
+    path = folder / "events.safetensors"
+    try:
+        with safe_open(path, "np") as file:
+            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            labels = json.loads((file.metadata() or {})["labels"])
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise StorageError(f"{path}: missing or damaged; the run must be trained again") from error
+    return Events(**arrays, labels=labels)
 
 
 def check_description(folder: Path, config: Config, description: dict[str, Any]) -> None:

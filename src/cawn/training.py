@@ -34,7 +34,7 @@ from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
 from cawn.model import CAWN, Batch
 from cawn.negatives import Kind, negatives
-from cawn.runs import check_description, part, read_tensors, write_checkpoint, write_description
+from cawn.runs import check_description, part, read_tensors, write_checkpoint, write_description, write_events
 from cawn.splits import Split, Task, split
 
 LADDER = (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0)  # alpha / tau of alpha="auto"
@@ -137,6 +137,7 @@ class Trainer:
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         if self.folder is not None:
+            write_events(self.folder, self.events)
             write_description(self.folder, self.config, self._description())
         with self.interrupt:
             while not self._finished():
