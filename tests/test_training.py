@@ -149,6 +149,11 @@ def test_bad_folders(events, tmp_path: Path) -> None:
         cawn.train(events, TINY, out=tmp_path / "nowhere", quiet=True, resume=True)
     with pytest.raises(cawn.QueryError, match="needs out="):
         cawn.train(events, TINY, quiet=True, resume=True)
+    settings = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text("dim = = 3")
+    with pytest.raises(cawn.StorageError, match=r"config.toml: missing or damaged \(not TOML"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (folder / "config.toml").write_text(settings)
     (folder / "checkpoint.safetensors").write_bytes(b"damaged")
     with pytest.raises(cawn.StorageError, match="damaged"):
         cawn.train(events, TINY, out=folder, quiet=True, resume=True)

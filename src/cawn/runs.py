@@ -59,10 +59,19 @@ def read_events(folder: Path) -> Events:
     return Events(**arrays, labels=labels)
 
 
+def read_config(folder: Path) -> Config:
+    """The settings of a run."""
+    path = folder / "config.toml"
+    try:
+        return Config.from_toml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, QueryError) as error:
+        raise StorageError(f"{path}: missing or damaged ({error}); the run must be trained again") from error
+
+
 def check_description(folder: Path, config: Config, description: dict[str, Any]) -> None:
     """Refuse to go on with a run that was started with something else."""
     found = read_description(folder)
-    written = Config.from_toml((folder / "config.toml").read_text(encoding="utf-8"))
+    written = read_config(folder)
     if changed := [name for name in Config.__slots__ if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
     mine = json.loads(json.dumps(description))
