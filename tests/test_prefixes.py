@@ -21,7 +21,8 @@ def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int) 
     sets = [history.sample(ends, t, num_walks=num_walks, length=length, seed=1) for ends in (u, v)]
     counts = cawn.anonymize(*sets)
     shared = share_prefixes(*sets, threads=threads)
-    assert len(np.unique(shared.vectors, axis=0)) <= len(shared.vectors)
+    if threads == 1:  # each thread numbers its own
+        assert len(np.unique(shared.vectors, axis=0)) == len(shared.vectors)
     for b in range(50):
         for side, walks in enumerate(sets):
             expected: Counter = Counter()

@@ -140,12 +140,6 @@ def _figures(true: Array, false: Array) -> dict[str, float]:
     }
 
 
-def best_rule(row: dict[str, Any]) -> tuple[str, dict[str, float]]:
-    """The rule with the highest AP of a row."""
-    name = max(row["rules"], key=lambda rule: row["rules"][rule]["ap"])
-    return name, row["rules"][name]
-
-
 def mean_rows(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """The rows of several seeds as one: mean and half-width of the 95 % confidence interval of each figure."""
     merged = []

@@ -21,7 +21,6 @@ class Past:
     def __init__(self, events: Events) -> None:
         self._num_nodes = events.num_nodes
         self._span = float(events.t[-1] - events.t[0]) if len(events) else 0.0
-        self._start = events.t[0] if len(events) else 0
         self._pairs = _by_key(self._pair_code(events.src, events.dst), events.t)
         self._destinations = _by_key(events.dst.astype(np.int64), events.t)
 
@@ -42,10 +41,7 @@ class Past:
         """The later the pair last linked, the better; below all such pairs, by when the destination was last active."""
         pair, _ = _last_before(*self._pairs, self._pair_code(src, dst), t)
         active, _ = _last_before(*self._destinations, dst.astype(np.int64), t)
-        age_of_pair, age_of_activity = (
-            t - np.where(pair == pair, pair, 0.0),
-            t - np.where(active == active, active, 0.0),
-        )
+        age_of_pair, age_of_activity = t - np.nan_to_num(pair), t - np.nan_to_num(active)
         by_pair = 2 - age_of_pair / (2 * self._span + 1)
         by_activity = 1 - age_of_activity / (2 * self._span + 1)
         return np.where(np.isnan(pair), np.where(np.isnan(active), 0.0, by_activity), by_pair)

@@ -143,7 +143,8 @@ class Trainer:
             while not self._finished():
                 self._epoch()
         self.model.load_state_dict(self.best)
-        full = Batcher(self.config, self.events, History(self.events, self.alpha), self.unit, threads=1)
+        history = History(self.events, self.alpha, threads=self.threads)
+        full = Batcher(self.config, self.events, history, self.unit, threads=1)
         results = evaluate(
             self.model, full, self.events, self.parts, kinds, seed=self._number("test"), workers=self.workers
         )
