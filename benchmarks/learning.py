@@ -27,7 +27,7 @@ def unshared(batch: Batch, num_walks: int) -> Batch:
             first = torch.cumsum(below[len(levels) - 1], 0) - below[len(levels) - 1]
             fields["parent"] = first[level.parent][index]
         levels.append(Level(**fields | {"weight": fields["weight"] / count[index]}))
-    return Batch(batch.num_pairs, batch.g, levels)
+    return Batch(batch.num_pairs, batch.g, levels, batch.rates)
 
 
 def learning(scale: float = 1.0) -> list[Row]:

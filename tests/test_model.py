@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.batches import Batcher, x_width
+from cawn.batches import Batcher, input_widths
 from cawn.config import Config
 from cawn.model import CAWN, Batch, Level
 from networks import random_events
@@ -24,7 +24,9 @@ OPTIONS = [
     {"time": False},
     {"logarithms": False},
     {"degree": False},
-    {"directed": True},
+    {"rates": False},
+    {"directed": False},
+    {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
     {"attributes": False},
 ]
 
@@ -37,8 +39,8 @@ def attributed(seed: int = 4) -> cawn.Events:
 
 def network(events: cawn.Events, config: Config, seed: int = 0) -> tuple[CAWN, Batcher]:
     torch.manual_seed(seed)
-    history = cawn.History(events, config.alpha)
-    return CAWN(config, x_width(config, events)).eval(), Batcher(config, events, history, 10.0)
+    alpha = config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
+    return CAWN(config, *input_widths(config, events, len(alpha))).eval(), Batcher.of(config, events, alpha, 10.0)
 
 
 def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -67,7 +69,7 @@ def unshared(batch: Batch, num_walks: int) -> Batch:
         levels.append(Level(**fields))
         for position, w in enumerate(alive):
             previous[w] = position
-    return Batch(batch.num_pairs, batch.g, levels)
+    return Batch(batch.num_pairs, batch.g, levels, batch.rates)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -165,7 +167,7 @@ def test_the_papers_equations_by_hand() -> None:
                     break
                 f1 = mlp(counts[side, w, i, 0]) + mlp(counts[side, w, i, 1])
                 elapsed = torch.tensor([(walks.t[0, w, max(i - 1, 0)] - walks.t[0, w, i]) / 10.0], dtype=torch.float32)
-                z = position.f1.project.weight @ f1 + position.from_time(f2(elapsed, elapsed))[0]
+                z = position.f1.project.weight @ f1 + position.bias[0] + position.from_features(f2(elapsed, elapsed))[0]
                 z = z + model.walks.from_state.weight @ h
                 i_gate, f_gate, o_gate, new = z.chunk(4)
                 c = f_gate.sigmoid() * c + i_gate.sigmoid() * new.tanh()

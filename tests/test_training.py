@@ -222,7 +222,8 @@ def test_mixed_negatives_and_attributes_train() -> None:
     events = cawn.Events(plain.src, plain.dst, plain.t, msg=rng.normal(size=(800, 2)), x=rng.normal(size=(60, 1)))
     config = TINY.with_(epochs=1, negatives="mixed", directed=True)
     run = cawn.train(events, config, quiet=True, kinds=("historical",))
-    assert run.model.walks.position.from_x.in_features == 2 + 2 + 1 + 1
+    position = run.model.walks.position
+    assert position.from_features.in_features == position.f2.width + 2 + 2 + 1 + 1
 
 
 def test_several_seeds(events, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from cawn.identities import anonymize_each
 from cawn.kernels.cpu_prefixes import Room
 from cawn.model import Batch, Level
 from cawn.prefixes import Prefixes, share_prefixes
+from cawn.rates import Rates, rates_width
 from cawn.walks import Walks
 
 Array = npt.NDArray[Any]
@@ -24,15 +25,16 @@ Array = npt.NDArray[Any]
 _LOG_DEGREE_UNIT = 6.0  # log(1 + degree) of a busy node, so that the feature is of order one
 
 
-def x_width(config: Config, events: Events) -> int:
-    """How many numbers X_i holds."""
+def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
+    """How many numbers X_i holds, and how many rates a pair has."""
     msg, x = _attributes(config, events)
-    return (
+    x_width = (
         2 * config.directed
         + (0 if msg is None else msg.shape[1])
         + (0 if x is None else x.shape[1])
         + int(config.degree)
     )
+    return x_width, rates_width(num_decays, directed=config.directed) if config.rates else 0
 
 
 def _attributes(config: Config, events: Events) -> tuple[Array | None, Array | None]:
@@ -47,11 +49,28 @@ class Batcher:
     events: Events
     history: History
     unit: float
+    rates: Rates | None
     threads: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        events: Events,
+        alpha: tuple[float, ...],
+        unit: float,
+        *,
+        threads: int | None = None,
+        build_threads: int | None = None,
+    ) -> Batcher:
+        """Index the events, then make batches on `threads` cores."""
+        history = History(events, alpha, threads=build_threads)
+        rates = Rates(events, history, directed=config.directed) if config.rates else None
+        return cls(config, events, history, unit, rates, threads)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t."""
-        return self._batch(*(self._sample(ends, t, seed) for ends in (src, dst)))
+        return self._batch(self._sample(src, t, seed), self._sample(dst, t, seed), self._rates(src, dst, t))
 
     def contrast(self, src: Array, dst: Array, false: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
@@ -61,7 +80,8 @@ class Batcher:
             Walks(*(np.concatenate([field[part * B : (part + 1) * B] for part in parts]) for field in _fields(walks)))
             for parts in ((0, 0), (1, 2))
         )
-        return self._batch(of_src, of_others)
+        ends = np.concatenate([src, src]), np.concatenate([dst, false]), np.concatenate([t, t])
+        return self._batch(of_src, of_others, self._rates(*ends))
 
     def one_against_many(self, src: int, dst: Array, t: Any, piece: int, *, seed: int) -> Iterator[Batch]:
         """The pairs (src, each of dst) at one time, `piece` of them at once; the walks of src are sampled once."""
@@ -69,7 +89,9 @@ class Batcher:
         for first in range(0, len(dst), piece):
             some = dst[first : first + piece]
             repeated = Walks(*(np.repeat(field, len(some), axis=0) for field in _fields(of_src)))
-            yield self._batch(repeated, self._sample(some, np.full(len(some), t), seed))
+            now = np.full(len(some), t)
+            rates = self._rates(np.full(len(some), src), some, now)
+            yield self._batch(repeated, self._sample(some, now, seed), rates)
 
     def _sample(self, nodes: Array, t: Array, seed: int) -> Walks:
         config = self.config
@@ -77,12 +99,17 @@ class Batcher:
             nodes, t, num_walks=config.num_walks, length=config.length, seed=seed, threads=self.threads
         )
 
-    def _batch(self, walks_u: Walks, walks_v: Walks) -> Batch:
+    def _rates(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
+        if self.rates is None:
+            return np.empty((len(src), 0), np.float32)
+        return self.rates.features(src, dst, t, self.unit)
+
+    def _batch(self, walks_u: Walks, walks_v: Walks, rates: npt.NDArray[np.float32]) -> Batch:
         shared = share_prefixes(walks_u, walks_v, threads=self.threads)
         g = torch.from_numpy(shared.vectors.astype(np.float32) / shared.num_walks)
         levels = []
         for depth, room in enumerate(shared.levels):
-            own = _orders(shared, depth) if self.config.identity == "aw" else room.own
+            own = _identities(self.config.identity, shared, depth)
             levels.append(
                 Level(
                     parent=torch.from_numpy(room.parent),
@@ -95,7 +122,7 @@ class Batcher:
                     x=torch.from_numpy(self._x(room, shared, depth)),
                 )
             )
-        return Batch(shared.num_pairs, g, levels)
+        return Batch(shared.num_pairs, g, levels, torch.from_numpy(rates))
 
     def _x(self, room: Room, shared: Prefixes, depth: int) -> npt.NDArray[np.float32]:
         """X_i: the way the link points, its attributes, those of the node, and the node's degree; [n, width]."""
@@ -119,6 +146,14 @@ class Batcher:
 
 def _fields(walks: Walks) -> tuple[Array, Array, Array]:
     return walks.nodes, walks.t, walks.events
+
+
+def _identities(kind: str, shared: Prefixes, depth: int) -> npt.NDArray[np.int64]:
+    """Which row of the model's identities each prefix has: its count vector, its order, or the only one."""
+    if kind == "aw":
+        return _orders(shared, depth)
+    own: npt.NDArray[np.int64] = shared.levels[depth].own
+    return own if kind == "caw" else np.zeros_like(own)
 
 
 def _orders(shared: Prefixes, depth: int) -> npt.NDArray[np.int64]:

@@ -31,9 +31,11 @@ class Config:
     time: bool = True  # f2
     logarithms: bool = True  # log(1 + g), log(1 + elapsed), log(1 + age) beside the paper's features
     degree: bool = True  # log(1 + number of earlier links) of the node at each position
-    directed: bool = False  # which way each link points
+    rates: bool = True  # how much the ends and the pair have linked, exactly, beside the pooled walks
+    directed: bool = True  # which way each link points
     attributes: bool = True  # link and node attributes, where there are any
     dropout: float = 0.1
+    dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on what the pair's walks pool to
 
     # Training
     batch_size: int = 128
@@ -41,7 +43,8 @@ class Config:
     epochs: int = 10
     patience: int = 3
     schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over the epochs
-    negatives: Literal["random", "mixed"] = "random"  # "mixed": three in ten are destinations the source had before
+    weight_decay: float = 0.1  # decoupled, times the learning rate
+    negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are destinations the source had before
 
     def __post_init__(self) -> None:
         hints = get_type_hints(Config)
@@ -83,6 +86,11 @@ _PAPER = {
     "sides": "together",
     "logarithms": False,
     "degree": False,
+    "rates": False,
+    "directed": False,
+    "dropout_at": "walks",
+    "weight_decay": 0.0,
+    "negatives": "random",
     "batch_size": 32,
     "lr": 1e-4,
     "epochs": 50,
@@ -101,6 +109,7 @@ _RANGES = {
     "dropout": (0, 0.95),
     "batch_size": (1, 1 << 20),
     "lr": (1e-12, 10),
+    "weight_decay": (0, 100),
     "epochs": (1, 100_000),
     "patience": (1, 100_000),
 }

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from cawn.config import Config
+from cawn.kernels.lstm_step import LstmStep
 
 _DECADES = 6  # the frequencies of f2 reach from one period in a time unit to one in a million of them
 
@@ -40,10 +41,11 @@ class Batch:
     num_pairs: int
     g: Tensor  # [K, L] the distinct count vectors, divided by M
     levels: list[Level]
+    rates: Tensor  # [B, R] exact rates of both ends and of the pair; R = 0 without them
 
     def to(self, device: torch.device | str) -> Batch:
         levels = [Level(*(getattr(level, name).to(device) for name in Level.__slots__)) for level in self.levels]
-        return Batch(self.num_pairs, self.g.to(device), levels)
+        return Batch(self.num_pairs, self.g.to(device), levels, self.rates.to(device))
 
 
 class CountEncoder(nn.Module):
@@ -91,7 +93,10 @@ class TimeEncoder(nn.Module):
 
 
 class PositionEncoder(nn.Module):
-    """What one position of a walk gives to the walk's encoder: W (f1(I_CAW(w_i)) ⊕ f2(t_{i-1} - t_i) ⊕ X_i)."""
+    """What one position of a walk gives to the walk's encoder: W (f1(I_CAW(w_i)) ⊕ f2(t_{i-1} - t_i) ⊕ X_i).
+
+    W falls into two parts: that of f1 is applied to the few different identities, as tables; that of f2 and X to all.
+    """
 
     def __init__(self, config: Config, x_width: int, width: int) -> None:
         super().__init__()
@@ -100,26 +105,32 @@ class PositionEncoder(nn.Module):
             self.f1 = CountEncoder(config, width)
         elif config.identity == "aw":
             self.one_hot = nn.Embedding(config.length + 2, width)
+        self.bias = nn.Parameter(torch.zeros(1, width))
         self.f2 = TimeEncoder(config) if config.time else None
-        self.from_time = nn.Linear(self.f2.width if self.f2 else 1, width)
-        self.from_x = nn.Linear(x_width, width, bias=False) if x_width else None
+        self.from_features = nn.Linear(max((self.f2.width if self.f2 else 0) + x_width, 1), width, bias=False)
+
+    def tables(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What `own` and `other` of a prefix stand for: [K, width] each."""
+        if self.identity == "caw":
+            own, other = self.f1(batch.g)
+            return own + self.bias, other
+        own = self.one_hot.weight + self.bias if self.identity == "aw" else self.bias
+        return own, own[:0]
+
+    def features(self, level: Level) -> Tensor:
+        """f2 ⊕ X, or a zero where there is neither: [n_i, f]."""
+        if self.f2 is not None:
+            return torch.cat([self.f2(level.elapsed, level.age), level.x], dim=-1)
+        return level.x if level.x.shape[1] else level.weight.new_zeros(len(level.owner), 1)
 
     def forward(self, batch: Batch) -> list[Tensor]:
-        if self.identity == "caw":
-            own, other = self.f1(batch.g)  # [K, width] each
-        inputs = []
-        for level in batch.levels:
-            n = len(level.owner)
-            time = self.f2(level.elapsed, level.age) if self.f2 else level.weight.new_zeros(n, 1)
-            z = self.from_time(time)  # [n_i, width]
-            if self.identity == "caw":
-                z = z + embedding(level.own, own) + embedding(level.other, other)
-            elif self.identity == "aw":
-                z = z + self.one_hot(level.own)
-            if self.from_x is not None:
-                z = z + self.from_x(level.x)
-            inputs.append(z)
-        return inputs
+        tables = self.tables(batch)
+        return [self.sum(level, self.features(level), *tables) for level in batch.levels]
+
+    def sum(self, level: Level, features: Tensor, own: Tensor, other: Tensor) -> Tensor:
+        """Both parts together: [n_i, width]."""
+        z: Tensor = self.from_features(features) + embedding(level.own, own)
+        return z + embedding(level.other, other) if len(other) else z
 
 
 class RecurrentWalks(nn.Module):
@@ -130,37 +141,47 @@ class RecurrentWalks(nn.Module):
         gates = {"lstm": 4, "gru": 3}[config.rnn]
         self.position = PositionEncoder(config, x_width, gates * config.dim)
         self.from_state = nn.Linear(config.dim, gates * config.dim, bias=False)
-        self.step = self._lstm if config.rnn == "lstm" else self._gru
-        self.dropout = nn.Dropout(config.dropout)
+        self.rnn = config.rnn
+        self.dropout = nn.Dropout(config.dropout if config.dropout_at == "walks" else 0.0)
 
     def forward(self, batch: Batch) -> list[Tensor]:
-        h = c = None
+        own, other = self.position.tables(batch)
+        h = c = own.new_empty(0, self.from_state.in_features)  # nothing before the first position
         states = []
-        for level, z in zip(batch.levels, self.position(batch), strict=True):
-            past = None
-            if h is not None and c is not None:
-                past = embedding(level.parent, self.from_state(h))  # [n_i, gates * d]
-                h, c = embedding(level.parent, h), embedding(level.parent, c)
-            h, c = self.step(z, past, h, c)  # [n_i, d] each
+        for level in batch.levels:
+            past = self.from_state(h)  # [n_{i-1}, gates * d]
+            features = self.position.features(level)
+            if self.rnn == "lstm" and features.device.type == "cpu":
+                weight = self.position.from_features.weight
+                index = (level.own, level.other, level.parent, level.owner)
+                h, c = LstmStep.apply(features, weight, own, other, past, c, *index)  # type: ignore[no-untyped-call]
+            else:
+                z = self.position.sum(level, features, own, other)
+                if len(past):
+                    past, h, c = (embedding(level.parent, before) for before in (past, h, c))
+                h, c = (lstm if self.rnn == "lstm" else gru)(z, past, h, c)  # [n_i, d] each
             states.append(self.dropout(h))
         return states
 
-    @staticmethod
-    def _lstm(z: Tensor, past: Tensor | None, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
-        i, f, o, new = (z if past is None else z + past).chunk(4, dim=-1)
-        c = i.sigmoid() * new.tanh() + (0 if c is None else f.sigmoid() * c)
-        return o.sigmoid() * c.tanh(), c
 
-    @staticmethod
-    def _gru(z: Tensor, past: Tensor | None, h: Tensor | None, c: Tensor | None) -> tuple[Tensor, Tensor]:
-        r, u, new = z.chunk(3, dim=-1)
-        if past is None or h is None:
-            h = (1 - u.sigmoid()) * new.tanh()
-        else:
-            from_r, from_u, from_new = past.chunk(3, dim=-1)
-            u = (u + from_u).sigmoid()
-            h = u * h + (1 - u) * (new + (r + from_r).sigmoid() * from_new).tanh()
-        return h, h
+def lstm(z: Tensor, past: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Gates from the position z and the state before it; `past`, h and c are empty for the first position."""
+    i, f, o, new = (z + past if len(past) else z).chunk(4, dim=-1)
+    kept = f.sigmoid() * c if len(past) else 0
+    c = i.sigmoid() * new.tanh() + kept
+    return o.sigmoid() * c.tanh(), c
+
+
+def gru(z: Tensor, past: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """Likewise; c is not used."""
+    r, u, new = z.chunk(3, dim=-1)
+    if len(past) == 0:
+        h = (1 - u.sigmoid()) * new.tanh()
+    else:
+        from_r, from_u, from_new = past.chunk(3, dim=-1)
+        u = (u + from_u).sigmoid()
+        h = u * h + (1 - u) * (new + (r + from_r).sigmoid() * from_new).tanh()
+    return h, h
 
 
 class AttentiveWalks(nn.Module):
@@ -219,18 +240,19 @@ class SelfAttention(nn.Module):
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
 
-    def __init__(self, config: Config, x_width: int = 0) -> None:
+    def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
         super().__init__()
         self.config = config
+        d = config.dim
         self.walks = (AttentiveWalks if config.rnn == "transformer" else RecurrentWalks)(config, x_width)
         self.attention = SelfAttention(config) if config.pooling == "attention" else None
-        width = 2 * config.dim if config.sides == "apart" else config.dim
-        self.head = nn.Sequential(
-            nn.Linear(width, config.dim), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(config.dim, 1)
-        )
+        self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
+        self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if config.rates else None
+        self.width = d * ((2 if config.sides == "apart" else 1) + config.rates)
+        self.head = nn.Sequential(nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1))
 
     def embed(self, batch: Batch) -> Tensor:
-        """enc(S_u ∪ S_v): [B, 2d] with the sides pooled apart, [B, d] with both together."""
+        """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with the sides apart, and ⊕ what the rates tell: [B, width]."""
         states = self.walks(batch)
         apart = self.config.sides == "apart"
         num_sets = batch.num_pairs * (2 if apart else 1)
@@ -242,7 +264,8 @@ class CAWN(nn.Module):
             pooled = states[0].new_zeros(num_sets, self.config.dim)
             for h, weight, owner in zip(states, weights, sets, strict=True):
                 pooled = pooled.index_add(0, owner, h * weight[:, None])
-        return torch.reshape(pooled, (batch.num_pairs, -1))
+        pooled = self.dropout(torch.reshape(pooled, (batch.num_pairs, -1)))
+        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(batch.rates)], dim=-1)
 
     def forward(self, batch: Batch) -> Tensor:
         logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]

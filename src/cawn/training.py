@@ -22,13 +22,12 @@ import torch
 from torch.nn.functional import softplus
 
 from cawn import metrics
-from cawn.batches import Batcher, x_width
+from cawn.batches import Batcher, input_widths
 from cawn.config import Config
 from cawn.errors import QueryError
 from cawn.evaluation import ahead, evaluate, mean_rows, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
-from cawn.history import History
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
@@ -38,7 +37,7 @@ from cawn.runs import check_description, part, read_tensors, write_checkpoint, w
 from cawn.splits import Split, Task, split
 
 LADDER = (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0)  # alpha / tau of alpha="auto"
-HARD_SHARE = 0.3  # of the negatives in training, where they are mixed
+HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
 TIME_UNITS = 1e6  # in the training period
 MAX_GRADIENT = 1.0
 
@@ -109,10 +108,11 @@ class Trainer:
         self.alpha = choose_alpha(config, train)
         self.unit = max(float(train.t[-1] - train.t[0]) / TIME_UNITS, sys.float_info.min)
         visible = events[self.parts.visible]
-        self.batcher = Batcher(config, visible, History(visible, self.alpha, threads=threads), self.unit, threads=1)
+        self.batcher = self._batcher(visible)
         torch.manual_seed(self._number("weights"))
-        self.model = CAWN(config, x_width(config, events)).to(self.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr)
+        self.widths = input_widths(config, events, len(self.alpha))
+        self.model = CAWN(config, *self.widths).to(self.device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
         self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
@@ -130,6 +130,9 @@ class Trainer:
             number = mix64(number ^ code)
         return number >> 1
 
+    def _batcher(self, events: Events) -> Batcher:
+        return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
+
     @property
     def steps_per_epoch(self) -> int:
         return math.ceil(len(self.parts.train) / self.config.batch_size)
@@ -143,8 +146,7 @@ class Trainer:
             while not self._finished():
                 self._epoch()
         self.model.load_state_dict(self.best)
-        history = History(self.events, self.alpha, threads=self.threads)
-        full = Batcher(self.config, self.events, history, self.unit, threads=1)
+        full = self._batcher(self.events)
         results = evaluate(
             self.model, full, self.events, self.parts, kinds, seed=self._number("test"), workers=self.workers
         )
@@ -263,7 +265,7 @@ class Trainer:
             "seed": self.seed,
             "alpha": self.alpha,
             "unit": self.unit,
-            "x_width": x_width(self.config, self.events),
+            "widths": self.widths,
             "links": len(self.events),
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,

@@ -29,6 +29,16 @@ def inline(function: Function) -> Function:
     return cast(Function, numba.njit(inline="always", **_OPTIONS)(function))
 
 
+def njit_fast(function: Function) -> Function:
+    """Like `njit`, for arithmetic that may be reordered and that meets no NaN or infinity: LLVM makes vectors of it."""
+    return cast(Function, numba.njit(fastmath=True, **_OPTIONS)(function))
+
+
+def inline_fast(function: Function) -> Function:
+    """Like `inline`, with the arithmetic of `njit_fast`."""
+    return cast(Function, numba.njit(inline="always", fastmath=True, **_OPTIONS)(function))
+
+
 def num_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

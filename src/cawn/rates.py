@@ -1,0 +1,103 @@
+"""Exact rates: how much u, v and the pair of them have linked, at every decay, up to a moment.
+
+Walks are drawn in proportion to the links of a node, so they tell where it links but not how much; and of the commonest
+law of all, that links repeat, M walks see only a sample. Both are sums over the past that an index gives exactly.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.events import Events
+from cawn.history import History
+from cawn.kernels import cpu
+from cawn.kernels.cpu_rates import look_back
+
+Array = npt.NDArray[Any]
+
+AGES = 3  # of the newest links of a pair
+_LONG = 14.0  # log(1 + age in units) of a long time ago, so that features are of order one
+
+
+def rates_width(num_decays: int, *, directed: bool) -> int:
+    """How many numbers `Rates.features` gives for a pair."""
+    ends, pair = 2 * (num_decays + 1), 3 * num_decays + 1 + AGES
+    return ends + pair + directed * 3 * (num_decays + 1)
+
+
+class Tally(NamedTuple):
+    """For each key the times it occurred, in order, and the running log-sums of their weights."""
+
+    keys: Array  # [K] sorted int64
+    starts: Array  # [K + 1]
+    time: Array  # [n]
+    logsum: Array  # [decays, n]
+    alphas: Array  # [decays]
+
+    @classmethod
+    def of(cls, keys: Array, t: Array, alphas: Array) -> Tally:
+        order = np.argsort(keys, kind="stable")
+        different, first = np.unique(keys[order], return_index=True)
+        starts, time = np.append(first, len(order)).astype(np.int64), np.ascontiguousarray(t[order])
+        logsum = np.empty((alphas.size, len(order)))
+        for a in range(alphas.size):
+            cpu.fill_logsums(starts, time, alphas[a], logsum[a], 0, len(different))
+        return cls(different, starts, time, logsum, alphas)
+
+    def look_back(self, keys: Array, t: Array, num_ages: int = 1) -> tuple[Array, Array, Array]:
+        """Before t: how often each key occurred [B], how long ago [B, num_ages], and its rates [B, decays]."""
+        at = np.searchsorted(self.keys, keys)
+        known = at < len(self.keys)
+        known[known] = self.keys[at[known]] == keys[known]
+        ages, rates = np.empty((len(keys), num_ages)), np.empty((len(keys), self.alphas.size))
+        lists = np.where(known, at, -1)
+        count = look_back(
+            lists, t.astype(self.time.dtype), self.starts, self.time, self.logsum, self.alphas, ages, rates
+        )
+        return count, ages, rates
+
+
+class Rates:
+    """The tallies of a network's pairs and nodes, with `directed` also of the ways their links point."""
+
+    def __init__(self, events: Events, history: History, *, directed: bool) -> None:
+        index = history._index
+        self._nodes = Tally(np.arange(history.num_nodes), index.starts, index.time, index.logsum, index.alphas)
+        src, dst, t, alphas = events.src.astype(np.int64), events.dst.astype(np.int64), events.t, index.alphas
+        self._pairs = Tally.of(_pair(np.minimum(src, dst), np.maximum(src, dst)), t, alphas)
+        self._directed = (
+            (Tally.of(_pair(src, dst), t, alphas), Tally.of(src, t, alphas), Tally.of(dst, t, alphas))
+            if directed
+            else None
+        )
+
+    def features(self, src: Array, dst: Array, t: Array, unit: float) -> npt.NDArray[np.float32]:
+        """[B, width]: for each end its rates and last activity; for the pair its rates, P(u -> v), P(v -> u), ages."""
+        src, dst = src.astype(np.int64), dst.astype(np.int64)
+        count, ages, rates = self._pairs.look_back(_pair(np.minimum(src, dst), np.maximum(src, dst)), t, AGES)
+        parts = [np.log1p(rates), np.log1p(count)[:, None], _closeness(ages, unit)]
+        for end in (src, dst):
+            _, age, rates_of_end = self._nodes.look_back(end, t)
+            one_step = rates / np.maximum(
+                rates_of_end, np.finfo(float).tiny
+            )  # the chance that a walk from it goes there
+            parts += [np.log1p(rates_of_end), _closeness(age, unit), one_step]
+        if self._directed is not None:
+            for tally, keys in zip(self._directed, (_pair(src, dst), src, dst), strict=True):
+                _, age, rates = tally.look_back(keys, t)
+                parts += [np.log1p(rates), _closeness(age, unit)]
+        return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _pair(a: Array, b: Array) -> npt.NDArray[np.int64]:
+    """One number for two nodes."""
+    return np.asarray(a << 32 | b)
+
+
+def _closeness(age: Array, unit: float) -> Array:
+    """1 for just now, falling with the logarithm of the age to about 0; -1 for never."""
+    ever = np.isfinite(age)
+    return np.where(ever, 1 - np.log1p(np.where(ever, age, 0) / unit) / _LONG, -1)
