@@ -15,10 +15,11 @@ import torch
 import cawn
 from cawn import laws
 from cawn.config import Config
+from cawn.decays import LADDERS, decays
 from cawn.splits import split
-from cawn.training import LADDER, Trainer, choose_alpha
+from cawn.training import Trainer
 
-TINY = Config(num_walks=8, length=2, dim=8, frequencies=4, batch_size=64, epochs=3, lr=3e-3)
+TINY = Config(alpha="ladder", num_walks=8, length=2, dim=8, frequencies=4, batch_size=64, epochs=3, lr=3e-3)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     script = (
         "import cawn; from cawn import laws; from cawn.config import Config\n"
         "events = laws.null(100, 20_000, seed=0).events\n"
-        f"cawn.train(events, Config(num_walks=16, epochs=9), out={str(tmp_path / 'r')!r})"
+        f"cawn.train(events, Config(alpha='ladder', num_walks=16, epochs=9), out={str(tmp_path / 'r')!r})"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     while not (tmp_path / "r" / "run.json").exists():
@@ -143,7 +144,7 @@ def test_bad_folders(events, tmp_path: Path) -> None:
         cawn.train(events, TINY, out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"another config \(dim, lr\)"):
         cawn.train(events, TINY.with_(dim=4, lr=1.0), out=folder, quiet=True, resume=True)
-    with pytest.raises(cawn.QueryError, match="other task, seed, alpha, split"):
+    with pytest.raises(cawn.QueryError, match="other task, seed, split"):
         cawn.train(events, TINY, seed=5, task="inductive", out=folder, quiet=True, resume=True)
     with pytest.raises(cawn.StorageError, match="holds no run"):
         cawn.train(events, TINY, out=tmp_path / "nowhere", quiet=True, resume=True)
@@ -191,15 +192,17 @@ def test_early_stopping_restores_the_best_weights(events, monkeypatch) -> None:
     assert trainer.progress.best_epoch == 1
 
 
-def test_alpha() -> None:
-    events = laws.null(50, 1_000, seed=0).events
-    tau = events.intensity
-    assert choose_alpha(TINY, events) == tuple(f * tau for f in LADDER)
-    assert len(choose_alpha(TINY.with_(num_walks=12), events)) == 4
-    assert choose_alpha(TINY.with_(num_walks=5), events) == (LADDER[4] * tau,)
-    assert choose_alpha(TINY.with_(alpha=0.5), events) == (0.5,)
-    faster = cawn.Events(events.src, events.dst, events.t / 1000.0, num_nodes=50)
-    np.testing.assert_allclose(np.array(choose_alpha(TINY, faster)) / choose_alpha(TINY, events), 1000)
+def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, capsys) -> None:
+    config = TINY.with_(alpha="auto", epochs=1)
+    run = cawn.train(events, config, seed=0, out=tmp_path, kinds=("random",))
+    assert "decays: " in capsys.readouterr().err
+    assert run.alpha in [
+        decays(config, events[split(events, "transductive", seed=0).train].intensity, n) for n in LADDERS
+    ]
+    again = cawn.train(events, config, seed=0, out=tmp_path, resume=True, kinds=("random",))
+    assert "decays: " not in capsys.readouterr().err
+    assert again.alpha == run.alpha
+    assert_same_weights(run, again)
 
 
 def test_the_unit_of_time_changes_nothing(events) -> None:
@@ -282,3 +285,24 @@ def test_devices(events) -> None:
 def test_too_few_links() -> None:
     with pytest.raises(cawn.DataError, match="leave none to"):
         cawn.train(cawn.Events([0, 1], [1, 2], [1, 2]), TINY)
+
+
+def test_tensorboard_on_request(events, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = cawn.train(events, TINY, seed=0, out=tmp_path, quiet=True, tensorboard=True, kinds=("random",))
+    curves = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [point.value for point in curves.Scalars("val_ap")] == pytest.approx([row["val_ap"] for row in run.epochs])
+    with pytest.raises(cawn.QueryError, match="needs out="):
+        cawn.train(events, TINY, tensorboard=True, quiet=True)
+
+
+def test_results_rank_links_among_many(events) -> None:
+    run = cawn.train(events, TINY.with_(epochs=1), seed=0, quiet=True, kinds=("random", "historical"))
+    ranks = run.results[0]["ranks"]
+    assert ranks["links"] == 200
+    assert ranks["candidates"] == 100
+    for figures in (ranks["model"], ranks["recency"]):
+        assert 0 < figures["mrr"] <= 1
+        assert figures["hits@1"] <= figures["hits@3"] <= figures["hits@10"]
+    assert "ranks" not in run.results[1]

@@ -17,12 +17,13 @@ from cawn.events import Events
 from cawn.model import CAWN, Batch
 from cawn.negatives import Kind, negatives
 from cawn.rules import Past
-from cawn.splits import Split
+from cawn.splits import Split, digest
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
 
 PAIRS_PER_BATCH = 1024
+RANKED_LINKS, CANDIDATES = 200, 100  # of the one-against-many view of a run's results
 WALK_SEED = 0x5EED  # scores of one model do not depend on when or with what they are asked for
 
 
@@ -71,7 +72,11 @@ def score_contrast(
 def evaluate(
     model: CAWN, batcher: Batcher, events: Events, parts: Split, kinds: tuple[Kind, ...], *, seed: int, workers: int = 1
 ) -> list[dict[str, Any]]:
-    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules."""
+    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules.
+
+    Rows of random negatives also have "ranks": MRR and Hits@k of links spread over the test period among random
+    destinations.
+    """
     past = Past(events)
     rows = []
     for links_name, links in parts.test.items():
@@ -92,8 +97,28 @@ def evaluate(
             row["rules"] = {
                 name: _figures(rule(src, dst, t), rule(src, false.dst, t)) for name, rule in past.rules().items()
             }
+            if kind == "random":
+                row["ranks"] = _among_many(model, batcher, events, links, past, seed)
             rows.append(row)
     return rows
+
+
+def _among_many(model: CAWN, batcher: Batcher, events: Events, links: Array, past: Past, seed: int) -> dict[str, Any]:
+    """Ranks of some links among random destinations: model and recency rule."""
+    some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
+    src, dst, t = events.src[some], events.dst[some], events.t[some]
+    pool = np.unique(events.dst[: links[-1] + 1])
+    drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
+    candidates = pool[drawn + (drawn >= np.searchsorted(pool, dst)[:, None])]  # any but the true one
+    by_model = rank_links(model, batcher, src, dst, t, candidates)
+    flat = (np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES))
+    by_rule = metrics.ranks(past.recency(src, dst, t), past.recency(*flat).reshape(candidates.shape))
+    figures = {name: _rank_figures(ranks) for name, ranks in (("model", by_model), ("recency", by_rule))}
+    return {"links": len(some), "candidates": CANDIDATES, "digest": digest(some, candidates)} | figures
+
+
+def _rank_figures(ranks: Array) -> dict[str, float]:
+    return {"mrr": metrics.mrr(ranks)} | {f"hits@{k}": metrics.hits(ranks, k) for k in (1, 3, 10)}
 
 
 @torch.no_grad()

@@ -23,7 +23,9 @@ from torch.nn.functional import softplus
 
 from cawn import metrics
 from cawn.batches import Batcher, input_widths
+from cawn.board import Board
 from cawn.config import Config
+from cawn.decays import LADDERS, better, decays
 from cawn.errors import QueryError
 from cawn.evaluation import ahead, evaluate, mean_rows, score_contrast
 from cawn.events import Events
@@ -33,13 +35,21 @@ from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
 from cawn.model import CAWN, Batch
 from cawn.negatives import Kind, negatives
-from cawn.runs import check_description, part, read_tensors, write_checkpoint, write_description, write_events
+from cawn.runs import (
+    check_description,
+    part,
+    read_description,
+    read_tensors,
+    write_checkpoint,
+    write_description,
+    write_events,
+)
 from cawn.splits import Split, Task, split
 
-LADDER = (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0)  # alpha / tau of alpha="auto"
 HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
 TIME_UNITS = 1e6  # in the training period
 MAX_GRADIENT = 1.0
+TRIAL_STEPS, TRIAL_LINKS, TRIAL_DIM = 100, 2_000, 32  # of the short comparison behind alpha="auto"
 
 Device = Literal["auto", "cpu", "cuda"]
 
@@ -69,18 +79,6 @@ class Run:
     folder: Path | None
 
 
-def choose_alpha(config: Config, train: Events) -> tuple[float, ...]:
-    """The decays a config asks for; "auto" takes a ladder of eight, relative to the pace of the network.
-
-    That pace is tau, the links of an average node per unit of time in the training period. How far back matters differs
-    between networks by orders of magnitude even then; the ladder covers it, each decay with an even share of the walks.
-    """
-    if config.alpha != "auto":
-        return config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
-    rungs = next(n for n in (8, 4, 2, 1) if config.num_walks % n == 0)
-    return tuple(factor * train.intensity for factor in LADDER[8 // rungs // 2 :: 8 // rungs])
-
-
 class Trainer:
     """Trains CAW-N on the links of one network. `fit` runs to the end; `Ctrl-C` stops it with a checkpoint written."""
 
@@ -96,7 +94,10 @@ class Trainer:
         threads: int | None = None,
         resume: bool = False,
         quiet: bool = False,
+        alpha: tuple[float, ...] | None = None,
+        tensorboard: bool = False,
     ) -> None:
+        """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
         self.events, self.config, self.task, self.seed = events, config, task, seed
         self.folder = None if out is None else Path(out)
         self.device = pick_device(device)
@@ -105,7 +106,7 @@ class Trainer:
         self.threads, self.quiet = threads, quiet
         self.parts: Split = split(events, task, seed=seed)
         train = events[self.parts.train]
-        self.alpha = choose_alpha(config, train)
+        self.alpha = alpha or decays(config, train.intensity)
         self.unit = max(float(train.t[-1] - train.t[0]) / TIME_UNITS, sys.float_info.min)
         visible = events[self.parts.visible]
         self.batcher = self._batcher(visible)
@@ -117,6 +118,9 @@ class Trainer:
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
         self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
         self.workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
+        if tensorboard and self.folder is None:
+            raise QueryError("tensorboard=True needs out=, the folder of the run")
+        self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
         if resume:
             self._restore()
         elif self.folder is not None and (self.folder / "run.json").exists():
@@ -154,6 +158,19 @@ class Trainer:
             write_text(self.folder / "results.json", json.dumps(results, indent=1) + "\n")
         return Run(self.model, self.config, self.alpha, self.task, self.seed, results, self.log, self.folder)
 
+    def trial(self) -> tuple[Any, Any]:
+        """Scores of some validation links, true and false, after a few steps of training."""
+        with self.interrupt:
+            for step, batch in enumerate(ahead(self._tasks(0)[:TRIAL_STEPS], self.workers)):
+                self.interrupt.check()
+                self._step(batch.to(self.device), step)
+        return self._validate(slice(0, TRIAL_LINKS))
+
+    def _validate(self, part: slice) -> tuple[Any, Any]:
+        links = self.parts.val[part]
+        ends = (self.events.src[links], self.events.dst[links], self.false_val[part], self.events.t[links])
+        return score_contrast(self.model, self.batcher, *ends, workers=self.workers)
+
     def _finished(self) -> bool:
         stale = self.progress.epoch - 1 - self.progress.best_epoch
         return self.progress.epoch >= self.config.epochs or (self.progress.epoch > 0 and stale >= self.config.patience)
@@ -172,15 +189,15 @@ class Trainer:
             raise
         links = (progress.step - first) * self.config.batch_size
         rate = links / (time.perf_counter() - start)
-        val = self.parts.val
-        ends = (self.events.src[val], self.events.dst[val], self.false_val, self.events.t[val])
-        true, false = score_contrast(self.model, self.batcher, *ends, workers=self.workers)
+        true, false = self._validate(slice(None))
         auc, ap = metrics.auc(true, false), metrics.average_precision(true, false)
         if ap > progress.best_ap:
             progress.best_ap, progress.best_epoch = ap, progress.epoch
             self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         row = {"epoch": progress.epoch + 1, "loss": progress.loss / progress.step, "val_auc": auc, "val_ap": ap}
         self.log.append(row)
+        if self.board is not None:
+            self.board.add(row)
         mark = " *" if progress.best_epoch == progress.epoch else ""
         self._say(
             "epoch {epoch}  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**row)
@@ -311,6 +328,7 @@ def train(
     threads: int | None = None,
     resume: bool = False,
     quiet: bool = False,
+    tensorboard: bool = False,
     kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
 ) -> Run:
     """Train CAW-N on a network and evaluate it on its last links.
@@ -323,10 +341,32 @@ def train(
         out: A folder for the run: config.toml, run.json, metrics.jsonl, weights, checkpoint, results.json.
         device: "auto" is the GPU where there is one.
         resume: Continue the run in `out` where it stopped.
+        tensorboard: Also write the curves to `out`/tensorboard.
         kinds: The negatives to evaluate against.
     """
-    options = {"task": task, "seed": seed, "out": out, "device": device, "threads": threads}
-    return Trainer(events, config or Config(), **options, resume=resume, quiet=quiet).fit(kinds)  # type: ignore[arg-type]
+    config = config or Config()
+    options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
+    alpha = None
+    if resume and out is not None:
+        alpha = tuple(read_description(Path(out))["alpha"])
+    elif config.alpha == "auto":
+        alpha = compare_ladders(events, config, quiet=quiet, **options)
+    more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
+    return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
+
+
+def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
+    """The decays of the ladder that does best on validation links after a short training; see `decays`."""
+    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
+    tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
+    trials = {
+        name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS
+    }
+    chosen = better(trials)
+    if not quiet:
+        found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
+        print(f"decays: {chosen} ladder (AP after a short training: {found})", file=sys.stderr, flush=True)
+    return decays(config, tau, chosen)
 
 
 def train_seeds(

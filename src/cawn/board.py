@@ -1,0 +1,28 @@
+"""TensorBoard, on request: the epochs of a run as curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cawn.errors import QueryError
+
+
+class Board:
+    """Writes rows of figures into a folder that `tensorboard --logdir` shows."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise QueryError(
+                "tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'"
+            ) from error
+        self._writer = SummaryWriter(str(folder))
+
+    def add(self, row: dict[str, Any]) -> None:
+        """One epoch: every figure of the row but its number."""
+        for name, value in row.items():
+            if name != "epoch":
+                self._writer.add_scalar(name, value, row["epoch"])
+        self._writer.flush()
