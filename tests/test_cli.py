@@ -1,11 +1,15 @@
 """The command line as a user meets it: a process, its output and its exit code."""
 
+import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 
@@ -20,8 +24,170 @@ def cawn(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory) -> Path:
+    """A folder with an edge log of string names and ISO dates, a run trained on it, and pairs to score."""
+    folder = tmp_path_factory.mktemp("workshop")
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01T00:00:00") + np.sort(rng.integers(0, 10**7, 1_200))
+    people = [f"person {i}" for i in range(30)]
+    ends = [rng.choice(30, 2, replace=False) for _ in days]
+    rows = [f"{people[u]},{people[v]},{day}" for (u, v), day in zip(ends, days, strict=True)]
+    (folder / "edges.csv").write_text("sender,receiver,date\n" + "\n".join(rows) + "\n")
+    (folder / "pairs.csv").write_text(
+        "sender,receiver,date\n" + "\n".join(rows[-50:]) + "\nnobody,person 3,2024-05-01\n"
+    )
+    settings = ["alpha=ladder", "epochs=1", "num_walks=8", "dim=8"]
+    trained = cawn(
+        "train", str(folder / "edges.csv"), "-o", str(folder / "run"), *(w for s in settings for w in ("--set", s))
+    )
+    assert trained.returncode == 0, trained.stderr
+    (folder / "trained.txt").write_text(trained.stdout + trained.stderr)
+    return folder
+
+
+def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> None:
+    shown = (workshop / "trained.txt").read_text()
+    for words in ("30 nodes, 1,200 links", "repeat a pair", "(2024-01-01", "tau", "epoch 1", "AUC", "recency", "Next:"):
+        assert words in shown
+    assert f"cawn rank {workshop / 'run'} --node" in shown
+
+
+def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
+    found = json.loads(cawn("evaluate", str(workshop / "run"), "--json").stdout)
+    assert found["results"] == json.loads((workshop / "run" / "results.json").read_text())
+    table = cawn("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").stdout
+    assert "historical" in table
+    assert "random " not in table
+    assert "batches of 30" in table
+
+
+def test_predict_to_stdout_and_to_files(workshop: Path, tmp_path: Path) -> None:
+    run, pairs = str(workshop / "run"), str(workshop / "pairs.csv")
+    shown = cawn("predict", run, pairs)
+    assert shown.returncode == 0
+    lines = shown.stdout.splitlines()
+    assert lines[0] == '"sender","receiver","date","probability"' or lines[0] == "sender,receiver,date,probability"
+    assert len(lines) == 52
+    out = tmp_path / "scored.csv"
+    told = cawn("predict", run, pairs, "-o", str(out), "--json")
+    assert json.loads(told.stdout) == {"rows": 51, "out": str(out)}
+    assert out.read_text() == shown.stdout
+    assert cawn("predict", run, pairs, "-o", str(out)).returncode == 2
+    assert cawn("predict", run, pairs, "-o", str(out), "--force", "--draws", "3").returncode == 0
+    assert out.read_text().splitlines()[0].count("error") == 1
+
+
+def test_rank(workshop: Path) -> None:
+    shown = cawn("rank", str(workshop / "run"), "--node", "person 3", "--time", "2024-06-01", "-k", "4")
+    assert shown.returncode == 0
+    assert sum("person" in line for line in shown.stdout.splitlines()) == 4
+    found = json.loads(cawn("rank", str(workshop / "run"), "--node", "nobody", "--time", "2024-06-01", "--json").stdout)
+    assert {row["found"] for row in found["ranked"]} == {"popular"}
+    chosen = cawn(
+        "rank", str(workshop / "run"), "--node", "person 1", "--time", "2024-06-01", "--candidate", "person 2", "--json"
+    )
+    assert [row["name"] for row in json.loads(chosen.stdout)["ranked"]] == ["person 2"]
+
+
+def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:
+    options = ["--set", "alpha=ladder", "--set", "epochs=1", "--set", "num_walks=4", "--set", "dim=4", "--json", "-q"]
+    both = cawn("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
+    assert json.loads(both.stdout)["seeds"][0]["seeds"] == 2
+    assert both.stderr == ""
+    again = cawn("train", "--resume", "-o", str(tmp_path / "runs" / "seed-1"), "--json", "-q")
+    assert again.returncode == 0, again.stderr
+    stored = json.loads((tmp_path / "runs" / "seed-1" / "results.json").read_text())
+    assert json.loads(again.stdout)["results"] == stored
+
+
+def test_datasets(workshop: Path, tmp_path: Path) -> None:
+    quiet = {"CAWN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    assert "bitcoin-otc" in cawn("datasets", **quiet).stdout
+    rows = json.loads(cawn("datasets", "--json", **quiet).stdout)
+    assert {row["name"] for row in rows} >= {"reddit", "wikipedia", "mooc", "socialevolve", "enron", "uci", "flights"}
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "edges.csv.gz").write_bytes(gzip.compress(b"u,i,ts,label\n1,2,3,0\n"))
+    assert cawn("datasets", "where", "uci", **quiet).stdout.strip() == str(tmp_path / "uci" / "edges.csv.gz")
+    assert "not checked" in cawn("datasets", "verify", "uci", **quiet).stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["train"], "DATA is missing"),
+        (["train", "nothing.csv"], "no such file"),
+        (["train", "nonsense"], "no dataset of this name"),
+        (["train", "{edges}", "--preset", "best"], "preset 'best'"),
+        (["train", "{edges}", "--set", "speed=9"], "setting 'speed' does not exist"),
+        (["train", "{edges}", "--set", "dim"], "write KEY=VALUE"),
+        (["train", "{edges}", "--set", "dim=-1"], "dim is -1"),
+        (["train", "{edges}", "--task", "magic"], "Invalid value for '--task'"),
+        (["train", "{edges}", "--src", "who"], "there is no such column"),
+        (["train", "{edges}", "-o", "{run}"], "holds a run already"),
+        (["train", "--resume", "-o", "{folder}/none"], "holds no run"),
+        (["train", "--resume", "-o", "{run}", "--set", "dim=8"], "own settings"),
+        (["evaluate", "{folder}/none"], "holds no run"),
+        (["evaluate", "{run}", "--negatives", "mean"], "negatives 'mean'"),
+        (["predict", "{folder}/none", "{pairs}"], "holds no run"),
+        (["predict", "{run}", "{folder}/none.csv"], "no such file"),
+        (["predict", "{run}", "{pairs}", "--src", "who"], "there is no such column"),
+        (["predict", "{run}", "{folder}/two.csv"], "no column that names the time"),
+        (["predict", "{run}", "{pairs}", "--prior", "0"], "prior is 0"),
+        (["predict", "{run}", "{pairs}", "--json"], "--json needs -o"),
+        (["predict", "{run}", "{pairs}", "-o", "{pairs}"], "exists already"),
+        (["predict", "{run}", "{pairs}", "-o", "{pairs}/x.csv"], "cannot be written"),
+        (["predict", "{run}", "{pairs}", "--draws", "1"], "Invalid value for '--draws'"),
+        (["predict", "{run}", "{pairs}", "--device", "tpu"], "Invalid value for '--device'"),
+        (["rank", "{run}", "--node", "person 1"], "Missing option '--time'"),
+        (["rank", "{run}", "--node", "person 1", "--time", "soon"], "ISO date"),
+        (["rank", "{run}", "--node", "person 1", "--time", "5", "-k", "0"], "Invalid value for '-k'"),
+        (["rank", "{run}", "--node", "person 1", "--time", "5", "--kind", "luck"], "kind 'luck'"),
+        (["datasets", "where", "nonsense"], "no dataset 'nonsense'"),
+        (["datasets", "download", "nonsense"], "no dataset 'nonsense'"),
+        (["datasets", "frob"], "No such command 'frob'"),
+        (["demo", "--data", "moon"], "Invalid value for '--data'"),
+    ],
+)
+def test_every_command_refuses_bad_input_in_one_line(workshop: Path, arguments: list[str], reason: str) -> None:
+    (workshop / "two.csv").write_text("src,dst\n1,2\n")
+    before = sorted(str(p) for p in workshop.rglob("*"))
+    places = {name: str(workshop / f"{name}.csv") for name in ("edges", "pairs")}
+    places |= {"run": str(workshop / "run"), "folder": str(workshop)}
+    refused = cawn(*(word.format(**places) for word in arguments))
+    assert refused.returncode == 2, refused.stderr
+    assert refused.stdout == ""
+    assert reason in refused.stderr
+    assert refused.stderr.strip().count("\n") == 0, refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert sorted(str(p) for p in workshop.rglob("*")) == before
+
+
+def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many.csv"
+    many.write_text("sender,receiver,date\n" + "person 1,person 2,2024-04-01\n" * 60_000)
+    command = [sys.executable, "-m", "cawn.cli", "predict", str(workshop / "run"), str(many)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        told = process.stderr.read().decode()
+        assert process.wait() == 2
+    assert told == "cawn: the output was closed before all was written\n"
+    out = tmp_path / "out.csv"
+    with subprocess.Popen([*command, "-o", str(out)], stderr=subprocess.PIPE) as process:
+        while not list(tmp_path.glob("out.csv.parts/*.npz")):
+            time.sleep(0.05)
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert b"Traceback" not in process.stderr.read()
+    assert not out.exists()
+    assert subprocess.run([*command, "-o", str(out)], check=False).returncode == 0
+    assert len(out.read_text().splitlines()) == 60_001
+
+
 def test_demo_tells_the_two_links_apart() -> None:
-    shown = cawn("demo")
+    shown = cawn("demo", "--no-train")
     assert shown.returncode == 0
     assert shown.stderr == ""
     assert "closes a triangle" in shown.stdout
@@ -31,7 +197,7 @@ def test_demo_tells_the_two_links_apart() -> None:
 
 
 def test_demo_as_json() -> None:
-    result = json.loads(cawn("demo", "--json", "--walks", "3", "--length", "2", "--seed", "5").stdout)
+    result = json.loads(cawn("demo", "--no-train", "--json", "--walks", "3", "--length", "2", "--seed", "5").stdout)
     closes, does_not = result["closes"], result["does_not"]
     assert closes["src"] == does_not["src"]
     assert closes["t"] == does_not["t"]
@@ -81,3 +247,11 @@ def test_help_is_quick() -> None:
         check=True,
     )
     assert loaded.stdout == "[]\n"
+
+
+def test_the_whole_demo() -> None:
+    """It trains, and the link that closes a triangle scores higher than the one that does not."""
+    found = json.loads(cawn("demo", "--json").stdout)["training"]
+    good, bad = (row["probability"] for row in found["scored"])
+    assert good > bad + 0.2
+    assert found["seconds"] < 180

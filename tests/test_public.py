@@ -7,7 +7,7 @@ import cawn
 
 def test_names() -> None:
     assert cawn.__all__ == sorted(cawn.__all__)
-    assert set(cawn._HOME) | {"laws"} == set(cawn.__all__)
+    assert set(cawn._HOME) | {"datasets", "laws"} == set(cawn.__all__)
     for name in cawn.__all__:
         assert getattr(cawn, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'frob'"):
@@ -19,7 +19,7 @@ def test_no_module_hides_a_public_name() -> None:
     from pathlib import Path
 
     modules = {path.stem for path in Path(cawn.__file__).parent.iterdir()}
-    assert modules & set(cawn.__all__) == {"laws"}
+    assert modules & set(cawn.__all__) == {"datasets", "laws"}
 
 
 def test_one_tree_of_errors() -> None:

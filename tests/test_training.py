@@ -110,8 +110,8 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
 def test_the_run_folder(events, tmp_path: Path) -> None:
     run = cawn.train(events, TINY, task="inductive", seed=1, out=tmp_path / "run", quiet=True)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    expected = ["checkpoint.safetensors", "config.toml", "events.safetensors", "metrics.jsonl", "results.json"]
-    expected += ["run.json", "weights.safetensors"]
+    expected = ["checkpoint.safetensors", "config.toml", "index", "metrics.jsonl", "network", "report.json"]
+    expected += ["results.json", "run.json", "weights.safetensors"]
     assert names == expected
     assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -123,16 +123,16 @@ def test_the_run_folder(events, tmp_path: Path) -> None:
 
 
 def test_the_network_of_a_run_is_kept(tmp_path: Path) -> None:
-    from cawn.runs import read_events, write_events
+    from cawn.runs import read_events, write_network
 
     named = cawn.Events([0, 1, 2], [1, 2, 0], [3.5, 1.0, 2.0], msg=[[1, 2]] * 3, x=[1, 2, 3], labels=["ä", "b", "c"])
     for events in (named, cawn.Events([0], [5], [2**62])):
-        write_events(tmp_path, events)
+        write_network(tmp_path, events)
         back = read_events(tmp_path)
         for name in ("src", "dst", "t", "msg", "x", "labels"):
             np.testing.assert_array_equal(getattr(back, name), getattr(events, name))
         assert back.num_nodes == events.num_nodes
-    (tmp_path / "events.safetensors").write_bytes(b"damaged")
+    (tmp_path / "network" / "src.npy").write_bytes(b"damaged")
     with pytest.raises(cawn.StorageError, match="missing or damaged"):
         read_events(tmp_path)
 
@@ -159,7 +159,7 @@ def test_bad_folders(events, tmp_path: Path) -> None:
     with pytest.raises(cawn.StorageError, match="damaged"):
         cawn.train(events, TINY, out=folder, quiet=True, resume=True)
     description = json.loads((folder / "run.json").read_text())
-    (folder / "run.json").write_text(json.dumps(description | {"format": 2, "cawn": "9.9"}))
+    (folder / "run.json").write_text(json.dumps(description | {"format": 99, "cawn": "9.9"}))
     with pytest.raises(cawn.StorageError, match=r"another version of cawn \(9.9\)"):
         cawn.train(events, TINY, out=folder, quiet=True, resume=True)
     (folder / "run.json").write_text("{")

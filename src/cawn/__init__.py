@@ -7,15 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import cawn.datasets as datasets
     import cawn.laws as laws
     from cawn.config import Config
     from cawn.errors import CawnError, DataError, LateEventError, QueryError, StorageError
     from cawn.events import Events
+    from cawn.experiments import evaluate_run, train, train_seeds
     from cawn.history import History
     from cawn.identities import anonymize, anonymize_each, walk_shapes
+    from cawn.predictor import LinkPredictor
     from cawn.readers import read
     from cawn.stream import Stream
-    from cawn.training import Run, Trainer, train, train_seeds
+    from cawn.training import Run, Trainer
     from cawn.walks import Walks
 
 __version__ = "0.1.0"
@@ -31,6 +34,7 @@ _HOME = {
     "Events": "events",
     "History": "history",
     "LateEventError": "errors",
+    "LinkPredictor": "predictor",
     "QueryError": "errors",
     "Run": "training",
     "StorageError": "errors",
@@ -40,8 +44,9 @@ _HOME = {
     "anonymize": "identities",
     "anonymize_each": "identities",
     "read": "readers",
-    "train": "training",
-    "train_seeds": "training",
+    "evaluate_run": "experiments",
+    "train": "experiments",
+    "train_seeds": "experiments",
     "walk_shapes": "identities",
 }
 
@@ -52,6 +57,7 @@ __all__ = [
     "Events",
     "History",
     "LateEventError",
+    "LinkPredictor",
     "QueryError",
     "Run",
     "StorageError",
@@ -60,6 +66,8 @@ __all__ = [
     "Walks",
     "anonymize",
     "anonymize_each",
+    "datasets",
+    "evaluate_run",
     "laws",
     "read",
     "train",
@@ -70,8 +78,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `cawn --help` must not wait for a compiler."""
-    if name == "laws":
-        return import_module("cawn.laws")
+    if name in ("datasets", "laws"):
+        return import_module(f"cawn.{name}")
     if name in _HOME:
         value = getattr(import_module(f"cawn.{_HOME[name]}"), name)
         globals()[name] = value

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from cawn.errors import QueryError
 
-Alpha = Literal["auto", "ladder"] | float | tuple[float, ...]
+Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Config:
     # Walks
     num_walks: int = 64  # M
     length: int = 2  # m
-    alpha: Alpha = "auto"  # decays, per unit of time; "auto" and, without its short comparison, "ladder": see `decays`
+    alpha: Alpha = "auto"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
 
     # Network
     dim: int = 64  # d
@@ -82,6 +82,7 @@ class Config:
 
 
 _PAPER = {
+    "alpha": "paper",
     "dim": 64,
     "sides": "together",
     "logarithms": False,
@@ -118,8 +119,10 @@ _RANGES = {
 def _check(name: str, value: Any, hint: Any) -> None:
     if name == "alpha":
         decays = value if isinstance(value, tuple) and value else (value,)
-        if value not in ("auto", "ladder") and not all(_is_number(a) and 0 <= a < math.inf for a in decays):
-            raise QueryError(f"alpha is {value!r}: give 'auto', 'ladder', a number >= 0, or a tuple of such numbers")
+        if value not in ("auto", "ladder", "paper") and not all(_is_number(a) and 0 <= a < math.inf for a in decays):
+            raise QueryError(
+                f"alpha is {value!r}: give 'auto', 'ladder', 'paper', a number >= 0, or a tuple of such numbers"
+            )
     elif hint is bool:
         if not isinstance(value, bool):
             raise QueryError(f"{name} is {value!r}: give true or false")

@@ -4,6 +4,7 @@ The paper finds its best alpha where tau / alpha is near 5, tau being the links 
 the best value differs between networks by orders of magnitude. So the rule is a ladder of eight decays relative to tau,
 each with an even share of the walks, wide enough for a network's slow habits and its bursts alike. The comparison
 trains small models for a moment and looks whether a ladder moved to the slow or to the fast side does clearly better.
+alpha="auto" is both, alpha="ladder" the rule alone, and alpha="paper" a single decay of tau / 5.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ LADDERS = {  # alpha / tau
     "slow": (0.002, 0.006, 0.02, 0.07, 0.25, 0.8, 2.6, 9.0),
     "fast": (0.5, 1.6, 5.0, 16.0, 50.0, 160.0, 500.0, 1600.0),
 }
+PAPER_RATIO = 5.0  # tau / alpha
 BLOCKS = 20  # of validation links, for the error of a comparison
 CLEARLY = 3.0  # standard errors
 
@@ -29,6 +31,8 @@ def decays(config: Config, tau: float, ladder: str = "wide") -> tuple[float, ...
     """The decays a config asks for; from a ladder where it leaves them open."""
     if not isinstance(config.alpha, str):
         return config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
+    if config.alpha == "paper":
+        return (tau / PAPER_RATIO,)
     rungs = next(n for n in (8, 4, 2, 1) if config.num_walks % n == 0)
     return tuple(factor * tau for factor in LADDERS[ladder][8 // rungs // 2 :: 8 // rungs])
 

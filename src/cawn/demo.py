@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,10 +14,14 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from cawn import laws
+from cawn import datasets, experiments, laws
+from cawn.config import Config
 from cawn.events import Events
 from cawn.history import History
 from cawn.identities import anonymize, walk_shapes
+from cawn.predictor import LinkPredictor, Scores
+from cawn.reports import show_results
+from cawn.summary import describe, in_words
 from cawn.walks import Walks
 
 ALPHA = 1 / (4 * laws.REACTION_TIME)
@@ -38,6 +43,97 @@ class View:
     def meeting(self) -> int:
         """Walks with a node, other than their start, that walks from the other side hit too."""
         return sum(any(0 <= max(at) < math.inf for at in shape[1:]) for shape in self.shapes)
+
+
+def run(
+    console: Console, *, data: str, seed: int, num_walks: int, length: int, train: bool, quiet: bool
+) -> dict[str, Any]:
+    """The whole demonstration; returns what it showed."""
+    shown: dict[str, Any] = {}
+    if data == "triangles":
+        picture = build(seed=seed, num_walks=num_walks, length=length)
+        if not quiet:
+            show(picture, console)
+        shown = as_json(picture)
+    if train:
+        trained = triangles(seed) if data == "triangles" else flights()
+        shown["training"] = learn(trained, console, seed=seed, quiet=quiet)
+    return shown
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """A network to learn, and two links to score after it: (src, dst, t), with what they are."""
+
+    about: str
+    events: Events
+    config: Config
+    good: tuple[int, int, Any]
+    bad: tuple[int, int, Any]
+    words: tuple[str, str]
+
+
+def triangles(seed: int) -> Lesson:
+    """A larger network of the same law, small enough to be learned in a minute."""
+    network = laws.triadic_closure(300, 12_000, seed=seed + 1, noise=0.1)
+    events = network.events
+    closing = int(np.flatnonzero(network.caused)[-50])
+    u, v, t = int(events.src[closing]), int(events.dst[closing]), int(events.t[closing])
+    return Lesson(
+        about="who has just linked to the same node will link",
+        events=events,
+        config=Config(alpha=(ALPHA / 10, ALPHA), num_walks=32, dim=32, epochs=4, lr=3e-3),
+        good=(u, v, t),
+        bad=(u, _stranger(events, u, t), t),
+        words=("closes a triangle", "does not"),
+    )
+
+
+def flights() -> Lesson:
+    """Planes out of New York in 2013 and where they go; the last ones, so that it takes a minute or two."""
+    events = datasets.load("flights")
+    events = events[len(events) - 50_000 :]
+    link = len(events) - 1_000
+    u, v, t = int(events.src[link]), int(events.dst[link]), events.t[link]
+    been = set(events.dst[events.src == u].tolist())
+    elsewhere = next(int(w) for w in events.dst[::-1] if int(w) not in been)
+    plane, there, nowhere = (events.labels[i] for i in (u, v, elsewhere))
+    return Lesson(
+        about="planes and the airports they fly to, New York 2013",
+        events=events,
+        config=Config(alpha="ladder", num_walks=32, dim=32, epochs=3),
+        good=(u, v, t),
+        bad=(u, elsewhere, t),
+        words=(f"{plane} to {there}, which it flew", f"{plane} to {nowhere}, where it never was"),
+    )
+
+
+def learn(lesson: Lesson, console: Console, *, seed: int, quiet: bool) -> dict[str, Any]:
+    """Train, test, and score the two links."""
+    started = time.perf_counter()
+    if not quiet:
+        console.print(f"\nNow a model learns it ({lesson.about}):", style="bold")
+        console.print(in_words(describe(lesson.events)))
+    trained = experiments.train(
+        lesson.events, lesson.config, task="inductive", seed=seed, quiet=quiet, kinds=("random",)
+    )
+    seconds = time.perf_counter() - started
+    predictor = LinkPredictor.of(trained)
+    scored = []
+    for words, (u, v, t) in zip(lesson.words, (lesson.good, lesson.bad), strict=True):
+        names = lesson.events.labels
+        scores = predictor.score(names[u], names[v], t, draws=8)
+        assert isinstance(scores, Scores)
+        scored.append({"link": words, "probability": float(scores.probability[0]), "error": float(scores.error[0])})
+    if not quiet:
+        console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes it had never seen:")
+        show_results([trained.results], console=console)
+        for row in scored:
+            console.print(f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}", highlight=False)
+        console.print("\nNext:", style="bold")
+        console.print("  cawn train edges.csv -o runs/mine    your own links", highlight=False)
+        console.print("  cawn datasets                        named public networks", highlight=False)
+    return {"seconds": seconds, "data": describe(lesson.events), "results": trained.results, "scored": scored}
 
 
 def build(*, seed: int, num_walks: int, length: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -13,6 +14,9 @@ import torch
 
 from cawn import metrics
 from cawn.batches import Batcher
+from cawn.calibration import Calibration, reliability, sigmoid
+from cawn.candidates import Candidates
+from cawn.config import Config
 from cawn.events import Events
 from cawn.model import CAWN, Batch
 from cawn.negatives import Kind, negatives
@@ -70,12 +74,20 @@ def score_contrast(
 
 
 def evaluate(
-    model: CAWN, batcher: Batcher, events: Events, parts: Split, kinds: tuple[Kind, ...], *, seed: int, workers: int = 1
+    model: CAWN,
+    batcher: Batcher,
+    events: Events,
+    parts: Split,
+    kinds: tuple[Kind, ...],
+    calibration: Calibration,
+    *,
+    seed: int,
+    workers: int = 1,
 ) -> list[dict[str, Any]]:
     """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules.
 
-    Rows of random negatives also have "ranks": MRR and Hits@k of links spread over the test period among random
-    destinations.
+    Rows of random negatives also have "ranks", MRR and Hits@k of links spread over the test period among random
+    destinations, and "reliability", the errors of the probabilities.
     """
     past = Past(events)
     rows = []
@@ -84,23 +96,42 @@ def evaluate(
             continue
         src, dst, t = events.src[links], events.dst[links], events.t[links]
         for kind in kinds:
-            false = negatives(events, links, kind, seen=parts.train, seed=seed)
+            drawn = negatives(events, links, kind, seen=parts.train, seed=seed)
+            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t, workers=workers)
             row: dict[str, Any] = {
                 "links": links_name,
                 "negatives": kind,
                 "count": len(links),
-                "fallback": round(false.fallback, 4),
+                "fallback": round(drawn.fallback, 4),
                 "split": parts.digest,
-                "digest": false.digest,
-                "model": _figures(*score_contrast(model, batcher, src, dst, false.dst, t, workers=workers)),
+                "digest": drawn.digest,
+                "model": _figures(true, false),
             }
             row["rules"] = {
-                name: _figures(rule(src, dst, t), rule(src, false.dst, t)) for name, rule in past.rules().items()
+                name: _figures(rule(src, dst, t), rule(src, drawn.dst, t)) for name, rule in past.rules().items()
             }
             if kind == "random":
                 row["ranks"] = _among_many(model, batcher, events, links, past, seed)
+                row["reliability"] = {
+                    "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
+                    "raw": reliability(sigmoid(true), sigmoid(false)),
+                }
             rows.append(row)
     return rows
+
+
+def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
+    """How often the true destination is among the candidates that `rank` would choose: some links of the test."""
+    events = batcher.events
+    some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
+    choice = Candidates(events, batcher.history)
+    places, sizes = [], []
+    for link in some:
+        found = list(choice.choose(int(events.src[link]), events.t[link]))
+        sizes.append(len(found))
+        places.append(found.index(int(events.dst[link])) if int(events.dst[link]) in found else math.inf)
+    at = {f"recall@{k}": float(np.mean(np.array(places) < k)) for k in (10, 100)}
+    return {"links": len(some), "size": float(np.mean(sizes)), **at, "recall": float(np.mean(np.isfinite(places)))}
 
 
 def _among_many(model: CAWN, batcher: Batcher, events: Events, links: Array, past: Past, seed: int) -> dict[str, Any]:
@@ -140,9 +171,7 @@ def rank_links(
     """
     model.eval()
     device = next(model.parameters()).device
-    config = model.config
-    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
-    piece = max(byte_budget // per_pair, 1)
+    piece = pairs_within(byte_budget, model.config)
     ranks = np.empty(len(src))
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])
@@ -154,6 +183,12 @@ def rank_links(
         )
         ranks[i] = metrics.ranks(logits[:1], logits[None, 1:])[0]
     return ranks
+
+
+def pairs_within(byte_budget: int, config: Config) -> int:
+    """How many pairs may go through the network at once."""
+    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
+    return max(byte_budget // per_pair, 1)
 
 
 def _figures(true: Array, false: Array) -> dict[str, float]:

@@ -56,12 +56,14 @@ class Events:
         t: npt.NDArray[Any],
         msg: npt.NDArray[np.float32] | None,
         x: npt.NDArray[Any] | None,
-        labels: npt.NDArray[Any],
+        labels: npt.NDArray[Any] | None,
+        *,
+        num_nodes: int | None = None,
     ) -> Events:
         """Events of arrays that a reader has made and checked: kept as they are, without a copy."""
         events = cls.__new__(cls)
-        events.num_nodes = len(labels)
-        events.x = None if x is None else _attributes(x, "x", len(labels), "nodes")
+        events.num_nodes = _count_nodes(0, num_nodes, labels)
+        events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
         _refuse_span(t)
         events._keep(src, dst, t, msg, labels)
         return events

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +52,18 @@ class History(Sampler):
             fill = partial(cpu.fill_logsums, starts, time, alphas[a], logsum[a])
             in_parallel(fill, bounds, threads)
         self._index = cpu.Index(starts, time, hop, logsum, alphas)
+
+    @classmethod
+    def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
+        """The history whose `arrays` these are."""
+        history = cls.__new__(cls)
+        history._index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
+        return history
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All it knows, to be kept in files."""
+        return self._index._asdict()
 
     @property
     def alpha(self) -> tuple[float, ...]:

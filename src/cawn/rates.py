@@ -64,15 +64,32 @@ class Rates:
     """The tallies of a network's pairs and nodes, with `directed` also of the ways their links point."""
 
     def __init__(self, events: Events, history: History, *, directed: bool) -> None:
-        index = history._index
-        self._nodes = Tally(np.arange(history.num_nodes), index.starts, index.time, index.logsum, index.alphas)
-        src, dst, t, alphas = events.src.astype(np.int64), events.dst.astype(np.int64), events.t, index.alphas
-        self._pairs = Tally.of(_pair(np.minimum(src, dst), np.maximum(src, dst)), t, alphas)
-        self._directed = (
-            (Tally.of(_pair(src, dst), t, alphas), Tally.of(src, t, alphas), Tally.of(dst, t, alphas))
-            if directed
-            else None
-        )
+        alphas = np.array(history.alpha)
+        src, dst, t = events.src.astype(np.int64), events.dst.astype(np.int64), events.t
+        tallied = {"pairs": _pair(np.minimum(src, dst), np.maximum(src, dst))}
+        if directed:
+            tallied |= {"ways": _pair(src, dst), "sources": src, "destinations": dst}
+        self._keep({name: Tally.of(keys, t, alphas) for name, keys in tallied.items()}, history)
+
+    def _keep(self, tallies: dict[str, Tally], history: History) -> None:
+        index = history.arrays
+        lists = (index[name] for name in ("starts", "time", "logsum", "alphas"))
+        self._nodes = Tally(np.arange(history.num_nodes), *lists)
+        self._pairs, *self._directed = tallies.values()
+        self._tallies = tallies
+
+    @classmethod
+    def adopt(cls, arrays: dict[str, Array], history: History) -> Rates:
+        """The rates whose `arrays` these are."""
+        rates = cls.__new__(cls)
+        names = [name for name in ("pairs", "ways", "sources", "destinations") if f"{name}.keys" in arrays]
+        rates._keep({name: Tally(*(arrays[f"{name}.{f}"] for f in Tally._fields)) for name in names}, history)
+        return rates
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All they know beside the history, to be kept in files."""
+        return {f"{name}.{f}": array for name, tally in self._tallies.items() for f, array in tally._asdict().items()}
 
     def features(self, src: Array, dst: Array, t: Array, unit: float) -> npt.NDArray[np.float32]:
         """[B, width]: for each end its rates and last activity; for the pair its rates, P(u -> v), P(v -> u), ages."""
@@ -85,7 +102,7 @@ class Rates:
                 rates_of_end, np.finfo(float).tiny
             )  # the chance that a walk from it goes there
             parts += [np.log1p(rates_of_end), _closeness(age, unit), one_step]
-        if self._directed is not None:
+        if self._directed:
             for tally, keys in zip(self._directed, (_pair(src, dst), src, dst), strict=True):
                 _, age, rates = tally.look_back(keys, t)
                 parts += [np.log1p(rates), _closeness(age, unit)]

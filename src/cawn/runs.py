@@ -2,11 +2,13 @@
 
 config.toml              the settings
 run.json                 what was trained on, and how: task, seed, decays, split
-events.safetensors       the links, with their attributes and node names: the history that scoring walks on
+network/                 the links with their attributes, and the names of the nodes: arrays, mapped into memory
+index/                   what scoring looks up: the history's lists and the rates, likewise
 metrics.jsonl            a line for each epoch
 weights.safetensors      the best weights so far
 checkpoint.safetensors   where training stands: weights, best weights, the optimizer, and the progress beside them
 results.json             the evaluation at the end
+report.json              the calibration of probabilities, and how well candidates are chosen
 """
 
 from __future__ import annotations
@@ -18,18 +20,30 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import save_file
 
 import cawn
+from cawn.batches import Batcher
+from cawn.calibration import Calibration
 from cawn.config import Config
-from cawn.errors import QueryError, StorageError
+from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import Events
 from cawn.files import write_atomically, write_text
+from cawn.history import History
+from cawn.model import CAWN
+from cawn.name_index import NameIndex
+from cawn.rates import Rates
+from cawn.store import read_arrays, write_arrays
 
-FORMAT = 1
+FORMAT = 2
 
 Tensors = dict[str, torch.Tensor]
+
+
+def refuse_existing(folder: Path) -> None:
+    """A run is never overwritten."""
+    if (folder / "run.json").exists():
+        raise QueryError(f"{folder}: holds a run already; resume it, or choose another folder")
 
 
 def write_description(folder: Path, config: Config, description: dict[str, Any]) -> None:
@@ -39,24 +53,79 @@ def write_description(folder: Path, config: Config, description: dict[str, Any])
     write_text(folder / "run.json", json.dumps(stamped, indent=1) + "\n")
 
 
-def write_events(folder: Path, events: Events) -> None:
-    """The whole network of a run."""
+def write_network(folder: Path, events: Events) -> None:
+    """The links of a run with their attributes, and the names of its nodes."""
     arrays = {"src": events.src, "dst": events.dst, "t": events.t, "msg": events.msg, "x": events.x}
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
-    metadata = {"labels": json.dumps(events.labels.tolist())}
-    write_atomically(folder / "events.safetensors", lambda path: save_arrays(held, path, metadata))
+    write_arrays(folder / "network", held | NameIndex.of(events.labels).arrays)
+
+
+def read_network(folder: Path) -> tuple[Events, NameIndex]:
+    """The network a run was trained on, its nodes numbered, and their names."""
+    arrays = read_arrays(folder / "network")
+    names = NameIndex({key: arrays.pop(key) for key in list(arrays) if key.startswith("name")})
+    try:
+        src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
+        events = Events.adopt(src, dst, t, arrays.get("msg"), arrays.get("x"), None, num_nodes=len(names))
+    except (KeyError, DataError) as error:
+        raise StorageError(f"{folder / 'network'}: damaged; the run must be trained again") from error
+    return events, names
 
 
 def read_events(folder: Path) -> Events:
-    """The network a run was trained on, with its node names and attributes."""
-    path = folder / "events.safetensors"
+    """The same as Events that carry their names."""
+    events, names = read_network(folder)
+    return Events(events.src, events.dst, events.t, events.msg, x=events.x, labels=names.all())
+
+
+def write_index(folder: Path, batcher: Batcher) -> None:
+    """What scoring looks up, so that a predictor need not build it."""
+    history = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
+    rates = {} if batcher.rates is None else {f"rates.{key}": value for key, value in batcher.rates.arrays.items()}
+    write_arrays(folder / "index", history | rates)
+
+
+def read_batcher(folder: Path, events: Events, threads: int | None) -> Batcher:
+    """Ready to make batches: from the stored index, or from the links where training has not ended yet."""
+    config, found = read_config(folder), read_description(folder)
     try:
-        with safe_open(path, "np") as file:
-            arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-            labels = json.loads((file.metadata() or {})["labels"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise StorageError(f"{path}: missing or damaged; the run must be trained again") from error
-    return Events(**arrays, labels=labels)
+        alpha, unit = tuple(found["alpha"]), float(found["unit"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{folder / 'run.json'}: damaged; the run must be trained again") from error
+    if not (folder / "index").exists():
+        return Batcher.of(config, events, alpha, unit, threads=threads)
+    arrays = read_arrays(folder / "index")
+    try:
+        history = History.adopt(part(arrays, "history."))
+        rates = Rates.adopt(part(arrays, "rates."), history) if config.rates else None
+    except KeyError as error:
+        raise StorageError(f"{folder / 'index'}: damaged; remove it and it is built anew") from error
+    return Batcher(config, events, history, unit, rates, threads)
+
+
+def read_calibration(folder: Path) -> Calibration:
+    """How to turn logits into probabilities; as they are, where training has not ended yet."""
+    path = folder / "report.json"
+    if not path.exists():
+        return Calibration()
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["calibration"]
+        return Calibration(float(found["temperature"]), float(found["shift"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path}: damaged; the run must be trained again") from error
+
+
+def read_model(folder: Path, widths: tuple[int, int]) -> CAWN:
+    """The network with its best weights."""
+    path = folder / "weights.safetensors"
+    if not path.exists():
+        raise StorageError(f"{folder}: holds no weights yet; let it train for an epoch")
+    model = CAWN(read_config(folder), *widths)
+    try:
+        model.load_state_dict(read_tensors(path)[0])
+    except RuntimeError as error:
+        raise StorageError(f"{path}: does not fit the run's config; the run must be trained again") from error
+    return model.eval()
 
 
 def read_config(folder: Path) -> Config:
@@ -113,6 +182,6 @@ def write_checkpoint(folder: Path, tensors: Tensors, best: Tensors, state: dict[
     write_atomically(folder / "weights.safetensors", lambda path: save_file(weights, path))
 
 
-def part(tensors: Tensors, prefix: str) -> Tensors:
+def part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
     """Those whose names begin with the prefix, without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

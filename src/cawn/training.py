@@ -12,10 +12,10 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,34 +24,36 @@ from torch.nn.functional import softplus
 from cawn import metrics
 from cawn.batches import Batcher, input_widths
 from cawn.board import Board
+from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.config import Config
-from cawn.decays import LADDERS, better, decays
+from cawn.decays import decays
+from cawn.devices import Device, pick_device
 from cawn.errors import QueryError
-from cawn.evaluation import ahead, evaluate, mean_rows, score_contrast
+from cawn.evaluation import ahead, candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
 from cawn.model import CAWN, Batch
+from cawn.name_index import two_sided
 from cawn.negatives import Kind, negatives
 from cawn.runs import (
     check_description,
     part,
-    read_description,
     read_tensors,
+    refuse_existing,
     write_checkpoint,
     write_description,
-    write_events,
+    write_index,
+    write_network,
 )
 from cawn.splits import Split, Task, split
 
 HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
 TIME_UNITS = 1e6  # in the training period
 MAX_GRADIENT = 1.0
-TRIAL_STEPS, TRIAL_LINKS, TRIAL_DIM = 100, 2_000, 32  # of the short comparison behind alpha="auto"
-
-Device = Literal["auto", "cpu", "cuda"]
+TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"
 
 
 @dataclass
@@ -70,13 +72,20 @@ class Run:
     """A finished training: the model with its best weights, what it was trained on, and how good it is."""
 
     model: CAWN
+    batcher: Batcher  # on the whole network
     config: Config
-    alpha: tuple[float, ...]
     task: Task
     seed: int
+    calibration: Calibration
     results: list[dict[str, Any]]
+    report: dict[str, Any]
     epochs: list[dict[str, Any]]
     folder: Path | None
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays that were used."""
+        return self.batcher.history.alpha
 
 
 class Trainer:
@@ -123,16 +132,11 @@ class Trainer:
         self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
         if resume:
             self._restore()
-        elif self.folder is not None and (self.folder / "run.json").exists():
-            raise QueryError(f"{self.folder}: holds a run already; resume it, or choose another folder")
+        elif self.folder is not None:
+            refuse_existing(self.folder)
 
     def _number(self, *what: object) -> int:
-        """A seed for one purpose, from the run's own."""
-        number = mix64(self.seed + 1)
-        for word in what:
-            code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
-            number = mix64(number ^ code)
-        return number >> 1
+        return seed_for(self.seed, *what)
 
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
@@ -144,19 +148,35 @@ class Trainer:
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         if self.folder is not None:
-            write_events(self.folder, self.events)
+            if not (self.folder / "network").exists():
+                write_network(self.folder, self.events)
             write_description(self.folder, self.config, self._description())
         with self.interrupt:
             while not self._finished():
                 self._epoch()
         self.model.load_state_dict(self.best)
+        calibration = Calibration.fit(*self._validate(slice(None)))
         full = self._batcher(self.events)
+        if self.folder is not None:
+            write_index(self.folder, full)
         results = evaluate(
-            self.model, full, self.events, self.parts, kinds, seed=self._number("test"), workers=self.workers
+            self.model,
+            full,
+            self.events,
+            self.parts,
+            kinds,
+            calibration,
+            seed=self._number("test"),
+            workers=self.workers,
         )
+        report = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
+        report["candidates"] = candidate_recall(full, np.concatenate(list(self.parts.test.values())))
         if self.folder is not None:
             write_text(self.folder / "results.json", json.dumps(results, indent=1) + "\n")
-        return Run(self.model, self.config, self.alpha, self.task, self.seed, results, self.log, self.folder)
+            write_text(self.folder / "report.json", json.dumps(report, indent=1) + "\n")
+        return Run(
+            self.model, full, self.config, self.task, self.seed, calibration, results, report, self.log, self.folder
+        )
 
     def trial(self) -> tuple[Any, Any]:
         """Scores of some validation links, true and false, after a few steps of training."""
@@ -286,6 +306,7 @@ class Trainer:
             "links": len(self.events),
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
+            "prefixes": two_sided(self.events),
         }
 
     def _save_checkpoint(self) -> None:
@@ -317,80 +338,13 @@ class Trainer:
         self.optimizer.load_state_dict(adam)
 
 
-def train(
-    events: Events,
-    config: Config | None = None,
-    *,
-    task: Task = "transductive",
-    seed: int = 0,
-    out: str | os.PathLike[str] | None = None,
-    device: Device = "auto",
-    threads: int | None = None,
-    resume: bool = False,
-    quiet: bool = False,
-    tensorboard: bool = False,
-    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
-) -> Run:
-    """Train CAW-N on a network and evaluate it on its last links.
-
-    Args:
-        events: The network.
-        config: Settings; the preset "default" if not given.
-        task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test is links that touch them.
-        seed: Of the split, the negatives, the weights and the walks.
-        out: A folder for the run: config.toml, run.json, metrics.jsonl, weights, checkpoint, results.json.
-        device: "auto" is the GPU where there is one.
-        resume: Continue the run in `out` where it stopped.
-        tensorboard: Also write the curves to `out`/tensorboard.
-        kinds: The negatives to evaluate against.
-    """
-    config = config or Config()
-    options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
-    alpha = None
-    if resume and out is not None:
-        alpha = tuple(read_description(Path(out))["alpha"])
-    elif config.alpha == "auto":
-        alpha = compare_ladders(events, config, quiet=quiet, **options)
-    more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
-    return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
-
-
-def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
-    """The decays of the ladder that does best on validation links after a short training; see `decays`."""
-    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
-    tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
-    trials = {
-        name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS
-    }
-    chosen = better(trials)
-    if not quiet:
-        found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
-        print(f"decays: {chosen} ladder (AP after a short training: {found})", file=sys.stderr, flush=True)
-    return decays(config, tau, chosen)
-
-
-def train_seeds(
-    events: Events,
-    config: Config | None = None,
-    *,
-    seeds: Sequence[int],
-    out: str | os.PathLike[str] | None = None,
-    **options: Any,
-) -> tuple[list[Run], list[dict[str, Any]]]:
-    """A run for each seed (of split, negatives, weights and walks), and their figures as mean and 95 % interval.
-
-    Each run has a folder of its own in `out`, called after its seed; `options` are those of `train`.
-    """
-    if not seeds:
-        raise QueryError("seeds is empty: give at least one")
-    runs = [
-        train(events, config, seed=seed, out=None if out is None else Path(out) / f"seed-{seed}", **options)
-        for seed in seeds
-    ]
-    summary = mean_rows([run.results for run in runs])
-    if out is not None:
-        write_text(Path(out) / "summary.json", json.dumps(summary, indent=1) + "\n")
-    return runs, summary
+def seed_for(seed: int, *what: object) -> int:
+    """A seed for one purpose, from the run's own."""
+    number = mix64(seed + 1)
+    for word in what:
+        code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
+        number = mix64(number ^ code)
+    return number >> 1
 
 
 def keep_freed_memory() -> None:
@@ -403,11 +357,3 @@ def keep_freed_memory() -> None:
         max_mmaps, trim_threshold = -4, -1
         mallopt(max_mmaps, 0)
         mallopt(trim_threshold, 1 << 30)
-
-
-def pick_device(device: Device) -> torch.device:
-    if device not in ("auto", "cpu", "cuda"):
-        raise QueryError(f"device is {device!r}: give auto, cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise QueryError("device is 'cuda', but no CUDA device can be used; give auto or cpu")
-    return torch.device("cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu")

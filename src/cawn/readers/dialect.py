@@ -41,8 +41,8 @@ class Dialect:
         return self.has_header and self.names[:4] == _JODIE
 
 
-def sniff(path: str, delimiter: str | None = None, header: bool | None = None) -> Dialect:
-    """Guess the layout from the first lines."""
+def sniff(path: str, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> Dialect:
+    """Guess the layout from the first lines; there should be as many columns or more."""
     if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
         raise DataError(f"delimiter={delimiter!r}: give a single character")
     if header is not None and not isinstance(header, bool):
@@ -55,7 +55,7 @@ def sniff(path: str, delimiter: str | None = None, header: bool | None = None) -
     rows = [line for line in lines[skip:] if line.strip()]
     if not rows:
         raise DataError(f"{path}: no rows; expected at least one link")
-    delimiter = delimiter or _guess_delimiter(rows)
+    delimiter = delimiter or _guess_delimiter(rows, columns)
     first = split(rows[0], delimiter)
     has_header = header
     if has_header is None:
@@ -99,8 +99,8 @@ def split(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [""])
 
 
-def _guess_delimiter(rows: list[str]) -> str:
-    """The character that cuts the first rows into the most fields, at least three, as many in each row.
+def _guess_delimiter(rows: list[str], columns: int) -> str:
+    """The character that cuts the first rows into the most fields, at least `columns`, as many in each row.
 
     Runs of blanks and tabs, where no single character does that.
     """
@@ -112,10 +112,10 @@ def _guess_delimiter(rows: list[str]) -> str:
         return widths.pop() if len(widths) == 1 else 0
 
     best = max((",", "\t", ";", "|"), key=even_width)
-    if even_width(best) >= 3:
+    if even_width(best) >= columns:
         in_blanks = best == "\t" and any(_padded(split(row, best)) for row in rows)
         return " +" if in_blanks and {len(row.split()) for row in body} == {even_width(best)} else best
-    if len({len(row.split()) for row in body}) == 1 and len(body[0].split()) >= 3:
+    if len({len(row.split()) for row in body}) == 1 and len(body[0].split()) >= columns:
         single = even_width(" ") == len(body[0].split())
         return " " if single else " +"
     return max((",", "\t", ";", "|", " "), key=lambda delimiter: sum(row.count(delimiter) for row in rows))

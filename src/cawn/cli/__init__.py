@@ -1,0 +1,51 @@
+"""The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import cast
+
+import typer
+
+from cawn.cli import data, demo, predict, train
+from cawn.cli.options import OutputClosedError
+
+app = typer.Typer(
+    add_completion=True,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Learn the law by which a temporal network evolves, and apply it to nodes never seen.",
+)
+app.command()(demo.demo)
+app.command()(train.train)
+app.command()(train.evaluate)
+app.command()(predict.predict)
+app.command()(predict.rank)
+app.add_typer(data.app, name="datasets")
+
+
+def main() -> None:
+    """Entry point: bad input is one line on stderr and exit code 2, Ctrl-C is exit code 130."""
+    from cawn.errors import CawnError
+
+    # The base of all usage errors, wherever typer keeps its parser.
+    usage_error = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
+    try:
+        status = app(standalone_mode=False)
+        sys.stdout.flush()
+    except CawnError as error:
+        sys.exit(_fail(str(error)))
+    except (typer.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except usage_error as error:
+        sys.exit(_fail(f"{error.format_message().rstrip('.')}. Try 'cawn --help'."))
+    except (BrokenPipeError, OutputClosedError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is written at exit
+        sys.exit(_fail("the output was closed before all was written"))
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(reason: str) -> int:
+    print(f"cawn: {reason}", file=sys.stderr)
+    return 2

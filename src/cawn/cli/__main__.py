@@ -1,0 +1,5 @@
+"""`python -m cawn.cli`."""
+
+from cawn.cli import main
+
+main()

@@ -1,0 +1,101 @@
+"""`cawn datasets`: list, download, verify, where."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from cawn.cli.options import AsJson, Quiet
+
+app = typer.Typer(help="Named public networks: list them, download, verify, and where they are.")
+
+Name = Annotated[str, typer.Argument(help="The name of a dataset.", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
+    """Named public networks: list them, download, verify, and where they are.
+
+    Example: cawn datasets download wikipedia && cawn train wikipedia
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from cawn.datasets import CATALOG, where
+
+    places = {name: where(name) for name in CATALOG}
+    if as_json:
+        rows = [
+            {"name": d.name, "nodes": d.nodes, "links": d.links, "about": d.description, "terms": d.terms}
+            | {"homepage": d.homepage, "path": None if places[d.name] is None else str(places[d.name])}
+            for d in CATALOG.values()
+        ]
+        print(json.dumps(rows))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("name", "nodes", "links", "here", "what it is", box=SIMPLE_HEAD, pad_edge=False)
+    for d in CATALOG.values():
+        table.add_row(d.name, f"{d.nodes:,}", f"{d.links:,}", "yes" if places[d.name] else "", d.description)
+    Console().print(table)
+
+
+@app.command()
+def download(
+    name: Name,
+    force: Annotated[bool, typer.Option("--force", help="Fetch it anew, whatever is there.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a network from its publisher into the user's cache; what was interrupted is continued.
+
+    Example: cawn datasets download wikipedia
+    """
+    from cawn import datasets
+
+    path = datasets.download(name, progress=_progress(quiet), force=force)
+    print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
+
+
+@app.command()
+def verify(name: Name, as_json: AsJson = False) -> None:
+    """Compare the copy that is used with its checksum.
+
+    Example: cawn datasets verify wikipedia
+    """
+    from cawn import datasets
+
+    found = datasets.verify(name)
+    print(json.dumps({"name": name, "result": found}) if as_json else found)
+
+
+@app.command()
+def where(name: Name, as_json: AsJson = False) -> None:
+    """The file that is read for a network.
+
+    Example: cawn datasets where uci
+    """
+    from cawn import datasets
+    from cawn.errors import QueryError
+
+    path = datasets.where(name)
+    if path is None:
+        how = "install" if datasets.CATALOG[name].package else "download"
+        raise QueryError(f"{name}: not on this computer; {how} it first (cawn datasets download {name})")
+    print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
+
+
+def _progress(quiet: bool) -> Callable[[int, int | None], object] | None:
+    if quiet or not sys.stderr.isatty():
+        return None
+
+    def show(done: int, total: int | None) -> None:
+        of = "" if total is None else f" of {total / 1e6:,.1f}"
+        print(f"\r{done / 1e6:,.1f}{of} MB", end="\r", file=sys.stderr, flush=True)
+
+    return show

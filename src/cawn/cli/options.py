@@ -1,0 +1,70 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    from cawn.predictor import LinkPredictor
+
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable result on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
+DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where the network runs.")]
+Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.", show_default=False)]
+Src = Annotated[str | None, typer.Option("--src", help="Column of the sources, if its name is unusual.")]
+Dst = Annotated[str | None, typer.Option("--dst", help="Column of the destinations.")]
+Time = Annotated[str | None, typer.Option("--time", help="Column of the times.")]
+Prior = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of true links among what is asked about.")]
+
+
+Msg = Annotated[list[str] | None, typer.Option("--msg", help="A column of link attributes; may be repeated.")]
+Bipartite = Annotated[
+    bool | None, typer.Option("--bipartite/--one-name-space", help="Are equal names on both sides two nodes?")
+]
+BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also means over batches of 30 links.")]
+
+
+class OutputClosedError(Exception):
+    """Whoever read our output has gone."""
+
+
+def use_threads(threads: int | None) -> None:
+    """Limit PyTorch, too."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+
+def column(name: str | None) -> str | int | None:
+    """A column by name, or by position where it is a number."""
+    return int(name) if name is not None and name.isdecimal() else name
+
+
+def load_predictor(run: Path, device: Any, threads: int | None) -> LinkPredictor:
+    """The predictor of a run folder."""
+    use_threads(threads)
+    from cawn.predictor import LinkPredictor
+
+    return LinkPredictor.load(run, device=device, threads=threads)
+
+
+def moment(text: str) -> Any:
+    """A time as a number where it is one; else it must be a date."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def say(text: str, quiet: bool) -> None:
+    """A remark, beside the result."""
+    if not quiet:
+        print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,158 @@
+"""`cawn train` and `cawn evaluate`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cawn.cli.options import (
+    AsJson,
+    BatchMetrics,
+    Bipartite,
+    DeviceName,
+    Dst,
+    Msg,
+    Quiet,
+    RunFolder,
+    Src,
+    Threads,
+    Time,
+    column,
+    say,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    from cawn.events import Events
+
+
+def train(
+    data: Annotated[
+        str | None, typer.Argument(metavar="DATA", help="A file of links, or a dataset's name.", show_default=False)
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.")] = Path("run"),
+    src: Src = None,
+    dst: Dst = None,
+    time: Time = None,
+    msg: Msg = None,
+    bipartite: Bipartite = None,
+    task: Annotated[
+        Literal["transductive", "inductive"], typer.Option(help="Test on all last links, or on those of hidden nodes.")
+    ] = "transductive",
+    preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of split, negatives, weights and walks.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, from --seed on, and give intervals.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run; DATA may be left out.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
+    batch_metrics: BatchMetrics = False,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train CAW-N on a network and test it on its last links.
+
+    Example: cawn train edges.csv --task inductive -o runs/mine
+    """
+    use_threads(threads)
+    from cawn import reports
+    from cawn.cli.settings import parse_settings
+    from cawn.config import Config
+    from cawn.errors import QueryError
+    from cawn.experiments import train as train_once
+    from cawn.experiments import train_seeds
+    from cawn.runs import read_config, read_description, refuse_existing
+    from cawn.summary import describe, in_words
+
+    first = out / f"seed-{seed}" if seeds > 1 else out
+    if resume:
+        description, config = read_description(first), read_config(first)
+        task, seed = description["task"], description["seed"] if seeds == 1 else seed
+        if settings or preset != "default":
+            raise QueryError("--resume goes on with the run's own settings; leave out --preset and --set")
+    else:
+        config = Config.preset(preset).with_(**parse_settings(settings or []))
+        refuse_existing(first)
+    events = _events(data, first, resume, src, dst, time, msg, bipartite)
+    say(in_words(describe(events)), quiet)
+    options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
+    options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
+    if seeds > 1:
+        runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
+        rows = [run.results for run in runs]
+    else:
+        run = train_once(events, config, seed=seed, out=out, **options)
+        rows, summary = [run.results], None
+    if as_json:
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0]}
+        print(json.dumps(found | ({"seeds": summary} if summary else {})))
+        return
+    reports.show_results(rows, batch_metrics=batch_metrics)
+    if not quiet:
+        reports.show_next(first, events)
+
+
+def evaluate(
+    run: RunFolder,
+    negatives: Annotated[
+        list[str] | None, typer.Option(help="random, historical, inductive; may be repeated. All by default.")
+    ] = None,
+    batch_metrics: BatchMetrics = False,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Test a run again on its last links, beside rules that learn nothing.
+
+    Example: cawn evaluate runs/mine --negatives historical
+    """
+    use_threads(threads)
+    from cawn import reports
+    from cawn.experiments import evaluate_run
+
+    kinds = tuple(negatives) if negatives else ("random", "historical", "inductive")
+    say(f"testing {run}", quiet or not sys.stderr.isatty())
+    results = evaluate_run(run, kinds, device=device, threads=threads)  # type: ignore[arg-type]
+    if as_json:
+        print(json.dumps({"run": str(run), "results": results}))
+    else:
+        reports.show_results([results], batch_metrics=batch_metrics)
+
+
+def _events(
+    data: str | None,
+    out: Path,
+    resume: bool,
+    src: str | None,
+    dst: str | None,
+    time: str | None,
+    msg: list[str] | None,
+    bipartite: bool | None,
+) -> Events:
+    """The links to train on: of the file, of the dataset, or of the run that goes on."""
+    from cawn import datasets
+    from cawn.errors import QueryError
+    from cawn.readers import read
+
+    if data is None:
+        if not resume:
+            raise QueryError("DATA is missing: name a file of links, or a dataset (see 'cawn datasets')")
+        from cawn.runs import read_events
+
+        return read_events(out)
+    if data in datasets.CATALOG and not Path(data).exists():
+        return datasets.load(data)
+    if not Path(data).exists() and "." not in data and "/" not in data:
+        known = ", ".join(datasets.CATALOG)
+        raise QueryError(f"{data!r}: no such file, and no dataset of this name; there are {known}")
+    attributes = [int(name) if name.isdecimal() else name for name in msg or []]
+    roles = {"src": column(src), "dst": column(dst), "time": column(time), "msg": attributes or None}
+    return read(data, **roles, bipartite=bipartite)  # type: ignore[arg-type]

@@ -1,0 +1,123 @@
+"""Whole runs: train once, train for several seeds, test again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cawn import metrics
+from cawn.batches import input_widths
+from cawn.config import Config
+from cawn.decays import LADDERS, better, decays
+from cawn.devices import Device, pick_device
+from cawn.errors import QueryError
+from cawn.evaluation import evaluate, mean_rows
+from cawn.events import Events
+from cawn.files import write_text
+from cawn.negatives import Kind
+from cawn.runs import read_batcher, read_calibration, read_description, read_model, read_network, refuse_existing
+from cawn.splits import Task, split
+from cawn.training import Run, Trainer, seed_for
+
+TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
+
+
+def train(
+    events: Events,
+    config: Config | None = None,
+    *,
+    task: Task = "transductive",
+    seed: int = 0,
+    out: str | os.PathLike[str] | None = None,
+    device: Device = "auto",
+    threads: int | None = None,
+    resume: bool = False,
+    quiet: bool = False,
+    tensorboard: bool = False,
+    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+) -> Run:
+    """Train CAW-N on a network and evaluate it on its last links.
+
+    Args:
+        events: The network.
+        config: Settings; the preset "default" if not given.
+        task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test is links that touch them.
+        seed: Of the split, the negatives, the weights and the walks.
+        out: A folder for the run: config.toml, run.json, metrics.jsonl, weights, checkpoint, results.json.
+        device: "auto" is the GPU where there is one.
+        resume: Continue the run in `out` where it stopped.
+        tensorboard: Also write the curves to `out`/tensorboard.
+        kinds: The negatives to evaluate against.
+    """
+    config = config or Config()
+    options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
+    alpha = None
+    if resume and out is not None:
+        alpha = tuple(read_description(Path(out))["alpha"])
+    elif out is not None:
+        refuse_existing(Path(out))
+    if config.alpha == "auto" and not resume:
+        alpha = compare_ladders(events, config, quiet=quiet, **options)
+    more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
+    return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
+
+
+def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
+    """The decays of the ladder that does best on validation links after a short training; see `decays`."""
+    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
+    tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
+    trials = {
+        name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS
+    }
+    chosen = better(trials)
+    if not quiet:
+        found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
+        print(f"decays: {chosen} ladder (AP after a short training: {found})", file=sys.stderr, flush=True)
+    return decays(config, tau, chosen)
+
+
+def train_seeds(
+    events: Events,
+    config: Config | None = None,
+    *,
+    seeds: Sequence[int],
+    out: str | os.PathLike[str] | None = None,
+    **options: Any,
+) -> tuple[list[Run], list[dict[str, Any]]]:
+    """A run for each seed (of split, negatives, weights and walks), and their figures as mean and 95 % interval.
+
+    Each run has a folder of its own in `out`, called after its seed; `options` are those of `train`.
+    """
+    if not seeds:
+        raise QueryError("seeds is empty: give at least one")
+    runs = [
+        train(events, config, seed=seed, out=None if out is None else Path(out) / f"seed-{seed}", **options)
+        for seed in seeds
+    ]
+    summary = mean_rows([run.results for run in runs])
+    if out is not None:
+        write_text(Path(out) / "summary.json", json.dumps(summary, indent=1) + "\n")
+    return runs, summary
+
+
+def evaluate_run(
+    folder: str | os.PathLike[str],
+    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+    *,
+    device: Device = "auto",
+    threads: int | None = None,
+) -> list[dict[str, Any]]:
+    """Test the model of a run folder again: the rows of its results.json, to the last digit of the same software."""
+    path = Path(folder)
+    found = read_description(path)
+    events, _ = read_network(path)
+    if len(events) != found["links"]:
+        raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
+    batcher = read_batcher(path, events, threads)
+    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha))).to(pick_device(device))
+    parts = split(events, found["task"], seed=found["seed"])
+    return evaluate(model, batcher, events, parts, kinds, read_calibration(path), seed=seed_for(found["seed"], "test"))

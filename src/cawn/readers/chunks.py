@@ -1,0 +1,122 @@
+"""Tables of any size, a piece at a time, with every column as it stands in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv
+
+from cawn.errors import DataError
+from cawn.readers import files
+from cawn.readers.columns import Layout, Roles, find_layout
+from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
+from cawn.readers.tables import Source
+
+_BLOCK = 1 << 22  # bytes of text at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """A file of pairs: what its columns are called, which of them matter, and how it is laid out."""
+
+    path: str
+    kind: files.Kind
+    names: list[str]
+    layout: Layout
+    has_time: bool
+    dialect: Dialect | None  # of text
+
+    @classmethod
+    def open(cls, path: str, *, src: Any, dst: Any, time: Any, timed: bool) -> Pairs:
+        """Look at the beginning of a file; `timed` says whether it must have a column of times."""
+        kind = files.kind_of(files.check(path))
+        dialect = sniff(path, columns=3 if timed else 2) if kind == "text" else None
+        names = dialect.names if dialect else _schema(path, kind)
+        has_header = dialect is None or dialect.has_header
+        roles = Roles.of(src=src, dst=dst, time=time, msg=None)
+        if timed:
+            return cls(path, kind, names, find_layout(names, roles, path, has_names=has_header), True, dialect)
+        nothing = "--at"  # stands for the column of times, so that the ends are found without one
+        layout = find_layout([*names, nothing], Roles(roles.src, roles.dst, len(names), ()), path, has_names=has_header)
+        return cls(path, kind, names, layout, False, dialect)
+
+    def source(self, first: int) -> Source:
+        """For messages about rows that are counted from row `first` of the file."""
+        dialect, path = self.dialect, self.path
+        if dialect is None:
+            return Source(path, lambda row: f"row {first + row + 1}")
+        return Source(path, lambda row: f"line {line_of(path, dialect, first + row)}")
+
+    def chunks(self, rows: int) -> Iterator[pa.Table]:
+        """The rows in order, `rows` at a time but for the last."""
+        try:
+            yield from _rechunked(self._batches(rows), rows)
+        except (pa.ArrowException, OSError, EOFError, UnicodeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise DataError(f"{self.path}: cannot be read ({reason[:120]})") from error
+
+    def _batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        if self.dialect is not None:
+            with _text(self.path, self.dialect) as reader:
+                for batch in reader:
+                    yield pa.RecordBatch.from_arrays(batch.columns, self.names)
+        elif self.kind == "parquet":
+            import pyarrow.parquet as pq
+
+            with pq.ParquetFile(self.path) as file:
+                yield from file.iter_batches(batch_size=rows)
+        else:
+            with pa.OSFile(self.path) as raw:
+                opened_file = pa.ipc.open_file(raw) if self.kind == "ipc file" else pa.ipc.open_stream(raw)
+                if self.kind == "ipc file":
+                    yield from (opened_file.get_batch(i) for i in range(opened_file.num_record_batches))
+                else:
+                    yield from opened_file
+
+
+@contextmanager
+def _text(path: str, dialect: Dialect) -> Iterator[Any]:
+    """A reader of text whose columns all stay text."""
+    blanks = dialect.delimiter == " +"
+    numbers = [f"{i}" for i in range(len(dialect.names))]
+    with opened(path, dialect.compression) as file:
+        yield csv.open_csv(
+            SingleBlanks(file) if blanks else file,
+            read_options=csv.ReadOptions(skip_rows=dialect.skip, column_names=numbers, block_size=_BLOCK),
+            parse_options=csv.ParseOptions(delimiter=" " if blanks else dialect.delimiter),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(numbers, pa.string()), strings_can_be_null=False
+            ),
+        )
+
+
+def _schema(path: str, kind: files.Kind) -> list[str]:
+    try:
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(path).names)
+        with pa.OSFile(path) as file:
+            return list((pa.ipc.open_file(file) if kind == "ipc file" else pa.ipc.open_stream(file)).schema.names)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: a damaged {kind.split()[0]} file; write it again") from error
+
+
+def _rechunked(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        while count + len(batch) >= rows:
+            held.append(batch.slice(0, rows - count))
+            batch = batch.slice(rows - count)
+            yield pa.Table.from_batches(held)
+            held, count = [], 0
+        if len(batch):
+            held.append(batch)
+            count += len(batch)
+    if held:
+        yield pa.Table.from_batches(held)

@@ -1,0 +1,162 @@
+"""Scores for a whole file of pairs: in its order, in constant memory, continued where it stopped.
+
+Scores are kept beside the output as they come; when all are there, the file is read once more and written with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import csv
+
+from cawn.errors import QueryError, StorageError
+from cawn.files import write_atomically, write_text
+from cawn.predictor import LinkPredictor, Scores
+from cawn.readers.chunks import Pairs
+from cawn.readers.tables import as_names, as_times
+
+ROWS = 1 << 14  # at a time
+
+Columns = dict[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every pair of a file."""
+
+    pairs: Pairs
+    at: Any  # one time for all pairs, or None where the file has a column of times
+    prior: float
+    draws: int | None
+
+    def answers(self, predictor: LinkPredictor, first: int = 0) -> Iterator[tuple[pa.Table, Columns]]:
+        """The rows of the file from chunk `first` on, with the columns to add."""
+        for i, rows in enumerate(self.pairs.chunks(ROWS)):
+            if i >= first:
+                yield rows, self._answer(predictor, rows, i * ROWS)
+
+    def _answer(self, predictor: LinkPredictor, rows: pa.Table, first_row: int) -> Columns:
+        layout, source, names = self.pairs.layout, self.pairs.source(first_row), self.pairs.names
+        src, dst = (as_names(rows.column(i), names[i], source).to_pylist() for i in (layout.src, layout.dst))
+        t = as_times(rows.column(layout.time), names[layout.time], source) if self.pairs.has_time else self.at
+        scores = predictor.score(src, dst, t, prior=self.prior, draws=self.draws)
+        if isinstance(scores, Scores):
+            return {"probability": scores.probability, "error": scores.error}
+        return {"probability": scores}
+
+
+def score_to_stream(predictor: LinkPredictor, question: Question, out: IO[bytes]) -> int:
+    """The pairs with their scores as CSV, as they come; returns how many."""
+    count = 0
+    for rows, columns in question.answers(predictor):
+        _write_csv(_joined(rows, columns), out, question.pairs, header=count == 0)
+        out.flush()
+        count += len(rows)
+    return count
+
+
+def score_to_file(
+    predictor: LinkPredictor,
+    question: Question,
+    out: Path,
+    *,
+    identity: str,
+    progress: Callable[[int], object] = lambda _: None,
+    check: Callable[[], object] = lambda: None,
+) -> int:
+    """The pairs with their scores as CSV or Parquet, by the name of `out`; returns how many.
+
+    Interrupted and called again with the same file, run and options (`identity` names the run), it goes on there.
+    """
+    folder = out.with_name(f"{out.name}.parts")
+    done = _resumed(folder, question, identity)
+    count = sum(len(columns["probability"]) for columns in map(_load, done))
+    progress(count)
+    for i, (rows, columns) in enumerate(question.answers(predictor, len(done)), start=len(done)):
+        path = folder / f"{i:09d}.npz"
+        write_atomically(path, partial(_save, columns))
+        done.append(path)
+        count += len(rows)
+        progress(count)
+        check()
+    write_atomically(
+        out, lambda temporary: _assemble(temporary, question.pairs, done, parquet=out.suffix == ".parquet")
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    return count
+
+
+def _resumed(folder: Path, question: Question, identity: str) -> list[Path]:
+    """The pieces of an earlier attempt at the same, or none."""
+    found = os.stat(question.pairs.path)
+    what = [str(question), identity, found.st_size, found.st_mtime_ns, ROWS]
+    manifest = hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    path = folder / "manifest"
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") == manifest:
+            return sorted(folder.glob("*.npz"))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be written ({error.strerror or error})") from error
+    write_text(path, manifest)
+    return []
+
+
+def _save(columns: Columns, path: Path) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, allow_pickle=False, **columns)
+
+
+def _load(path: Path) -> Columns:
+    with np.load(path) as held:
+        return {name: held[name] for name in held.files}
+
+
+def _assemble(path: Path, pairs: Pairs, pieces: list[Path], *, parquet: bool) -> None:
+    tables = (_joined(rows, _load(piece)) for rows, piece in zip(pairs.chunks(ROWS), pieces, strict=True))
+    if not parquet:
+        with open(path, "wb") as file:
+            for i, table in enumerate(tables):
+                _write_csv(table, file, pairs, header=i == 0)
+        return
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for table in tables:
+            writer = writer or pq.ParquetWriter(path, table.schema)
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def _joined(rows: pa.Table, columns: Columns) -> pa.Table:
+    for name, values in columns.items():
+        free = name if name not in rows.column_names else f"cawn_{name}"
+        rows = rows.append_column(free, pa.array(values))
+    return rows
+
+
+def _write_csv(table: pa.Table, out: IO[bytes], pairs: Pairs, *, header: bool) -> None:
+    dialect = pairs.dialect
+    delimiter = "," if dialect is None else " " if dialect.delimiter == " +" else dialect.delimiter
+    options = csv.WriteOptions(
+        include_header=header and (dialect is None or dialect.has_header), delimiter=delimiter, quoting_style="needed"
+    )
+    try:
+        csv.write_csv(table, out, options)
+    except pa.ArrowInvalid as error:
+        raise QueryError(f"{pairs.path}: a column cannot be written as CSV ({error}); write .parquet") from error

@@ -1,0 +1,58 @@
+"""What a network is, in the few numbers that decide how it should be learned."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from cawn.decays import LADDERS
+from cawn.events import Events
+
+_EARLIEST_DATE, _LATEST_DATE = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
+
+
+def describe(events: Events) -> dict[str, Any]:
+    """Nodes, links, span, ties, repeats, self-loops, tau, and the decays that follow from it."""
+    low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
+    pairs = len(np.unique(low << 32 | high))
+    times = len(np.unique(events.t))
+    ladder = LADDERS["wide"]
+    return {
+        "nodes": events.num_nodes,
+        "links": len(events),
+        "start": events.t[0].item() if len(events) else None,
+        "end": events.t[-1].item() if len(events) else None,
+        "ties": len(events) - times,
+        "repeats": len(events) - pairs,
+        "self_loops": int((events.src == events.dst).sum()),
+        "link_attributes": 0 if events.msg is None else events.msg.shape[1],
+        "node_attributes": 0 if events.x is None else events.x.shape[1],
+        "tau": events.intensity,
+        "alpha": [ladder[0] * events.intensity, ladder[-1] * events.intensity],
+    }
+
+
+def in_words(found: dict[str, Any]) -> str:
+    """The same in a few lines."""
+    links = max(found["links"], 1)
+    attributes = [f"{found[f'{kind}_attributes']} {kind}" for kind in ("link", "node") if found[f"{kind}_attributes"]]
+    with_attributes = f", {' and '.join(attributes)} attributes" if attributes else ""
+    shares = ", ".join(
+        f"{found[key] / links:.0%} {words}"
+        for key, words in (("repeats", "repeat a pair"), ("ties", "share a time"), ("self_loops", "self-loops"))
+    )
+    low, high = found["alpha"]
+    return (
+        f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}\n"
+        f"from {_moment(found['start'])} to {_moment(found['end'])}\n"
+        f"{found['tau']:.3g} links of a node per unit of time on average (tau); "
+        f"suggested decays, alpha from {low:.2g} to {high:.2g}"
+    )
+
+
+def _moment(t: float | None) -> str:
+    if t is not None and _EARLIEST_DATE < t < _LATEST_DATE:
+        return f"{t:.15g} ({datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M})"
+    return "nothing" if t is None else f"{t:.15g}"

@@ -1,0 +1,49 @@
+"""The examples run as they are, and show what they say."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def output_of(name: str) -> str:
+    done = subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def numbers(pattern: str, text: str) -> tuple[float, ...]:
+    """What the groups of a pattern hold; it must occur."""
+    found = re.search(pattern, text)
+    assert found is not None, text
+    return tuple(map(float, found.groups()))
+
+
+def test_own_csv() -> None:
+    out = output_of("own_csv.py")
+    model, rule = numbers(r"AP ([\d.]+), recency rule ([\d.]+)", out)
+    assert model > rule + 0.1
+    (linked,), (stranger,) = numbers(r"probability of\n +([\d.]+)", out), numbers(r"([\d.]+)  .*who is new", out)
+    assert stranger < 0.5 < linked
+    assert "1. Ada J" in out  # to whom the sender did write
+
+
+def test_walks_only() -> None:
+    out = output_of("walks_only.py")
+    (closing,), (strangers,) = (numbers(rf"(\d+) of 128   u and {other}", out) for other in ("v", "a stranger"))
+    assert closing > 1.5 * strangers
+    (same,), (forgotten,) = numbers(r"of the history: (\d+)%", out), numbers(r"forgotten: ([\d.]+)%", out)
+    assert same > 80
+    assert 0 < forgotten < 10
+
+
+def test_pyg_embeddings() -> None:
+    pytest.importorskip("torch_geometric")
+    out = output_of("pyg_embeddings.py")
+    right, always_no = numbers(r"right for (\d+)% of 450 links; always no: (\d+)%", out)
+    assert "embeddings: (900, 96)" in out
+    assert right > always_no + 5

@@ -1,0 +1,230 @@
+"""What a user holds: scores, ranks, embeddings, updates, and a folder that is all it needs."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn import laws
+from cawn.config import Config
+from cawn.evaluation import WALK_SEED
+from cawn.predictor import LinkPredictor, Scores
+
+SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)
+
+
+@pytest.fixture(scope="module")
+def events() -> cawn.Events:
+    plain = laws.triadic_closure(60, 1_500, seed=0).events
+    return cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(60)])
+
+
+@pytest.fixture(scope="module")
+def folder(events, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    cawn.train(events, SMALL, out=path, quiet=True, kinds=("random",))
+    return path
+
+
+@pytest.fixture
+def predictor(folder: Path) -> LinkPredictor:
+    return LinkPredictor.load(folder)
+
+
+def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    last = slice(len(events) - count, len(events))
+    return events.labels[events.src[last]], events.labels[events.dst[last]], events.t[last]
+
+
+def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor) -> None:
+    src, dst, t = some(events)
+    batcher = predictor._batcher
+    logits = predictor._model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
+    found = json.loads((folder / "report.json").read_text())["calibration"]
+    expected = 1 / (1 + np.exp(-(logits / found["temperature"] + found["shift"])))
+    np.testing.assert_allclose(predictor.score(src, dst, t), expected, rtol=1e-5)
+
+
+def test_a_stored_index_gives_the_same_as_one_built_anew(events, folder, predictor, tmp_path) -> None:
+    src, dst, t = some(events)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    shutil.rmtree(copy / "index")
+    np.testing.assert_array_equal(LinkPredictor.load(copy).score(src, dst, t), predictor.score(src, dst, t))
+
+
+def test_one_serves_all(events, predictor) -> None:
+    src, dst, t = some(events)
+    one = predictor.score(src[0], dst, t[0])
+    np.testing.assert_allclose(one, predictor.score([src[0]] * 20, dst, [t[0]] * 20))
+    assert predictor.score(src[0], dst[0], t[0]).shape == (1,)
+    assert predictor.score([], [], []).shape == (0,)
+    with pytest.raises(cawn.QueryError, match="give as many of each"):
+        predictor.score(src, dst[:3], t)
+
+
+def test_strangers_have_no_history(events, predictor) -> None:
+    now = events.t[-1]
+    known = events.labels[events.src[-1]]
+    scores = predictor.score(["nobody", "someone", known], ["somebody", known, "nobody"], now)
+    assert np.isfinite(scores).all()
+    assert predictor.score("nobody", "else", now) == predictor.score("who", "what", now - 5)
+    assert predictor.score("same", "same", now) != predictor.score("same", "other", now)
+    assert predictor.knows(known)
+    assert not predictor.knows("nobody")
+
+
+def test_a_time_before_all_history_is_allowed(events, predictor) -> None:
+    assert np.isfinite(predictor.score("n1", "n2", -1_000)).all()
+    assert predictor.rank("n1", -1_000) == []
+
+
+def test_draws_give_the_sampling_error(events, predictor) -> None:
+    src, dst, t = some(events)
+    few, many = predictor.score(src, dst, t, draws=4), predictor.score(src, dst, t, draws=64)
+    assert isinstance(many, Scores)
+    assert (many.error >= 0).all()
+    assert many.error.mean() < few.error.mean()
+    assert (np.abs(few.probability - many.probability) < 6 * few.error + 0.02).all()
+    with pytest.raises(cawn.QueryError, match="draws is 1"):
+        predictor.score(src, dst, t, draws=1)
+
+
+def test_rank_is_the_order_of_scores(events, predictor) -> None:
+    now, src = events.t[-1] + 1, events.labels[events.src[-1]]
+    others = [name for name in events.labels if name != src]
+    ranked = predictor.rank(src, now, k=60, candidates=others)
+    scores = dict(zip(others, predictor.score(src, others, now), strict=True))
+    assert {r.name for r in ranked} == set(others)
+    assert [r.probability for r in ranked] == sorted((r.probability for r in ranked), reverse=True)
+    for r in ranked:
+        assert r.probability == pytest.approx(scores[r.name], rel=1e-5)
+        assert r.found == "given"
+    again = predictor.rank(src, now, k=60, candidates=others, byte_budget=1)
+    assert [r.name for r in again] == [r.name for r in ranked]
+
+
+def test_rank_says_how_it_chose(events, predictor) -> None:
+    now, src = events.t[-1] + 1, events.labels[events.src[-1]]
+    chosen = predictor.rank(src, now, k=100)
+    assert {r.found for r in chosen} <= {"recent", "two hops", "popular"}
+    assert src not in {r.name for r in chosen}
+    partners = {r.name for r in predictor.rank(src, now, k=100, kinds=["recent"])}
+    u = events.ids([src])[0]
+    touching = (events.src == u) | (events.dst == u)
+    assert partners <= set(events.labels[np.where(events.src == u, events.dst, events.src)[touching]])
+    assert len(predictor.rank(src, now, k=3)) == 3
+    assert {r.found for r in predictor.rank("nobody", now)} == {"popular"}
+    for wrong, match in (({"kinds": ["luck"]}, "kind 'luck'"), ({"k": 0}, "k is 0")):
+        with pytest.raises(cawn.QueryError, match=match):
+            predictor.rank(src, now, **wrong)
+
+
+def test_embeddings(events, predictor) -> None:
+    src, dst, t = some(events)
+    found = predictor.embed(src, dst, t)
+    assert found.shape == (20, predictor._model.width)
+    logits = predictor._model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
+    np.testing.assert_allclose(predictor._calibration.probability(logits), predictor.score(src, dst, t), rtol=1e-5)
+
+
+def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
+    """The same as a predictor that had known these links from the start; new nodes too."""
+    now = int(events.t[-1])
+    before = predictor.score("n1", ["n2", "newcomer"], now + 10)
+    new = cawn.Events([0, 2], [1, 1], [now + 2, now + 3], labels=["n1", "newcomer", "n7"])
+    predictor.update(new)
+    assert predictor.num_links == len(events) + 2
+    after = predictor.score("n1", ["n2", "newcomer"], now + 10)
+    assert (before != after).all()
+    np.testing.assert_array_equal(
+        predictor.score("n1", ["n2", "newcomer"], now), LinkPredictor.load(folder).score("n1", ["n2", "newcomer"], now)
+    )
+    predictor.save(tmp_path / "later")
+    np.testing.assert_array_equal(
+        LinkPredictor.load(tmp_path / "later").score("n1", ["n2", "newcomer"], now + 10), after
+    )
+    with pytest.raises(cawn.QueryError, match="exists already"):
+        predictor.save(tmp_path / "later")
+    with pytest.raises(cawn.QueryError, match="new links since its training"):
+        cawn.evaluate_run(tmp_path / "later")
+    predictor.update(cawn.Events([0], [1], [now - 50]))  # late links take their place in time
+    assert np.isfinite(predictor.score("0", "1", now)).all()
+
+
+def test_attributes_must_fit(events, predictor) -> None:
+    with pytest.raises(cawn.DataError, match="the model's have none"):
+        predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
+
+
+def test_a_run_in_memory_is_a_predictor_too(events, folder) -> None:
+    run = cawn.train(events, SMALL, quiet=True, kinds=("random",))
+    src, dst, t = some(events)
+    np.testing.assert_array_equal(
+        LinkPredictor.of(run).score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
+    )
+    with pytest.raises(cawn.QueryError, match="train with out="):
+        LinkPredictor.of(run).save("anywhere")
+
+
+def test_two_sided_names_and_dates(tmp_path: Path) -> None:
+    path = tmp_path / "clicks.csv"
+    rng = np.random.default_rng(0)
+    days = np.sort(rng.integers(0, 300, 800))
+    rows = [f"{rng.integers(20)},{rng.integers(9)},{np.datetime64('2024-01-01') + d}" for d in days]
+    path.write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
+    cawn.train(cawn.read(path), SMALL, out=tmp_path / "run", quiet=True, kinds=("random",))
+    predictor = LinkPredictor.load(tmp_path / "run")
+    assert predictor.knows("user:3")
+    np.testing.assert_array_equal(
+        predictor.score(3, 3, "2024-10-20"), predictor.score("user:3", "item:3", "2024-10-20")
+    )
+    np.testing.assert_array_equal(
+        predictor.score(3, 3, "2024-10-20T12:00"), predictor.score(3, 3, np.datetime64("2024-10-20T12:00"))
+    )
+    np.testing.assert_array_equal(
+        predictor.score(3, 3, "2024-10-20T12:00:00Z"), predictor.score(3, 3, "2024-10-20T14:00:00+02:00")
+    )
+    with pytest.raises(cawn.DataError, match="ISO date"):
+        predictor.score(3, 3, "yesterday")
+
+
+def test_loading_takes_no_time_whatever_the_size(tmp_path: Path) -> None:
+    """Half a million links with string names: nothing is parsed, built or copied."""
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 20_000, (2, 500_000))
+    events = cawn.Events(src, dst, np.arange(500_000), labels=[f"node {i}" for i in range(20_000)])
+    trainer = cawn.Trainer(events, SMALL, out=tmp_path / "run", quiet=True)
+    from cawn.runs import write_checkpoint, write_description, write_index, write_network
+
+    write_network(trainer.folder, events)
+    write_description(trainer.folder, SMALL, trainer._description())
+    write_index(trainer.folder, trainer._batcher(events))
+    write_checkpoint(trainer.folder, {}, trainer.model.state_dict(), {})
+    LinkPredictor.load(tmp_path / "run")
+    start = time.perf_counter()
+    predictor = LinkPredictor.load(tmp_path / "run")
+    assert time.perf_counter() - start < 0.5
+    assert np.isfinite(predictor.score("node 7", "node 8", 500_001)).all()
+
+
+@pytest.mark.parametrize("part", ["weights.safetensors", "network", "index", "run.json", "config.toml", "report.json"])
+def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    damaged = sorted((copy / part).iterdir())[0] if (copy / part).is_dir() else copy / part
+    damaged.write_bytes(b"\x00 damaged")
+    with pytest.raises(cawn.StorageError) as caught:
+        LinkPredictor.load(copy)
+    assert "\n" not in str(caught.value)
+    shutil.rmtree(copy / part) if (copy / part).is_dir() else (copy / part).unlink()
+    if part in ("index", "report.json"):
+        LinkPredictor.load(copy)
+    else:
+        with pytest.raises(cawn.StorageError):
+            LinkPredictor.load(copy)

@@ -1,0 +1,181 @@
+"""Files of pairs: any size, in order, whole or not at all, continued where they stopped."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+from benchmarks.report import resident_bytes
+
+import cawn
+from cawn import laws, scoring
+from cawn.config import Config
+from cawn.interrupt import Interrupted
+from cawn.predictor import LinkPredictor
+from cawn.readers.chunks import Pairs
+from cawn.scoring import Question, score_to_file
+
+SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def predictor() -> LinkPredictor:
+    plain = laws.triadic_closure(40, 900, seed=0).events
+    events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(40)])
+    return LinkPredictor.of(cawn.train(events, SMALL, quiet=True, kinds=("random",)))
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "ROWS", 64)
+
+
+def question(path: Path, at=None, draws=None) -> Question:
+    return Question(Pairs.open(str(path), src=None, dst=None, time=None, timed=at is None), at, 0.5, draws)
+
+
+def pairs(count: int = 300) -> dict[str, list]:
+    rng = np.random.default_rng(0)
+    src, dst = ([f"n{i}" for i in rng.integers(0, 42, count)] for _ in range(2))  # n40 and n41 are strangers
+    return {
+        "note": [f"row {i}" for i in range(count)],
+        "src": src,
+        "dst": dst,
+        "t": rng.integers(0, 30_000, count).tolist(),
+    }
+
+
+def write(path: Path, table: dict[str, list], suffix: str) -> Path:
+    path = path / f"pairs{suffix}"
+    rows = pa.table(table)
+    if suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=50)
+    elif suffix == ".arrow":
+        with pa.ipc.new_file(str(path), rows.schema) as file:
+            file.write_table(rows, max_chunksize=70)
+    else:
+        delimiter = "\t" if suffix.startswith(".tsv") else ","
+        lines = [delimiter.join(table), *(delimiter.join(map(str, row)) for row in zip(*table.values(), strict=True))]
+        data = ("\n".join(lines) + "\n").encode()
+        path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    return path
+
+
+@pytest.mark.parametrize("out_suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet", ".arrow"])
+def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: str, out_suffix: str) -> None:
+    table = pairs()
+    path, out = write(tmp_path, table, suffix), tmp_path / f"out{out_suffix}"
+    assert score_to_file(predictor, question(path), out, identity="x") == 300
+    found = pq.read_table(out) if out_suffix == ".parquet" else read_text(out, "\t" if suffix == ".tsv" else ",")
+    assert found.column_names == ["note", "src", "dst", "t", "probability"]
+    assert found["note"].to_pylist() == table["note"]
+    expected = predictor.score(table["src"], table["dst"], table["t"])
+    np.testing.assert_allclose(found["probability"].to_numpy(), expected, rtol=1e-12)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, out.name])
+
+
+def read_text(path: Path, delimiter: str) -> pa.Table:
+    return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter))
+
+
+def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
+    table = pairs(20)
+    path = write(tmp_path, {"src": table["src"], "dst": table["dst"]}, ".csv")
+    score_to_file(predictor, question(path, at=20_000, draws=3), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",")
+    assert found.column_names == ["src", "dst", "probability", "error"]
+    expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
+    np.testing.assert_allclose(found["error"].to_numpy(), expected.error, rtol=1e-12)
+
+
+def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
+    path = write(tmp_path, pairs(5) | {"probability": [7] * 5}, ".csv")
+    score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",")
+    assert found["probability"].to_pylist() == [7] * 5
+    assert "cawn_probability" in found.column_names
+
+
+def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+    whole = tmp_path / "whole.csv"
+    score_to_file(predictor, question(path), whole, identity="x")
+    calls = []
+
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        score_to_file(predictor, question(path), out, identity="x", check=stop)
+    assert not out.exists()
+    asked = []
+    answer = Question._answer
+    monkeypatch.setattr(
+        Question, "_answer", lambda self, p, rows, n: asked.append(len(rows)) or answer(self, p, rows, n)
+    )
+    counts: list[int] = []
+    score_to_file(predictor, question(path), out, identity="x", progress=counts.append)
+    assert counts[0] == 128
+    assert sum(asked) == 300 - 128
+    assert out.read_bytes() == whole.read_bytes()
+
+
+@pytest.mark.parametrize("change", ["run", "file", "options"])
+def test_another_question_starts_over(predictor, tmp_path: Path, change: str) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+
+    def stop() -> None:
+        raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        score_to_file(predictor, question(path), out, identity="x", check=stop)
+    if change == "file":
+        path = write(tmp_path, pairs(301), ".csv")
+    asked = question(path, draws=2 if change == "options" else None)
+    counts: list[int] = []
+    score_to_file(predictor, asked, out, identity="y" if change == "run" else "x", progress=counts.append)
+    assert counts[0] == 0
+
+
+def test_bad_rows_are_named(predictor, tmp_path: Path) -> None:
+    table = pairs(100)
+    path = write(tmp_path, table, ".csv")
+    path.write_text(path.read_text().replace(f"row 90,{table['src'][90]},{table['dst'][90]},", "row 90,n1,n2,soon"))
+    with pytest.raises(cawn.DataError, match=r"line 92, column 't': found 'soon"):
+        score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    table = pairs(10)
+    table["dst"][4] = ""
+    with pytest.raises(cawn.DataError, match="line 6, column 'dst': found nothing"):
+        score_to_file(predictor, question(write(tmp_path, table, ".csv")), tmp_path / "out.csv", identity="x")
+    assert not (tmp_path / "out.csv").exists()
+    ragged = tmp_path / "ragged.csv"
+    ragged.write_text("src,dst,t\nn1,n2,3\nn1,n2\n")
+    with pytest.raises(cawn.DataError, match="cannot be read"):
+        score_to_file(predictor, question(ragged), tmp_path / "out.csv", identity="x")
+
+
+@pytest.mark.parametrize("names", [["src", "dst"], ["a", "b", "c"], ["src", "t"]])
+def test_missing_columns_are_named(tmp_path: Path, names: list[str]) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    with pytest.raises(cawn.DataError, match=r"pairs\.csv: no column"):
+        question(path)
+
+
+def test_memory_is_flat(predictor, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "ROWS", 1 << 12)
+    path = tmp_path / "pairs.csv"
+    with open(path, "w") as file:
+        file.write("src,dst,t\n")
+        file.writelines(f"n{i % 40},n{(i * 7) % 40},{i % 30_000}\n" for i in range(60_000))
+    sizes: list[int] = []
+    score_to_file(
+        predictor, question(path), tmp_path / "out.csv", identity="x", progress=lambda _: sizes.append(resident_bytes())
+    )
+    assert sizes[-1] < sizes[len(sizes) // 3] + 30e6
