@@ -8,11 +8,12 @@ import torch
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row, best_time
-from cawn.model import Batch, Level
+from cawn.batches import Level
+from cawn.model import Tensors
 from cawn.training import Trainer
 
 
-def unshared(batch: Batch, num_walks: int) -> Batch:
+def unshared(batch: Tensors, num_walks: int) -> Tensors:
     """The same walks without sharing: every position of every walk a prefix of its own."""
     below = [torch.zeros(len(level.owner), dtype=torch.long) for level in batch.levels]
     for i in reversed(range(len(batch.levels))):
@@ -27,7 +28,7 @@ def unshared(batch: Batch, num_walks: int) -> Batch:
             first = torch.cumsum(below[len(levels) - 1], 0) - below[len(levels) - 1]
             fields["parent"] = first[level.parent][index]
         levels.append(Level(**fields | {"weight": fields["weight"] / count[index]}))
-    return Batch(batch.num_pairs, batch.g, levels, batch.rates)
+    return Tensors(batch.num_pairs, batch.g, levels, batch.rates)
 
 
 def learning(scale: float = 1.0) -> list[Row]:
@@ -46,7 +47,7 @@ def learning(scale: float = 1.0) -> list[Row]:
     trainer.model.eval()
     with torch.no_grad():
         scoring = len(links) / best_time(lambda: trainer.model(trainer.batcher.pairs(*ends, seed=0)), 5)
-        batch = trainer.batcher.pairs(*ends, seed=0)
+        batch = Tensors.of(trainer.batcher.pairs(*ends, seed=0), "cpu")
         every = unshared(batch, trainer.config.num_walks)
         assert torch.allclose(trainer.model(batch), trainer.model(every), atol=1e-4)
         once, always = (best_time(lambda b=b: trainer.model(b), 5) for b in (batch, every))

@@ -67,7 +67,7 @@ def test_predict_to_stdout_and_to_files(workshop: Path, tmp_path: Path) -> None:
     shown = cawn("predict", run, pairs)
     assert shown.returncode == 0
     lines = shown.stdout.splitlines()
-    assert lines[0] == '"sender","receiver","date","probability"' or lines[0] == "sender,receiver,date,probability"
+    assert lines[0] == "sender,receiver,date,probability"
     assert len(lines) == 52
     out = tmp_path / "scored.csv"
     told = cawn("predict", run, pairs, "-o", str(out), "--json")
@@ -184,6 +184,19 @@ def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
     assert not out.exists()
     assert subprocess.run([*command, "-o", str(out)], check=False).returncode == 0
     assert len(out.read_text().splitlines()) == 60_001
+
+
+def test_the_first_score_comes_soon(workshop: Path) -> None:
+    """Under two seconds, the best of four on a machine that may be busy."""
+    waits = []
+    for _ in range(4):
+        start = time.perf_counter()
+        command = [sys.executable, "-m", "cawn.cli", "predict", str(workshop / "run"), str(workshop / "pairs.csv")]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            waits.append(time.perf_counter() - start)
+            process.stdout.read()
+    assert min(waits) < 2.0
 
 
 def test_demo_tells_the_two_links_apart() -> None:

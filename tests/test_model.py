@@ -5,9 +5,9 @@ import pytest
 import torch
 
 import cawn
-from cawn.batches import Batcher, input_widths
+from cawn.batches import Batcher, Level, input_widths
 from cawn.config import Config
-from cawn.model import CAWN, Batch, Level
+from cawn.model import CAWN, Tensors
 from networks import random_events
 
 SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}
@@ -48,7 +48,7 @@ def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return rng.integers(0, 13, size), rng.integers(0, 13, size), rng.integers(0, 110, size)
 
 
-def unshared(batch: Batch, num_walks: int) -> Batch:
+def unshared(batch: Tensors, num_walks: int) -> Tensors:
     """The same walks, each encoded for itself: every prefix repeated as often as walks run through it."""
     paths: list[list[int]] = []  # per walk, the prefix at each depth
     for depth, level in enumerate(batch.levels):
@@ -69,14 +69,14 @@ def unshared(batch: Batch, num_walks: int) -> Batch:
         levels.append(Level(**fields))
         for position, w in enumerate(alive):
             previous[w] = position
-    return Batch(batch.num_pairs, batch.g, levels, batch.rates)
+    return Tensors(batch.num_pairs, batch.g, levels, batch.rates)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_encoding_once_is_exact(options: dict) -> None:
     config = Config(**SMALL, **options)
     model, batcher = network(attributed(), config)
-    batch = batcher.pairs(*pairs(), seed=3)
+    batch = Tensors.of(batcher.pairs(*pairs(), seed=3), "cpu")
     every = unshared(batch, config.num_walks)
     assert sum(len(level.owner) for level in every.levels) > 1.5 * sum(len(level.owner) for level in batch.levels)
     torch.testing.assert_close(model(batch), model(every), rtol=1e-5, atol=1e-5)
@@ -167,7 +167,7 @@ def test_the_papers_equations_by_hand() -> None:
                     break
                 f1 = mlp(counts[side, w, i, 0]) + mlp(counts[side, w, i, 1])
                 elapsed = torch.tensor([(walks.t[0, w, max(i - 1, 0)] - walks.t[0, w, i]) / 10.0], dtype=torch.float32)
-                z = position.f1.project.weight @ f1 + position.bias[0] + position.from_features(f2(elapsed, elapsed))[0]
+                z = position.f1.project.weight @ f1 + position.bias[0] + position.from_features(f2(elapsed))[0]
                 z = z + model.walks.from_state.weight @ h
                 i_gate, f_gate, o_gate, new = z.chunk(4)
                 c = f_gate.sigmoid() * c + i_gate.sigmoid() * new.tanh()

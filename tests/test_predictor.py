@@ -11,8 +11,9 @@ import torch
 
 import cawn
 from cawn import laws
+from cawn.batches import WALK_SEED, input_widths
+from cawn.checkpoints import read_model
 from cawn.config import Config
-from cawn.evaluation import WALK_SEED
 from cawn.predictor import LinkPredictor, Scores
 
 SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)
@@ -44,7 +45,8 @@ def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, 
 def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor) -> None:
     src, dst, t = some(events)
     batcher = predictor._batcher
-    logits = predictor._model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
+    model = read_model(folder, input_widths(batcher.config, events, 8))
+    logits = model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
     found = json.loads((folder / "report.json").read_text())["calibration"]
     expected = 1 / (1 + np.exp(-(logits / found["temperature"] + found["shift"])))
     np.testing.assert_allclose(predictor.score(src, dst, t), expected, rtol=1e-5)
@@ -125,11 +127,12 @@ def test_rank_says_how_it_chose(events, predictor) -> None:
             predictor.rank(src, now, **wrong)
 
 
-def test_embeddings(events, predictor) -> None:
+def test_embeddings(events, folder, predictor) -> None:
     src, dst, t = some(events)
     found = predictor.embed(src, dst, t)
-    assert found.shape == (20, predictor._model.width)
-    logits = predictor._model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
+    model = read_model(folder, input_widths(predictor._batcher.config, events, 8))
+    assert found.shape == (20, model.width)
+    logits = model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
     np.testing.assert_allclose(predictor._calibration.probability(logits), predictor.score(src, dst, t), rtol=1e-5)
 
 
@@ -200,7 +203,8 @@ def test_loading_takes_no_time_whatever_the_size(tmp_path: Path) -> None:
     src, dst = rng.integers(0, 20_000, (2, 500_000))
     events = cawn.Events(src, dst, np.arange(500_000), labels=[f"node {i}" for i in range(20_000)])
     trainer = cawn.Trainer(events, SMALL, out=tmp_path / "run", quiet=True)
-    from cawn.runs import write_checkpoint, write_description, write_index, write_network
+    from cawn.checkpoints import write_checkpoint
+    from cawn.runs import write_description, write_index, write_network
 
     write_network(trainer.folder, events)
     write_description(trainer.folder, SMALL, trainer._description())

@@ -78,8 +78,8 @@ def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: st
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, out.name])
 
 
-def read_text(path: Path, delimiter: str) -> pa.Table:
-    return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter))
+def read_text(path: Path, delimiter: str, **options) -> pa.Table:
+    return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter, **options))
 
 
 def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
@@ -90,6 +90,17 @@ def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
     assert found.column_names == ["src", "dst", "probability", "error"]
     expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
     np.testing.assert_allclose(found["error"].to_numpy(), expected.error, rtol=1e-12)
+
+
+def test_text_stays_as_it_was(predictor, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text('src,dst,t,note\nn1,007,5,plain\nn2,n3,6,"with, comma"\nn2,n3,6,"two\nlines"\n')
+    score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",", newlines_in_values=True)
+    assert found["note"].to_pylist() == ["plain", "with, comma", "two\nlines"]
+    path.write_text("src,dst,t\nn1,007,5\n")
+    score_to_file(predictor, question(path), tmp_path / "plain.csv", identity="x")
+    assert (tmp_path / "plain.csv").read_text().startswith("src,dst,t,probability\nn1,007,5,0.")
 
 
 def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:

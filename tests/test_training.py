@@ -226,7 +226,7 @@ def test_mixed_negatives_and_attributes_train() -> None:
     config = TINY.with_(epochs=1, negatives="mixed", directed=True)
     run = cawn.train(events, config, quiet=True, kinds=("historical",))
     position = run.model.walks.position
-    assert position.from_features.in_features == position.f2.width + 2 + 2 + 1 + 1
+    assert position.from_features.in_features == position.f2.width + 2 + 2 + 2 + 1 + 1
 
 
 def test_several_seeds(events, tmp_path: Path) -> None:
@@ -244,7 +244,8 @@ def test_several_seeds(events, tmp_path: Path) -> None:
 def test_ranks_among_many(events) -> None:
     """The same whatever the byte budget, and the same as from scores of single pairs."""
     from cawn import metrics
-    from cawn.evaluation import WALK_SEED, rank_links
+    from cawn.batches import WALK_SEED
+    from cawn.evaluation import rank_links
 
     trainer = Trainer(events, TINY, quiet=True)
     links = trainer.parts.val[:6]

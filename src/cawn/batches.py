@@ -2,34 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cawn.config import Config
 from cawn.events import Events
 from cawn.history import History
 from cawn.identities import anonymize_each
 from cawn.kernels.cpu_prefixes import Room
-from cawn.model import Batch, Level
 from cawn.prefixes import Prefixes, share_prefixes
 from cawn.rates import Rates, rates_width
 from cawn.walks import Walks
 
 Array = npt.NDArray[Any]
+Result = TypeVar("Result")
+Kind = TypeVar("Kind")  # of what holds numbers
 
-_LOG_DEGREE_UNIT = 6.0  # log(1 + degree) of a busy node, so that the feature is of order one
+PAIRS_PER_BATCH = 1024  # of those that are scored, not trained on
+WALK_SEED = 0x5EED  # scores of one model do not depend on when or with what they are asked for
+_LOG_UNIT = 6.0  # log(1 + a large number), so that features are of order one
+
+
+@dataclass(frozen=True, slots=True)
+class Level(Generic[Kind]):
+    """The n_i distinct prefixes of depth i, as arrays or as tensors."""
+
+    parent: Kind  # [n_i] the prefix of depth i - 1 that each continues
+    owner: Kind  # [n_i] 2 * pair + side
+    own: Kind  # [n_i] the number of g(w, S) in the prefix's own walk set S
+    other: Kind  # [n_i] and in that of the other side
+    weight: Kind  # [n_i] the share of the M walks that end here
+    elapsed: Kind  # [n_i] t_{i-1} - t_i in time units
+    x: Kind  # [n_i, width of X]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B pairs, ready for the network. K is the number of distinct count vectors among them, L = m + 1."""
+
+    num_pairs: int
+    g: Array  # [K, L] those vectors divided by M; with `logarithms` [K, 3L], also their logarithms and whether > 0
+    levels: list[Level[Array]]
+    rates: Array  # [B, R] exact rates of both ends and of the pair; R = 0 without them
+
+
+def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
+    """The results of the tasks in their order, a few of them always being worked on in advance."""
+    if workers < 1:
+        yield from (task() for task in tasks)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        waiting = iter(tasks)
+        running = [pool.submit(task) for task in islice(waiting, 2 * workers)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(task) for task in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
+
+
+def pairs_within(byte_budget: int, config: Config) -> int:
+    """How many pairs may go through the network at once."""
+    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
+    return max(byte_budget // per_pair, 1)
 
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
     """How many numbers X_i holds, and how many rates a pair has."""
     msg, x = _attributes(config, events)
     x_width = (
-        2 * config.directed
+        2 * (config.time and config.logarithms)
+        + 2 * config.directed
         + (0 if msg is None else msg.shape[1])
         + (0 if x is None else x.shape[1])
         + int(config.degree)
@@ -106,30 +157,37 @@ class Batcher:
 
     def _batch(self, walks_u: Walks, walks_v: Walks, rates: npt.NDArray[np.float32]) -> Batch:
         shared = share_prefixes(walks_u, walks_v, threads=self.threads)
-        g = torch.from_numpy(shared.vectors.astype(np.float32) / shared.num_walks)
         levels = []
         for depth, room in enumerate(shared.levels):
-            own = _identities(self.config.identity, shared, depth)
             levels.append(
                 Level(
-                    parent=torch.from_numpy(room.parent),
-                    owner=torch.from_numpy(room.owner),
-                    own=torch.from_numpy(own),
-                    other=torch.from_numpy(room.other),
-                    weight=torch.from_numpy((room.ended / shared.num_walks).astype(np.float32)),
-                    elapsed=torch.from_numpy((room.elapsed / self.unit).astype(np.float32)),
-                    age=torch.from_numpy((room.age / self.unit).astype(np.float32)),
-                    x=torch.from_numpy(self._x(room, shared, depth)),
+                    parent=room.parent,
+                    owner=room.owner,
+                    own=_identities(self.config.identity, shared, depth),
+                    other=room.other,
+                    weight=(room.ended / shared.num_walks).astype(np.float32),
+                    elapsed=(room.elapsed / self.unit).astype(np.float32),
+                    x=self._x(room, shared, depth),
                 )
             )
-        return Batch(shared.num_pairs, g, levels, torch.from_numpy(rates))
+        return Batch(shared.num_pairs, self._g(shared), levels, rates)
+
+    def _g(self, shared: Prefixes) -> npt.NDArray[np.float32]:
+        counts = shared.vectors.astype(np.float32)
+        parts: list[Array] = [counts / shared.num_walks]
+        if self.config.logarithms:
+            parts += [np.log1p(counts) / np.float32(np.log1p(shared.num_walks)), counts > 0]
+        return np.concatenate(parts, axis=1).astype(np.float32)
 
     def _x(self, room: Room, shared: Prefixes, depth: int) -> npt.NDArray[np.float32]:
-        """X_i: the way the link points, its attributes, those of the node, and the node's degree; [n, width]."""
+        """X_i: logarithms of elapsed time and age, the way the link points, its attributes, those of the node, and
+        the node's degree; [n, width]."""
         n = len(room.node)
         parts: list[Array] = []
         msg, x = _attributes(self.config, self.events)
         linked = room.event >= 0
+        if self.config.time and self.config.logarithms:
+            parts.append(np.log1p(np.stack([room.elapsed, room.age], axis=1) / self.unit) / _LOG_UNIT)
         if self.config.directed:
             before = shared.levels[depth - 1].node[room.parent] if depth > 0 else room.node
             forward = self.events.src[np.maximum(room.event, 0)] == before if len(self.events) else np.zeros(n, bool)
@@ -140,7 +198,7 @@ class Batcher:
             known = room.node < len(x)
             parts.append(np.where(known[:, None], x[np.where(known, room.node, 0)], 0))
         if self.config.degree:
-            parts.append(np.log1p(self.history.degree(room.node, room.t))[:, None] / _LOG_DEGREE_UNIT)
+            parts.append(np.log1p(self.history.degree(room.node, room.t))[:, None] / _LOG_UNIT)
         return np.concatenate(parts, axis=1).astype(np.float32) if parts else np.empty((n, 0), np.float32)
 
 

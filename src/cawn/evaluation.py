@@ -3,49 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from cawn import metrics
-from cawn.batches import Batcher
+from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within
 from cawn.calibration import Calibration, reliability, sigmoid
 from cawn.candidates import Candidates
-from cawn.config import Config
 from cawn.events import Events
-from cawn.model import CAWN, Batch
+from cawn.model import CAWN
 from cawn.negatives import Kind, negatives
 from cawn.rules import Past
 from cawn.splits import Split, digest
 
 Array = npt.NDArray[Any]
-Result = TypeVar("Result")
 
-PAIRS_PER_BATCH = 1024
 RANKED_LINKS, CANDIDATES = 200, 100  # of the one-against-many view of a run's results
-WALK_SEED = 0x5EED  # scores of one model do not depend on when or with what they are asked for
-
-
-def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
-    """The results of the tasks in their order, a few of them always being worked on in advance."""
-    if workers < 1:
-        yield from (task() for task in tasks)
-        return
-    with ThreadPoolExecutor(workers) as pool:
-        waiting = iter(tasks)
-        running = [pool.submit(task) for task in islice(waiting, 2 * workers)]
-        try:
-            while running:
-                yield running.pop(0).result()
-                running.extend(pool.submit(task) for task in islice(waiting, 1))
-        finally:
-            for future in running:
-                future.cancel()
 
 
 @torch.no_grad()
@@ -62,13 +39,12 @@ def score_contrast(
 ) -> tuple[Array, Array]:
     """Logits of the pairs (src, dst) and (src, false): [B] each."""
     model.eval()
-    device = next(model.parameters()).device
 
     def task(part: slice) -> Callable[[], Batch]:
         return lambda: batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)
 
     tasks = [task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)]
-    logits = [model(batch.to(device)).view(2, -1) for batch in ahead(tasks, workers)]
+    logits = [model(batch).view(2, -1) for batch in ahead(tasks, workers)]
     true, wrong = torch.cat(logits, dim=1).double().cpu().numpy()
     return true, wrong
 
@@ -170,25 +146,18 @@ def rank_links(
     its tensors within `byte_budget`.
     """
     model.eval()
-    device = next(model.parameters()).device
     piece = pairs_within(byte_budget, model.config)
     ranks = np.empty(len(src))
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])
         logits = np.concatenate(
             [
-                model(batch.to(device)).double().cpu().numpy()
+                model(batch).double().cpu().numpy()
                 for batch in batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
             ]
         )
         ranks[i] = metrics.ranks(logits[:1], logits[None, 1:])[0]
     return ranks
-
-
-def pairs_within(byte_budget: int, config: Config) -> int:
-    """How many pairs may go through the network at once."""
-    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
-    return max(byte_budget // per_pair, 1)
 
 
 def _figures(true: Array, false: Array) -> dict[str, float]:

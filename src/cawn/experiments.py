@@ -11,6 +11,7 @@ from typing import Any
 
 from cawn import metrics
 from cawn.batches import input_widths
+from cawn.checkpoints import read_model
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
 from cawn.devices import Device, pick_device
@@ -19,7 +20,7 @@ from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
 from cawn.negatives import Kind
-from cawn.runs import read_batcher, read_calibration, read_description, read_model, read_network, refuse_existing
+from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
 from cawn.splits import Task, split
 from cawn.training import Run, Trainer, seed_for
 

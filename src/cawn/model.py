@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from cawn.batches import Batch, Level
 from cawn.config import Config
 from cawn.kernels.lstm_step import LstmStep
 
@@ -21,31 +23,21 @@ _DECADES = 6  # the frequencies of f2 reach from one period in a time unit to on
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """The n_i distinct prefixes of depth i."""
-
-    parent: Tensor  # [n_i] the prefix of depth i - 1 that each continues
-    owner: Tensor  # [n_i] 2 * pair + side
-    own: Tensor  # [n_i] the number of g(w, S) in the prefix's own walk set S
-    other: Tensor  # [n_i] and in that of the other side
-    weight: Tensor  # [n_i] the share of the M walks that end here
-    elapsed: Tensor  # [n_i] t_{i-1} - t_i in time units
-    age: Tensor  # [n_i] t_0 - t_i in time units
-    x: Tensor  # [n_i, width of X]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """B pairs, ready for the network."""
+class Tensors:
+    """A batch (see `batches`) on the device of the network."""
 
     num_pairs: int
-    g: Tensor  # [K, L] the distinct count vectors, divided by M
-    levels: list[Level]
-    rates: Tensor  # [B, R] exact rates of both ends and of the pair; R = 0 without them
+    g: Tensor  # [K, L or 3L]
+    levels: list[Level[Tensor]]
+    rates: Tensor  # [B, R]
 
-    def to(self, device: torch.device | str) -> Batch:
-        levels = [Level(*(getattr(level, name).to(device) for name in Level.__slots__)) for level in self.levels]
-        return Batch(self.num_pairs, self.g.to(device), levels, self.rates.to(device))
+    @classmethod
+    def of(cls, batch: Batch, device: torch.device | str) -> Tensors:
+        def tensor(array: Any) -> Tensor:
+            return torch.from_numpy(array).to(device)
+
+        levels = [Level(*(tensor(getattr(level, name)) for name in Level.__slots__)) for level in batch.levels]
+        return cls(batch.num_pairs, tensor(batch.g), levels, tensor(batch.rates))
 
 
 class CountEncoder(nn.Module):
@@ -57,7 +49,6 @@ class CountEncoder(nn.Module):
 
     def __init__(self, config: Config, width: int) -> None:
         super().__init__()
-        self.num_walks, self.logarithms = config.num_walks, config.logarithms
         inputs = (config.length + 1) * (3 if config.logarithms else 1)
         self.mlps = nn.ModuleList(
             nn.Sequential(
@@ -68,28 +59,21 @@ class CountEncoder(nn.Module):
         self.project = nn.Linear(config.dim, width, bias=False)
 
     def forward(self, g: Tensor) -> tuple[Tensor, Tensor]:
-        if self.logarithms:
-            logarithm = torch.log1p(g * self.num_walks) / math.log1p(self.num_walks)
-            g = torch.cat([g, logarithm, (g > 0).to(g.dtype)], dim=-1)  # [K, 3L]
         tables = [self.project(mlp(g)) for mlp in self.mlps]  # [K, width] each
         return tables[0], tables[-1]
 
 
 class TimeEncoder(nn.Module):
-    """f2: cos and sin of omega (t_{i-1} - t_i), omega learnable; with `logarithms` also those of elapsed and age."""
+    """f2: cos and sin of omega (t_{i-1} - t_i), omega learnable."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.omega = nn.Parameter(2 * math.pi * 10 ** -torch.linspace(0, _DECADES, config.frequencies))
-        self.logarithms = config.logarithms
-        self.width = 2 * config.frequencies + 2 * config.logarithms
+        self.width = 2 * config.frequencies
 
-    def forward(self, elapsed: Tensor, age: Tensor) -> Tensor:
+    def forward(self, elapsed: Tensor) -> Tensor:
         phase = elapsed[:, None] * self.omega  # [n, k]
-        features = [phase.cos(), phase.sin()]
-        if self.logarithms:
-            features.append(torch.log1p(torch.stack([elapsed, age], dim=-1)) / _DECADES)  # [n, 2]
-        return torch.cat(features, dim=-1)  # [n, 2k (+ 2)]
+        return torch.cat([phase.cos(), phase.sin()], dim=-1)  # [n, 2k]
 
 
 class PositionEncoder(nn.Module):
@@ -109,7 +93,7 @@ class PositionEncoder(nn.Module):
         self.f2 = TimeEncoder(config) if config.time else None
         self.from_features = nn.Linear(max((self.f2.width if self.f2 else 0) + x_width, 1), width, bias=False)
 
-    def tables(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def tables(self, batch: Tensors) -> tuple[Tensor, Tensor]:
         """What `own` and `other` of a prefix stand for: [K, width] each."""
         if self.identity == "caw":
             own, other = self.f1(batch.g)
@@ -117,17 +101,17 @@ class PositionEncoder(nn.Module):
         own = self.one_hot.weight + self.bias if self.identity == "aw" else self.bias
         return own, own[:0]
 
-    def features(self, level: Level) -> Tensor:
+    def features(self, level: Level[Tensor]) -> Tensor:
         """f2 ⊕ X, or a zero where there is neither: [n_i, f]."""
         if self.f2 is not None:
-            return torch.cat([self.f2(level.elapsed, level.age), level.x], dim=-1)
+            return torch.cat([self.f2(level.elapsed), level.x], dim=-1)
         return level.x if level.x.shape[1] else level.weight.new_zeros(len(level.owner), 1)
 
-    def forward(self, batch: Batch) -> list[Tensor]:
+    def forward(self, batch: Tensors) -> list[Tensor]:
         tables = self.tables(batch)
         return [self.sum(level, self.features(level), *tables) for level in batch.levels]
 
-    def sum(self, level: Level, features: Tensor, own: Tensor, other: Tensor) -> Tensor:
+    def sum(self, level: Level[Tensor], features: Tensor, own: Tensor, other: Tensor) -> Tensor:
         """Both parts together: [n_i, width]."""
         z: Tensor = self.from_features(features) + embedding(level.own, own)
         return z + embedding(level.other, other) if len(other) else z
@@ -144,7 +128,7 @@ class RecurrentWalks(nn.Module):
         self.rnn = config.rnn
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "walks" else 0.0)
 
-    def forward(self, batch: Batch) -> list[Tensor]:
+    def forward(self, batch: Tensors) -> list[Tensor]:
         own, other = self.position.tables(batch)
         h = c = own.new_empty(0, self.from_state.in_features)  # nothing before the first position
         states = []
@@ -195,7 +179,7 @@ class AttentiveWalks(nn.Module):
         heads = next(h for h in (4, 2, 1) if d % h == 0)
         self.layer = nn.TransformerEncoderLayer(d, heads, 2 * d, config.dropout, batch_first=True)
 
-    def forward(self, batch: Batch) -> list[Tensor]:
+    def forward(self, batch: Tensors) -> list[Tensor]:
         path: Tensor | None = None
         states = []
         for i, (level, z) in enumerate(zip(batch.levels, self.position(batch), strict=True)):
@@ -251,8 +235,10 @@ class CAWN(nn.Module):
         self.width = d * ((2 if config.sides == "apart" else 1) + config.rates)
         self.head = nn.Sequential(nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1))
 
-    def embed(self, batch: Batch) -> Tensor:
+    def embed(self, batch: Batch | Tensors) -> Tensor:
         """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with the sides apart, and ⊕ what the rates tell: [B, width]."""
+        if isinstance(batch, Batch):
+            batch = Tensors.of(batch, next(self.parameters()).device)
         states = self.walks(batch)
         apart = self.config.sides == "apart"
         num_sets = batch.num_pairs * (2 if apart else 1)
@@ -267,6 +253,6 @@ class CAWN(nn.Module):
         pooled = self.dropout(torch.reshape(pooled, (batch.num_pairs, -1)))
         return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(batch.rates)], dim=-1)
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch | Tensors) -> Tensor:
         logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]
         return logits

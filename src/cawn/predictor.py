@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import torch
 
-from cawn.batches import Batcher, input_widths
+from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.candidates import KINDS, Candidates
-from cawn.devices import Device, pick_device
+from cawn.devices import Device
+from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError
-from cawn.evaluation import PAIRS_PER_BATCH, WALK_SEED, ahead, pairs_within
 from cawn.events import Events, as_array, as_times
-from cawn.model import CAWN, Batch
 from cawn.name_index import UNKNOWN, Name, NameIndex, two_sided
 from cawn.readers import read
 from cawn.readers.tables import Source
@@ -30,7 +28,6 @@ from cawn.runs import (
     read_batcher,
     read_calibration,
     read_description,
-    read_model,
     read_network,
     write_index,
     write_network,
@@ -72,7 +69,7 @@ class LinkPredictor:
 
     def __init__(
         self,
-        model: CAWN,
+        engine: Engine,
         batcher: Batcher,
         names: NameIndex,
         calibration: Calibration,
@@ -80,7 +77,7 @@ class LinkPredictor:
         prefixes: tuple[str, str] | None = None,
         folder: Path | None = None,
     ) -> None:
-        self._model, self._batcher, self._names, self._calibration = model.eval(), batcher, names, calibration
+        self._engine, self._batcher, self._names, self._calibration = engine, batcher, names, calibration
         self._prefixes, self._folder = prefixes, folder
         self._pending: list[Events] = []
 
@@ -93,18 +90,15 @@ class LinkPredictor:
         found = read_description(path)
         events, names = read_network(path)
         batcher = read_batcher(path, events, threads)
-        widths = input_widths(batcher.config, events, len(batcher.history.alpha))
-        model = read_model(path, widths).to(pick_device(device))
+        engine = load_engine(path, batcher, device, threads)
         prefixes = tuple(found["prefixes"]) if found.get("prefixes") else None
-        return cls(model, batcher, names, read_calibration(path), prefixes=prefixes, folder=path)
+        return cls(engine, batcher, names, read_calibration(path), prefixes=prefixes, folder=path)
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
         """From a run that has just been trained."""
-        labels = run.batcher.events.labels
-        return cls(
-            run.model, run.batcher, NameIndex.of(labels), run.calibration, prefixes=two_sided(run.batcher.events)
-        )
+        events, names = run.batcher.events, NameIndex.of(run.batcher.events.labels)
+        return cls(engine_of(run.model), run.batcher, names, run.calibration, prefixes=two_sided(events))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """A new run folder with this predictor and all links it knows by now."""
@@ -153,18 +147,12 @@ class LinkPredictor:
             return np.asarray(drawn[0])
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
 
-    @torch.no_grad()
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
         """What the network makes of each pair before it decides: [B, width]."""
         batcher, ends = self._question(src, dst, t)
-        device = next(self._model.parameters()).device
-        parts = [
-            self._model.embed(batch.to(device)).float().cpu().numpy()
-            for batch in self._batches(batcher, *ends, WALK_SEED)
-        ]
-        return np.concatenate(parts) if parts else np.empty((0, self._model.width), np.float32)
+        parts = [self._engine.embed(batch) for batch in self._batches(batcher, *ends, WALK_SEED)]
+        return np.concatenate(parts) if parts else np.empty((0, self._engine.width), np.float32)
 
-    @torch.no_grad()
     def rank(
         self,
         src: Name,
@@ -202,9 +190,9 @@ class LinkPredictor:
         if len(ids) == 0:
             return []
         pieces = batcher.one_against_many(
-            node, ids, now.reshape(-1)[0], pairs_within(byte_budget, self._model.config), seed=WALK_SEED
+            node, ids, now.reshape(-1)[0], pairs_within(byte_budget, batcher.config), seed=WALK_SEED
         )
-        logits = np.concatenate([self._logits(batch) for batch in pieces])
+        logits = np.concatenate([self._engine.logits(batch) for batch in pieces])
         probability = self._calibration.probability(logits, prior)
         best = np.argsort(-probability, kind="stable")[:k]
         return [Ranked(found[i][0], float(probability[i]), found[i][1]) for i in best.tolist()]
@@ -236,7 +224,7 @@ class LinkPredictor:
     def identity(self) -> str:
         """A name for exactly this model and history."""
         batcher, _ = self._current()
-        weights = [value.detach().cpu().numpy() for value in self._model.state_dict().values()]
+        weights = self._engine.weights.values()
         ends = [np.array([len(batcher.events), *batcher.history.alpha]), batcher.events.t[-1:]]
         return digest(*weights, *ends)
 
@@ -319,15 +307,9 @@ class LinkPredictor:
             times = as_times(times.reshape(-1)).reshape(times.shape)
         return query_times(times, batcher.events.t.dtype)
 
-    @torch.no_grad()
     def _probabilities(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int, prior: float) -> Array:
-        logits = [self._logits(batch) for batch in self._batches(batcher, src, dst, t, seed)]
+        logits = [self._engine.logits(batch) for batch in self._batches(batcher, src, dst, t, seed)]
         return self._calibration.probability(np.concatenate(logits) if logits else np.empty(0), prior)
-
-    def _logits(self, batch: Batch) -> Array:
-        device = next(self._model.parameters()).device
-        logits: Array = self._model(batch.to(device)).double().cpu().numpy()
-        return logits
 
     def _batches(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int) -> Iterable[Batch]:
         def task(part: slice) -> Any:

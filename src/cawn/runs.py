@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+import numpy.typing as npt
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 import cawn
 from cawn.batches import Batcher
@@ -28,16 +28,13 @@ from cawn.calibration import Calibration
 from cawn.config import Config
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import Events
-from cawn.files import write_atomically, write_text
+from cawn.files import write_text
 from cawn.history import History
-from cawn.model import CAWN
 from cawn.name_index import NameIndex
 from cawn.rates import Rates
 from cawn.store import read_arrays, write_arrays
 
 FORMAT = 2
-
-Tensors = dict[str, torch.Tensor]
 
 
 def refuse_existing(folder: Path) -> None:
@@ -115,17 +112,15 @@ def read_calibration(folder: Path) -> Calibration:
         raise StorageError(f"{path}: damaged; the run must be trained again") from error
 
 
-def read_model(folder: Path, widths: tuple[int, int]) -> CAWN:
-    """The network with its best weights."""
+def read_weights(folder: Path) -> dict[str, npt.NDArray[np.float32]]:
+    """The best weights of a run."""
     path = folder / "weights.safetensors"
     if not path.exists():
         raise StorageError(f"{folder}: holds no weights yet; let it train for an epoch")
-    model = CAWN(read_config(folder), *widths)
     try:
-        model.load_state_dict(read_tensors(path)[0])
-    except RuntimeError as error:
-        raise StorageError(f"{path}: does not fit the run's config; the run must be trained again") from error
-    return model.eval()
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise StorageError(f"{path}: damaged; the run must be trained again") from error
 
 
 def read_config(folder: Path) -> Config:
@@ -161,25 +156,6 @@ def read_description(folder: Path) -> dict[str, Any]:
         version = found.get("cawn", "unknown") if isinstance(found, dict) else "unknown"
         raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
     return found
-
-
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
-    """The tensors of a file and the state beside them."""
-    try:
-        with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, (file.metadata() or {}).get("state", "{}")  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise StorageError(f"{path}: damaged; remove it to start over") from error
-
-
-def write_checkpoint(folder: Path, tensors: Tensors, best: Tensors, state: dict[str, Any]) -> None:
-    """The checkpoint, and the best weights by themselves."""
-    held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    held |= {f"best.{name}": value.detach().cpu().contiguous().clone() for name, value in best.items()}
-    weights = part(held, "best.")
-    metadata = {"state": json.dumps(state)}
-    write_atomically(folder / "checkpoint.safetensors", lambda path: save_file(held, path, metadata))
-    write_atomically(folder / "weights.safetensors", lambda path: save_file(weights, path))
 
 
 def part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:

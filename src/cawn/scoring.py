@@ -6,10 +6,12 @@ Scores are kept beside the output as they come; when all are there, the file is 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from csv import writer as csv_writer
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -151,12 +153,21 @@ def _joined(rows: pa.Table, columns: Columns) -> pa.Table:
 
 
 def _write_csv(table: pa.Table, out: IO[bytes], pairs: Pairs, *, header: bool) -> None:
+    """Rows of text as they were in the file; quoted only where some of them must be."""
     dialect = pairs.dialect
     delimiter = "," if dialect is None else " " if dialect.delimiter == " +" else dialect.delimiter
-    options = csv.WriteOptions(
-        include_header=header and (dialect is None or dialect.has_header), delimiter=delimiter, quoting_style="needed"
-    )
-    try:
-        csv.write_csv(table, out, options)
-    except pa.ArrowInvalid as error:
-        raise QueryError(f"{pairs.path}: a column cannot be written as CSV ({error}); write .parquet") from error
+    if header and (dialect is None or dialect.has_header):
+        line = io.StringIO()
+        csv_writer(line, delimiter=delimiter, lineterminator="\n").writerow(table.column_names)
+        out.write(line.getvalue().encode())
+    for quoting in ("none", "needed"):
+        options = csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=quoting)
+        written = pa.BufferOutputStream()
+        try:
+            csv.write_csv(table, written, options)
+        except pa.ArrowInvalid as error:
+            if quoting == "needed":
+                raise QueryError(f"{pairs.path}: cannot be written as CSV ({error}); write .parquet") from error
+            continue
+        out.write(written.getvalue())
+        return

@@ -22,28 +22,27 @@ import torch
 from torch.nn.functional import softplus
 
 from cawn import metrics
-from cawn.batches import Batcher, input_widths
+from cawn.batches import Batch, Batcher, ahead, input_widths
 from cawn.board import Board
 from cawn.calibration import FITTED_PRIOR, Calibration
+from cawn.checkpoints import read_tensors, write_checkpoint
 from cawn.config import Config
 from cawn.decays import decays
 from cawn.devices import Device, pick_device
 from cawn.errors import QueryError
-from cawn.evaluation import ahead, candidate_recall, evaluate, score_contrast
+from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
-from cawn.model import CAWN, Batch
+from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, negatives
 from cawn.runs import (
     check_description,
     part,
-    read_tensors,
     refuse_existing,
-    write_checkpoint,
     write_description,
     write_index,
     write_network,
@@ -183,7 +182,7 @@ class Trainer:
         with self.interrupt:
             for step, batch in enumerate(ahead(self._tasks(0)[:TRIAL_STEPS], self.workers)):
                 self.interrupt.check()
-                self._step(batch.to(self.device), step)
+                self._step(batch, step)
         return self._validate(slice(0, TRIAL_LINKS))
 
     def _validate(self, part: slice) -> tuple[Any, Any]:
@@ -201,7 +200,7 @@ class Trainer:
         try:
             for step, batch in enumerate(self._shown(ahead(self._tasks(first), self.workers)), start=first):
                 self.interrupt.check()
-                progress.loss += self._step(batch.to(self.device), step)
+                progress.loss += self._step(batch, step)
                 progress.step = step + 1
         except Interrupted:
             self._save_checkpoint()

@@ -48,7 +48,6 @@ def column(name: str | None) -> str | int | None:
 
 def load_predictor(run: Path, device: Any, threads: int | None) -> LinkPredictor:
     """The predictor of a run folder."""
-    use_threads(threads)
     from cawn.predictor import LinkPredictor
 
     return LinkPredictor.load(run, device=device, threads=threads)

@@ -87,7 +87,7 @@ def _text(path: str, dialect: Dialect) -> Iterator[Any]:
         yield csv.open_csv(
             SingleBlanks(file) if blanks else file,
             read_options=csv.ReadOptions(skip_rows=dialect.skip, column_names=numbers, block_size=_BLOCK),
-            parse_options=csv.ParseOptions(delimiter=" " if blanks else dialect.delimiter),
+            parse_options=csv.ParseOptions(delimiter=" " if blanks else dialect.delimiter, newlines_in_values=True),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(numbers, pa.string()), strings_can_be_null=False
             ),

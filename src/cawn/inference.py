@@ -1,0 +1,105 @@
+"""The network of `model` with NumPy alone: scores without the seconds it takes to load PyTorch.
+
+For models with an LSTM and mean pooling, as the default and paper-mean have. Same weights, same numbers to float32.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.batches import Batch, Level
+from cawn.config import Config
+from cawn.kernels import cpu_lstm
+from cawn.kernels.jit import in_parallel
+
+Array = npt.NDArray[Any]
+Weights = dict[str, npt.NDArray[np.float32]]
+
+_ROWS_PER_TASK = 4096
+
+
+def supports(config: Config) -> bool:
+    """Whether a model of this config can be computed here."""
+    return config.rnn == "lstm" and config.pooling == "mean"
+
+
+class Inference:
+    """A trained network; `weights` as in weights.safetensors."""
+
+    def __init__(self, config: Config, weights: Weights, threads: int | None = None) -> None:
+        self.config, self.threads, self.weights = config, threads, weights
+
+    @property
+    def width(self) -> int:
+        """Of an embedding."""
+        return self.config.dim * ((2 if self.config.sides == "apart" else 1) + self.config.rates)
+
+    def fits(self, x_width: int, rates_width: int) -> bool:
+        """Whether there are weights of the right sizes."""
+        config, d = self.config, self.config.dim
+        inputs = max((2 * config.frequencies if config.time else 0) + x_width, 1)
+        expected = {"walks.position.from_features.weight": (4 * d, inputs), "head.0.weight": (d, self.width)}
+        expected |= {"walks.from_state.weight": (4 * d, d), "head.3.weight": (1, d), "walks.position.bias": (1, 4 * d)}
+        if config.rates:
+            expected["from_rates.0.weight"] = (d, rates_width)
+        return all(name in self.weights and self.weights[name].shape == shape for name, shape in expected.items())
+
+    def logits(self, batch: Batch) -> npt.NDArray[np.float64]:
+        """[B]"""
+        hidden = np.maximum(self._linear("head.0", self.embed(batch)), 0)
+        return np.asarray(self._linear("head.3", hidden)[:, 0], np.float64)
+
+    def embed(self, batch: Batch) -> npt.NDArray[np.float32]:
+        """[B, width]"""
+        apart = self.config.sides == "apart"
+        pooled = np.zeros((batch.num_pairs * (2 if apart else 1), self.config.dim), np.float32)
+        for level, h in zip(batch.levels, self._states(batch), strict=True):
+            if len(h):
+                owner, share = (level.owner, 1) if apart else (level.owner >> 1, 2)
+                first = np.flatnonzero(np.diff(owner, prepend=-1))  # owners come in order
+                pooled[owner[first]] += np.add.reduceat(h * (level.weight / share)[:, None], first)
+        pooled = pooled.reshape(batch.num_pairs, -1)
+        if not self.config.rates:
+            return pooled
+        return np.concatenate([pooled, np.maximum(self._linear("from_rates.0", batch.rates), 0)], axis=1)
+
+    def _states(self, batch: Batch) -> list[Array]:
+        """h of the prefixes of each depth: [n_i, d]."""
+        d = self.config.dim
+        own, other = self._tables(batch)
+        h = c = np.empty((0, d), np.float32)
+        states = []
+        for level in batch.levels:
+            past, c_before = h @ self.weights["walks.from_state.weight"].T, c
+            gates = self._features(level) @ self.weights["walks.position.from_features.weight"].T  # [n_i, 4d]
+            h, c = np.empty((len(gates), d), np.float32), np.empty((len(gates), d), np.float32)
+            arrays = (gates, level.own, own, level.other, other, level.parent, past, c_before, h, c)
+            bounds = [*range(0, len(gates), _ROWS_PER_TASK), len(gates)]
+            in_parallel(partial(cpu_lstm.forward, *arrays), bounds, self.threads)
+            states.append(h)
+        return states
+
+    def _tables(self, batch: Batch) -> tuple[Array, Array]:
+        bias = self.weights["walks.position.bias"]
+        if self.config.identity != "caw":
+            own = self.weights["walks.position.one_hot.weight"] + bias if self.config.identity == "aw" else bias
+            return own, own[:0]
+        tables = []
+        for i in range(2 if self.config.sides == "apart" else 1):
+            hidden = np.maximum(self._linear(f"walks.position.f1.mlps.{i}.0", batch.g), 0)
+            encoded = self._linear(f"walks.position.f1.mlps.{i}.3", hidden)
+            tables.append(encoded @ self.weights["walks.position.f1.project.weight"].T)
+        return tables[0] + bias, tables[-1]
+
+    def _features(self, level: Level[Array]) -> Array:
+        if not self.config.time:
+            return level.x if level.x.shape[1] else np.zeros((len(level.owner), 1), np.float32)
+        phase = level.elapsed[:, None] * self.weights["walks.position.f2.omega"]
+        return np.concatenate([np.cos(phase), np.sin(phase), level.x], axis=1)
+
+    def _linear(self, name: str, x: Array) -> Array:
+        return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])

@@ -1,0 +1,60 @@
+"""The network without PyTorch gives what PyTorch gives."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from cawn.config import Config
+from cawn.engines import TorchEngine, engine_of
+from cawn.inference import Inference, supports
+from test_model import OPTIONS, SMALL, attributed, network, pairs
+
+SUPPORTED = [options for options in OPTIONS if supports(Config(**SMALL, **options))]
+
+
+def test_what_is_supported() -> None:
+    assert len(SUPPORTED) >= 9
+    assert supports(Config())
+    assert supports(Config.preset("paper-mean"))
+    assert not supports(Config.preset("paper-attn"))
+
+
+@pytest.mark.parametrize("options", SUPPORTED)
+def test_it_is_the_same_network(options: dict) -> None:
+    model, batcher = network(attributed(), Config(**SMALL, **options))
+    with torch.no_grad():
+        for parameter in model.parameters():  # biases and all, away from where they begin
+            parameter += 0.1 * torch.randn_like(parameter)
+    batch = batcher.pairs(*pairs(300), seed=3)
+    mine, theirs = engine_of(model), TorchEngine(model)
+    assert isinstance(mine, Inference)
+    np.testing.assert_allclose(mine.logits(batch), theirs.logits(batch), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(mine.embed(batch), theirs.embed(batch), rtol=2e-5, atol=2e-5)
+    assert mine.width == theirs.width == mine.embed(batch).shape[1]
+
+
+def test_other_models_go_to_torch() -> None:
+    model, batcher = network(attributed(), Config(**SMALL, pooling="attention"))
+    assert isinstance(engine_of(model), TorchEngine)
+    assert np.isfinite(engine_of(model).logits(batcher.pairs(*pairs(), seed=1))).all()
+
+
+def test_a_prediction_does_not_load_torch(tmp_path) -> None:
+    import cawn
+    from cawn import laws
+
+    events = laws.triadic_closure(60, 800, seed=0).events
+    config = Config(alpha="ladder", num_walks=8, dim=4, epochs=1)
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, kinds=("random",), device="cpu")
+    (tmp_path / "pairs.csv").write_text("src,dst,t\n1,2,9000\n")
+    script = (
+        "import sys; from cawn.cli import app\n"
+        f"app(['predict', {str(tmp_path / 'run')!r}, {str(tmp_path / 'pairs.csv')!r}, '--device', 'cpu'],"
+        " standalone_mode=False)\n"
+        "print('torch' in sys.modules)"
+    )
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines()[-1] == "False"
