@@ -48,7 +48,17 @@ def workshop(tmp_path_factory) -> Path:
 
 def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> None:
     shown = (workshop / "trained.txt").read_text()
-    for words in ("30 nodes, 1,200 links", "repeat a pair", "(2024-01-01", "tau", "epoch 1", "AUC", "recency", "Next:"):
+    for words in (
+        "from 'sender' to 'receiver' at 'date'",
+        "30 nodes, 1,200 links",
+        "repeat a pair",
+        "2024-01-01",
+        "tau",
+        "epoch 1",
+        "AUC",
+        "recency",
+        "Next:",
+    ):
         assert words in shown
     assert f"cawn rank {workshop / 'run'} --node" in shown
 
@@ -135,8 +145,17 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
         (["predict", "{run}", "{folder}/two.csv"], "no column that names the time"),
         (["predict", "{run}", "{pairs}", "--prior", "0"], "prior is 0"),
         (["predict", "{run}", "{pairs}", "--json"], "--json needs -o"),
+        (["predict", "{run}", "{pairs}", "--at", "5"], "has a column of times"),
+        (["predict", "{run}", "{pairs}", "--at", "5", "--time", "date"], "not both"),
+        (["predict", "{run}", "{pairs}", "-o", "{folder}/x.xlsx"], "written as .csv or .parquet"),
+        (["predict", "{run}", "{pairs}", "-o", "{folder}", "--force"], "is not a file"),
+        (["predict", "{run}", "{pairs}", "-o", "{folder}/none/x.csv"], "no such folder"),
+        (["predict", "{run}", "{pairs}", "-o", "{folder}/x.csv", "--prior", "1"], "prior is 1"),
+        (["predict", "{pairs}", "{pairs}"], "is a file, not the folder of a run"),
+        (["train", "{edges}", "--set", "self=1"], "setting 'self' does not exist"),
+        (["rank", "{run}", "--node", "x", "--time", "5", "-k", "many"], "Try 'cawn rank --help'"),
         (["predict", "{run}", "{pairs}", "-o", "{pairs}"], "exists already"),
-        (["predict", "{run}", "{pairs}", "-o", "{pairs}/x.csv"], "cannot be written"),
+        (["predict", "{run}", "{pairs}", "-o", "{pairs}/x.csv"], "no such folder"),
         (["predict", "{run}", "{pairs}", "--draws", "1"], "Invalid value for '--draws'"),
         (["predict", "{run}", "{pairs}", "--device", "tpu"], "Invalid value for '--device'"),
         (["rank", "{run}", "--node", "person 1"], "Missing option '--time'"),
@@ -175,7 +194,7 @@ def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
     assert told == "cawn: the output was closed before all was written\n"
     out = tmp_path / "out.csv"
     with subprocess.Popen([*command, "-o", str(out)], stderr=subprocess.PIPE) as process:
-        while not list(tmp_path.glob("out.csv.parts/*.npz")):
+        while not list(tmp_path.glob("out.csv.*.parts/*.npz")):
             time.sleep(0.05)
             assert process.poll() is None
         process.send_signal(signal.SIGINT)

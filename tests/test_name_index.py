@@ -30,9 +30,13 @@ def test_integers(names: list[int]) -> None:
     assert index.all().tolist() == names
 
 
-@pytest.mark.parametrize("name", ["007", "7.0", "x", "", "+7", 2**70, -1, "-0"])
+@pytest.mark.parametrize("name", ["007", "7.5", "x", "", "+7", 2**70, -1, "-0", "9" * 5_000])
 def test_what_is_no_known_integer_is_unknown(name) -> None:
     assert NameIndex.of(np.array([7, 0])).ids([name]).tolist() == [UNKNOWN]
+
+
+def test_integers_may_have_a_point() -> None:
+    assert NameIndex.of(np.array([7, 0])).ids(["7.0", "0.0"]).tolist() == [0, 1]
 
 
 def test_new_names() -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -161,7 +162,7 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
 
 
 def test_attributes_must_fit(events, predictor) -> None:
-    with pytest.raises(cawn.DataError, match="the model's have none"):
+    with pytest.raises(cawn.DataError, match="1 link attributes, the model's 0"):
         predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
 
 
@@ -173,6 +174,49 @@ def test_a_run_in_memory_is_a_predictor_too(events, folder) -> None:
     )
     with pytest.raises(cawn.QueryError, match="train with out="):
         LinkPredictor.of(run).save("anywhere")
+
+
+@pytest.mark.parametrize("name", [None, 3.7, True, b"3", ["n1", "n2"], {}])
+def test_what_is_no_name_is_refused(predictor, name) -> None:
+    with pytest.raises(cawn.QueryError):
+        predictor.rank(name, 100)
+    with pytest.raises(cawn.QueryError):
+        predictor.knows(name)
+
+
+def test_names_from_anywhere(predictor, events) -> None:
+    now, names = events.t[-1], ["n1", "n2"]
+    expected = predictor.score(names, "n3", now)
+    for given in (np.array(names), np.array(names, object), pa.array(names), iter(names), tuple(names)):
+        np.testing.assert_array_equal(predictor.score(given, "n3", now), expected)
+    assert predictor.score(["n1\0"], "n3", now) != predictor.score(["n1"], "n3", now)
+
+
+def test_the_same_stranger_is_one_node(predictor, events) -> None:
+    now = int(events.t[-1])
+    alone = predictor.score("zz", "zz", now)
+    assert predictor.rank("zz", now, candidates=["zz"])[0].probability == pytest.approx(alone[0], rel=1e-6)
+    predictor.update(cawn.Events([0], [1], [now + 50], labels=["zz", "n1"]))
+    np.testing.assert_allclose(predictor.score("zz", "zz", now), alone, rtol=1e-6)
+
+
+def test_a_failing_update_changes_nothing(predictor, events) -> None:
+    now = int(events.t[-1])
+    predictor.update(cawn.Events([0], [1], [now + 1], labels=["n1", "n2"]))
+    with pytest.raises(cawn.DataError, match="spans more"):
+        predictor.update(cawn.Events([0], [1], [-(2**63)]))
+    assert predictor.num_links == len(events) + 1
+    assert np.isfinite(predictor.score("n1", "n2", now + 2)).all()
+    assert predictor.num_links == len(events) + 1
+
+
+def test_identity_names_the_history(folder, events) -> None:
+    now = int(events.t[-1]) + 5
+    a, b, c = (LinkPredictor.load(folder) for _ in range(3))
+    assert a.identity == b.identity
+    a.update(cawn.Events([0], [1], [now], labels=["n1", "n2"]))
+    b.update(cawn.Events([0], [1], [now], labels=["n3", "n4"]))
+    assert len({a.identity, b.identity, c.identity}) == 3
 
 
 def test_two_sided_names_and_dates(tmp_path: Path) -> None:
@@ -193,8 +237,16 @@ def test_two_sided_names_and_dates(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         predictor.score(3, 3, "2024-10-20T12:00:00Z"), predictor.score(3, 3, "2024-10-20T14:00:00+02:00")
     )
-    with pytest.raises(cawn.DataError, match="ISO date"):
+    with pytest.raises(cawn.QueryError, match="ISO dates"):
         predictor.score(3, 3, "yesterday")
+    before = predictor.score(3, 3, "2024-12-01")
+    predictor.update(
+        pa.table({"who": [3, 99], "what": [3, 3], "when": ["2024-11-20"] * 2}), src="who", dst="what", time="when"
+    )
+    assert predictor.knows("user:99")
+    assert not predictor.knows("item:99")
+    assert predictor.score(3, 3, "2024-12-01") != before
+    assert predictor.score("zz", "zz", "2024-12-01") == predictor.score("zz", "other", "2024-12-01")
 
 
 def test_loading_takes_no_time_whatever_the_size(tmp_path: Path) -> None:
@@ -227,7 +279,7 @@ def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
         LinkPredictor.load(copy)
     assert "\n" not in str(caught.value)
     shutil.rmtree(copy / part) if (copy / part).is_dir() else (copy / part).unlink()
-    if part in ("index", "report.json"):
+    if part == "index":
         LinkPredictor.load(copy)
     else:
         with pytest.raises(cawn.StorageError):

@@ -137,6 +137,66 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
     assert out.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, damage: str) -> None:
+    path, out, whole = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv", tmp_path / "whole.csv"
+    score_to_file(predictor, question(path), whole, identity="x")
+    calls = []
+
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == 4:
+            raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        score_to_file(predictor, question(path), out, identity="x", check=stop)
+    piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.npz"
+    piece.unlink() if damage == "missing" else piece.write_bytes(b"PK")
+    score_to_file(predictor, question(path), out, identity="x")
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_file_that_changes_meanwhile_is_refused(predictor, tmp_path: Path) -> None:
+    path = write(tmp_path, pairs(), ".csv")
+
+    def change() -> None:
+        path.write_text(path.read_text() + "more,n1,n2,5\n")
+
+    with pytest.raises(cawn.DataError, match="has changed while"):
+        score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x", check=change)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_two_at_once_are_refused(predictor, tmp_path: Path) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+
+    def again() -> None:
+        with pytest.raises(cawn.StorageError, match="another process"):
+            score_to_file(predictor, question(path), out, identity="x")
+
+    assert score_to_file(predictor, question(path), out, identity="x", check=again) == 300
+
+
+def test_no_rows(predictor, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table(pairs()).slice(0, 0), path)
+    with pytest.raises(cawn.DataError, match="no rows"):
+        score_to_file(predictor, question(path), tmp_path / "out.parquet", identity="x")
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.parquet"]
+
+
+def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
+    """Blanks around fields are no part of a name."""
+    plain, padded = tmp_path / "plain.csv", tmp_path / "padded.csv"
+    plain.write_text("src,dst,t\nn1,n2,4000\nn3,n4,4000\n")
+    padded.write_text("src, dst, t\nn1, n2, 4000\nn3, n4, 4000\n")
+    asked = question(padded)
+    score_to_file(predictor, asked, tmp_path / "b.csv", identity="x")
+    score_to_file(predictor, question(plain), tmp_path / "a.csv", identity="x")
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    assert asked.unknown == [0]
+
+
 @pytest.mark.parametrize("change", ["run", "file", "options"])
 def test_another_question_starts_over(predictor, tmp_path: Path, change: str) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"

@@ -103,7 +103,7 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, shown = process.communicate(timeout=60)
     assert process.returncode != 0
-    assert f"resume from {tmp_path / 'r'}" in shown
+    assert f"cawn train --resume -o {tmp_path / 'r'}" in shown
     assert (tmp_path / "r" / "checkpoint.safetensors").exists()
 
 

@@ -41,7 +41,7 @@ class Calibration:
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
         """The probability of a link among candidates of which a share `prior` are true links."""
-        if not 0 < prior < 1:
+        if not isinstance(prior, float | int) or not 0 < prior < 1:
             raise QueryError(f"prior is {prior!r}: give the share of true links among the candidates, between 0 and 1")
         moved = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
         return sigmoid(np.asarray(logits, float) / self.temperature + self.shift + moved)

@@ -60,7 +60,7 @@ class Config:
             raise QueryError(f"preset {name!r}: there are {', '.join(_PRESETS)}")
         return replace(cls(), **_PRESETS[name])
 
-    def with_(self, **changes: Any) -> Config:
+    def with_(self, /, **changes: Any) -> Config:
         """The same settings but for some."""
         known = {field.name for field in fields(self)}
         if unknown := sorted(set(changes) - known):

@@ -25,6 +25,7 @@ from cawn.summary import describe, in_words
 from cawn.walks import Walks
 
 ALPHA = 1 / (4 * laws.REACTION_TIME)
+FEW = 50  # test links that say too little to be shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ def run(
         if not quiet:
             show(picture, console)
         shown = as_json(picture)
+    if data == "flights" and not train:
+        shown["data"] = describe(flights().events)
+        if not quiet:
+            console.print(in_words(shown["data"]))
     if train:
         trained = triangles(seed) if data == "triangles" else flights()
         shown["training"] = learn(trained, console, seed=seed, quiet=quiet)
@@ -80,12 +85,12 @@ def triangles(seed: int) -> Lesson:
     closing = int(np.flatnonzero(network.caused)[-50])
     u, v, t = int(events.src[closing]), int(events.dst[closing]), int(events.t[closing])
     return Lesson(
-        about="who has just linked to the same node will link",
+        about="the same law in a larger network",
         events=events,
         config=Config(alpha=(ALPHA / 10, ALPHA), num_walks=32, dim=32, epochs=4, lr=3e-3),
         good=(u, v, t),
         bad=(u, _stranger(events, u, t), t),
-        words=("closes a triangle", "does not"),
+        words=("one that closes a triangle", "one between strangers"),
     )
 
 
@@ -99,7 +104,7 @@ def flights() -> Lesson:
     elsewhere = next(int(w) for w in events.dst[::-1] if int(w) not in been)
     plane, there, nowhere = (events.labels[i] for i in (u, v, elsewhere))
     return Lesson(
-        about="planes and the airports they fly to, New York 2013",
+        about="the last 50,000 flights out of New York in 2013, planes to airports",
         events=events,
         config=Config(alpha="ladder", num_walks=32, dim=32, epochs=3),
         good=(u, v, t),
@@ -112,7 +117,7 @@ def learn(lesson: Lesson, console: Console, *, seed: int, quiet: bool) -> dict[s
     """Train, test, and score the two links."""
     started = time.perf_counter()
     if not quiet:
-        console.print(f"\nNow a model learns it ({lesson.about}):", style="bold")
+        console.print(f"\nNow a model learns from links alone ({lesson.about}):", style="bold")
         console.print(in_words(describe(lesson.events)))
     trained = experiments.train(
         lesson.events, lesson.config, task="inductive", seed=seed, quiet=quiet, kinds=("random",)
@@ -127,9 +132,11 @@ def learn(lesson: Lesson, console: Console, *, seed: int, quiet: bool) -> dict[s
         scored.append({"link": words, "probability": float(scores.probability[0]), "error": float(scores.error[0])})
     if not quiet:
         console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes it had never seen:")
-        show_results([trained.results], console=console)
+        show_results([[row for row in trained.results if row["count"] >= FEW]], console=console)
+        console.print("Two links of this network, where 0.5 is a pair of which nothing is known:")
         for row in scored:
-            console.print(f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}", highlight=False)
+            line = f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}"
+            console.print(line, highlight=False, markup=False, emoji=False)
         console.print("\nNext:", style="bold")
         console.print("  cawn train edges.csv -o runs/mine    your own links", highlight=False)
         console.print("  cawn datasets                        named public networks", highlight=False)

@@ -19,10 +19,11 @@ from cawn.errors import QueryError
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
-from cawn.negatives import Kind
+from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
 from cawn.splits import Task, split
 from cawn.training import Run, Trainer, seed_for
+from cawn.walks import check_seed
 
 TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
 
@@ -54,6 +55,9 @@ def train(
         tensorboard: Also write the curves to `out`/tensorboard.
         kinds: The negatives to evaluate against.
     """
+    if not isinstance(events, Events):
+        raise QueryError(f"events is a {type(events).__name__}: give cawn.Events, or read them with cawn.read")
+    check_seed(seed)
     config = config or Config()
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
     alpha = None
@@ -62,13 +66,20 @@ def train(
     elif out is not None:
         refuse_existing(Path(out))
     if config.alpha == "auto" and not resume:
-        alpha = compare_ladders(events, config, quiet=quiet, **options)
+        try:
+            alpha = compare_ladders(events, config, quiet=quiet, **options)
+        except KeyboardInterrupt:
+            if not quiet:
+                print("stopped before the training began; nothing was written", file=sys.stderr, flush=True)
+            raise
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
     return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
 
 
 def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
     """The decays of the ladder that does best on validation links after a short training; see `decays`."""
+    if not quiet:
+        print("comparing slow and fast decays ...", file=sys.stderr, flush=True)
     small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
     tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
     trials = {
@@ -87,6 +98,7 @@ def train_seeds(
     *,
     seeds: Sequence[int],
     out: str | os.PathLike[str] | None = None,
+    resume: bool = False,
     **options: Any,
 ) -> tuple[list[Run], list[dict[str, Any]]]:
     """A run for each seed (of split, negatives, weights and walks), and their figures as mean and 95 % interval.
@@ -95,10 +107,11 @@ def train_seeds(
     """
     if not seeds:
         raise QueryError("seeds is empty: give at least one")
-    runs = [
-        train(events, config, seed=seed, out=None if out is None else Path(out) / f"seed-{seed}", **options)
-        for seed in seeds
-    ]
+    runs = []
+    for seed in seeds:
+        folder = None if out is None else Path(out) / f"seed-{seed}"
+        begun = folder is not None and (folder / "run.json").exists()
+        runs.append(train(events, config, seed=seed, out=folder, **options | {"resume": resume and begun}))
     summary = mean_rows([run.results for run in runs])
     if out is not None:
         write_text(Path(out) / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -114,6 +127,7 @@ def evaluate_run(
 ) -> list[dict[str, Any]]:
     """Test the model of a run folder again: the rows of its results.json, to the last digit of the same software."""
     path = Path(folder)
+    check_kinds(kinds)
     found = read_description(path)
     events, _ = read_network(path)
     if len(events) != found["links"]:

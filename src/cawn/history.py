@@ -79,6 +79,10 @@ class History(Sampler):
         """Memory the index holds."""
         return sum(array.nbytes for array in self._index)
 
+    def __repr__(self) -> str:
+        entries, decays = len(self._index.time), len(self.alpha)
+        return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
+
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """How many links each node has strictly before t: [B]."""
         return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,6 +16,7 @@ Array = npt.NDArray[Any]
 Name = int | str
 
 UNKNOWN = -1
+_INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
 class NameIndex:
@@ -36,6 +38,12 @@ class NameIndex:
             )
         )
         return cls({"name_ends": ends, "name_bytes": text, "name_order": order.astype(np.int64)})
+
+    def check(self) -> None:
+        """Raise KeyError where arrays are missing."""
+        for name in ("name_order", *(("name_ends", "name_bytes") if self.strings else ("names",))):
+            if name not in self.arrays:
+                raise KeyError(name)
 
     def __len__(self) -> int:
         return len(self.arrays["name_order"])
@@ -93,10 +101,11 @@ def two_sided(events: Events) -> tuple[str, str] | None:
 
 
 def _as_integer(name: Name) -> int | None:
+    """What the name is as an integer, as `cawn.read` takes it: 7 and 7.0, but not 007 or +7."""
     if isinstance(name, str):
-        digits = name.removeprefix("-")
-        if not (digits.isascii() and digits.isdigit() and str(int(name)) == name):
+        if not _INTEGER.fullmatch(name):
             return None
+        name = name.removesuffix(".0")
     number = int(name)
     return number if -(2**63) <= number < 2**63 else None
 

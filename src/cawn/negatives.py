@@ -31,6 +31,12 @@ class Negatives:
         return digest(self.dst)
 
 
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Refuse what is no kind of negatives."""
+    if wrong := [kind for kind in kinds if kind not in get_args(Kind)]:
+        raise QueryError(f"negatives {wrong[0]!r}: give one of {', '.join(get_args(Kind))}")
+
+
 def negatives(
     events: Events,
     links: npt.NDArray[np.int64],
@@ -50,8 +56,7 @@ def negatives(
         seed: The same seed, the same negatives, whatever else is asked.
         visible: Which links may be known, [E]; all by default. Nodes of other links are not drawn.
     """
-    if kind not in get_args(Kind):
-        raise QueryError(f"negatives {kind!r}: give one of {', '.join(get_args(Kind))}")
+    check_kinds((kind,))
     if len(links) == 0:
         return Negatives(np.empty(0, np.int32), 0.0)
     last = int(links.max()) + 1

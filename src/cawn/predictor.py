@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,7 +18,7 @@ from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.candidates import KINDS, Candidates
 from cawn.devices import Device
 from cawn.engines import Engine, engine_of, load_engine
-from cawn.errors import DataError, QueryError
+from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import Events, as_array, as_times
 from cawn.name_index import UNKNOWN, Name, NameIndex, two_sided
 from cawn.readers import read
@@ -42,6 +42,7 @@ Array = npt.NDArray[Any]
 Names = Name | Iterable[Name]
 
 MAX_DRAWS = 1_000
+KEPT = ("config.toml", "run.json", "weights.safetensors", "report.json", "results.json", "metrics.jsonl")
 
 
 class Scores(NamedTuple):
@@ -91,14 +92,22 @@ class LinkPredictor:
         events, names = read_network(path)
         batcher = read_batcher(path, events, threads)
         engine = load_engine(path, batcher, device, threads)
-        prefixes = tuple(found["prefixes"]) if found.get("prefixes") else None
+        given = found.get("prefixes")
+        prefixes = (str(given[0]), str(given[1])) if isinstance(given, list) and len(given) == 2 else None
         return cls(engine, batcher, names, read_calibration(path), prefixes=prefixes, folder=path)
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
         """From a run that has just been trained."""
         events, names = run.batcher.events, NameIndex.of(run.batcher.events.labels)
-        return cls(engine_of(run.model), run.batcher, names, run.calibration, prefixes=two_sided(events))
+        return cls(
+            engine_of(run.model),
+            run.batcher,
+            names,
+            run.calibration,
+            prefixes=two_sided(events),
+            folder=run.folder,
+        )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """A new run folder with this predictor and all links it knows by now."""
@@ -108,16 +117,21 @@ class LinkPredictor:
         if target.exists():
             raise QueryError(f"{target}: exists already; choose another folder")
         batcher, names = self._current()
-        target.mkdir(parents=True)
-        for name in ("config.toml", "run.json", "weights.safetensors", "report.json", "results.json", "metrics.jsonl"):
-            if (self._folder / name).exists():
-                shutil.copyfile(self._folder / name, target / name)
         events = batcher.events
-        write_network(
-            target,
-            Events(events.src, events.dst, events.t, events.msg, x=events.x, labels=names.all(), num_nodes=len(names)),
-        )
-        write_index(target, batcher)
+        named = Events(events.src, events.dst, events.t, events.msg, x=events.x, labels=names.all())
+        part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        try:
+            part.mkdir(parents=True)
+            for name in KEPT:
+                if (self._folder / name).exists():
+                    shutil.copyfile(self._folder / name, part / name)
+            write_network(part, named)
+            write_index(part, batcher)
+            part.rename(target)
+        except OSError as error:
+            raise StorageError(f"{target}: cannot be written ({error.strerror or error})") from error
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
 
     # What is asked.
 
@@ -138,7 +152,7 @@ class LinkPredictor:
             prior: The share of true links among what is asked about. Probabilities were calibrated for one half.
             draws: Average over so many sets of walks, and also return the standard error: `Scores`.
         """
-        if draws is not None and (not isinstance(draws, int) or not 2 <= draws <= MAX_DRAWS):
+        if draws is not None and (not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS):
             raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
         batcher, ends = self._question(src, dst, t)
         seeds = [WALK_SEED] if draws is None else [WALK_SEED + i for i in range(draws)]
@@ -171,7 +185,7 @@ class LinkPredictor:
             kinds: How to choose them: "recent" partners, "two hops" away, "popular" destinations.
             byte_budget: Memory for the tensors of one pass; src's walks are sampled once, whatever it is.
         """
-        if not isinstance(k, int) or k < 1:
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
             raise QueryError(f"k is {k!r}: give a positive number")
         if unknown := [kind for kind in kinds if kind not in KINDS]:
             raise QueryError(f"candidates of kind {unknown[0]!r}: there are {', '.join(KINDS)}")
@@ -179,6 +193,7 @@ class LinkPredictor:
         now = self._times(t, batcher)
         if now.size != 1:
             raise QueryError(f"t has {now.size} times: rank asks about one")
+        src = _one(src, "src")
         node = int(self._ids(names, [src], 0)[0])
         if candidates is None:
             choice = Candidates(batcher.events, batcher.history).choose(node, now.reshape(-1)[0], tuple(kinds))
@@ -187,6 +202,7 @@ class LinkPredictor:
         else:
             given = list(dict.fromkeys(_listed(candidates)))
             found, ids = [(name, "given") for name in given], self._ids(names, given, 1)
+            ids[[bool(i >= len(names) and self._same(src, name)) for i, name in zip(ids, given, strict=True)]] = node
         if len(ids) == 0:
             return []
         pieces = batcher.one_against_many(
@@ -197,36 +213,47 @@ class LinkPredictor:
         best = np.argsort(-probability, kind="stable")[:k]
         return [Ranked(found[i][0], float(probability[i]), found[i][1]) for i in best.tolist()]
 
-    def update(self, new_events: Any) -> None:
-        """New links become history: Events, or whatever `cawn.read` reads. Nodes may be new.
+    def update(self, new_events: Any, **columns: Any) -> None:
+        """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.
 
         The index is rebuilt when the next question is asked, in time linear in all links; many small updates cost one.
         """
-        events = read(new_events)
-        held = self._batcher.events
-        if self._batcher.config.attributes and (held.msg is None) != (events.msg is None):
-            raise DataError(
-                "the new links have attributes, the model's have none"
-                if held.msg is None
-                else "the model's links have attributes: give the new ones theirs (msg)"
-            )
-        if held.msg is not None and events.msg is not None and held.msg.shape[1] != events.msg.shape[1]:
-            raise DataError(f"the new links have {events.msg.shape[1]} attributes, the model's {held.msg.shape[1]}")
-        query_times(events.t, held.t.dtype)
-        self._pending.append(events)
+        new, held = read(new_events, **columns), self._batcher.events
+        for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
+            width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
+            if width != given and not (what == "node" and given == 0):
+                raise DataError(f"the new links have {given} {what} attributes, the model's {width}; give as many")
+        if len(new):
+            times = query_times(new.t, held.t.dtype)
+            as_times(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))  # the span can be counted
+            self._pending.append(new)
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
         _, names = self._current()
-        return bool(self._ids(names, [name], 0)[0] < len(names) or self._ids(names, [name], 1)[0] < len(names))
+        return any(self._ids(names, [_one(name, "name")], side)[0] < len(names) for side in (0, 1))
+
+    def num_unknown(self, src: Names, dst: Names) -> int:
+        """How many of these pairs have an end that is not in the network."""
+        _, names = self._current()
+        u, v = (self._ids(names, _listed(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
+        return int((u | v).sum())
+
+    @property
+    def finished(self) -> bool:
+        """Whether training had come to its end, so that probabilities are calibrated."""
+        return self._folder is None or (self._folder / "report.json").exists()
 
     @property
     def identity(self) -> str:
         """A name for exactly this model and history."""
-        batcher, _ = self._current()
-        weights = self._engine.weights.values()
-        ends = [np.array([len(batcher.events), *batcher.history.alpha]), batcher.events.t[-1:]]
-        return digest(*weights, *ends)
+        batcher, names = self._current()
+        events, calibration = batcher.events, self._calibration
+        settings = np.frombuffer(batcher.config.to_toml().encode(), np.uint8)
+        numbers = np.array([*batcher.history.alpha, batcher.unit, calibration.temperature, calibration.shift])
+        attributes = [array for array in (events.msg, events.x) if array is not None]
+        network = (events.src, events.dst, events.t, *attributes, *names.arrays.values())
+        return digest(*self._engine.weights.values(), settings, numbers, *network)
 
     @property
     def num_links(self) -> int:
@@ -236,39 +263,44 @@ class LinkPredictor:
     # How it is answered.
 
     def _current(self) -> tuple[Batcher, NameIndex]:
-        """The batcher and the names, with all updates in them."""
+        """The batcher and the names, with all updates in them: all, or as before where that fails."""
         if self._pending:
-            for events in self._pending:
-                self._append(events)
-            self._pending = []
-            old = self._batcher
-            rebuilt = Batcher.of(old.config, old.events, old.history.alpha, old.unit, threads=old.threads)
-            self._batcher = rebuilt
+            old, events, names = self._batcher, self._batcher.events, self._names
+            for new in self._pending:
+                events, names = self._joined(events, names, new)
+            self._batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
+            self._names, self._pending = names, []
         return self._batcher, self._names
 
-    def _append(self, new: Events) -> None:
-        held, labels = self._batcher.events, new.labels.tolist()
-        ids = self._names.ids(labels)
-        strangers = [labels[i] for i in np.flatnonzero(ids == UNKNOWN)]
-        if strangers:
-            ids[ids == UNKNOWN] = len(self._names) + np.arange(len(strangers))
-            self._names = self._names.extended(strangers)
+    def _joined(self, held: Events, names: NameIndex, new: Events) -> tuple[Events, NameIndex]:
+        """Both together, and the names of all."""
+        sides = []
+        for side, ends in enumerate((new.src, new.dst)):
+            different, at = np.unique(ends, return_inverse=True)
+            given = new.labels[different].tolist()
+            ids = self._ids(names, given, side)
+            strange = np.flatnonzero(ids >= len(names))
+            if len(strange):
+                ids[strange] = len(names) + np.arange(len(strange))
+                names = names.extended([self._spelled(given[i], side) for i in strange])
+            sides.append((ids[at], different, ids))
         msg = None if held.msg is None or new.msg is None else np.concatenate([held.msg, new.msg])
         x = None
         if held.x is not None:
-            x = np.zeros((len(self._names), held.x.shape[1]), np.float32)
+            x = np.zeros((len(names), held.x.shape[1]), np.float32)
             x[: len(held.x)] = held.x
-            if new.x is not None:
-                x[ids] = new.x
-        joined = Events(
-            np.concatenate([held.src, ids[new.src]]),
-            np.concatenate([held.dst, ids[new.dst]]),
-            np.concatenate([held.t, query_times(new.t, held.t.dtype)]),
-            msg,
-            x=x,
-            num_nodes=len(self._names),
-        )
-        self._batcher = replace(self._batcher, events=joined)
+            for _, different, ids in sides:
+                if new.x is not None:
+                    x[ids] = new.x[different]
+        t = np.concatenate([held.t, query_times(new.t, held.t.dtype)])
+        src, dst = (np.concatenate([mine, ids]) for mine, (ids, *_) in zip((held.src, held.dst), sides, strict=True))
+        return Events(src, dst, t, msg, x=x, num_nodes=len(names)), names
+
+    def _spelled(self, name: Name, side: int) -> Name:
+        """As the network spells the names of this side."""
+        if self._prefixes is None or str(name).startswith(f"{self._prefixes[side]}:"):
+            return name
+        return f"{self._prefixes[side]}:{name}"
 
     def _question(self, src: Names, dst: Names, t: Any) -> tuple[Batcher, tuple[Array, Array, Array]]:
         """Ids and times of B pairs, and the batcher to ask."""
@@ -284,25 +316,32 @@ class LinkPredictor:
             found = self._ids(names, given, side)
             ids.append(np.repeat(found, size) if len(given) == 1 else found)
         strangers = (ids[0] >= len(names)) & (ids[1] >= len(names))
-        for i in np.flatnonzero(strangers):  # the same stranger on both ends is one node
-            if str(u[i if len(u) > 1 else 0]) == str(v[i if len(v) > 1 else 0]):
+        for i in np.flatnonzero(strangers):
+            if self._same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
                 ids[1][i] = ids[0][i]
         return batcher, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
 
+    def _same(self, u: Name, v: Name) -> bool:
+        """Whether strangers of these names are one node."""
+        return self._spelled(str(u), 0) == self._spelled(str(v), 1)
+
     def _ids(self, names: NameIndex, given: list[Name], side: int) -> npt.NDArray[np.int64]:
         """Ids of names; a stranger gets one beyond all nodes, another on either side."""
-        ids = names.ids(given)
+        ids = names.ids([self._spelled(name, side) for name in given])
         missing = np.flatnonzero(ids == UNKNOWN)
         if self._prefixes is not None and len(missing):
-            ids[missing] = names.ids([f"{self._prefixes[side]}:{given[i]}" for i in missing])
+            ids[missing] = names.ids([given[i] for i in missing])
         return np.where(ids == UNKNOWN, len(names) + side, ids)
 
     def _times(self, t: Any, batcher: Batcher) -> Array:
         """Times in the type of the history's; dates as Unix seconds."""
         times = as_array(t, "t")
         if times.dtype.kind in "UO":
-            column = pa.chunked_array([pa.array([str(moment) for moment in times.reshape(-1).tolist()])])
-            times = times_of(column, "t", Source("t")).reshape(times.shape)
+            column = pa.chunked_array([pa.array([str(moment) for moment in times.reshape(-1).tolist()], pa.string())])
+            try:
+                times = times_of(column, "t", Source("t")).reshape(times.shape)
+            except DataError as error:
+                raise QueryError(f"t is {t!r}: give numbers in the data's unit of time, or ISO dates") from error
         if times.dtype.kind == "M":
             times = as_times(times.reshape(-1)).reshape(times.shape)
         return query_times(times, batcher.events.t.dtype)
@@ -322,9 +361,21 @@ class LinkPredictor:
 
 
 def _listed(names: Names) -> list[Name]:
-    if isinstance(names, str | int | np.integer):
-        return [names if isinstance(names, str) else int(names)]
-    listed: list[Name] = as_array(names, "names").reshape(-1).tolist()  # type: ignore[arg-type]
-    if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in listed):
-        raise QueryError("node names are integers or strings")
+    """Names one by one, as they were given."""
+    if isinstance(names, str | bytes | float | int | np.generic) or not hasattr(names, "__iter__"):
+        given: list[Any] = [names]
+    elif isinstance(names, np.ndarray):
+        given = names.reshape(-1).tolist()
+    else:
+        given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
+    listed = [int(name) if isinstance(name, np.integer) else name for name in given]
+    if wrong := [name for name in listed if not isinstance(name, str | int) or isinstance(name, bool)]:
+        raise QueryError(f"{wrong[0]!r} is no node name: names are integers or strings")
     return listed
+
+
+def _one(name: Any, what: str) -> Name:
+    listed = _listed(name)
+    if len(listed) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
+        raise QueryError(f"{what} is {name!r}: give one name")
+    return listed[0]

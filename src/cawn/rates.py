@@ -82,7 +82,10 @@ class Rates:
     def adopt(cls, arrays: dict[str, Array], history: History) -> Rates:
         """The rates whose `arrays` these are."""
         rates = cls.__new__(cls)
-        names = [name for name in ("pairs", "ways", "sources", "destinations") if f"{name}.keys" in arrays]
+        kinds = ("pairs", "ways", "sources", "destinations")
+        names = [name for name in kinds if any(key.startswith(f"{name}.") for key in arrays)]
+        if len(names) not in (1, len(kinds)):
+            raise KeyError(names)
         rates._keep({name: Tally(*(arrays[f"{name}.{f}"] for f in Tally._fields)) for name in names}, history)
         return rates
 

@@ -62,6 +62,7 @@ def read_network(folder: Path) -> tuple[Events, NameIndex]:
     arrays = read_arrays(folder / "network")
     names = NameIndex({key: arrays.pop(key) for key in list(arrays) if key.startswith("name")})
     try:
+        names.check()
         src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
         events = Events.adopt(src, dst, t, arrays.get("msg"), arrays.get("x"), None, num_nodes=len(names))
     except (KeyError, DataError) as error:
@@ -104,6 +105,8 @@ def read_calibration(folder: Path) -> Calibration:
     """How to turn logits into probabilities; as they are, where training has not ended yet."""
     path = folder / "report.json"
     if not path.exists():
+        if (folder / "results.json").exists():
+            raise StorageError(f"{path}: missing; resume the run (--resume) to have it written again")
         return Calibration()
     try:
         found = json.loads(path.read_text(encoding="utf-8"))["calibration"]
@@ -146,6 +149,8 @@ def check_description(folder: Path, config: Config, description: dict[str, Any])
 def read_description(folder: Path) -> dict[str, Any]:
     """run.json of a run folder, if this version can read it."""
     path = folder / "run.json"
+    if folder.is_file():
+        raise StorageError(f"{folder}: is a file, not the folder of a run")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

@@ -52,7 +52,7 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
         raise QueryError(f"task is {task!r}: give one of {', '.join(get_args(Task))}")
     if len(events) == 0:
         raise DataError("no links to split")
-    ends = np.quantile(events.t, [TRAIN_UNTIL, VALIDATE_UNTIL])
+    ends = np.quantile(events.t, [TRAIN_UNTIL, VALIDATE_UNTIL], method="lower")  # exact for any time
     period = np.searchsorted(ends, events.t, side="left")  # 0: t <= first end, 1, 2
     hidden = np.zeros(events.num_nodes, np.bool_)
     if task == "inductive":
@@ -78,7 +78,7 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
     sizes = {"train": len(found.train), "val": len(found.val), "test": sum(map(len, test.values()))}
     if short := [name for name, size in sizes.items() if size == 0]:
         raise DataError(
-            f"{len(events):,} links leave none to {short[0]} for the {task} task: too few links, or too few times"
+            f"{len(events):,} links are too few, or at too few times, for the {task} task: none is left to {short[0]}"
         )
     return found
 

@@ -34,7 +34,9 @@ def read_arrays(folder: Path) -> Arrays:
     """The arrays of a folder by name, mapped into memory; changes to them stay in memory."""
     found: Arrays = {}
     try:
-        for path in sorted(folder.iterdir()):
+        if not folder.is_dir():
+            raise FileNotFoundError(folder)
+        for path in sorted(folder.glob("*.npy")):
             array = np.load(path, mmap_mode="c", allow_pickle=False)
             found[path.stem] = np.asarray(array)
     except (OSError, ValueError, EOFError) as error:

@@ -46,13 +46,18 @@ def in_words(found: dict[str, Any]) -> str:
     low, high = found["alpha"]
     return (
         f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}\n"
-        f"from {_moment(found['start'])} to {_moment(found['end'])}\n"
-        f"{found['tau']:.3g} links of a node per unit of time on average (tau); "
-        f"suggested decays, alpha from {low:.2g} to {high:.2g}"
+        f"from {moment(found['start'])} to {moment(found['end'])}; a node links every {_span(found['tau'])} (1/tau)\n"
+        f"suggested decays: alpha from {low:.2g} to {high:.2g}"
     )
 
 
-def _moment(t: float | None) -> str:
-    if t is not None and _EARLIEST_DATE < t < _LATEST_DATE:
-        return f"{t:.15g} ({datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M})"
-    return "nothing" if t is None else f"{t:.15g}"
+def _span(tau: float) -> str:
+    """How long an average node takes from link to link."""
+    return f"{1 / tau:,.3g} units of time" if tau > 0 else "never"
+
+
+def moment(t: float) -> str:
+    """A time as one would write it: a date where it can only be Unix seconds."""
+    if _EARLIEST_DATE < t < _LATEST_DATE:
+        return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%dT%H:%M:%S}"
+    return str(t) if isinstance(t, int) else f"{t:.15g}"

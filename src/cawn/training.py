@@ -13,7 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from cawn.checkpoints import read_tensors, write_checkpoint
 from cawn.config import Config
 from cawn.decays import decays
 from cawn.devices import Device, pick_device
-from cawn.errors import QueryError
+from cawn.errors import QueryError, StorageError
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
@@ -38,7 +38,7 @@ from cawn.kernels.jit import num_cores
 from cawn.kernels.reference import mix64
 from cawn.model import CAWN
 from cawn.name_index import two_sided
-from cawn.negatives import Kind, negatives
+from cawn.negatives import Kind, check_kinds, negatives
 from cawn.runs import (
     check_description,
     part,
@@ -70,15 +70,15 @@ class Progress:
 class Run:
     """A finished training: the model with its best weights, what it was trained on, and how good it is."""
 
-    model: CAWN
-    batcher: Batcher  # on the whole network
+    model: CAWN = field(repr=False)
+    batcher: Batcher = field(repr=False)  # on the whole network
     config: Config
     task: Task
     seed: int
     calibration: Calibration
-    results: list[dict[str, Any]]
-    report: dict[str, Any]
-    epochs: list[dict[str, Any]]
+    results: list[dict[str, Any]] = field(repr=False)
+    report: dict[str, Any] = field(repr=False)
+    epochs: list[dict[str, Any]] = field(repr=False)
     folder: Path | None
 
     @property
@@ -124,6 +124,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
+        self._negatives(self.parts.train, "random", 0)  # refused here, before anything is written
         self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
         self.workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
         if tensorboard and self.folder is None:
@@ -146,6 +147,7 @@ class Trainer:
 
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
+        check_kinds(kinds)
         if self.folder is not None:
             if not (self.folder / "network").exists():
                 write_network(self.folder, self.events)
@@ -154,6 +156,7 @@ class Trainer:
             while not self._finished():
                 self._epoch()
         self.model.load_state_dict(self.best)
+        self._say(f"testing the weights of epoch {self.progress.best_epoch + 1} ...")
         calibration = Calibration.fit(*self._validate(slice(None)))
         full = self._batcher(self.events)
         if self.folder is not None:
@@ -291,7 +294,7 @@ class Trainer:
             print(line, file=sys.stderr, flush=True)
 
     def _how_to_resume(self) -> str:
-        return "" if self.folder is None else f"; resume from {self.folder}"
+        return "" if self.folder is None else f"; to go on: cawn train --resume -o {self.folder}, or resume=True"
 
     # The run folder.
 
@@ -327,8 +330,11 @@ class Trainer:
         if not path.exists():
             return
         tensors, state = read_tensors(path)
-        saved = json.loads(state)
-        self.progress, self.log = Progress(**saved["progress"]), saved["log"]
+        try:
+            saved = json.loads(state)
+            self.progress, self.log = Progress(**saved["progress"]), saved["log"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise StorageError(f"{path}: damaged; remove it to start over") from error
         self.model.load_state_dict(part(tensors, "model."))
         self.best = {name: value.to(self.device) for name, value in part(tensors, "best.").items()}
         adam = self.optimizer.state_dict()

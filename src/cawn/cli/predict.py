@@ -38,6 +38,7 @@ def predict(
     ] = None,
     prior: Prior = 0.5,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    header: Annotated[bool | None, typer.Option(help="Whether the first row of text names the columns.")] = None,
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -55,12 +56,17 @@ def predict(
     from cawn.errors import QueryError
     from cawn.readers.chunks import Pairs
 
-    if out is not None and out.exists() and not force:
-        raise QueryError(f"{out}: exists already; give --force to overwrite it")
+    if out is not None:
+        _refuse_output(out, force)
+    if at is not None and time is not None:
+        raise QueryError("--at and --time: give one time for all pairs, or the column of times, not both")
     if as_json and out is None:
         raise QueryError("--json needs -o: the scores themselves go to stdout otherwise")
-    asked = Pairs.open(str(pairs), src=column(src), dst=column(dst), time=column(time), timed=at is None)
-    predictor = load_predictor(run, device, threads)
+    columns = {"src": column(src), "dst": column(dst), "time": column(time)}
+    asked = Pairs.open(str(pairs), **columns, timed=at is None, header=header)
+    if at is not None and asked.has_times():
+        raise QueryError(f"{pairs}: has a column of times; leave out --at, or the column")
+    predictor = load_predictor(run, device, threads, quiet)
 
     from cawn.interrupt import Interrupt
     from cawn.scoring import Question, score_to_file, score_to_stream
@@ -68,11 +74,12 @@ def predict(
     question = Question(asked, None if at is None else moment(at), prior, draws)
     if out is None:
         try:
-            score_to_stream(predictor, question, sys.stdout.buffer)
+            count = score_to_stream(predictor, question, sys.stdout.buffer)
         except (BrokenPipeError, ValueError) as error:
             if isinstance(error, BrokenPipeError) or "closed" in str(error):
                 raise OutputClosedError from error
             raise
+        _say_unknown(question.unknown, count, quiet)
         return
     with Interrupt() as interrupt:
         count = score_to_file(
@@ -87,6 +94,7 @@ def predict(
         print(json.dumps({"rows": count, "out": str(out)}))
     else:
         say(f"{count:,} pairs scored: {out}", quiet)
+        _say_unknown(question.unknown, count, quiet)
 
 
 def rank(
@@ -110,7 +118,7 @@ def rank(
 
     Example: cawn rank runs/mine --node alice --time 2024-05-01 -k 5
     """
-    predictor = load_predictor(run, device, threads)
+    predictor = load_predictor(run, device, threads, quiet)
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
     options = {"kinds": tuple(kind)} if kind else {}
@@ -122,6 +130,23 @@ def rank(
         from cawn import reports
 
         reports.show_ranking(best)
+
+
+def _refuse_output(out: Path, force: bool) -> None:
+    """Refuse an output that cannot or should not be written."""
+    from cawn.errors import QueryError
+
+    if out.is_dir() or (out.exists() and not out.is_file()):
+        raise QueryError(f"{out}: is not a file; name the file to write")
+    if out.exists() and not force:
+        raise QueryError(f"{out}: exists already; give --force to overwrite it")
+    if out.suffix.lower() not in ("", ".csv", ".tsv", ".txt", ".parquet"):
+        raise QueryError(f"{out}: is written as .csv or .parquet; choose such a name")
+
+
+def _say_unknown(unknown: list[int], count: int, quiet: bool) -> None:
+    if sum(unknown):
+        say(f"{sum(unknown):,} of {count:,} pairs have a name that is not in the network: no history", quiet)
 
 
 def _counter(quiet: bool) -> Callable[[int], object]:

@@ -80,7 +80,7 @@ def train(
     else:
         config = Config.preset(preset).with_(**parse_settings(settings or []))
         refuse_existing(first)
-    events = _events(data, first, resume, src, dst, time, msg, bipartite)
+    events = _events(data, first, resume, src, dst, time, msg, bipartite, quiet)
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
@@ -136,6 +136,7 @@ def _events(
     time: str | None,
     msg: list[str] | None,
     bipartite: bool | None,
+    quiet: bool,
 ) -> Events:
     """The links to train on: of the file, of the dataset, or of the run that goes on."""
     from cawn import datasets
@@ -154,5 +155,16 @@ def _events(
         known = ", ".join(datasets.CATALOG)
         raise QueryError(f"{data!r}: no such file, and no dataset of this name; there are {known}")
     attributes = [int(name) if name.isdecimal() else name for name in msg or []]
-    roles = {"src": column(src), "dst": column(dst), "time": column(time), "msg": attributes or None}
-    return read(data, **roles, bipartite=bipartite)  # type: ignore[arg-type]
+    ends = {"src": column(src), "dst": column(dst), "time": column(time)}
+    events = read(data, **ends, msg=attributes or None, bipartite=bipartite)  # type: ignore[arg-type]
+    say(_columns(data, ends), quiet)
+    return events
+
+
+def _columns(data: str, ends: dict[str, Any]) -> str:
+    """Which columns of a file were taken for what."""
+    from cawn.readers.chunks import Pairs
+
+    found = Pairs.open(data, **ends, timed=True)
+    names, layout = found.names, found.layout
+    return f"{data}: from {names[layout.src]!r} to {names[layout.dst]!r} at {names[layout.time]!r}"

@@ -96,7 +96,7 @@ def find(dataset: Dataset) -> Copy | None:
     """The copy that is used, if there is one."""
     folder = os.environ.get("CAWN_DATA")
     if folder:
-        prepared = Path(folder).expanduser() / dataset.name / "edges.csv.gz"
+        prepared = Path(os.path.expanduser(folder)) / dataset.name / "edges.csv.gz"
         if prepared.is_file():
             return Copy(prepared, None)
     if dataset.package is not None:
@@ -142,7 +142,7 @@ def _installed(dataset: Dataset) -> Path:
     package = dataset.package or ""
     spec = find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise StorageError(f"{dataset.name} needs a package: pip install 'cawn[{dataset.name}]'")
+        raise StorageError(f"{dataset.name} needs a package: pip install {package}")
     path = Path(spec.submodule_search_locations[0]) / "data" / dataset.sources[0].file
     if not path.is_file():
         raise StorageError(f"{path}: no such file in the package {package}; install it again")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import csv
 
 from cawn.errors import DataError
@@ -16,7 +17,7 @@ from cawn.readers.columns import Layout, Roles, find_layout
 from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
 from cawn.readers.tables import Source
 
-_BLOCK = 1 << 22  # bytes of text at a time
+_BLOCK = 1 << 24  # bytes of text at a time, and the longest line
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +32,28 @@ class Pairs:
     dialect: Dialect | None  # of text
 
     @classmethod
-    def open(cls, path: str, *, src: Any, dst: Any, time: Any, timed: bool) -> Pairs:
+    def open(cls, path: str, *, src: Any, dst: Any, time: Any, timed: bool, header: bool | None = None) -> Pairs:
         """Look at the beginning of a file; `timed` says whether it must have a column of times."""
         kind = files.kind_of(files.check(path))
-        dialect = sniff(path, columns=3 if timed else 2) if kind == "text" else None
+        dialect = sniff(path, header=header, columns=2) if kind == "text" else None
         names = dialect.names if dialect else _schema(path, kind)
         has_header = dialect is None or dialect.has_header
         roles = Roles.of(src=src, dst=dst, time=time, msg=None)
         if timed:
             return cls(path, kind, names, find_layout(names, roles, path, has_names=has_header), True, dialect)
-        nothing = "--at"  # stands for the column of times, so that the ends are found without one
-        layout = find_layout([*names, nothing], Roles(roles.src, roles.dst, len(names), ()), path, has_names=has_header)
+        column_of_times = len(names)  # one that is not there, so that the ends are found without it
+        layout = find_layout([*names, ""], Roles(roles.src, roles.dst, column_of_times, ()), path, has_names=has_header)
         return cls(path, kind, names, layout, False, dialect)
+
+    def has_times(self) -> bool:
+        """Whether the file has a column that looks like times, even where it was not asked for."""
+        if self.dialect is not None and not self.dialect.has_header:
+            return len(self.names) > 2
+        try:
+            find_layout(self.names, Roles(self.layout.src, self.layout.dst, None, ()), self.path)
+        except DataError:
+            return False
+        return True
 
     def source(self, first: int) -> Source:
         """For messages about rows that are counted from row `first` of the file."""
@@ -63,7 +74,8 @@ class Pairs:
         if self.dialect is not None:
             with _text(self.path, self.dialect) as reader:
                 for batch in reader:
-                    yield pa.RecordBatch.from_arrays(batch.columns, self.names)
+                    columns = map(pc.utf8_trim_whitespace, batch.columns) if self.dialect.padded else batch.columns
+                    yield pa.RecordBatch.from_arrays(list(columns), self.names)
         elif self.kind == "parquet":
             import pyarrow.parquet as pq
 

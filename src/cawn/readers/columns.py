@@ -126,14 +126,14 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
                 if not found
                 else "more than one choice for the two ends of a link"
             )
-            raise DataError(f"{where}: {problem} among {_listed(names)}; give src= and dst=")
+            raise DataError(f"{where}: {problem} among {_listed(names)}; say which (src and dst)")
         src, dst, pair = found[0]
     time = None if roles.time is None else _position(roles.time, names, "time", where)
     if time is None:
         times = [i for i, name in enumerate(plain) if name in _TIMES and i not in (src, dst)]
         if len(times) != 1:
             problem = "no column that names the time" if not times else "more than one choice for the time"
-            raise DataError(f"{where}: {problem} among {_listed(names)}; give time=")
+            raise DataError(f"{where}: {problem} among {_listed(names)}; say which (time)")
         time = times[0]
     return _checked(
         Layout(
@@ -207,5 +207,6 @@ def _plain(name: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
+    names = [name for name in names if name]
     shown = ", ".join(repr(n) for n in names[:12])
     return f"{shown}, ... ({len(names)} columns)" if len(names) > 12 else shown or "no columns"
