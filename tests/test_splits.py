@@ -48,7 +48,7 @@ def test_links_of_equal_time_stay_together() -> None:
 
 @pytest.mark.parametrize("events", [cawn.Events([0], [1], [1]), cawn.Events([0] * 9, [1] * 9, [1] * 9)])
 def test_too_few(events: cawn.Events) -> None:
-    with pytest.raises(cawn.DataError, match="leave none to"):
+    with pytest.raises(cawn.DataError, match="are too few"):
         split(events, "transductive", seed=0)
 
 

@@ -284,7 +284,7 @@ def test_devices(events) -> None:
 
 
 def test_too_few_links() -> None:
-    with pytest.raises(cawn.DataError, match="leave none to"):
+    with pytest.raises(cawn.DataError, match="are too few"):
         cawn.train(cawn.Events([0, 1], [1, 2], [1, 2]), TINY)
 
 
