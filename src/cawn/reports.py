@@ -81,6 +81,16 @@ def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: boo
         table.add_row(name if rule is None else f"  {name}", *cells, style="bold" if rule is None else "dim")
 
 
+def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:
+    """How well `rank` chooses whom to consider."""
+    found = report["candidates"]
+    (console or Console()).print(
+        f"cawn rank considers {found['size']:,.0f} of the nodes on average; the true destination is among them "
+        f"for {found['recall']:.0%} of {found['links']} test links.",
+        style="dim",
+    )
+
+
 def show_next(folder: Path, events: Events, console: Console | None = None) -> None:
     """Commands to try on a run, with names and times that exist in it."""
     name, t = events.labels[events.src[-1]], moment(events.t[-1].item())

@@ -86,15 +86,16 @@ def train(
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
-        rows = [run.results for run in runs]
+        rows, report = [run.results for run in runs], runs[0].report
     else:
         run = train_once(events, config, seed=seed, out=out, **options)
-        rows, summary = [run.results], None
+        rows, report, summary = [run.results], run.report, None
     if as_json:
-        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0]}
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": report}
         print(json.dumps(found | ({"seeds": summary} if summary else {})))
         return
     reports.show_results(rows, batch_metrics=batch_metrics)
+    reports.show_candidates(report)
     if not quiet:
         reports.show_next(first, events)
 
