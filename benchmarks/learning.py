@@ -35,12 +35,12 @@ def learning(scale: float = 1.0) -> list[Row]:
     events = uci()
     trainer = Trainer(events, cawn.Config(), quiet=True)
     size, steps = trainer.config.batch_size, max(int(40 * scale), 3)
-    tasks = trainer._tasks(100)[:steps]
+    tasks = trainer.steps.tasks(0, 100)[:steps]
     for task in tasks[:2]:
-        trainer._step(task(), 0)
+        trainer.steps.update(task(), 0, 0)
     start = time.perf_counter()
     for task in tasks:
-        trainer._step(task(), 0)
+        trainer.steps.update(task(), 0, 0)
     training = steps * size / (time.perf_counter() - start)
     links = trainer.parts.val[: 2 * size]
     ends = (events.src[links], events.dst[links], events.t[links])
@@ -65,11 +65,11 @@ def epochs_are_linear(scale: float) -> list[Row]:
     for share in (0.5, 1.0):
         part = events[: int(len(events) * share)]
         trainer = Trainer(part, cawn.Config(), quiet=True)
-        tasks = trainer._tasks(0)
+        tasks = trainer.steps.tasks(0, 0)
         chosen = [tasks[i] for i in np.linspace(0, len(tasks) - 2, max(int(30 * scale), 3)).astype(int)]
-        trainer._step(chosen[0](), 0)
+        trainer.steps.update(chosen[0](), 0, 0)
         start = time.perf_counter()
         for task in chosen:
-            trainer._step(task(), 0)
+            trainer.steps.update(task(), 0, 0)
         rates.append((time.perf_counter() - start) / len(chosen))
     return [Row("time per link of an epoch, twice the links against once", rates[1] / rates[0], 1.3, "<=")]

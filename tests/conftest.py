@@ -1,11 +1,34 @@
 """What several tests share: the real networks, where they are present."""
 
+import ctypes
 import os
 from pathlib import Path
 
 import pytest
 
 import cawn
+
+
+def has_cuda() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
+# The GPU's kernels run on a GPU where there is one, else in Triton's interpreter; it is asked for before Triton loads.
+if not has_cuda():
+    os.environ["TRITON_INTERPRET"] = "1"
+
+
+@pytest.fixture(scope="session")
+def gpu():
+    """The device for tests of the GPU's kernels: the CPU where they are interpreted."""
+    import torch
+
+    pytest.importorskip("triton")
+    return torch.device("cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda")
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cawn.config import Config
-from cawn.engines import TorchEngine, engine_of
+from cawn.engines import HostEngine, TorchNetwork, engine_of
 from cawn.inference import Inference, supports
 from test_model import OPTIONS, SMALL, attributed, network, pairs
 
@@ -28,18 +28,21 @@ def test_it_is_the_same_network(options: dict) -> None:
     with torch.no_grad():
         for parameter in model.parameters():  # biases and all, away from where they begin
             parameter += 0.1 * torch.randn_like(parameter)
-    batch = batcher.pairs(*pairs(300), seed=3)
-    mine, theirs = engine_of(model), TorchEngine(model)
-    assert isinstance(mine, Inference)
-    np.testing.assert_allclose(mine.logits(batch), theirs.logits(batch), rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(mine.embed(batch), theirs.embed(batch), rtol=2e-5, atol=2e-5)
-    assert mine.width == theirs.width == mine.embed(batch).shape[1]
+    asked = (batcher, *pairs(300))
+    mine, theirs = engine_of(model), HostEngine(TorchNetwork(model))
+    assert isinstance(mine, HostEngine)
+    assert isinstance(mine.network, Inference)
+    np.testing.assert_allclose(mine.logits(*asked, seed=3), theirs.logits(*asked, seed=3), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(mine.embed(*asked, seed=3), theirs.embed(*asked, seed=3), rtol=2e-5, atol=2e-5)
+    assert mine.width == theirs.width == mine.embed(*asked, seed=3).shape[1]
 
 
 def test_other_models_go_to_torch() -> None:
     model, batcher = network(attributed(), Config(**SMALL, pooling="attention"))
-    assert isinstance(engine_of(model), TorchEngine)
-    assert np.isfinite(engine_of(model).logits(batcher.pairs(*pairs(), seed=1))).all()
+    engine = engine_of(model)
+    assert isinstance(engine, HostEngine)
+    assert isinstance(engine.network, TorchNetwork)
+    assert np.isfinite(engine.logits(batcher, *pairs(), seed=1)).all()
 
 
 def test_a_prediction_does_not_load_torch(tmp_path) -> None:

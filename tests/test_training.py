@@ -16,6 +16,7 @@ import cawn
 from cawn import laws
 from cawn.config import Config
 from cawn.decays import LADDERS, decays
+from cawn.interrupt import Interrupt
 from cawn.splits import split
 from cawn.training import Trainer
 
@@ -71,17 +72,17 @@ def test_a_seed_is_a_run(events) -> None:
 @pytest.mark.parametrize("stop_at", [1, 17, 30])
 def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, monkeypatch, stop_at: int) -> None:
     whole = cawn.train(events, TINY, seed=3, out=tmp_path / "whole", quiet=True, kinds=("random",))
-    step, taken = Trainer._step, []
+    check, taken = Interrupt.check, []
 
-    def stopping(self, batch, number):
-        taken.append(number)
-        self.interrupt.asked = len(taken) == stop_at  # as Ctrl-C does in the middle of a step
-        return step(self, batch, number)
+    def stopping(self):
+        taken.append(None)
+        self.asked = len(taken) == stop_at  # as Ctrl-C does in the middle of a step
+        check(self)
 
-    monkeypatch.setattr(Trainer, "_step", stopping)
+    monkeypatch.setattr(Interrupt, "check", stopping)
     with pytest.raises(KeyboardInterrupt):
         cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True)
-    monkeypatch.setattr(Trainer, "_step", step)
+    monkeypatch.setattr(Interrupt, "check", check)
     resumed = cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True, resume=True, kinds=("random",))
     assert_same_weights(whole, resumed)
     assert whole.results == resumed.results
@@ -279,7 +280,7 @@ def test_devices(events) -> None:
     with pytest.raises(cawn.QueryError, match="device is 'tpu'"):
         cawn.train(events, TINY, device="tpu")
     if not torch.cuda.is_available():
-        with pytest.raises(cawn.QueryError, match="no CUDA device"):
+        with pytest.raises(cawn.DeviceError, match=r"is for the CPU alone|no CUDA driver|no CUDA device"):
             cawn.train(events, TINY, device="cuda")
 
 

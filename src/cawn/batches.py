@@ -77,7 +77,7 @@ def pairs_within(byte_budget: int, config: Config) -> int:
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
     """How many numbers X_i holds, and how many rates a pair has."""
-    msg, x = _attributes(config, events)
+    msg, x = attributes(config, events)
     x_width = (
         2 * (config.time and config.logarithms)
         + 2 * config.directed
@@ -88,7 +88,8 @@ def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, 
     return x_width, rates_width(num_decays, directed=config.directed) if config.rates else 0
 
 
-def _attributes(config: Config, events: Events) -> tuple[Array | None, Array | None]:
+def attributes(config: Config, events: Events) -> tuple[Array | None, Array | None]:
+    """Those of the links and of the nodes that the model uses."""
     return (events.msg, events.x) if config.attributes else (None, None)
 
 
@@ -123,6 +124,11 @@ class Batcher:
         """The pairs (src, dst) at times t."""
         return self._batch(self._sample(src, t, seed), self._sample(dst, t, seed), self._rates(src, dst, t))
 
+    def trace(self, src: Array, dst: Array, t: Array, *, seed: int) -> tuple[Batch, Prefixes]:
+        """The same with the prefixes behind the batch: row by row, the nodes and links that each stands for."""
+        shared = share_prefixes(self._sample(src, t, seed), self._sample(dst, t, seed), threads=self.threads)
+        return self._of_prefixes(shared, self._rates(src, dst, t)), shared
+
     def contrast(self, src: Array, dst: Array, false: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
         walks = self._sample(np.concatenate([src, dst, false]), np.tile(t, 3), seed)
@@ -156,7 +162,9 @@ class Batcher:
         return self.rates.features(src, dst, t, self.unit)
 
     def _batch(self, walks_u: Walks, walks_v: Walks, rates: npt.NDArray[np.float32]) -> Batch:
-        shared = share_prefixes(walks_u, walks_v, threads=self.threads)
+        return self._of_prefixes(share_prefixes(walks_u, walks_v, threads=self.threads), rates)
+
+    def _of_prefixes(self, shared: Prefixes, rates: npt.NDArray[np.float32]) -> Batch:
         levels = []
         for depth, room in enumerate(shared.levels):
             levels.append(
@@ -184,7 +192,7 @@ class Batcher:
         the node's degree; [n, width]."""
         n = len(room.node)
         parts: list[Array] = []
-        msg, x = _attributes(self.config, self.events)
+        msg, x = attributes(self.config, self.events)
         linked = room.event >= 0
         if self.config.time and self.config.logarithms:
             parts.append(np.log1p(np.stack([room.elapsed, room.age], axis=1) / self.unit) / _LOG_UNIT)

@@ -34,6 +34,7 @@ class Config:
     rates: bool = True  # how much the ends and the pair have linked, exactly, beside the pooled walks
     directed: bool = True  # which way each link points
     attributes: bool = True  # link and node attributes, where there are any
+    head: Literal["mlp", "linear"] = "mlp"  # from what is pooled to the logit; linear makes walks' shares of it add up
     dropout: float = 0.1
     dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on what the pair's walks pool to
 

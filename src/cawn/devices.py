@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from cawn.errors import QueryError
+from cawn.errors import DeviceError, QueryError
 
 if TYPE_CHECKING:
     import torch
@@ -18,11 +18,49 @@ def pick_device(device: Device) -> torch.device:
     """The device by name; "auto" is the GPU where one can be used."""
     import torch
 
+    check_device(device)
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return named_device(device)
+
+
+def check_device(device: str) -> None:
+    """Refuse what is no device."""
     if device not in ("auto", "cpu", "cuda"):
         raise QueryError(f"device is {device!r}: give auto, cpu or cuda")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise QueryError("device is 'cuda', but no CUDA device can be used; give auto or cpu")
-    return torch.device("cuda" if device == "cuda" or (device == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def named_device(device: Any) -> torch.device:
+    """A device as PyTorch names it, "cuda:1" say, if it can be used."""
+    import torch
+
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise QueryError(f"device is {device!r}: give cpu or cuda") from error
+    if found.type not in ("cpu", "cuda"):
+        raise QueryError(f"device is {device!r}: give cpu or cuda")
+    if found.type == "cuda":
+        if not torch.cuda.is_available():
+            raise DeviceError(f"device is {str(found)!r}, but {why_no_cuda()}; give cpu")
+        if found.index is not None and found.index >= torch.cuda.device_count():
+            raise DeviceError(f"device is {str(found)!r}, but there are {torch.cuda.device_count()} CUDA devices")
+    return found
+
+
+def why_no_cuda() -> str:
+    """In a few words, why CUDA cannot be used."""
+    import torch
+
+    if torch.version.cuda is None:
+        return "this build of PyTorch is for the CPU alone"
+    if not may_have_cuda():
+        return "no CUDA driver is installed"
+    try:
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+    except (RuntimeError, AssertionError) as error:
+        return f"CUDA does not start ({str(error).splitlines()[0].split('. ')[0].rstrip('.')})"
+    return "no CUDA device can be used"
 
 
 def may_have_cuda() -> bool:

@@ -2,42 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import Batch, Batcher, input_widths
-from cawn.devices import Device, may_have_cuda, pick_device
-from cawn.errors import QueryError, StorageError
+from cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead, input_widths, pairs_within
+from cawn.devices import Device, check_device, may_have_cuda, pick_device
+from cawn.errors import StorageError
 from cawn.inference import Inference, supports
 from cawn.runs import read_weights
 
 if TYPE_CHECKING:
+    from cawn.gpu.batches import DeviceBatcher
     from cawn.model import CAWN
+
+Array = npt.NDArray[Any]
 
 
 class Engine(Protocol):
-    """A trained network."""
+    """A trained network that answers for pairs of nodes; the batcher holds their history."""
+
+    @property
+    def network(self) -> Network:
+        """What computes batches that were made on the CPU."""
 
     @property
     def width(self) -> int:
         """Of an embedding."""
 
     @property
-    def weights(self) -> dict[str, npt.NDArray[Any]]:
+    def weights(self) -> dict[str, Array]:
         """Every weight by name."""
 
-    def logits(self, batch: Batch) -> npt.NDArray[np.float64]:
-        """[B]"""
+    def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        """Of each pair (src, dst) at time t: [B] float64."""
 
-    def embed(self, batch: Batch) -> npt.NDArray[np.float32]:
-        """[B, width]"""
+    def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        """Likewise: [B, width] float32."""
+
+    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
+        """Of the pairs (src, each of dst) at one time; src's walks are sampled once. [B] float64."""
 
 
-class TorchEngine:
-    """The network as PyTorch has it, on its device."""
+class Network(Protocol):
+    """What computes a batch: `Inference` or `TorchNetwork`."""
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def weights(self) -> dict[str, Array]: ...
+
+    def logits(self, batch: Batch) -> Array: ...
+
+    def embed(self, batch: Batch) -> Array: ...
+
+
+class TorchNetwork:
+    """A network as PyTorch has it."""
 
     def __init__(self, model: CAWN) -> None:
         self._model = model.eval()
@@ -47,43 +72,116 @@ class TorchEngine:
         return self._model.width
 
     @property
-    def weights(self) -> dict[str, npt.NDArray[Any]]:
+    def weights(self) -> dict[str, Array]:
         return {name: value.detach().cpu().numpy() for name, value in self._model.state_dict().items()}
 
-    def logits(self, batch: Batch) -> npt.NDArray[np.float64]:
+    def logits(self, batch: Batch) -> Array:
         import torch
 
         with torch.no_grad():
             return np.asarray(self._model(batch).double().cpu().numpy())
 
-    def embed(self, batch: Batch) -> npt.NDArray[np.float32]:
+    def embed(self, batch: Batch) -> Array:
         import torch
 
         with torch.no_grad():
             return np.asarray(self._model.embed(batch).float().cpu().numpy())
 
 
+class HostEngine:
+    """Batches made on the CPU, in advance while the network computes."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    @property
+    def width(self) -> int:
+        return self.network.width
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        return self.network.weights
+
+    def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        parts = [self.network.logits(batch) for batch in self._batches(batcher, src, dst, t, seed)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        parts = [self.network.embed(batch) for batch in self._batches(batcher, src, dst, t, seed)]
+        return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
+
+    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
+        pieces = batcher.one_against_many(src, dst, t, pairs_within(byte_budget, batcher.config), seed=seed)
+        return np.concatenate([self.network.logits(batch) for batch in pieces])
+
+    def _batches(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int) -> Iterable[Batch]:
+        def task(part: slice) -> Callable[[], Batch]:
+            return lambda: batcher.pairs(src[part], dst[part], t[part], seed=seed)
+
+        return ahead([task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)], 1)
+
+
+class DeviceEngine:
+    """Batches made on the GPU too. The history is taken there when it is first asked about."""
+
+    def __init__(self, model: CAWN) -> None:
+        self.network, self._model = TorchNetwork(model), model
+        self._placed: tuple[Batcher, DeviceBatcher] | None = None
+
+    @property
+    def width(self) -> int:
+        return self.network.width
+
+    @property
+    def weights(self) -> dict[str, Array]:
+        return self.network.weights
+
+    def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        from cawn.gpu.scoring import of_pairs
+
+        return of_pairs(self._model, self._there(batcher), src, dst, t, seed=seed).astype(np.float64)
+
+    def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        from cawn.gpu.scoring import of_pairs
+
+        found = of_pairs(self._model.embed, self._there(batcher), src, dst, t, seed=seed)
+        return found if len(src) else np.empty((0, self.width), np.float32)
+
+    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
+        from cawn.gpu.scoring import of_one
+
+        there = self._there(batcher)
+        return of_one(self._model, there, src, dst, t, seed=seed, byte_budget=byte_budget).astype(np.float64)
+
+    def _there(self, batcher: Batcher) -> DeviceBatcher:
+        from cawn.gpu.batches import DeviceBatcher
+
+        if self._placed is None or self._placed[0] is not batcher:
+            self._placed = None  # make room
+            self._placed = batcher, DeviceBatcher(batcher, next(self._model.parameters()).device)
+        return self._placed[1]
+
+
 def engine_of(model: CAWN) -> Engine:
     """For a model in memory."""
     on_cpu = next(model.parameters()).device.type == "cpu"
     if on_cpu and supports(model.config):
-        return Inference(model.config, {name: value.numpy() for name, value in model.state_dict().items()})
-    return TorchEngine(model)
+        return HostEngine(Inference(model.config, {name: value.numpy() for name, value in model.state_dict().items()}))
+    return HostEngine(TorchNetwork(model))
 
 
 def load_engine(folder: Path, batcher: Batcher, device: Device, threads: int | None) -> Engine:
     """For the weights of a run folder. PyTorch is loaded only if it is needed."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise QueryError(f"device is {device!r}: give auto, cpu or cuda")
+    check_device(device)
     config = batcher.config
     if supports(config) and (device == "cpu" or (device == "auto" and not may_have_cuda())):
-        engine = Inference(config, read_weights(folder), threads)
-        if not engine.fits(*_widths(batcher)):
+        network = Inference(config, read_weights(folder), threads)
+        if not network.fits(*_widths(batcher)):
             raise StorageError(f"{folder}: the weights do not fit its config; the run must be trained again")
-        return engine
+        return HostEngine(network)
     from cawn.checkpoints import read_model
 
-    return TorchEngine(read_model(folder, _widths(batcher)).to(pick_device(device)))
+    return engine_of(read_model(folder, _widths(batcher)).to(pick_device(device)))
 
 
 def _widths(batcher: Batcher) -> tuple[int, int]:

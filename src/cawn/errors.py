@@ -21,3 +21,7 @@ class LateEventError(CawnError):
 
 class StorageError(CawnError):
     """A run folder or file that could not be written, or cannot be read back."""
+
+
+class DeviceError(CawnError):
+    """A GPU that is not there, cannot be used, or has too little memory."""

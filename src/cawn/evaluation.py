@@ -15,6 +15,8 @@ from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pair
 from cawn.calibration import Calibration, reliability, sigmoid
 from cawn.candidates import Candidates
 from cawn.events import Events
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.scoring import of_contrast, of_one
 from cawn.model import CAWN
 from cawn.negatives import Kind, negatives
 from cawn.rules import Past
@@ -28,37 +30,37 @@ RANKED_LINKS, CANDIDATES = 200, 100  # of the one-against-many view of a run's r
 @torch.no_grad()
 def score_contrast(
     model: CAWN,
-    batcher: Batcher,
+    batcher: Batcher | DeviceBatcher,
     src: Array,
     dst: Array,
     false: Array,
     t: Array,
     *,
     seed: int = WALK_SEED,
-    workers: int = 1,
 ) -> tuple[Array, Array]:
     """Logits of the pairs (src, dst) and (src, false): [B] each."""
     model.eval()
+    if isinstance(batcher, DeviceBatcher):
+        return of_contrast(model, batcher, src, dst, false, t, seed=seed)
 
     def task(part: slice) -> Callable[[], Batch]:
         return lambda: batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)
 
     tasks = [task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)]
-    logits = [model(batch).view(2, -1) for batch in ahead(tasks, workers)]
+    logits = [model(batch).view(2, -1) for batch in ahead(tasks, 1)]
     true, wrong = torch.cat(logits, dim=1).double().cpu().numpy()
     return true, wrong
 
 
 def evaluate(
     model: CAWN,
-    batcher: Batcher,
+    batcher: Batcher | DeviceBatcher,
     events: Events,
     parts: Split,
     kinds: tuple[Kind, ...],
     calibration: Calibration,
     *,
     seed: int,
-    workers: int = 1,
 ) -> list[dict[str, Any]]:
     """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules.
 
@@ -73,7 +75,7 @@ def evaluate(
         src, dst, t = events.src[links], events.dst[links], events.t[links]
         for kind in kinds:
             drawn = negatives(events, links, kind, seen=parts.train, seed=seed)
-            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t, workers=workers)
+            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t)
             row: dict[str, Any] = {
                 "links": links_name,
                 "negatives": kind,
@@ -110,7 +112,9 @@ def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
     return {"links": len(some), "size": float(np.mean(sizes)), **at, "recall": float(np.mean(np.isfinite(places)))}
 
 
-def _among_many(model: CAWN, batcher: Batcher, events: Events, links: Array, past: Past, seed: int) -> dict[str, Any]:
+def _among_many(
+    model: CAWN, batcher: Batcher | DeviceBatcher, events: Events, links: Array, past: Past, seed: int
+) -> dict[str, Any]:
     """Ranks of some links among random destinations: model and recency rule."""
     some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
     src, dst, t = events.src[some], events.dst[some], events.t[some]
@@ -131,7 +135,7 @@ def _rank_figures(ranks: Array) -> dict[str, float]:
 @torch.no_grad()
 def rank_links(
     model: CAWN,
-    batcher: Batcher,
+    batcher: Batcher | DeviceBatcher,
     src: Array,
     dst: Array,
     t: Array,
@@ -150,12 +154,11 @@ def rank_links(
     ranks = np.empty(len(src))
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])
-        logits = np.concatenate(
-            [
-                model(batch).double().cpu().numpy()
-                for batch in batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
-            ]
-        )
+        if isinstance(batcher, DeviceBatcher):
+            logits = of_one(model, batcher, src[i], others, t[i], seed=seed)
+        else:
+            pieces = batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
+            logits = np.concatenate([model(batch).double().cpu().numpy() for batch in pieces])
         ranks[i] = metrics.ranks(logits[:1], logits[None, 1:])[0]
     return ranks
 

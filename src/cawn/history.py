@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from cawn.events import Events
 from cawn.kernels import cpu
 from cawn.kernels.jit import even_bounds, in_parallel
 from cawn.walks import Engine, Sampler, check_alphas, query_arrays
+
+if TYPE_CHECKING:
+    from cawn.gpu.history import DeviceHistory
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
@@ -82,6 +85,17 @@ class History(Sampler):
     def __repr__(self) -> str:
         entries, decays = len(self._index.time), len(self.alpha)
         return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
+
+    def to(self, device: Any) -> History | DeviceHistory:
+        """The whole index on a device: "cuda" gives a history that samples there, "cpu" this one."""
+        from cawn.devices import named_device
+
+        found = named_device(device)
+        if found.type == "cpu":
+            return self
+        from cawn.gpu.history import DeviceHistory
+
+        return DeviceHistory(self, found)
 
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """How many links each node has strictly before t: [B]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,18 +16,25 @@ from cawn.walks import Walks
 _PAIRS_PER_TASK = 256
 
 
-def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> npt.NDArray[np.int32]:
+def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> Any:
     """I_CAW of every position of the walks of B pairs (u, v): [B, 2, M, m + 1, 2, m + 1].
 
     `counts[b, s, k, i, r, j]` is how many walks of side r (0: from u, 1: from v) have at position j the node that
-    stands at position i of walk k of side s. Positions without a node count nowhere and have zeros.
+    stands at position i of walk k of side s. Positions without a node count nowhere and have zeros. An int32 array; a
+    tensor for walks on a GPU.
     """
     _check(walks_u, walks_v)
+    if isinstance(walks_u.nodes, np.ndarray) != isinstance(walks_v.nodes, np.ndarray):
+        raise QueryError("one walk set is on the CPU, the other is not: sample both from the same history")
     if walks_u.nodes.shape != walks_v.nodes.shape:
         raise QueryError(
             f"the two walk sets have shapes {walks_u.nodes.shape} and {walks_v.nodes.shape}: sample both alike, "
             "as many queries, walks and steps"
         )
+    if not isinstance(walks_u.nodes, np.ndarray):
+        from cawn.gpu import identities
+
+        return identities.anonymize(walks_u.nodes, walks_v.nodes)
     B, M, L = walks_u.nodes.shape
     counts = np.empty((B, 2, M, L, 2, L), np.int32)
     in_parallel(
@@ -67,7 +75,7 @@ def _check(*sets: Walks) -> None:
     for walks in sets:
         if not isinstance(walks, Walks):
             raise QueryError(f"found a {type(walks).__name__}, expected Walks as `sample` returns them")
-        if walks.nodes.ndim != 3 or walks.nodes.dtype != np.int32:
+        if walks.nodes.ndim != 3 or str(walks.nodes.dtype).removeprefix("torch.") != "int32":
             raise QueryError(
                 f"walks.nodes is {walks.nodes.dtype} of shape {walks.nodes.shape}, expected int32 [B, M, m + 1]"
             )

@@ -42,14 +42,20 @@ class Inference:
         """Whether there are weights of the right sizes."""
         config, d = self.config, self.config.dim
         inputs = max((2 * config.frequencies if config.time else 0) + x_width, 1)
-        expected = {"walks.position.from_features.weight": (4 * d, inputs), "head.0.weight": (d, self.width)}
-        expected |= {"walks.from_state.weight": (4 * d, d), "head.3.weight": (1, d), "walks.position.bias": (1, 4 * d)}
+        expected = {"walks.position.from_features.weight": (4 * d, inputs), "walks.position.bias": (1, 4 * d)}
+        expected |= {"walks.from_state.weight": (4 * d, d)}
+        if config.head == "linear":
+            expected["head.weight"] = (1, self.width)
+        else:
+            expected |= {"head.0.weight": (d, self.width), "head.3.weight": (1, d)}
         if config.rates:
             expected["from_rates.0.weight"] = (d, rates_width)
         return all(name in self.weights and self.weights[name].shape == shape for name, shape in expected.items())
 
     def logits(self, batch: Batch) -> npt.NDArray[np.float64]:
         """[B]"""
+        if self.config.head == "linear":
+            return np.asarray(self._linear("head", self.embed(batch))[:, 0], np.float64)
         hidden = np.maximum(self._linear("head.0", self.embed(batch)), 0)
         return np.asarray(self._linear("head.3", hidden)[:, 0], np.float64)
 

@@ -3,6 +3,7 @@
 The walks of B pairs come as trees of distinct prefixes (see `prefixes`), n_i of them at depth i. Identical walks are
 encoded once and pooled by how many there are, which changes nothing but the time it takes. d is `config.dim`, k the
 number of frequencies, K the number of distinct count vectors g in the batch, L = m + 1, B the number of pairs.
+On a GPU the walks of the S = 2B walk sets come one by one instead (see `gpu.dense`), in shapes that never change.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from torch.nn.functional import embedding
 
 from cawn.batches import Batch, Level
 from cawn.config import Config
+from cawn.gpu.dense import Dense
+from cawn.gpu.encoder import encode
 from cawn.kernels.lstm_step import LstmStep
 
 _DECADES = 6  # the frequencies of f2 reach from one period in a time unit to one in a million of them
@@ -202,7 +205,14 @@ class SelfAttention(nn.Module):
         self.q2 = nn.Linear(config.dim, config.dim, bias=False)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
+    def forward(self, walks: Tensor) -> Tensor:
+        """All walks of each set, one by one: [sets, n, d] to [sets, d]."""
+        scores = self.q1(walks) @ walks.transpose(1, 2) / math.sqrt(walks.shape[-1])  # [sets, n, n]
+        mixed: Tensor = self.dropout(scores.softmax(dim=-1)) @ self.q2(walks)  # [sets, n, d]
+        return mixed.mean(dim=1)
+
+    def of_different(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
+        """The different walks of all sets together, [n, d] to [sets, d]; see above."""
         kept = weight > 0
         enc, weight, owner = enc[kept], weight[kept], owner[kept]
         order = owner.argsort(stable=True)
@@ -218,11 +228,13 @@ class SelfAttention(nn.Module):
         attention = (scores + share.log()[:, None, :]).softmax(dim=-1)
         mixed = self.dropout(attention) @ self.q2(walks)  # [sets, n, d]
         mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
-        return mean
+        return torch.where(sizes[:, None] > 0, mean, 0)  # a set can be empty where walks are left out to explain
 
 
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
+
+    products: torch.dtype | None = None  # of the encoder on a GPU; bfloat16 unless set
 
     def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
         super().__init__()
@@ -233,26 +245,56 @@ class CAWN(nn.Module):
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
         self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if config.rates else None
         self.width = d * ((2 if config.sides == "apart" else 1) + config.rates)
-        self.head = nn.Sequential(nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1))
+        deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
+        self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
 
-    def embed(self, batch: Batch | Tensors) -> Tensor:
+    def embed(self, batch: Batch | Tensors | Dense) -> Tensor:
         """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with the sides apart, and ⊕ what the rates tell: [B, width]."""
         if isinstance(batch, Batch):
             batch = Tensors.of(batch, next(self.parameters()).device)
+        pooled = self.pool_walks(batch) if isinstance(batch, Dense) else self.pool_trees(batch)
+        pooled = self.dropout(torch.reshape(pooled, (batch.num_pairs, -1)))
+        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(batch.rates)], dim=-1)
+
+    def pool_trees(self, batch: Tensors) -> Tensor:
+        """Different prefixes, each encoded once and counted as often as it occurs: [2B, d], or [B, d] together."""
         states = self.walks(batch)
         apart = self.config.sides == "apart"
         num_sets = batch.num_pairs * (2 if apart else 1)
         sets = [level.owner if apart else level.owner >> 1 for level in batch.levels]
         weights = [level.weight if apart else level.weight / 2 for level in batch.levels]
         if self.attention is not None:
-            pooled = self.attention(torch.cat(states), torch.cat(weights), torch.cat(sets), num_sets)
-        else:
-            pooled = states[0].new_zeros(num_sets, self.config.dim)
-            for h, weight, owner in zip(states, weights, sets, strict=True):
-                pooled = pooled.index_add(0, owner, h * weight[:, None])
-        pooled = self.dropout(torch.reshape(pooled, (batch.num_pairs, -1)))
-        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(batch.rates)], dim=-1)
+            pooled: Tensor = self.attention.of_different(
+                torch.cat(states), torch.cat(weights), torch.cat(sets), num_sets
+            )
+            return pooled
+        pooled = states[0].new_zeros(num_sets, self.config.dim)
+        for h, weight, owner in zip(states, weights, sets, strict=True):
+            pooled = pooled.index_add(0, owner, h * weight[:, None])
+        return pooled
 
-    def forward(self, batch: Batch | Tensors) -> Tensor:
+    def pool_walks(self, batch: Dense) -> Tensor:
+        """Every walk encoded by itself: [2B, d], or [B, d] together."""
+        config, together = self.config, self.config.sides == "together"
+        (S, M, L), d = batch.alive.shape, config.dim
+        mean_at_once = self.attention is None and not together and config.dropout_at == "pairs"
+        if isinstance(self.walks, RecurrentWalks) and config.rnn == "lstm" and config.identity == "caw":
+            dtype = self.products or (torch.bfloat16 if batch.alive.is_cuda else torch.float32)
+            walks: Tensor = self.walks.dropout(encode(self.walks, batch, pool=mean_at_once, dtype=dtype))
+            if mean_at_once:
+                return walks  # [S, d]
+        else:
+            states = self.walks(
+                Tensors(batch.num_pairs, batch.g(logarithms=config.logarithms), batch.levels(), batch.rates)
+            )
+            walks = states[0][:, None].expand(S, M, d)
+            for i in range(1, L):  # a walk's encoding is the state at its last position
+                walks = torch.where(batch.alive[:, :, i, None] > 0, states[i].view(S, M, d), walks)
+        if together:
+            walks = walks.reshape(S // 2, 2 * M, d)
+        pooled: Tensor = walks.mean(dim=1) if self.attention is None else self.attention(walks)
+        return pooled
+
+    def forward(self, batch: Batch | Tensors | Dense) -> Tensor:
         logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]
         return logits

@@ -59,22 +59,37 @@ def negatives(
     check_kinds((kind,))
     if len(links) == 0:
         return Negatives(np.empty(0, np.int32), 0.0)
-    last = int(links.max()) + 1
-    pool = np.unique(events.dst[:last] if visible is None else events.dst[:last][visible[:last]])
-    if len(pool) < 2:
-        raise DataError("all links go to one destination: there is no false link to hold them against")
+    pool = destinations(events, links, visible)
     key = np.uint64(seed)
     dst = _random(events.dst[links], links, pool, key)
     if kind == "random":
         return Negatives(dst, 0.0)
     starts, candidates = _candidates(events, seen, kind)
-    order = np.lexsort((events.dst, events.t, events.src))  # to see who the source links to now
-    now = (events.src[order], events.t[order], events.dst[order])
     drawn = _from_candidates(
-        events.src[links], events.t[links], events.dst[links], links, starts, candidates, *now, key
+        events.src[links], events.t[links], events.dst[links], links, starts, candidates, *in_order(events), key
     )
     found = drawn >= 0
     return Negatives(np.where(found, drawn, dst).astype(np.int32), float(1 - found.mean()))
+
+
+def destinations(events: Events, links: npt.NDArray[np.int64], visible: npt.NDArray[np.bool_] | None = None) -> Nodes:
+    """What random destinations are drawn from: those of visible links up to the last of `links`, sorted."""
+    last = int(links.max()) + 1
+    pool = np.unique(events.dst[:last] if visible is None else events.dst[:last][visible[:last]])
+    if len(pool) < 2:
+        raise DataError("all links go to one destination: there is no false link to hold them against")
+    return pool
+
+
+def in_order(events: Events) -> tuple[Nodes, npt.NDArray[np.float64], Nodes]:
+    """Source, time and destination of all links in that order, to see who a source links to at a moment."""
+    order = np.lexsort((events.dst, events.t, events.src))
+    return events.src[order], events.t[order], events.dst[order]
+
+
+def earlier_partners(events: Events, seen: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Nodes]:
+    """For each source the different destinations it had among `seen`: where they start, and they themselves."""
+    return _candidates(events, seen, "historical")
 
 
 def _candidates(events: Events, seen: npt.NDArray[np.int64], kind: Kind) -> tuple[npt.NDArray[np.int64], Nodes]:

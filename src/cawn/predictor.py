@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within
+from cawn.batches import WALK_SEED, Batcher
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.candidates import KINDS, Candidates
 from cawn.devices import Device
@@ -36,6 +36,7 @@ from cawn.splits import digest
 from cawn.walks import query_times
 
 if TYPE_CHECKING:
+    from cawn.explain.link import Explanation
     from cawn.training import Run
 
 Array = npt.NDArray[Any]
@@ -164,8 +165,7 @@ class LinkPredictor:
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
         """What the network makes of each pair before it decides: [B, width]."""
         batcher, ends = self._question(src, dst, t)
-        parts = [self._engine.embed(batch) for batch in self._batches(batcher, *ends, WALK_SEED)]
-        return np.concatenate(parts) if parts else np.empty((0, self._engine.width), np.float32)
+        return self._engine.embed(batcher, *ends, seed=WALK_SEED)
 
     def rank(
         self,
@@ -205,13 +205,34 @@ class LinkPredictor:
             ids[[bool(i >= len(names) and self._same(src, name)) for i, name in zip(ids, given, strict=True)]] = node
         if len(ids) == 0:
             return []
-        pieces = batcher.one_against_many(
-            node, ids, now.reshape(-1)[0], pairs_within(byte_budget, batcher.config), seed=WALK_SEED
+        logits = self._engine.logits_of_one(
+            batcher, node, ids, now.reshape(-1)[0], seed=WALK_SEED, byte_budget=byte_budget
         )
-        logits = np.concatenate([self._engine.logits(batch) for batch in pieces])
         probability = self._calibration.probability(logits, prior)
         best = np.argsort(-probability, kind="stable")[:k]
         return [Ranked(found[i][0], float(probability[i]), found[i][1]) for i in best.tolist()]
+
+    def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
+        """Why src and dst are scored as they are at time t: the walks behind it, and what each adds.
+
+        Args:
+            draws: So many sets of walks give the probability and its error. The walks shown are those of the first.
+            prior: As for `score`.
+        """
+        from cawn.explain.link import explain_link
+
+        if not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS:
+            raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
+        given = _one(src, "src"), _one(dst, "dst")
+        batcher, ends = self._question(*given, t)
+        if len(ends[0]) != 1:
+            raise QueryError(f"t has {len(ends[0])} times: one link is explained")
+        _, names = self._current()
+        for name, node in zip(given, ends[:2], strict=True):
+            if node[0] >= len(names):
+                raise QueryError(f"{name!r} is not in the network: it has no history to explain anything by")
+        network = self._engine.network
+        return explain_link(batcher, network, names, self._calibration, ends, draws=draws, prior=prior)
 
     def update(self, new_events: Any, **columns: Any) -> None:
         """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.
@@ -347,14 +368,7 @@ class LinkPredictor:
         return query_times(times, batcher.events.t.dtype)
 
     def _probabilities(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int, prior: float) -> Array:
-        logits = [self._engine.logits(batch) for batch in self._batches(batcher, src, dst, t, seed)]
-        return self._calibration.probability(np.concatenate(logits) if logits else np.empty(0), prior)
-
-    def _batches(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int) -> Iterable[Batch]:
-        def task(part: slice) -> Any:
-            return lambda: batcher.pairs(src[part], dst[part], t[part], seed=seed)
-
-        return ahead([task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)], 1)
+        return self._calibration.probability(self._engine.logits(batcher, src, dst, t, seed=seed), prior)
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._names):,} nodes)"

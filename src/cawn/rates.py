@@ -90,6 +90,11 @@ class Rates:
         return rates
 
     @property
+    def tallies(self) -> list[Tally]:
+        """Of pairs and nodes; with `directed` also of ways, sources and destinations."""
+        return [self._pairs, self._nodes, *self._directed]
+
+    @property
     def arrays(self) -> dict[str, Array]:
         """All they know beside the history, to be kept in files."""
         return {f"{name}.{f}": array for name, tally in self._tallies.items() for f, array in tally._asdict().items()}

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import ctypes
 import json
-import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch.nn.functional import softplus
 
 from cawn import metrics
-from cawn.batches import Batch, Batcher, ahead, input_widths
+from cawn.batches import Batcher, input_widths
 from cawn.board import Board
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.checkpoints import read_tensors, write_checkpoint
@@ -35,10 +34,9 @@ from cawn.events import Events
 from cawn.files import write_text
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.jit import num_cores
-from cawn.kernels.reference import mix64
 from cawn.model import CAWN
 from cawn.name_index import two_sided
-from cawn.negatives import Kind, check_kinds, negatives
+from cawn.negatives import Kind, check_kinds
 from cawn.runs import (
     check_description,
     part,
@@ -48,10 +46,9 @@ from cawn.runs import (
     write_network,
 )
 from cawn.splits import Split, Task, split
+from cawn.steps import HostSteps, Plan, Steps, seed_for
 
-HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
 TIME_UNITS = 1e6  # in the training period
-MAX_GRADIENT = 1.0
 TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"
 
 
@@ -116,17 +113,18 @@ class Trainer:
         train = events[self.parts.train]
         self.alpha = alpha or decays(config, train.intensity)
         self.unit = max(float(train.t[-1] - train.t[0]) / TIME_UNITS, sys.float_info.min)
-        visible = events[self.parts.visible]
-        self.batcher = self._batcher(visible)
-        torch.manual_seed(self._number("weights"))
+        torch.manual_seed(seed_for(seed, "weights"))
         self.widths = input_widths(config, events, len(self.alpha))
         self.model = CAWN(config, *self.widths).to(self.device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        self.plan = Plan(events, self.parts, config, seed, self.model, self.optimizer)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
-        self._negatives(self.parts.train, "random", 0)  # refused here, before anything is written
-        self.false_val = self._negatives(self.parts.val, "random", self._number("val"))
-        self.workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
+        self.plan.negatives(self.parts.train, "random", 0)  # refused here, before anything is written
+        self.false_val = self.plan.negatives(self.parts.val, "random", self.plan.number("val"))
+        self.batcher = self._batcher(events[self.parts.visible])
+        workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
+        self.steps: Steps = HostSteps(self.plan, self.batcher, workers)
         if tensorboard and self.folder is None:
             raise QueryError("tensorboard=True needs out=, the folder of the run")
         self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
@@ -135,15 +133,8 @@ class Trainer:
         elif self.folder is not None:
             refuse_existing(self.folder)
 
-    def _number(self, *what: object) -> int:
-        return seed_for(self.seed, *what)
-
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.parts.train) / self.config.batch_size)
 
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
@@ -168,8 +159,7 @@ class Trainer:
             self.parts,
             kinds,
             calibration,
-            seed=self._number("test"),
-            workers=self.workers,
+            seed=self.plan.number("test"),
         )
         report = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
         report["candidates"] = candidate_recall(full, np.concatenate(list(self.parts.test.values())))
@@ -183,15 +173,14 @@ class Trainer:
     def trial(self) -> tuple[Any, Any]:
         """Scores of some validation links, true and false, after a few steps of training."""
         with self.interrupt:
-            for step, batch in enumerate(ahead(self._tasks(0)[:TRIAL_STEPS], self.workers)):
+            for _ in islice(self.steps.epoch(0, 0), TRIAL_STEPS):
                 self.interrupt.check()
-                self._step(batch, step)
         return self._validate(slice(0, TRIAL_LINKS))
 
     def _validate(self, part: slice) -> tuple[Any, Any]:
         links = self.parts.val[part]
         ends = (self.events.src[links], self.events.dst[links], self.false_val[part], self.events.t[links])
-        return score_contrast(self.model, self.batcher, *ends, workers=self.workers)
+        return score_contrast(self.model, self.batcher, *ends)
 
     def _finished(self) -> bool:
         stale = self.progress.epoch - 1 - self.progress.best_epoch
@@ -201,11 +190,12 @@ class Trainer:
         """One pass over the training links, then validation. An interruption in between is kept and passed on."""
         progress, start, first = self.progress, time.perf_counter(), self.progress.step
         try:
-            for step, batch in enumerate(self._shown(ahead(self._tasks(first), self.workers)), start=first):
+            for step, _ in enumerate(self._shown(self.steps.epoch(progress.epoch, first)), start=first + 1):
+                progress.step = step
                 self.interrupt.check()
-                progress.loss += self._step(batch, step)
-                progress.step = step + 1
+            progress.loss += self.steps.loss()
         except Interrupted:
+            progress.loss += self.steps.loss()
             self._save_checkpoint()
             self._say(f"stopped in epoch {progress.epoch + 1}, step {progress.step}" + self._how_to_resume())
             raise
@@ -228,66 +218,16 @@ class Trainer:
         progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
         self._save_checkpoint()
 
-    def _tasks(self, first: int) -> list[Callable[[], Batch]]:
-        """The batches of this epoch from step `first` on, each a function that makes it."""
-        epoch, config, events = self.progress.epoch, self.config, self.events
-        seed = self._number("epoch", epoch)
-        rng = np.random.default_rng(seed)
-        false = np.zeros(len(events), np.int32)
-        train = self.parts.train
-        false[train] = self._negatives(train, "random", seed)
-        if config.negatives == "mixed":
-            hard = self._negatives(train, "historical", seed)
-            false[train] = np.where(rng.random(len(train)) < HARD_SHARE, hard, false[train])
-        order = rng.permutation(train)
-
-        def task(links: Any) -> Callable[[], Batch]:
-            ends = (events.src[links], events.dst[links], false[links], events.t[links])
-            return lambda: self.batcher.contrast(*ends, seed=seed)
-
-        size = config.batch_size
-        return [task(order[i : i + size]) for i in range(first * size, len(order), size)]
-
-    def _negatives(self, links: Any, kind: Kind, seed: int) -> Any:
-        """False destinations among what training may see."""
-        parts = self.parts
-        return negatives(self.events, links, kind, seen=parts.train, seed=seed, visible=parts.visible).dst
-
-    def _step(self, batch: Batch, step: int) -> float:
-        """One update; returns the loss."""
-        epoch = self.progress.epoch
-        torch.manual_seed(self._number("dropout", epoch, step))
-        for group in self.optimizer.param_groups:
-            group["lr"] = self._learning_rate(epoch * self.steps_per_epoch + step)
-        self.model.train()
-        logits = self.model(batch).view(2, -1)
-        loss = (softplus(-logits[0]) + softplus(logits[1])).mean()
-        self.optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT)
-        self.optimizer.step()
-        return float(loss.detach())
-
-    def _learning_rate(self, step: int) -> float:
-        """Constant; or rising over the first tenth of all steps, then falling as a cosine."""
-        if self.config.schedule == "constant":
-            return self.config.lr
-        done = (step + 1) / (self.config.epochs * self.steps_per_epoch)
-        rise = 0.1
-        if done < rise:
-            return self.config.lr * (0.04 + 0.96 * done / rise)
-        return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - rise) / (1 - rise), 1.0)))
-
-    def _shown(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        """The batches, with a bar beside them on a terminal."""
+    def _shown(self, steps: Iterator[None]) -> Iterator[None]:
+        """The steps, with a bar beside them on a terminal."""
         if self.quiet or not sys.stderr.isatty():
-            return batches
+            return steps
         from rich.console import Console
         from rich.progress import track
 
-        left = self.steps_per_epoch - self.progress.step
+        left = self.plan.steps_per_epoch - self.progress.step
         title = f"epoch {self.progress.epoch + 1}"
-        return iter(track(batches, title, left, console=Console(stderr=True), transient=True))
+        return iter(track(steps, title, left, console=Console(stderr=True), transient=True))
 
     def _say(self, line: str) -> None:
         if not self.quiet:
@@ -341,15 +281,6 @@ class Trainer:
         numbers = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("adam.")})
         adam["state"] = {i: part(tensors, f"adam.{i}.") for i in numbers}
         self.optimizer.load_state_dict(adam)
-
-
-def seed_for(seed: int, *what: object) -> int:
-    """A seed for one purpose, from the run's own."""
-    number = mix64(seed + 1)
-    for word in what:
-        code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
-        number = mix64(number ^ code)
-    return number >> 1
 
 
 def keep_freed_memory() -> None:

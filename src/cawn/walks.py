@@ -26,12 +26,13 @@ class Walks:
     """M walks back in time from each of B queries, each a start and m steps.
 
     Position 0 is the query itself. Position i > 0 is the node reached by step i, the time of the link taken and its
-    event id. Where a node has no earlier link the walk ends: from there on all three are -1.
+    event id. Where a node has no earlier link the walk ends: from there on all three are -1. Arrays, or tensors where
+    the history was moved to a GPU.
     """
 
-    nodes: npt.NDArray[np.int32]  # [B, M, m + 1]
-    t: npt.NDArray[Any]  # [B, M, m + 1], int64 or float64 as the events
-    events: npt.NDArray[np.int64]  # [B, M, m + 1], -1 at position 0
+    nodes: Any  # [B, M, m + 1] int32
+    t: Any  # [B, M, m + 1], int64 or float64 as the events
+    events: Any  # [B, M, m + 1] int64, -1 at position 0
 
     def __len__(self) -> int:
         return len(self.nodes)

@@ -1,0 +1,136 @@
+"""From pairs to what the network reads, without leaving the device: walks, relative identities, features, rates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cawn.batches import Batcher, attributes, input_widths, pairs_within
+from cawn.gpu.dense import Dense, orders
+from cawn.gpu.history import DeviceHistory, Paths
+from cawn.gpu.identities import count_hits
+from cawn.gpu.launch import block_of
+from cawn.gpu.rates import DeviceRates
+
+Array = np.ndarray[Any, Any]
+
+_ROOM_FOR_PAIRS = 4 << 30  # bytes that pairs which are scored together may take
+_SHARE_OF_MEMORY = 0.25  # attributes beyond this share of what is free stay in the host's memory
+
+
+class DeviceBatcher:
+    """Makes the same batches as a `Batcher`, on a device and in fixed shapes. Queries are arrays, or tensors there."""
+
+    def __init__(self, host: Batcher, device: torch.device) -> None:
+        config = host.config
+        self.config, self.events, self.device = config, host.events, device
+        self.history = DeviceHistory(host.history, device)
+        self.rates = None if host.rates is None else DeviceRates(host.rates, device)
+        self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
+        self.widths = torch.full((config.length,), config.num_walks, device=device)
+        self.unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
+        self.pairs_at_once = max(pairs_within(_ROOM_FOR_PAIRS, config), 2)
+        self.tables = [None if table is None else _placed(table, device) for table in attributes(config, host.events)]
+
+    def pairs(self, src: Any, dst: Any, t: Any, *, seed: int | Tensor) -> Dense:
+        """The pairs (src, dst) at times t."""
+        u, v, now = self._nodes(src), self._nodes(dst), self._times(t)
+        B = torch.arange(len(u), device=self.device)
+        return self._batch((u, v), now, torch.stack([B, B + len(u)], dim=1), torch.cat([now, now]), seed)
+
+    def contrast(self, src: Any, dst: Any, false: Any, t: Any, *, seed: int | Tensor) -> Dense:
+        """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
+        u, v, w, now = self._nodes(src), self._nodes(dst), self._nodes(false), self._times(t)
+        B = torch.arange(len(u), device=self.device)
+        rows = torch.stack([torch.cat([B, B]), torch.arange(len(u), 3 * len(u), device=self.device)], dim=1)
+        return self._batch((u, torch.cat([v, w])), torch.cat([now, now]), rows, torch.cat([now, now, now]), seed)
+
+    def source(self, src: int, t: Any, *, seed: int) -> Callable[[Array], Dense]:
+        """Samples the walks of src at time t; the result makes pairs of it with any destinations."""
+        u, now, key = self._nodes(np.array([src])), self._times(np.array([t])), self._seed(seed)
+        of_src = self._walk(u, now, key)
+
+        def against(dst: Array) -> Dense:
+            v = self._nodes(dst)
+            times = now.expand(len(v)).contiguous()
+            paths = Paths(*map(torch.cat, zip(of_src, self._walk(v, times, key), strict=True)))
+            others = torch.arange(1, len(v) + 1, device=self.device)
+            rows = torch.stack([torch.zeros_like(others), others], dim=1)
+            return self._dense(paths, rows, self._rates(u.expand(len(v)).contiguous(), v, times))
+
+        return against
+
+    def _nodes(self, nodes: Any) -> Tensor:
+        if isinstance(nodes, Tensor):
+            return nodes
+        return torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
+
+    def _times(self, t: Any) -> Tensor:
+        if isinstance(t, Tensor):
+            return t
+        return torch.from_numpy(np.ascontiguousarray(t, self.events.t.dtype)).to(self.device)
+
+    def _seed(self, seed: int | Tensor) -> Tensor:
+        return seed if isinstance(seed, Tensor) else self.history.seed(seed)
+
+    def _walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> Paths:
+        return self.history.walk(nodes, t, self.widths, seed, self.config.num_walks)
+
+    def _batch(self, ends: tuple[Tensor, Tensor], t: Tensor, rows: Tensor, times: Tensor, seed: int | Tensor) -> Dense:
+        """Walks from all ends at their `times`; pair b has the walk sets `rows[b]` and the time `t[b]`."""
+        u, v = ends
+        paths = self._walk(torch.cat([u, v]), times, self._seed(seed))
+        return self._dense(paths, rows, self._rates(u if len(u) == len(v) else torch.cat([u, u]), v, t))
+
+    def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Tensor:
+        if self.rates is None:
+            return torch.empty(len(src), 0, device=self.device)
+        return self.rates.features(src, dst, t, self.unit, self.rates_width)
+
+    def _dense(self, paths: Paths, rows: Tensor, rates: Tensor) -> Dense:
+        """Everything about every position of the walks of B pairs; rows [B, 2] says which two walk sets a pair has."""
+        from cawn.kernels.cuda.features import describe_positions, gather_rows
+
+        config, B = self.config, len(rows)
+        M, L = paths.nodes.shape[1:]
+        counts = count_hits(paths.nodes, rows).flatten(0, 1)
+        elapsed = torch.empty(2 * B, M, L, device=self.device)
+        x = torch.empty(2 * B, M, L, self.x_width, device=self.device)
+        alive = torch.empty(2 * B, M, L, dtype=torch.uint8, device=self.device)
+        sets = rows.flatten()
+        if B == 0:
+            return Dense(counts, elapsed, x, alive, rates, counts[..., 0, 0].long())
+        block = block_of(M * L, 256)
+        logarithms = config.time and config.logarithms
+        describe_positions[(2 * B, -(-M * L // block))](
+            *(paths.t, paths.links, paths.seen, paths.nodes, sets, elapsed, x, alive, self.unit, M * L, self.x_width),
+            L=L,
+            LOGARITHMS=logarithms,
+            DIRECTED=config.directed,
+            DEGREE=config.degree,
+            BLOCK=block,
+        )
+        column = 2 * logarithms + 2 * config.directed
+        for table, ids, shift in zip(self.tables, (paths.links, paths.nodes), (1, 0), strict=True):
+            if table is not None:
+                n, width = table.shape
+                gather_rows[(2 * B, -(-M * L // 32), -(-width // 64))](
+                    *(table, ids, sets, x, n, M * L, shift, width, self.x_width, column), BLOCK=32, COLUMNS=64
+                )
+                column += width
+        others = None
+        if config.identity != "caw":
+            others = orders(paths.nodes[sets]) if config.identity == "aw" else torch.zeros_like(alive)
+        return Dense(counts, elapsed, x, alive, rates, others)
+
+
+def _placed(table: Array, device: torch.device) -> Tensor:
+    """Attributes on the device; in pinned memory of the host, which kernels can read, where they are too large."""
+    held = torch.from_numpy(np.array(table, np.float32))
+    if device.type != "cuda" or held.nbytes <= _SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
+        return held.to(device)
+    return held.pin_memory()

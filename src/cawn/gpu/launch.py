@@ -1,0 +1,59 @@
+"""What stands between this package and the GPU: finding Triton, block sizes, and memory that runs out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+from cawn.errors import DeviceError
+
+if TYPE_CHECKING:
+    import torch
+
+Result = TypeVar("Result")
+
+
+def require_triton(device: torch.device) -> None:
+    """The kernels run on CUDA, or on the CPU in Triton's interpreter, for tests."""
+    try:
+        from triton import knobs
+    except ImportError as error:
+        raise DeviceError(f"the engine on {device} needs Triton, which comes with PyTorch's CUDA builds") from error
+    if device.type != "cuda" and not knobs.runtime.interpret:
+        raise DeviceError(f"the GPU's kernels cannot run on {device}; give cuda")
+
+
+def block_of(size: int, largest: int) -> int:
+    """The smallest power of two that holds `size`, within bounds."""
+    return min(max(1 << (size - 1).bit_length(), 16), largest)
+
+
+@contextmanager
+def memory_for(what: str, remedy: str) -> Iterator[None]:
+    """Running out of device memory is one clear line."""
+    import torch
+
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise DeviceError(f"out of device memory for {what}; {remedy}") from error
+
+
+def in_pieces(work: Callable[[int, int], Result], size: int, piece: int) -> Iterator[Result]:
+    """work(first, last) over range(size), `piece` at once; half as many whenever the device runs out of memory."""
+    import torch
+
+    first = 0
+    while first < size:
+        last = min(first + piece, size)
+        try:
+            result = work(first, last)
+        except torch.OutOfMemoryError as error:
+            if piece == 1:
+                raise DeviceError("out of device memory for a single pair; use device cpu") from error
+            torch.cuda.empty_cache()
+            piece = max(piece // 2, 1)
+            continue
+        yield result
+        first = last

@@ -1,0 +1,57 @@
+"""What a network on a GPU says of any number of pairs: in pieces as large as its memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cawn.batches import pairs_within
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.dense import Dense
+from cawn.gpu.launch import in_pieces
+
+Array = np.ndarray[Any, Any]
+Network = Callable[[Dense], Tensor]  # [B] logits, or [B, width] embeddings
+
+
+@torch.no_grad()
+def of_pairs(network: Network, batcher: DeviceBatcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+    """Of each pair (src, dst) at time t."""
+
+    def piece(first: int, last: int) -> Tensor:
+        part = slice(first, last)
+        return network(batcher.pairs(src[part], dst[part], t[part], seed=seed))
+
+    return _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once)))
+
+
+@torch.no_grad()
+def of_contrast(
+    network: Network, batcher: DeviceBatcher, src: Array, dst: Array, false: Array, t: Array, *, seed: int
+) -> tuple[Array, Array]:
+    """Of the pairs (src, dst) and of the pairs (src, false), whose walks from src are sampled once: [B] each."""
+
+    def piece(first: int, last: int) -> Tensor:
+        part = slice(first, last)
+        return network(batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)).view(2, -1).T
+
+    true, wrong = _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once // 2))).T
+    return true, wrong
+
+
+@torch.no_grad()
+def of_one(
+    network: Network, batcher: DeviceBatcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None = None
+) -> Array:
+    """Of the pairs (src, each of dst) at one time, src's walks sampled once: [B]."""
+    against = batcher.source(src, t, seed=seed)
+    at_once = batcher.pairs_at_once if byte_budget is None else pairs_within(byte_budget, batcher.config)
+    return _joined(list(in_pieces(lambda first, last: network(against(dst[first:last])), len(dst), at_once)))
+
+
+def _joined(parts: list[Tensor]) -> Array:
+    return np.asarray(torch.cat(parts).cpu().numpy()) if parts else np.empty(0, np.float32)

@@ -1,0 +1,145 @@
+"""The updates of one epoch on a GPU: shuffling, negatives, walks, network, loss and optimizer, all there.
+
+Batches have one shape, so an update is recorded once as a CUDA graph and replayed; nothing waits for the host within
+an epoch. The last batch is filled up with links that do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cawn.config import Config
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.launch import memory_for
+from cawn.gpu.negatives import DeviceNegatives
+from cawn.model import CAWN
+from cawn.steps import HARD_SHARE, Plan, losses
+
+_WARM_UPS = 3  # updates before the recording, as CUDA graphs need them; they are undone
+
+
+class DeviceSteps:
+    """See above; `epoch` and `loss` as in `Steps`."""
+
+    def __init__(self, plan: Plan, batcher: DeviceBatcher) -> None:
+        self.plan, self._batcher, device = plan, batcher, batcher.device
+        train, events = plan.parts.train, plan.events
+        self._size = min(plan.config.batch_size, len(train))
+        self._links = [
+            torch.from_numpy(array[train]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
+            for array in (events.src, events.dst, events.t)
+        ]
+        self._negatives = DeviceNegatives(events, train, plan.parts.visible, device)
+        n = len(train)
+        self._order = torch.arange(n, device=device)
+        self._false = torch.zeros(n, dtype=torch.int64, device=device)
+        self._lr = torch.zeros(plan.steps_per_epoch, device=device)
+        self._step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self._loss = torch.zeros((), device=device)
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def epoch(self, epoch: int, first: int) -> Iterator[None]:
+        plan, device = self.plan, self._batcher.device
+        remedy = f"choose a batch_size below {self._size}"
+        with memory_for(f"batches of {self._size:,} links", remedy):
+            self._shuffle(epoch)
+            self._rewind(first)
+            if device.type == "cuda" and self._graph is None:
+                self._record()
+                self._rewind(first)
+            for step in range(first, plan.steps_per_epoch):
+                _seed_dropout(plan.number("dropout", epoch, step), device)
+                if self._graph is None:
+                    self._update()
+                else:
+                    self._graph.replay()
+                yield
+
+    def loss(self) -> float:
+        return float(self._loss)
+
+    def _rewind(self, first: int) -> None:
+        self._step.fill_(first)
+        self._loss.zero_()
+
+    def _shuffle(self, epoch: int) -> None:
+        """Order, negatives and learning rates of an epoch, in place: the recorded update reads them there."""
+        plan, device = self.plan, self._batcher.device
+        seed = plan.number("epoch", epoch)
+        generator = torch.Generator(device).manual_seed(seed)
+        self._seed.fill_(seed)
+        random, hard = self._negatives.draw(self._seed, hard=plan.config.negatives == "mixed")
+        if plan.config.negatives == "mixed":
+            chosen = torch.rand(len(random), generator=generator, device=device) < HARD_SHARE
+            random = torch.where(chosen, hard, random)
+        self._false.copy_(random)
+        self._order.copy_(torch.randperm(len(random), generator=generator, device=device))
+        self._lr.copy_(torch.tensor([plan.learning_rate(epoch, step) for step in range(len(self._lr))]))
+
+    def _update(self) -> None:
+        """One update, as the device's own counter says which."""
+        plan, n = self.plan, len(self._order)
+        at = self._step * self._size + torch.arange(self._size, device=self._step.device)
+        counts = (at < n).float()
+        links = self._order[at.clamp(max=n - 1)]
+        src, dst, t = (array[links] for array in self._links)
+        plan.model.train()
+        batch = self._batcher.contrast(src, dst, self._false[links], t, seed=self._seed)
+        loss = (losses(plan.model(batch)) * counts).sum() / counts.sum()
+        for group in plan.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].copy_(self._lr.gather(0, self._step)[0])
+            else:
+                group["lr"] = float(self._lr[self._step])
+        plan.optimizer.zero_grad(set_to_none=True)
+        plan.apply(loss)
+        self._loss += loss.detach()
+        self._step += 1
+
+    def _record(self) -> None:
+        """Warm up, undo that, and record one update."""
+        plan, device = self.plan, self._batcher.device
+        weights = [weight.detach().clone() for weight in plan.model.parameters()]
+        moments = {
+            weight: {name: value.clone() for name, value in held.items()}
+            for weight, held in plan.optimizer.state.items()
+        }
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            for _ in range(_WARM_UPS):
+                self._rewind(0)
+                self._update()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        self._graph = torch.cuda.CUDAGraph()
+        plan.optimizer.zero_grad(set_to_none=True)
+        with torch.cuda.graph(self._graph):
+            self._update()
+        with torch.no_grad():
+            for weight, before in zip(plan.model.parameters(), weights, strict=True):
+                weight.copy_(before)
+                for name, value in plan.optimizer.state[weight].items():
+                    value.copy_(moments[weight][name]) if weight in moments else value.zero_()
+
+
+def optimizer_of(model: CAWN, config: Config) -> torch.optim.Optimizer:
+    """Adam with decoupled weight decay; on a GPU in one kernel whose learning rate is a tensor there."""
+    settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
+    device = next(model.parameters()).device
+    if device.type == "cuda":
+        settings |= {"lr": torch.tensor(config.lr, device=device), "fused": True, "capturable": True}
+    return torch.optim.AdamW(model.parameters(), **settings)
+
+
+def _seed_dropout(seed: int, device: torch.device) -> None:
+    """Of this device alone, which is quicker than of all."""
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(seed)
+    else:
+        torch.manual_seed(seed)

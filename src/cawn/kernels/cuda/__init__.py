@@ -1,0 +1,1 @@
+"""The hot functions of `cawn.gpu`, written in Triton."""

@@ -1,0 +1,36 @@
+"""Relative identities on a GPU: how often each node is hit at each position of the two walk sets of a pair.
+
+Every position is held against every other of its pair: at M walks of a few steps that is less work than a hash table,
+and it needs no memory at all.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def count_positions(
+    nodes,  # [Q, M, L] int32, the walk sets
+    rows,  # [B, 2] int64, which two of them make a pair
+    out,  # [B, 2, M, L, 2, L] int32, see `anonymize`
+    M: tl.constexpr,
+    L: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """One program counts for one block of walks of one side of a pair, at one position."""
+    pair, side, i = tl.program_id(0).to(tl.int64), tl.program_id(1) // L, tl.program_id(1) % L
+    w = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
+    inside = w < M
+    mine = tl.load(nodes + (tl.load(rows + 2 * pair + side) * M + w) * L + i, mask=inside, other=-1)
+    at = out + (((2 * pair + side) * M + w) * L + i) * 2 * L
+    for reference in tl.static_range(2):
+        walk_set = nodes + tl.load(rows + 2 * pair + reference) * M * L
+        for j in tl.static_range(L):
+            hits = tl.zeros([BLOCK], tl.int32)
+            for start in range(0, M, BLOCK):
+                others = start + tl.arange(0, BLOCK)
+                theirs = tl.load(walk_set + others * L + j, mask=others < M, other=-1)
+                hits += tl.sum((mine[:, None] == theirs[None, :]).to(tl.int32), axis=1)
+            tl.store(at + reference * L + j, tl.where(mine >= 0, hits, 0), mask=inside)

@@ -1,0 +1,76 @@
+"""The walk engine in plain PyTorch, on any device: the slow twin that the GPU's kernels are held against."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def mix64(x: Tensor) -> Tensor:
+    """See `cpu.mix64`; 64-bit words as int64, whose products wrap around."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ _shifted(x, shift)) * (factor - (1 << 64))
+    return x ^ _shifted(x, 31)
+
+
+def _shifted(x: Tensor, by: int) -> Tensor:
+    return (x >> by) & ((1 << (64 - by)) - 1)
+
+
+def count_before(time: Tensor, start: Tensor, stop: Tensor, t: Tensor) -> Tensor:
+    """How many of the sorted time[start:stop] are strictly earlier than t, for many lists."""
+    lo, hi = start, stop
+    while bool((lo < hi).any()):
+        mid = (lo + hi) >> 1
+        searching = lo < hi
+        earlier = time[torch.where(searching, mid, 0)] < t
+        lo = torch.where(searching & earlier, mid + 1, lo)
+        hi = torch.where(searching & ~earlier, mid, hi)
+    return lo - start
+
+
+def sample_walks(
+    index: dict[str, Tensor], nodes: Tensor, t: Tensor, widths: list[int], seed: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """See `cpu.sample_walks`: nodes, times, links (2 * event + side) and earlier links of every position, [B, M, L]."""
+    starts, time, hop, logsum, alphas = index.values()
+    known = (nodes >= 0) & (nodes < len(starts) - 1)
+    place = torch.where(known, nodes, 0)
+    start, stop = (torch.where(known, starts[place + i], 0) for i in (0, 1))
+    seen = count_before(time, start, stop, t)
+    link = torch.where(seen > 0, hop[(start + seen - 1).clamp(min=0), 1], 0).long()
+    word = torch.tensor(seed if seed < 1 << 63 else seed - (1 << 64), device=nodes.device)
+    key = mix64(mix64(mix64(word) ^ t.view(torch.int64)) ^ link)[:, None]  # [B, 1]
+    w = torch.arange(widths[-1], device=nodes.device)
+    first, count = (x[:, None].expand(-1, len(w)) for x in (start, seen))
+    path: list[tuple[Tensor, ...]] = [
+        (nodes[:, None].expand_as(count), t[:, None].expand_as(count), torch.full_like(count, -1), count)
+    ]
+    for s, width in enumerate(widths, start=1):
+        k = w // (len(w) // width)
+        a = k * len(alphas) // width
+        bits = mix64(key + ((k << 8) | s) * (0x9E3779B97F4A7C15 - (1 << 64)))
+        u = (_shifted(bits, 12).double() + 0.5) * 2.0**-52
+        alive = count > 0
+        newest = torch.where(alive, first + count - 1, 0)
+        target = logsum[a, newest] + u.log()
+        lo, hi = torch.where(alive, first - 1, -1), newest
+        while bool((alive & (hi - lo > 1)).any()):
+            mid = ((lo + hi) >> 1).clamp(min=0)
+            enough = logsum[a, mid] - alphas[a] * (time[newest] - time[mid]) >= target
+            searching = hi - lo > 1
+            hi = torch.where(searching & enough, mid, hi)
+            lo = torch.where(searching & ~enough, mid, lo)
+        node, link, cut = hop[hi].unbind(-1)
+        count = torch.where(alive, cut, 0).long()
+        first = torch.where(alive, starts[node.long()], 0)
+        path.append((*(torch.where(alive, x, -1) for x in (node, time[hi], link)), count))
+    found_nodes, times, links, counts = (torch.stack(parts, dim=-1) for parts in zip(*path, strict=True))
+    return found_nodes.int(), times, links.int(), counts.int()
+
+
+def count_positions(nodes: Tensor, rows: Tensor) -> Tensor:
+    """See `anonymize`: [B, 2, M, L, 2, L] for the pairs of walk sets nodes[rows], from nodes [Q, M, L], rows [B, 2]."""
+    both = nodes[rows]  # [B, 2, M, L]
+    same = both[:, :, :, :, None, None, None] == both[:, None, None, None]  # [B, 2, M, L, 2, M, L]
+    return (same & (both >= 0)[..., None, None, None]).sum(dim=-2, dtype=torch.int32)

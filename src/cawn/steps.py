@@ -1,0 +1,140 @@
+"""The updates of one epoch: what they are made of, and how the CPU makes them.
+
+Everything random in an update follows from (seed, epoch, step) alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from cawn.batches import Batch, Batcher, ahead
+from cawn.config import Config
+from cawn.events import Events
+from cawn.kernels.reference import mix64
+from cawn.model import CAWN
+from cawn.negatives import Kind, negatives
+from cawn.splits import Split
+
+HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
+MAX_GRADIENT = 1.0
+_RISE = 0.1  # the share of all steps over which the learning rate rises
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is trained, on what."""
+
+    events: Events
+    parts: Split
+    config: Config
+    seed: int
+    model: CAWN
+    optimizer: torch.optim.Optimizer
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(len(self.parts.train) / self.config.batch_size)
+
+    def number(self, *what: object) -> int:
+        """The seed for one purpose."""
+        return seed_for(self.seed, *what)
+
+    def learning_rate(self, epoch: int, step: int) -> float:
+        """Constant; or rising over the first tenth of all steps, then falling as a cosine."""
+        if self.config.schedule == "constant":
+            return self.config.lr
+        done = (epoch * self.steps_per_epoch + step + 1) / (self.config.epochs * self.steps_per_epoch)
+        if done < _RISE:
+            return self.config.lr * (0.04 + 0.96 * done / _RISE)
+        return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - _RISE) / (1 - _RISE), 1.0)))
+
+    def negatives(self, links: Any, kind: Kind, seed: int) -> Any:
+        """False destinations among what training may see."""
+        parts = self.parts
+        return negatives(self.events, links, kind, seen=parts.train, seed=seed, visible=parts.visible).dst
+
+    def apply(self, loss: Tensor) -> None:
+        """One update of the weights. The gradients were cleared before."""
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), MAX_GRADIENT)
+        self.optimizer.step()
+
+
+class Steps(Protocol):
+    """Makes the updates of an epoch."""
+
+    def epoch(self, epoch: int, first: int) -> Iterator[None]:
+        """From update `first` on; one has been made for each item."""
+
+    def loss(self) -> float:
+        """The sum of the losses of the updates since `epoch` was called."""
+
+
+class HostSteps:
+    """Batches made by threads of the CPU, a few in advance."""
+
+    def __init__(self, plan: Plan, batcher: Batcher, workers: int) -> None:
+        self.plan, self._batcher, self._workers, self._loss = plan, batcher, workers, 0.0
+
+    def epoch(self, epoch: int, first: int) -> Iterator[None]:
+        self._loss = 0.0
+        for step, batch in enumerate(ahead(self.tasks(epoch, first), self._workers), start=first):
+            self._loss += self.update(batch, epoch, step)
+            yield
+
+    def loss(self) -> float:
+        return self._loss
+
+    def tasks(self, epoch: int, first: int) -> list[Callable[[], Batch]]:
+        """The batches of an epoch from step `first` on, each a function that makes it."""
+        plan, config, events, train = self.plan, self.plan.config, self.plan.events, self.plan.parts.train
+        seed = plan.number("epoch", epoch)
+        rng = np.random.default_rng(seed)
+        false = np.zeros(len(events), np.int32)
+        false[train] = plan.negatives(train, "random", seed)
+        if config.negatives == "mixed":
+            hard = plan.negatives(train, "historical", seed)
+            false[train] = np.where(rng.random(len(train)) < HARD_SHARE, hard, false[train])
+        order = rng.permutation(train)
+
+        def task(links: Any) -> Callable[[], Batch]:
+            ends = (events.src[links], events.dst[links], false[links], events.t[links])
+            return lambda: self._batcher.contrast(*ends, seed=seed)
+
+        size = config.batch_size
+        return [task(order[i : i + size]) for i in range(first * size, len(order), size)]
+
+    def update(self, batch: Batch, epoch: int, step: int) -> float:
+        """One update; returns the loss."""
+        plan = self.plan
+        torch.manual_seed(plan.number("dropout", epoch, step))
+        for group in plan.optimizer.param_groups:
+            group["lr"] = plan.learning_rate(epoch, step)
+        plan.model.train()
+        loss = losses(plan.model(batch)).mean()
+        plan.optimizer.zero_grad()
+        plan.apply(loss)
+        return float(loss.detach())
+
+
+def losses(logits: Tensor) -> Tensor:
+    """Binary cross-entropy of B true links and B false ones: [2B] to [B]."""
+    true, false = logits.view(2, -1)
+    return softplus(-true) + softplus(false)
+
+
+def seed_for(seed: int, *what: object) -> int:
+    """A seed for one purpose, from the run's own."""
+    number = mix64(seed + 1)
+    for word in what:
+        code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
+        number = mix64(number ^ code)
+    return number >> 1

@@ -1,0 +1,52 @@
+"""Every kernel compiles for a GPU, which needs none: in a process where Triton does not interpret."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
+from cawn.kernels.cuda import counts, encoder, features, negatives, walks
+
+target = GPUTarget("cuda", {capability}, 32)
+
+def check(kernel, types, num_warps=4, **constants):
+    given = iter(types.split())
+    signature = {{name: "constexpr" if name in constants else next(given) for name in kernel.arg_names}}
+    compile(ASTSource(kernel, signature, constants), target=target, options={{"num_warps": num_warps}})
+
+for T in ("*i64", "*fp64"):
+    check(walks.sample_walks,
+          f"*i64 {{T}} *i32 *fp64 *fp64 *i64 {{T}} *i64 *i64 *i32 {{T}} *i32 *i32 i32 i32 i32 i32", 1,
+          LENGTH=2, BLOCK=64)
+    check(features.describe_positions, f"{{T}} *i32 *i32 *i32 *i64 *fp32 *fp32 *u8 *fp64 i32 i32",
+          L=3, LOGARITHMS=True, DIRECTED=True, DEGREE=True, BLOCK=256)
+    check(features.rate_features, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32", 1,
+          D=8, AGES=3, BLOCK=16, DECAYS=16)
+    check(negatives.draw, f"*i64 *i64 {{T}} *i64 *i64 *i64 *i64 *i64 {{T}} *i64 *i64 *i64 *i64 i32 i32 i32", 2,
+          HARD=True, BLOCK=128)
+check(counts.count_positions, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
+check(features.gather_rows, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
+for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
+    check(encoder.position_inputs, f"*i32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 i32 i32 i32 i32 i32 i32 fp32",
+          L=3, KINDS=3, K=16, DROPOUT=True, PRECISION=precision, ROWS=64, COLUMNS=64)
+    check(encoder.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 i32 i32 i32 i32 fp32",
+          L=3, KINDS=3, K=16, PRECISION=precision, ROWS=64, COLUMNS=64, WAVES=16)
+    for state, pool, walks_at_once in ((0, False, 1), (1, False, 32), (2, True, 32), (2, False, 32), (1, True, 32)):
+        shape = {{"L": 3, "STATE": state, "POOL": pool, "WALKS": walks_at_once, "COLUMNS": 64}}
+        check(encoder.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
+        check(encoder.lstm_cell_backward, f"{{F}} {{F}} *fp32 *u8 {{F}} *fp32 {{F}} {{F}} {{F}} *fp32 i32 i32 i32",
+              **shape, LATER=not pool)
+"""
+
+
+@pytest.mark.parametrize("capability", [80, 90])
+def test_every_kernel_compiles(capability: int) -> None:
+    pytest.importorskip("triton")
+    plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    script = SCRIPT.format(capability=capability)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=plain)
+    assert done.returncode == 0, done.stderr

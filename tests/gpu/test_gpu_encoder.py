@@ -1,0 +1,89 @@
+"""The fused encoder gives the states and the gradients of the one in `model`."""
+
+import pytest
+import torch
+
+import cawn
+from cawn.gpu.dense import Dense
+from cawn.gpu.encoder import encode
+from cawn.model import CAWN, Tensors
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+
+CASES = [  # positions, walks, width, attributes, settings
+    (3, 8, 16, 5, {}),
+    (2, 5, 8, 0, {"logarithms": False, "sides": "together"}),
+    (4, 20, 24, 3, {"time": False}),
+    (3, 16, 16, 0, {"time": False, "logarithms": False}),
+    (3, 40, 72, 1, {}),
+]
+
+
+def some_walks(gpu, M: int, L: int, x_width: int) -> Dense:
+    """Counts and features of 3 pairs whose walks end anywhere; those of the first set at once."""
+    S = 6
+    random = torch.Generator().manual_seed(M)
+    alive = (torch.randint(1, L + 1, (S, M, 1), generator=random) > torch.arange(L)).to(torch.uint8)
+    alive[0, :, 1:] = 0
+    counts = torch.randint(0, M + 1, (S, M, L, 2, L), generator=random, dtype=torch.int32)
+    elapsed, x = torch.rand(S, M, L, generator=random), torch.randn(S, M, L, x_width, generator=random)
+    for feature in (counts, elapsed, x):  # all walks of a set begin alike
+        feature[:, :, 0] = feature[:, :1, 0]
+    return Dense(*(feature.to(gpu) for feature in (counts, elapsed, x, alive, torch.zeros(S // 2, 0))))
+
+
+def some_network(gpu, M: int, L: int, d: int, x_width: int, settings: dict) -> CAWN:
+    config = cawn.Config(num_walks=M, length=L - 1, dim=d, rates=False, dropout=0.0, frequencies=6, **settings)
+    torch.manual_seed(1)
+    network = CAWN(config, x_width, 0)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.4)
+    return network.to(gpu).train()
+
+
+@pytest.mark.parametrize("pool", [True, False])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_states_and_gradients(gpu, case, pool: bool) -> None:
+    L, M, d, x_width, settings = case
+    network, batch = some_network(gpu, M, L, d, x_width, settings), some_walks(gpu, M, L, x_width)
+    g = batch.g(logarithms=network.config.logarithms)
+    trees = Tensors(batch.num_pairs, g, batch.levels(), batch.rates)
+    expected = torch.zeros(6, d, device=gpu)
+    for h, level in zip(network.walks(trees), trees.levels, strict=True):
+        expected = expected.index_add(0, level.owner, h * level.weight[:, None])
+    towards = torch.randn(6, d, generator=torch.Generator().manual_seed(2)).to(gpu)
+    (expected * towards).sum().backward()
+    gradients = {name: weight.grad for name, weight in network.walks.named_parameters()}
+    network.zero_grad()
+    found = encode(network.walks, batch, pool=pool, dtype=torch.float32)
+    found = found if pool else found.mean(dim=1)
+    assert torch.allclose(found, expected, atol=3e-6)
+    (found * towards).sum().backward()
+    for name, weight in network.walks.named_parameters():
+        scale = gradients[name].abs().max().clamp(min=1e-3)
+        assert torch.allclose(weight.grad / scale, gradients[name] / scale, atol=1e-4), name
+
+
+def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
+    from cawn.gpu.encoder import Sizes, _inputs
+
+    L, M, d = 2, 64, 64
+    batch = some_walks(gpu, M, L, 0)
+    sizes = Sizes(S=6, M=M, L=L, d=d, kinds=1, frequencies=0, x_width=0, width=144, keep=0.7, pool=True)
+    layers = torch.zeros(2, sizes.K, d, device=gpu)
+    layers[:, L] = 1.0  # the bias alone: every hidden unit is 1
+    made = [
+        _inputs(layers, torch.empty(0, device=gpu), batch, sizes, torch.tensor([seed], device=gpu), torch.float32)
+        for seed in (1, 2, 1)
+    ]
+    hidden = made[0][:, : 2 * d]
+    n = hidden.numel()
+    share = (hidden > 0).double().mean().item()
+    assert abs(share - 0.7) < 5 * (0.7 * 0.3 / n) ** 0.5  # one false alarm in two million
+    assert torch.allclose(hidden[hidden > 0], torch.tensor(1 / 0.7, device=gpu))
+    assert torch.equal(made[0], made[2])
+    together = ((hidden > 0) & (made[1][:, : 2 * d] > 0)).double().mean().item()  # seeds are independent
+    assert abs(together - 0.49) < 5 * (0.49 * 0.51 / n) ** 0.5
+    for shift in (1, d):  # and so are neighbours and the two sides
+        both = ((hidden > 0) & (hidden.roll(shift, dims=1) > 0)).double().mean().item()
+        assert abs(both - 0.49) < 5 * (0.49 * 0.51 / n) ** 0.5

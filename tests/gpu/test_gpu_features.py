@@ -1,0 +1,103 @@
+"""What the network reads is the same on both processors, for every kind of model and of network."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.batches import Batcher, input_widths
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.scoring import of_contrast, of_one, of_pairs
+from cawn.model import CAWN
+from networks import random_events
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+
+MODELS = [
+    {},
+    {"pooling": "attention"},
+    {"sides": "together", "logarithms": False, "degree": False, "directed": False},
+    {"sides": "together", "pooling": "attention"},
+    {"identity": "aw"},
+    {"identity": "none", "rates": False},
+    {"rnn": "gru", "time": False},
+    {"rnn": "transformer"},
+    {"time": False, "logarithms": False},
+    {"dropout_at": "walks"},
+    {"length": 3, "dim": 12},
+]
+
+
+def network_of(seed: int, *, attributes: bool, dtype: type = np.int64) -> cawn.Events:
+    events = random_events(seed, num_nodes=12, num_links=200, dtype=dtype)
+    if not attributes:
+        return events
+    rng = np.random.default_rng(seed)
+    msg, x = rng.normal(size=(len(events), 3)), rng.normal(size=(events.num_nodes, 2))
+    return cawn.Events(events.src, events.dst, events.t, msg.astype(np.float32), x=x.astype(np.float32))
+
+
+def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.int64):
+    config = cawn.Config(**{"num_walks": 8, "dim": 8} | changes)
+    events = network_of(3, attributes=attributes, dtype=dtype)
+    host = Batcher.of(config, events, (0.01, 0.1, 1.0, 50.0), 0.7)
+    torch.manual_seed(0)
+    model = CAWN(config, *input_widths(config, events, 4)).eval()
+    there = CAWN(config, *input_widths(config, events, 4)).eval().to(gpu)
+    there.load_state_dict(model.state_dict())
+    there.products = torch.float32
+    rng = np.random.default_rng(4)
+    links = np.append(rng.integers(0, len(events), 5), 0)  # the first link has no history
+    false = np.append(rng.integers(0, events.num_nodes, 5), 10**6)
+    return host, DeviceBatcher(host, gpu), model, there, (events.src[links], events.dst[links], false, events.t[links])
+
+
+@pytest.mark.parametrize("changes", MODELS, ids=str)
+def test_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
+    host, device, model, there, (src, dst, false, t) = prepared(gpu, changes)
+    with torch.no_grad():
+        expected = model(host.contrast(src, dst, false, t, seed=5)).view(2, -1).numpy()
+        found = np.stack(of_contrast(there, device, src, dst, false, t, seed=5))
+        assert np.allclose(found, expected, atol=2e-5)
+        assert np.allclose(of_pairs(there, device, src, false, t, seed=5), expected[1], atol=2e-5)
+        embedded = of_pairs(there.embed, device, src, dst, t, seed=5)
+        assert np.allclose(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy(), atol=2e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("directed", [False, True])
+def test_rates_without_attributes(gpu, dtype, directed: bool) -> None:
+    host, device, _, _, (src, dst, false, t) = prepared(gpu, {"directed": directed}, attributes=False, dtype=dtype)
+    expected, found = host.contrast(src, dst, false, t, seed=1), device.contrast(src, dst, false, t, seed=1)
+    assert np.allclose(found.rates.cpu().numpy(), expected.rates, rtol=1e-6, atol=1e-7)
+
+
+def test_one_against_many_in_pieces(gpu) -> None:
+    host, device, model, there, (src, _, _, t) = prepared(gpu, {})
+    dst = np.arange(host.events.num_nodes)
+    with torch.no_grad():
+        expected = model(next(host.one_against_many(src[0], dst, t[0], 100, seed=2))).numpy()
+    for budget in (None, 1, 1 << 20):
+        assert np.allclose(of_one(there, device, src[0], dst, t[0], seed=2, byte_budget=budget), expected, atol=2e-5)
+    assert of_one(there, device, src[0], dst[:0], t[0], seed=2).shape == (0,)
+
+
+def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
+    from cawn.gpu.launch import in_pieces
+
+    asked: list[tuple[int, int]] = []
+
+    def work(first: int, last: int) -> int:
+        asked.append((first, last))
+        if last - first > 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return last - first
+
+    assert list(in_pieces(work, 10, 16)) == [2, 2, 2, 2, 2]
+    assert asked[:3] == [(0, 10), (0, 8), (0, 4)]
+
+    def never(first: int, last: int) -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(cawn.DeviceError, match="a single pair"):
+        list(in_pieces(never, 10, 16))

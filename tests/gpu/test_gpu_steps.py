@@ -1,0 +1,81 @@
+"""Updates made on the device: the negatives, the gradients and the order of things."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.batches import Batcher, input_widths
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.negatives import DeviceNegatives
+from cawn.gpu.steps import DeviceSteps, optimizer_of
+from cawn.model import CAWN
+from cawn.negatives import negatives
+from cawn.splits import split
+from cawn.steps import HostSteps, Plan
+from networks import random_events
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+
+CONFIG = cawn.Config(num_walks=2, dim=8, batch_size=10, epochs=2, dropout=0.0)
+
+
+def test_negatives_are_those_of_the_cpu(gpu) -> None:
+    events = random_events(1, num_nodes=15, num_links=500, span=60)
+    links = np.sort(np.random.default_rng(2).permutation(400)[:150])
+    visible = np.random.default_rng(3).random(len(events)) < 0.9
+    visible[links] = True
+    device = DeviceNegatives(events, links, visible, gpu)
+    for seed in (1, 2**62 + 5):
+        drawn = device.draw(torch.tensor([seed], device=gpu), hard=True)
+        for found, kind in zip(drawn, ("random", "historical"), strict=True):
+            expected = negatives(events, links, kind, seen=links, seed=seed, visible=visible).dst
+            assert np.array_equal(found.cpu().numpy(), expected)
+
+
+def made(gpu, config: cawn.Config = CONFIG) -> tuple[Plan, Batcher]:
+    events = random_events(5, num_nodes=12, num_links=36, span=1000)
+    parts = split(events, "transductive", seed=0)
+    torch.manual_seed(1)
+    model = CAWN(config, *input_widths(config, events, 2)).to(gpu)
+    model.products = torch.float32
+    host = Batcher.of(config, events, (0.001, 1.0), 0.7)
+    return Plan(events, parts, config, 0, model, optimizer_of(model, config)), host
+
+
+def test_an_update_is_that_of_the_cpu(gpu) -> None:
+    """With the order and the negatives of the CPU's epoch, weights stay together; the last batch is not a full one."""
+    plan, host = made(torch.device("cpu"))
+    there, _ = made(gpu)
+    steps = DeviceSteps(there, DeviceBatcher(host, gpu))
+    expected = HostSteps(plan, host, workers=0)
+    seed, train = plan.number("epoch", 0), plan.parts.train
+    rng = np.random.default_rng(seed)
+    chosen = rng.random(len(train)) < 0.25
+    false = np.where(chosen, plan.negatives(train, "historical", seed), plan.negatives(train, "random", seed))
+    order = np.searchsorted(train, rng.permutation(train))
+
+    def as_on_the_cpu(epoch: int) -> None:
+        steps._seed.fill_(seed)
+        steps._false.copy_(torch.from_numpy(false))
+        steps._order.copy_(torch.from_numpy(order))
+        steps._lr.copy_(torch.tensor([plan.learning_rate(0, step) for step in range(plan.steps_per_epoch)]))
+
+    steps._shuffle = as_on_the_cpu  # type: ignore[method-assign]
+    assert len(train) % CONFIG.batch_size
+    assert len(list(steps.epoch(0, 0))) == len(list(expected.epoch(0, 0))) == plan.steps_per_epoch
+    assert steps.loss() == pytest.approx(expected.loss(), rel=1e-5)
+    for mine, theirs in zip(there.model.parameters(), plan.model.parameters(), strict=True):
+        assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
+
+
+def test_an_epoch_can_be_taken_up_in_the_middle(gpu) -> None:
+    whole, host = made(gpu, CONFIG.with_(dropout=0.2))
+    batcher = DeviceBatcher(host, gpu)
+    list(DeviceSteps(whole, batcher).epoch(0, 0))
+    part, _ = made(gpu, CONFIG.with_(dropout=0.2))
+    begun = DeviceSteps(part, batcher).epoch(0, 0)
+    next(begun), next(begun)
+    list(DeviceSteps(part, batcher).epoch(0, 2))
+    for a, b in zip(whole.model.parameters(), part.model.parameters(), strict=True):
+        assert torch.equal(a, b)

@@ -1,0 +1,103 @@
+"""Walks and relative identities on a GPU are those of the CPU; the slow twin gives the same."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn import Walks
+from cawn.gpu.history import DeviceHistory
+from cawn.kernels import torch_walks
+from networks import queries, random_events
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+
+
+def assert_same(walks: Walks, expected: Walks, allowed: float = 0.0) -> None:
+    for field in ("nodes", "t", "events"):
+        found, wanted = getattr(walks, field).cpu().numpy(), getattr(expected, field)
+        assert found.dtype == wanted.dtype
+        assert (found != wanted).any(axis=-1).mean() <= allowed
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, (0.0, 0.01, 1.0, 100.0)])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_the_same_walks_as_on_the_cpu(gpu, alpha, dtype) -> None:
+    events = random_events(1, num_nodes=20, num_links=400, dtype=dtype)
+    history = cawn.History(events, alpha)
+    device = DeviceHistory(history, gpu)
+    nodes, t = queries(events, 2, 12)
+    for shape in ({"num_walks": 12, "length": 3}, {"fanouts": (4, 1, 3)}, {"num_walks": 20, "length": 1}):
+        for seed in (0, 2**64 - 1):
+            assert_same(device.sample(nodes, t, seed=seed, **shape), history.sample(nodes, t, seed=seed, **shape))
+
+
+def test_the_slow_twin(gpu) -> None:
+    events = random_events(3, num_nodes=15, num_links=500)
+    device = DeviceHistory(cawn.History(events, (0.01, 0.5)), gpu)
+    nodes, t = queries(events, 4, 10)
+    at = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu)
+    widths = [4, 8, 8]
+    paths = device.walk(*at, torch.tensor(widths, device=gpu), device.seed(7))
+    for found, wanted in zip(paths, torch_walks.sample_walks(device.index, *at, widths, 7), strict=True):
+        assert found.dtype == wanted.dtype
+        assert torch.equal(found, wanted)
+    rows = torch.tensor([[0, 1], [2, 2], [9, 0]], device=gpu)
+    walks = [Walks(*(x[rows[:, i]].cpu().numpy() for x in paths[:3])) for i in (0, 1)]
+    expected = torch.from_numpy(cawn.anonymize(*walks))
+    assert torch.equal(torch_walks.count_positions(paths.nodes, rows).cpu(), expected)
+
+
+@pytest.mark.parametrize(("M", "length"), [(1, 1), (5, 2), (70, 1)])
+def test_the_same_identities_as_on_the_cpu(gpu, M: int, length: int) -> None:
+    events = random_events(5, num_links=300)
+    history = cawn.History(events, 0.1)
+    device = DeviceHistory(history, gpu)
+    u, t = queries(events, 6, 4)
+    v = queries(events, 7, 4)[0]
+    asked = {"num_walks": M, "length": length, "seed": 1}
+    found = cawn.anonymize(device.sample(u, t, **asked), device.sample(v, t, **asked))
+    expected = cawn.anonymize(history.sample(u, t, **asked), history.sample(v, t, **asked))
+    assert np.array_equal(found.cpu().numpy(), expected)
+
+
+def test_queries_on_the_device_and_none_at_all(gpu) -> None:
+    events = random_events(8, num_nodes=5, num_links=100)
+    device = DeviceHistory(cawn.History(events, 0.1), gpu)
+    nodes, t = queries(events, 9, 3)
+    there = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu)
+    assert_same(device.sample(*there, seed=1), cawn.History(events, 0.1).sample(nodes, t, seed=1))
+    assert device.sample(np.empty(0, int), np.empty(0, events.t.dtype), seed=1).nodes.shape == (0, 64, 3)
+    nobody = device.sample(torch.tensor([-5], device=gpu), there[1][:1], seed=1)
+    assert (nobody.events == -1).all()
+
+
+def test_what_cannot_be_asked(gpu) -> None:
+    events = random_events(8, num_nodes=5, num_links=100)
+    device = DeviceHistory(cawn.History(events, (0.1, 0.2)), gpu)
+    with pytest.raises(cawn.QueryError, match="2 decays cannot share"):
+        device.sample([0], [1], seed=1, num_walks=5)
+    with pytest.raises(cawn.QueryError, match="int64 nodes"):
+        device.sample(torch.zeros(2, device=gpu), torch.zeros(2, device=gpu), seed=1)
+    with pytest.raises(cawn.QueryError, match="seed"):
+        device.sample([0], [1], seed=-1)
+
+
+def test_history_to() -> None:
+    history = cawn.History(random_events(8, num_nodes=5, num_links=100), 0.1)
+    assert history.to("cpu") is history
+    with pytest.raises(cawn.QueryError, match="give cpu or cuda"):
+        history.to("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(cawn.DeviceError, match="device is 'cuda', but"):
+            history.to("cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="too many for the interpreter")
+@pytest.mark.parametrize("name", ["uci", "wikipedia"])
+def test_a_million_walks_of_real_networks(network, name: str) -> None:
+    events = network(name)
+    tau = events.intensity
+    history = cawn.History(events, (0.01 * tau, tau, 100 * tau, 1000 * tau))
+    nodes, t = queries(events, 1, 20_000)
+    assert_same(history.to("cuda").sample(nodes, t, seed=1), history.sample(nodes, t, seed=1), allowed=1e-6)
