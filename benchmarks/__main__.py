@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import engine, learning
+from benchmarks import engine, explaining, learning
 from benchmarks.report import show
 
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "streaming": engine.streaming,
     "reading": engine.reading,
     "learning": learning.learning,
+    "explaining": explaining.explaining,
     "growth": engine.growth,
 }
 ASKED_FOR = {"growth"}  # too large to run unasked

@@ -21,8 +21,8 @@ from cawn.events import Events
 from cawn.files import write_text
 from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
+from cawn.seeds import seed_for
 from cawn.splits import Task, split
-from cawn.steps import seed_for
 from cawn.training import Run, Trainer
 from cawn.walks import check_seed
 

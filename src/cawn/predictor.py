@@ -36,6 +36,7 @@ from cawn.splits import digest
 from cawn.walks import query_times
 
 if TYPE_CHECKING:
+    from cawn.explain.law import Law
     from cawn.explain.link import Explanation
     from cawn.training import Run
 
@@ -233,6 +234,21 @@ class LinkPredictor:
                 raise QueryError(f"{name!r} is not in the network: it has no history to explain anything by")
         network = self._engine.network
         return explain_link(batcher, network, names, self._calibration, ends, draws=draws, prior=prior)
+
+    def law(self, links: int = 5_000) -> Law:
+        """What the model goes by: every shape of walk over test links of its run, and as many false ones.
+
+        Args:
+            links: How many test links to look at; they are spread over the test period.
+        """
+        from cawn.explain.runs import law_of_run
+
+        if not isinstance(links, int | np.integer) or links < 1:
+            raise QueryError(f"links is {links!r}: give a positive number")
+        if self._folder is None:
+            raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")
+        batcher, _ = self._current()
+        return law_of_run(self._folder, batcher, self._engine.network, int(links))
 
     def update(self, new_events: Any, **columns: Any) -> None:
         """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.

@@ -18,9 +18,9 @@ from torch.nn.functional import softplus
 from cawn.batches import Batch, Batcher, ahead
 from cawn.config import Config
 from cawn.events import Events
-from cawn.kernels.reference import mix64
 from cawn.model import CAWN
 from cawn.negatives import Kind, negatives
+from cawn.seeds import seed_for
 from cawn.splits import Split
 
 HARD_SHARE = 0.25  # of the negatives in training, where they are mixed
@@ -129,12 +129,3 @@ def losses(logits: Tensor) -> Tensor:
     """Binary cross-entropy of B true links and B false ones: [2B] to [B]."""
     true, false = logits.view(2, -1)
     return softplus(-true) + softplus(false)
-
-
-def seed_for(seed: int, *what: object) -> int:
-    """A seed for one purpose, from the run's own."""
-    number = mix64(seed + 1)
-    for word in what:
-        code = word if isinstance(word, int) else int.from_bytes(str(word).encode()[:8], "little")
-        number = mix64(number ^ code)
-    return number >> 1

@@ -45,8 +45,9 @@ from cawn.runs import (
     write_index,
     write_network,
 )
+from cawn.seeds import seed_for
 from cawn.splits import Split, Task, split
-from cawn.steps import HostSteps, Plan, Steps, seed_for
+from cawn.steps import HostSteps, Plan, Steps
 
 TIME_UNITS = 1e6  # in the training period
 TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"

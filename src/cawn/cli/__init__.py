@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import data, demo, predict, train
+from cawn.cli import data, demo, explain, predict, train
 from cawn.cli.options import OutputClosedError
 
 app = typer.Typer(
@@ -35,6 +35,7 @@ app.command()(train.train)
 app.command()(train.evaluate)
 app.command()(predict.predict)
 app.command()(predict.rank)
+app.command()(explain.explain)
 app.add_typer(data.app, name="datasets")
 
 

@@ -1,0 +1,75 @@
+"""The different walks behind a batch: where each went, how many took it, and its shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.identities import anonymize_each
+from cawn.prefixes import Prefixes
+from cawn.walks import Walks
+
+Array = npt.NDArray[Any]
+
+ENDED = -1  # in shapes: there is no node any more
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The n different walks of B pairs. A walk that took other links is another one, even to the same nodes."""
+
+    pair: Array  # [n]
+    side: Array  # [n] 0: from u, 1: from v
+    level: Array  # [n] its last position, which is also the depth of its prefix
+    row: Array  # [n] and the place of that prefix in the level
+    count: Array  # [n] how many of the M walks took it
+    nodes: Array  # [n, L], -1 where it has ended, as in the next two
+    events: Array  # [n, L], also -1 at position 0
+    t: Array  # [n, L]
+    shapes: Array  # [n, L, 2] int8, coordinates (d_uw, d_vw): L where no walk from there has the node, -1 once ended
+    orders: Array  # [n, L] int8, I_AW: from 1, and 0 once ended
+
+
+def leaves_of(shared: Prefixes) -> Leaves:
+    """The leaves of the trees of prefixes, in the order of their levels."""
+    L = len(shared.levels)
+    first = np.where(shared.vectors > 0, np.arange(L), L).min(axis=1)  # [K] the first position with a hit
+    parts = []
+    for depth, room in enumerate(shared.levels):
+        at = np.flatnonzero(room.ended)
+        n = len(at)
+        owner = room.owner[at]
+        nodes, events = np.full((n, L), -1, np.int64), np.full((n, L), -1, np.int64)
+        t = np.full((n, L), -1, room.t.dtype)
+        shapes = np.full((n, L, 2), ENDED, np.int8)
+        row = at
+        for i in range(depth, -1, -1):
+            level = shared.levels[i]
+            nodes[:, i], events[:, i], t[:, i] = level.node[row], level.event[row], level.t[row]
+            side = level.owner[row] & 1
+            distances = np.stack([first[level.own[row]], first[level.other[row]]], axis=1)
+            shapes[:, i] = np.where(side[:, None] == 0, distances, distances[:, ::-1])
+            row = level.parent[row]
+        parts.append((owner >> 1, owner & 1, np.full(n, depth), at, room.ended[at], nodes, events, t, shapes))
+    joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    walks = joined[5][:, None].astype(np.int32)
+    joined.append(anonymize_each(Walks(walks, walks, walks))[:, 0].astype(np.int8))
+    return Leaves(*joined)
+
+
+def shape_text(shape: Array, length: int) -> str:
+    """As the paper writes it: (0,∞) → (1,2)."""
+    kept = [f"({_distance(u, length)},{_distance(v, length)})" for u, v in shape.tolist() if u != ENDED]
+    return " → ".join(kept)
+
+
+def order_text(order: Array) -> str:
+    """Likewise for I_AW, from 0 as the paper's Figure 9: 0 → 1 → 0."""
+    return " → ".join(str(number - 1) for number in order.tolist() if number > 0)
+
+
+def _distance(d: int, length: int) -> str:
+    return "∞" if d > length else str(d)

@@ -1,0 +1,28 @@
+"""The law of a run, from its own test links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from cawn.batches import Batcher
+from cawn.engines import Network
+from cawn.errors import QueryError
+from cawn.explain.law import Law, explain_law
+from cawn.negatives import negatives
+from cawn.runs import read_description
+from cawn.seeds import seed_for
+from cawn.splits import split
+
+
+def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> Law:
+    """Over at most so many test links of the run in `folder`, against the negatives it was tested with."""
+    found, events = read_description(folder), batcher.events
+    if len(events) != found["links"]:
+        raise QueryError(f"{folder}: has learned of new links since its training; explain the run it was saved from")
+    parts = split(events, found["task"], seed=found["seed"])
+    links = np.sort(np.concatenate(list(parts.test.values())))
+    some = links[np.linspace(0, len(links) - 1, min(most, len(links))).astype(int)]
+    false = negatives(events, some, "random", seen=parts.train, seed=seed_for(found["seed"], "test")).dst
+    return explain_law(batcher, network, events.src[some], events.dst[some], false, events.t[some])

@@ -1,0 +1,125 @@
+"""What walks add is what the network says without them, computed again by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.batches import Batcher, input_widths
+from cawn.calibration import Calibration
+from cawn.engines import HostEngine, TorchNetwork, engine_of
+from cawn.explain.leave_out import effects, repeated, without_walks
+from cawn.explain.leaves import leaves_of
+from cawn.explain.link import explain_link
+from cawn.model import CAWN, Tensors
+from cawn.name_index import NameIndex
+from networks import random_events
+
+M = 12
+
+
+def made(**changes: object) -> tuple[Batcher, CAWN, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    config = cawn.Config(**{"num_walks": M, "dim": 8} | changes)
+    events = random_events(3, num_nodes=10, num_links=150)
+    batcher = Batcher.of(config, events, (0.05, 1.0), 1.0)
+    torch.manual_seed(1)
+    model = CAWN(config, *input_widths(config, events, 2)).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight += 0.2 * torch.randn_like(weight)
+    rng = np.random.default_rng(4)
+    src, dst = rng.integers(0, 10, (2, 5))
+    return batcher, model, (src, dst, np.append(rng.choice(events.t, 4), events.t[0]))  # the last has no history
+
+
+def network_of(model: CAWN) -> TorchNetwork:
+    return TorchNetwork(model)
+
+
+def test_leaves_are_the_walks_that_were_sampled() -> None:
+    batcher, _, (src, dst, t) = made()
+    _, shared = batcher.trace(src, dst, t, seed=7)
+    leaves = leaves_of(shared)
+    sets = [batcher.history.sample(nodes, t, num_walks=M, length=2, seed=7) for nodes in (src, dst)]
+    shapes = cawn.walk_shapes(cawn.anonymize(*sets))  # [B, 2, M, L, 2]
+    shapes = np.where(np.isinf(shapes), 3, shapes)
+    for side, walks in enumerate(sets):
+        orders = cawn.anonymize_each(walks)
+        for b in range(len(src)):
+            mine = np.flatnonzero((leaves.pair == b) & (leaves.side == side))
+            assert leaves.count[mine].sum() == M
+            for i in mine:
+                same = (walks.events[b] == leaves.events[i]).all(axis=1)
+                assert same.sum() == leaves.count[i]
+                k = int(np.flatnonzero(same)[0])
+                assert np.array_equal(walks.nodes[b, k], leaves.nodes[i])
+                assert np.array_equal(shapes[b, side, k], leaves.shapes[i])
+                assert np.array_equal(orders[b, k], leaves.orders[i])
+                assert leaves.level[i] == (walks.nodes[b, k] >= 0).sum() - 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "together"}], ids=str)
+def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
+    batcher, model, ends = made(**changes)
+    batch = batcher.pairs(*ends, seed=7)
+    again, _ = repeated(batch, np.array([3, 0, 3, 4, 1]))
+    expected = network_of(model).logits(batch)
+    np.testing.assert_allclose(network_of(model).logits(again), expected[[3, 0, 3, 4, 1]], atol=1e-6)
+
+
+@pytest.mark.parametrize("sides", ["apart", "together"])
+@pytest.mark.parametrize("pooling", ["mean", "attention"])
+def test_left_out_by_hand(sides: str, pooling: str) -> None:
+    """Encodings of the remaining walks, pooled again and given to the head."""
+    batcher, model, ends = made(sides=sides, pooling=pooling)
+    batch, shared = batcher.trace(*ends, seed=7)
+    leaves = leaves_of(shared)
+    found, pair, whole = effects(network_of(model), model.config, batch, leaves, np.arange(len(leaves.pair)))
+    np.testing.assert_array_equal(pair, leaves.pair)
+    tensors = Tensors.of(batch, "cpu")
+    with torch.no_grad():
+        states = model.walks(tensors)
+        known = model.from_rates(tensors.rates)
+        for left in range(len(leaves.pair)):
+            pooled = []
+            for which in ((0,), (1,)) if sides == "apart" else ((0, 1),):
+                walks = [
+                    states[leaves.level[i]][leaves.row[i]].expand(int(leaves.count[i]), -1)
+                    for i in np.flatnonzero(leaves.pair == leaves.pair[left])
+                    if leaves.side[i] in which and i != left
+                ]
+                rows = torch.cat(walks) if walks else None
+                if rows is None:
+                    pooled.append(torch.zeros(8))
+                else:
+                    pooled.append(rows.mean(0) if model.attention is None else model.attention(rows[None])[0])
+            logit = model.head(torch.cat([*pooled, known[leaves.pair[left]]])[None]).item()
+            assert found[left] == pytest.approx(whole[leaves.pair[left]] - logit, abs=2e-5)
+
+
+@pytest.mark.parametrize("changes", [{}, {"sides": "together"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
+def test_shares_of_a_linear_head_add_up(changes: dict) -> None:
+    batcher, model, (src, dst, t) = made(head="linear", **changes)
+    for network in {"torch": network_of(model), "best": engine_of(model).network}.values():
+        for b in range(4):
+            ends = (src[[b]], dst[[b]], t[[b]])
+            names = NameIndex.of(np.arange(10))
+            why = explain_link(batcher, network, names, Calibration(), ends, draws=2, prior=0.5)
+            assert why.method == "additive"
+            total = why.base + (why.rates or 0.0) + sum(walk.contribution for walk in why.walks)
+            assert total == pytest.approx(why.logit, abs=1e-4)
+            assert why.logit == pytest.approx(float(network.logits(batcher.pairs(*ends, seed=0x5EED))[0]), abs=1e-5)
+
+
+def test_without_any_walk() -> None:
+    batcher, model, ends = made(head="linear", rates=False)
+    bare = without_walks(network_of(model), batcher.pairs(*ends, seed=1))
+    np.testing.assert_allclose(bare, model.head.bias.item(), atol=1e-6)
+
+
+def test_linear_heads_are_computed_without_torch() -> None:
+    batcher, model, ends = made(head="linear")
+    engine = engine_of(model)
+    assert not isinstance(engine.network, TorchNetwork)
+    expected = HostEngine(TorchNetwork(model)).logits(batcher, *ends, seed=1)
+    np.testing.assert_allclose(engine.logits(batcher, *ends, seed=1), expected, atol=2e-5)
