@@ -69,7 +69,9 @@ def explaining(scale: float = 1.0) -> list[Row]:
             found = deletion(predictor, some)[:count].tolist()
             mean, half = mean_and_interval(found)
             words = f"{name}: log-odds that strongest walks' links carry beyond random ones"
-            rows.append(Row(words, mean - half, 0.0, unit="", detail=f"{mean:.2f} ± {half:.2f} (95 %), {len(found)} links"))
+            rows.append(
+                Row(words, mean - half, 0.0, unit="", detail=f"{mean:.2f} ± {half:.2f} (95 %), {len(found)} links")
+            )
         events, names = predictor._batcher.events, predictor._names.all()
         start = time.perf_counter()
         for link in some[:20]:

@@ -3,25 +3,31 @@
 import inspect
 import re
 from dataclasses import dataclass, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import cawn
+from cawn.gpu.history import DeviceHistory
 
 PARTS = {
     "Data": ("read", "Events", "datasets", "laws"),
     "Walks": ("History", "Stream", "Walks", "anonymize", "anonymize_each", "walk_shapes"),
     "Learning": ("Config", "train", "train_seeds", "evaluate_run", "Run", "Trainer"),
     "Prediction": ("LinkPredictor",),
-    "Errors": ("CawnError", "DataError", "QueryError", "LateEventError", "StorageError"),
+    "Errors": ("CawnError", "DataError", "QueryError", "LateEventError", "StorageError", "DeviceError"),
 }
 RETURNED = {
-    "LinkPredictor": ("Scores", "Ranked"),
-    "datasets": ("Dataset",),
-    "laws": ("LawNetwork",),
+    "LinkPredictor": (
+        *("predictor.Scores", "predictor.Ranked"),
+        *("explain.link.Explanation", "explain.link.Walk", "explain.link.Link", "explain.law.Law", "explain.law.Shape"),
+    ),
+    "History": ("gpu.history.DeviceHistory",),
+    "datasets": ("datasets.Dataset",),
+    "laws": ("laws.LawNetwork",),
 }  # classes a user meets but does not call
-LOADED = (cawn.LinkPredictor,)  # not made by calling the class
+LOADED = (cawn.LinkPredictor, DeviceHistory)  # not made by calling the class
 WIDTH = 100
 
 
@@ -120,12 +126,13 @@ def entry(name: str) -> str:
     """One public name, and the classes that come with it."""
     value, path = getattr(cawn, name), f"cawn.{name}"
     if isinstance(value, ModuleType):
-        text, home = of_module(value, path), value
+        text = of_module(value, path)
     elif isinstance(value, type):
-        text, home = of_class(value, path), inspect.getmodule(value)
+        text = of_class(value, path)
     else:
-        text, home = f"### {path}\n\n```python\n{signature(value, path)}\n```\n\n{prose(value)}\n", None
-    return "\n".join([text, *(of_class(getattr(home, other), other) for other in RETURNED.get(name, ()))])
+        text = f"### {path}\n\n```python\n{signature(value, path)}\n```\n\n{prose(value)}\n"
+    others = (other.rpartition(".") for other in RETURNED.get(name, ()))
+    return "\n".join([text, *(of_class(getattr(import_module(f"cawn.{home}"), cls), cls) for home, _, cls in others)])
 
 
 def page() -> str:

@@ -109,6 +109,31 @@ def test_rank(workshop: Path) -> None:
     assert [row["name"] for row in json.loads(chosen.stdout)["ranked"]] == ["person 2"]
 
 
+def test_explain(workshop: Path, tmp_path: Path) -> None:
+    link = ["explain", str(workshop / "run"), "--src", "person 1", "--dst", "person 2", "--time", "2024-04-01"]
+    shown = cawn(*link)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.startswith("person 1 and person 2 at 2024-04-01T00:00:00: probability 0.")
+    assert "log-odds" in shown.stdout
+    found = json.loads(cawn(*link, "--json", "-q").stdout)
+    assert {walk["start"] for walk in found["walks"]} == {"src", "dst"}
+    assert sum(walk["count"] for walk in found["walks"]) == 16
+    for kind in ("html", "svg", "png", "json"):
+        for arguments in (link, ["explain", str(workshop / "run"), "--global", "--links", "50"]):
+            out = tmp_path / f"{len(arguments)}.{kind}"
+            done = cawn(*arguments, "-o", str(out))
+            assert done.returncode == 0, done.stderr
+            assert out.stat().st_size > 1000
+            assert done.stdout == ""
+    again = cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"))
+    assert again.returncode == 2
+    assert "give --force" in again.stderr
+    assert cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").returncode == 0
+    law = cawn("explain", str(workshop / "run"), "--global", "--links", "50")
+    assert "causal anonymous walks" in law.stdout
+    assert json.loads((tmp_path / f"{len(link)}.json").read_text()) == found
+
+
 def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:
     options = ["--set", "alpha=ladder", "--set", "epochs=1", "--set", "num_walks=4", "--set", "dim=4", "--json", "-q"]
     both = cawn("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
@@ -171,6 +196,19 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
         (["rank", "{run}", "--node", "person 1", "--time", "soon"], "ISO date"),
         (["rank", "{run}", "--node", "person 1", "--time", "5", "-k", "0"], "Invalid value for '-k'"),
         (["rank", "{run}", "--node", "person 1", "--time", "5", "--kind", "luck"], "kind 'luck'"),
+        (["explain", "{run}"], "give --src, --dst and --time"),
+        (["explain", "{run}", "--global", "--src", "person 1"], "leave out --src"),
+        (
+            ["explain", "{run}", "--src", "person 1", "--dst", "nobody", "--time", "2024-05-01"],
+            "'nobody' is not in the",
+        ),
+        (["explain", "{run}", "--src", "person 1", "--dst", "person 2", "--time", "1999-01-01"], "nothing to explain"),
+        (["explain", "{run}", "--src", "person 1", "--dst", "person 2", "--time", "soon"], "ISO date"),
+        (["explain", "{run}", "--global", "-o", "{folder}/why.pdf"], "is written as one of .html, .svg, .png, .json"),
+        (["explain", "{run}", "--global", "-o", "{folder}/none/x.html"], "no such folder"),
+        (["explain", "{run}", "--global", "--links", "0"], "Invalid value for '--links'"),
+        (["explain", "{run}", "--global", "--draws", "1"], "Invalid value for '--draws'"),
+        (["explain", "{folder}/none", "--global"], "holds no run"),
         (["datasets", "where", "nonsense"], "no dataset 'nonsense'"),
         (["datasets", "download", "nonsense"], "no dataset 'nonsense'"),
         (["datasets", "frob"], "No such command 'frob'"),

@@ -93,12 +93,14 @@ def show_candidates(report: dict[str, Any], console: Console | None = None) -> N
 
 def show_next(folder: Path, events: Events, console: Console | None = None) -> None:
     """Commands to try on a run, with names and times that exist in it."""
-    name, t = events.labels[events.src[-1]], moment(events.t[-1].item())
+    name, other = events.labels[events.src[-1]], events.labels[events.dst[-1]]
+    t = moment(events.t[-1].item())
     place = shlex.quote(str(folder))
     console = console or Console(stderr=True)
     console.print("\nNext:", style="bold")
     for line in (
         f"cawn rank {place} --node {shlex.quote(str(name))} --time {t} -k 5",
+        f"cawn explain {place} --src {shlex.quote(str(name))} --dst {shlex.quote(str(other))} --time {t} -o why.html",
         f"cawn predict {place} pairs.csv -o scored.csv",
         f"cawn evaluate {place}",
     ):

@@ -12,6 +12,7 @@ CONFIG = cawn.Config(alpha=(SLOW, 10 * SLOW), num_walks=32, dim=32, epochs=4, lr
 NETWORKS = {
     "triadic closure": lambda: laws.triadic_closure(300, 12_000, seed=1, noise=0.1),
     "feed-forward": lambda: laws.feed_forward(300, 12_000, seed=1, noise=0.1),
+    "two pairs": lambda: laws.two_pairs(50, 80),
     "null": lambda: laws.null(300, 6_000, seed=1),
 }
 

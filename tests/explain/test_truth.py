@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 import pytest
+from benchmarks.explaining import deletion
 
 import cawn
-from benchmarks.explaining import deletion
 from cawn.metrics import mean_and_interval
 from cawn.splits import split
 
@@ -27,6 +27,16 @@ def test_the_planted_law_is_the_top_shape(law_run, name: str) -> None:
     assert top.tells
     assert top.with_true > 0.1 > 0.01 > top.with_false
     assert not any(row.tells for row in law.orders)  # walks that forget the others cannot see it
+
+
+def test_pairs_that_stay_together(law_run) -> None:
+    """Who was with whom before: the walk that goes to the other end and comes back."""
+    law = cawn.LinkPredictor.load(law_run("two pairs")).law()
+    top = law.shapes[0]
+    assert top.shape in ("(0,1) → (1,0) → (0,1)", "(1,0) → (0,1) → (1,0)")
+    assert top.tells
+    assert top.with_true == 1.0
+    assert top.with_false == 0.0
 
 
 def test_no_law_no_shape(law_run) -> None:

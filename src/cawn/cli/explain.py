@@ -83,6 +83,8 @@ def _refuse_output(out: Path, force: bool) -> None:
         raise QueryError(f"{out}: is written as one of {', '.join(_KINDS)}; choose such a name")
     if out.is_dir():
         raise QueryError(f"{out}: is a folder; name the file to write")
+    if not out.absolute().parent.is_dir():
+        raise QueryError(f"{out}: no such folder; make it first")
     if out.exists() and not force:
         raise QueryError(f"{out}: exists already; give --force to overwrite it")
     if out.suffix.lower() == ".png" and find_spec("matplotlib") is None:
@@ -96,8 +98,9 @@ def _write(found: Law | Explanation, out: Path) -> None:
     if kind == ".png":
         write_atomically(out, lambda path: found.to_picture().to_png(path))
     else:
-        texts = {".html": found.to_html, ".svg": found.to_svg, ".json": lambda: json.dumps(found.to_dict(), indent=1)}
-        write_text(out, texts[kind]() + "\n")
+        as_json = json.dumps(found.to_dict(), indent=1)
+        text = found.to_html() if kind == ".html" else found.to_svg() if kind == ".svg" else as_json
+        write_text(out, text + "\n")
 
 
 def _waiting(quiet: bool) -> AbstractContextManager[object]:

@@ -1,0 +1,27 @@
+"""Draws docs/why.svg and docs/law.svg: a link that closes a triangle, and the law a model found in such a network."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+import cawn
+from cawn import laws
+
+
+def main() -> None:
+    network = laws.triadic_closure(300, 12_000, seed=1, noise=0.1)
+    slow = 1 / (40 * laws.REACTION_TIME)
+    config = cawn.Config(alpha=(slow, 10 * slow), num_walks=32, dim=32, epochs=4, lr=3e-3)
+    with tempfile.TemporaryDirectory() as folder:
+        cawn.train(network.events, config, out=Path(folder) / "run", kinds=("random",), device="cpu")
+        predictor = cawn.LinkPredictor.load(Path(folder) / "run")
+        closing = int(np.flatnonzero(network.caused)[-50])
+        src, dst, t = (getattr(network.events, name)[closing].item() for name in ("src", "dst", "t"))
+        here = Path(__file__).parent
+        (here / "why.svg").write_text(predictor.explain(src, dst, t).to_svg() + "\n", encoding="utf-8")
+        (here / "law.svg").write_text(predictor.law().to_svg() + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
