@@ -16,6 +16,7 @@ from rich.text import Text
 
 from cawn import datasets, experiments, laws
 from cawn.config import Config
+from cawn.devices import Device
 from cawn.events import Events
 from cawn.history import History
 from cawn.identities import anonymize, walk_shapes
@@ -47,7 +48,15 @@ class View:
 
 
 def run(
-    console: Console, *, data: str, seed: int, num_walks: int, length: int, train: bool, quiet: bool
+    console: Console,
+    *,
+    data: str,
+    seed: int,
+    num_walks: int,
+    length: int,
+    train: bool,
+    device: Device,
+    quiet: bool,
 ) -> dict[str, Any]:
     """The whole demonstration; returns what it showed."""
     shown: dict[str, Any] = {}
@@ -62,7 +71,7 @@ def run(
             console.print(in_words(shown["data"]))
     if train:
         trained = triangles(seed) if data == "triangles" else flights()
-        shown["training"] = learn(trained, console, seed=seed, quiet=quiet)
+        shown["training"] = learn(trained, console, seed=seed, device=device, quiet=quiet)
     return shown
 
 
@@ -113,14 +122,14 @@ def flights() -> Lesson:
     )
 
 
-def learn(lesson: Lesson, console: Console, *, seed: int, quiet: bool) -> dict[str, Any]:
+def learn(lesson: Lesson, console: Console, *, seed: int, device: Device, quiet: bool) -> dict[str, Any]:
     """Train, test, and score the two links."""
     started = time.perf_counter()
     if not quiet:
         console.print(f"\nNow a model learns from links alone ({lesson.about}):", style="bold")
         console.print(in_words(describe(lesson.events)))
     trained = experiments.train(
-        lesson.events, lesson.config, task="inductive", seed=seed, quiet=quiet, kinds=("random",)
+        lesson.events, lesson.config, task="inductive", seed=seed, device=device, quiet=quiet, kinds=("random",)
     )
     seconds = time.perf_counter() - started
     predictor = LinkPredictor.of(trained)

@@ -87,3 +87,19 @@ def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
     for shift in (1, d):  # and so are neighbours and the two sides
         both = ((hidden > 0) & (hidden.roll(shift, dims=1) > 0)).double().mean().item()
         assert abs(both - 0.49) < 5 * (0.49 * 0.51 / n) ** 0.5
+
+
+def test_waves_of_any_length(gpu) -> None:
+    """Cosine and sine of small and large phases are those of PyTorch."""
+    from cawn.gpu.encoder import Sizes, _inputs
+
+    batch = some_walks(gpu, 16, 2, 0)
+    scales = 10.0 ** torch.arange(-4, 8, device=gpu)
+    sizes = Sizes(S=6, M=16, L=2, d=16, kinds=1, frequencies=12, x_width=0, width=64, keep=1.0, pool=True)
+    layers = torch.zeros(2, sizes.K, 16, device=gpu)
+    made = _inputs(layers, scales, batch, sizes, batch.alive, torch.float32)
+    walk = torch.arange(6 * 16, device=gpu)
+    phase = batch.elapsed.flatten()[walk * 2 + 1][:, None] * scales  # of depth 1
+    assert torch.allclose(made[6:, 32:44], phase.cos(), atol=2e-6)
+    assert torch.allclose(made[6:, 44:56], phase.sin(), atol=2e-6)
+    assert (made[:, 56] == 1).all()  # the bias comes after the waves

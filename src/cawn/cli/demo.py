@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from cawn.cli.options import AsJson
+from cawn.cli.options import AsJson, DeviceName
 
 
 def demo(
@@ -18,6 +18,7 @@ def demo(
     walks: Annotated[int, typer.Option(min=1, max=1000, help="Walks from each end of the links shown.")] = 5,
     length: Annotated[int, typer.Option(min=1, max=20, help="Steps of a walk shown.")] = 2,
     train: Annotated[bool, typer.Option(help="Also train a model and score both links.")] = True,
+    device: DeviceName = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Show what the method sees, train it, and score a link that should come and one that should not.
@@ -30,7 +31,7 @@ def demo(
 
     console = Console(stderr=as_json, highlight=False)
     result = demonstration.run(
-        console, data=data, seed=seed, num_walks=walks, length=length, train=train, quiet=as_json
+        console, data=data, seed=seed, num_walks=walks, length=length, train=train, device=device, quiet=as_json
     )
     if as_json:
         print(json.dumps(result))

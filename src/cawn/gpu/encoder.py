@@ -149,7 +149,8 @@ def _inputs(layers: Tensor, omega: Tensor, batch: Dense, sizes: Sizes, seed: Ten
 
     out = torch.empty(sizes.rows, sizes.width, dtype=dtype, device=layers.device)
     columns = block_of(sizes.d, 64)
-    tiles = 2 * -(-sizes.d // columns) + -(-(sizes.width - 2 * sizes.d) // columns)
+    rest = sizes.width - 2 * (sizes.d + sizes.frequencies)
+    tiles = 2 * -(-sizes.d // columns) + 1 + -(-rest // columns)
     position_inputs[(-(-sizes.rows // _ROWS), tiles)](
         *(batch.counts, batch.elapsed, batch.x, layers, omega, seed, out),
         *(sizes.rows, sizes.S, sizes.M, sizes.x_width, sizes.d, sizes.frequencies, sizes.width, sizes.keep),
@@ -160,6 +161,8 @@ def _inputs(layers: Tensor, omega: Tensor, batch: Dense, sizes: Sizes, seed: Ten
         PRECISION=_precision(dtype),
         ROWS=_ROWS,
         COLUMNS=columns,
+        WAVES=block_of(max(sizes.frequencies, 1), 4096),
+        num_warps=8,
     )
     return out
 
@@ -204,6 +207,7 @@ def _cell(
         POOL=sizes.pool,
         WALKS=_walks_of(M),
         COLUMNS=columns,
+        num_warps=8,  # fewer have too few registers
     )
     return new_h, new_c
 
@@ -237,6 +241,7 @@ def _cell_backward(
         LATER=dc is not None,
         WALKS=_walks_of(M),
         COLUMNS=columns,
+        num_warps=8,  # fewer have too few registers
     )
     return droot, dh_before, dc_before
 

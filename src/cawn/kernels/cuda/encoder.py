@@ -52,6 +52,24 @@ def kept(seed, row, column, keep):
 
 
 @triton.jit
+def quarter_wave(g):
+    """sin(2 pi g) for |g| <= 1/4, to 1e-7."""
+    y = 6.283185307179586 * g
+    square = y * y
+    tail = -1.9841270e-4 + square * (2.7557319e-6 - square * 2.5052108e-8)
+    return y + y * square * (-0.16666667 + square * (8.3333333e-3 + square * tail))
+
+
+@triton.jit
+def wave(phase):
+    """Cosine and sine of float32, reduced in float64 so that large phases cost no more than small ones."""
+    turns = phase.to(tl.float64) * 0.15915494309189535
+    s = (turns - tl.floor(turns + 0.5)).to(tl.float32)  # from -1/2 to 1/2
+    other_half = tl.where(s > 0, 0.5, -0.5) - s
+    return quarter_wave(0.25 - tl.abs(s)), quarter_wave(tl.where(tl.abs(s) <= 0.25, s, other_half))
+
+
+@triton.jit
 def position_inputs(
     counts,  # [S, M, L, 2, L] int32
     elapsed,  # [S, M, L]
@@ -75,8 +93,9 @@ def position_inputs(
     PRECISION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
+    WAVES: tl.constexpr,
 ):
-    """Programs along the second axis: tiles of the own side's hidden layer, of the other side's, then of the rest."""
+    """Programs along the second axis: tiles of the own side's hidden layer, of the other's, the waves, and the rest."""
     tile, tiles = tl.program_id(1), (d + COLUMNS - 1) // COLUMNS
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = row < rows
@@ -95,22 +114,20 @@ def position_inputs(
             chosen = kept(tl.load(seed).to(tl.uint32), row, column + is_other * d, keep)
             hidden = tl.where(chosen, hidden / keep, 0.0)
         tl.store(line + is_other * d + column[None, :], hidden, mask=inside[:, None] & (column < d)[None, :])
+    elif tile == 2 * tiles:
+        f = tl.arange(0, WAVES)
+        waves = inside[:, None] & (f < num_frequencies)[None, :]
+        speed = tl.load(omega + f, mask=f < num_frequencies, other=0.0)
+        cosine, sine = wave(tl.load(elapsed + at, mask=inside, other=0.0)[:, None] * speed[None, :])
+        tl.store(line + 2 * d + f[None, :], cosine, mask=waves)
+        tl.store(line + 2 * d + num_frequencies + f[None, :], sine, mask=waves)
     else:
-        c = (tile - 2 * tiles) * COLUMNS + tl.arange(0, COLUMNS)
-        frequency = c % tl.maximum(num_frequencies, 1)
-        wave = c < 2 * num_frequencies
-        phase = (
-            tl.load(elapsed + at, mask=inside, other=0.0)[:, None]
-            * tl.load(omega + frequency, mask=wave, other=0.0)[None, :]
-        )
-        value = tl.where((c < num_frequencies)[None, :], tl.cos(phase), tl.sin(phase))
-        rest = c - 2 * num_frequencies
-        attribute = (rest >= 0) & (rest < x_width)
-        read = tl.load(x + at[:, None] * x_width + rest[None, :], mask=inside[:, None] & attribute[None, :], other=0.0)
-        value = tl.where(wave[None, :], value, read)
-        one = rest == tl.where(num_frequencies + x_width > 0, x_width, 1)
-        value = tl.where(one[None, :], 1.0, value)
-        tl.store(line + 2 * d + c[None, :], value, mask=inside[:, None] & (2 * d + c < width)[None, :])
+        c = (tile - 2 * tiles - 1) * COLUMNS + tl.arange(0, COLUMNS)
+        read = tl.load(x + at[:, None] * x_width + c[None, :], mask=inside[:, None] & (c < x_width)[None, :], other=0.0)
+        one = c == tl.where(num_frequencies + x_width > 0, x_width, 1)
+        first = 2 * (d + num_frequencies)
+        value = tl.where(one[None, :], 1.0, read)
+        tl.store(line + first + c[None, :], value, mask=inside[:, None] & (first + c < width)[None, :])
 
 
 @triton.jit
