@@ -34,7 +34,7 @@ def test_it_is_the_same_network(options: dict) -> None:
     assert isinstance(mine.network, Inference)
     np.testing.assert_allclose(mine.logits(*asked, seed=3), theirs.logits(*asked, seed=3), rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(mine.embed(*asked, seed=3), theirs.embed(*asked, seed=3), rtol=2e-5, atol=2e-5)
-    assert mine.width == theirs.width == mine.embed(*asked, seed=3).shape[1]
+    assert mine.network.width == theirs.network.width == mine.embed(*asked, seed=3).shape[1]
 
 
 def test_other_models_go_to_torch() -> None:

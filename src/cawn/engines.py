@@ -29,14 +29,6 @@ class Engine(Protocol):
     def network(self) -> Network:
         """What computes batches that were made on the CPU."""
 
-    @property
-    def width(self) -> int:
-        """Of an embedding."""
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        """Every weight by name."""
-
     def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         """Of each pair (src, dst) at time t: [B] float64."""
 
@@ -51,14 +43,18 @@ class Network(Protocol):
     """What computes a batch: `Inference` or `TorchNetwork`."""
 
     @property
-    def width(self) -> int: ...
+    def width(self) -> int:
+        """Of an embedding."""
 
     @property
-    def weights(self) -> dict[str, Array]: ...
+    def weights(self) -> dict[str, Array]:
+        """Every weight by name."""
 
-    def logits(self, batch: Batch) -> Array: ...
+    def logits(self, batch: Batch) -> Array:
+        """[B] float64"""
 
-    def embed(self, batch: Batch) -> Array: ...
+    def embed(self, batch: Batch) -> Array:
+        """[B, width] float32"""
 
 
 class TorchNetwork:
@@ -94,21 +90,13 @@ class HostEngine:
     def __init__(self, network: Network) -> None:
         self.network = network
 
-    @property
-    def width(self) -> int:
-        return self.network.width
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        return self.network.weights
-
     def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         parts = [self.network.logits(batch) for batch in self._batches(batcher, src, dst, t, seed)]
         return np.concatenate(parts) if parts else np.empty(0)
 
     def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         parts = [self.network.embed(batch) for batch in self._batches(batcher, src, dst, t, seed)]
-        return np.concatenate(parts) if parts else np.empty((0, self.width), np.float32)
+        return np.concatenate(parts) if parts else np.empty((0, self.network.width), np.float32)
 
     def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
         pieces = batcher.one_against_many(src, dst, t, pairs_within(byte_budget, batcher.config), seed=seed)
@@ -128,14 +116,6 @@ class DeviceEngine:
         self.network, self._model = TorchNetwork(model), model
         self._placed: tuple[Batcher, DeviceBatcher] | None = None
 
-    @property
-    def width(self) -> int:
-        return self.network.width
-
-    @property
-    def weights(self) -> dict[str, Array]:
-        return self.network.weights
-
     def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         from cawn.gpu.scoring import of_pairs
 
@@ -145,7 +125,7 @@ class DeviceEngine:
         from cawn.gpu.scoring import of_pairs
 
         found = of_pairs(self._model.embed, self._there(batcher), src, dst, t, seed=seed)
-        return found if len(src) else np.empty((0, self.width), np.float32)
+        return found if len(src) else np.empty((0, self.network.width), np.float32)
 
     def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
         from cawn.gpu.scoring import of_one

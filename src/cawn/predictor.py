@@ -290,7 +290,7 @@ class LinkPredictor:
         numbers = np.array([*batcher.history.alpha, batcher.unit, calibration.temperature, calibration.shift])
         attributes = [array for array in (events.msg, events.x) if array is not None]
         network = (events.src, events.dst, events.t, *attributes, *names.arrays.values())
-        return digest(*self._engine.weights.values(), settings, numbers, *network)
+        return digest(*self._engine.network.weights.values(), settings, numbers, *network)
 
     @property
     def num_links(self) -> int:

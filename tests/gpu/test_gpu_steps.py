@@ -17,7 +17,7 @@ from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 
-CONFIG = cawn.Config(num_walks=2, dim=8, batch_size=10, epochs=2, dropout=0.0)
+CONFIG = cawn.Config(num_walks=2, dim=8, batch_size=4, epochs=2, dropout=0.0)
 
 
 def test_negatives_are_those_of_the_cpu(gpu) -> None:
@@ -34,7 +34,7 @@ def test_negatives_are_those_of_the_cpu(gpu) -> None:
 
 
 def made(gpu, config: cawn.Config = CONFIG) -> tuple[Plan, Batcher]:
-    events = random_events(5, num_nodes=12, num_links=36, span=1000)
+    events = random_events(5, num_nodes=6, num_links=16, span=1000)
     parts = split(events, "transductive", seed=0)
     torch.manual_seed(1)
     model = CAWN(config, *input_widths(config, events, 2)).to(gpu)
