@@ -129,6 +129,7 @@ def test_explain(workshop: Path, tmp_path: Path) -> None:
     assert again.returncode == 2
     assert "give --force" in again.stderr
     assert cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").returncode == 0
+    assert cawn(*link, PYTHONIOENCODING="ascii").returncode == 0
     law = cawn("explain", str(workshop / "run"), "--global", "--links", "50")
     assert "causal anonymous walks" in law.stdout
     assert json.loads((tmp_path / f"{len(link)}.json").read_text()) == found
@@ -208,6 +209,8 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
         (["explain", "{run}", "--global", "-o", "{folder}/none/x.html"], "no such folder"),
         (["explain", "{run}", "--global", "--links", "0"], "Invalid value for '--links'"),
         (["explain", "{run}", "--global", "--draws", "1"], "Invalid value for '--draws'"),
+        (["explain", "{run}", "--global", "--draws", "4"], "leave out --draws"),
+        (["explain", "{run}", "--src", "a", "--dst", "b", "--time", "5", "--links", "9"], "--links goes with --global"),
         (["explain", "{folder}/none", "--global"], "holds no run"),
         (["datasets", "where", "nonsense"], "no dataset 'nonsense'"),
         (["datasets", "download", "nonsense"], "no dataset 'nonsense'"),

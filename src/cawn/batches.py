@@ -17,7 +17,7 @@ from cawn.history import History
 from cawn.identities import anonymize_each
 from cawn.kernels.cpu_prefixes import Room
 from cawn.prefixes import Prefixes, share_prefixes
-from cawn.rates import Rates, rates_width
+from cawn.rates import Rates, in_units, rates_width
 from cawn.walks import Walks
 
 Array = npt.NDArray[Any]
@@ -174,7 +174,7 @@ class Batcher:
                     own=_identities(self.config.identity, shared, depth),
                     other=room.other,
                     weight=(room.ended / shared.num_walks).astype(np.float32),
-                    elapsed=(room.elapsed / self.unit).astype(np.float32),
+                    elapsed=in_units(room.elapsed, self.unit).astype(np.float32),
                     x=self._x(room, shared, depth),
                 )
             )
@@ -195,7 +195,7 @@ class Batcher:
         msg, x = attributes(self.config, self.events)
         linked = room.event >= 0
         if self.config.time and self.config.logarithms:
-            parts.append(np.log1p(np.stack([room.elapsed, room.age], axis=1) / self.unit) / _LOG_UNIT)
+            parts.append(np.log1p(in_units(np.stack([room.elapsed, room.age], axis=1), self.unit)) / _LOG_UNIT)
         if self.config.directed:
             before = shared.levels[depth - 1].node[room.parent] if depth > 0 else room.node
             forward = self.events.src[np.maximum(room.event, 0)] == before if len(self.events) else np.zeros(n, bool)

@@ -44,6 +44,9 @@ class Inference:
         inputs = max((2 * config.frequencies if config.time else 0) + x_width, 1)
         expected = {"walks.position.from_features.weight": (4 * d, inputs), "walks.position.bias": (1, 4 * d)}
         expected |= {"walks.from_state.weight": (4 * d, d)}
+        if config.identity == "caw":
+            counts = (config.length + 1) * (3 if config.logarithms else 1)
+            expected["walks.position.f1.mlps.0.0.weight"] = (d, counts)
         if config.head == "linear":
             expected["head.weight"] = (1, self.width)
         else:

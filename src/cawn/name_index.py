@@ -70,7 +70,7 @@ class NameIndex:
         if not self.strings:
             return int(self.arrays["names"][node])
         ends = self.arrays["name_ends"]
-        return self.arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode()
+        return self.arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
 
     def all(self) -> Array:
         """Every name in the order of the ids: int64 or str objects."""

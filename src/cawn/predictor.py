@@ -233,7 +233,7 @@ class LinkPredictor:
             if node[0] >= len(names):
                 raise QueryError(f"{name!r} is not in the network: it has no history to explain anything by")
         network = self._engine.network
-        return explain_link(batcher, network, names, self._calibration, ends, draws=draws, prior=prior)
+        return explain_link(batcher, network, names, self._calibration, ends, draws=int(draws), prior=prior)
 
     def law(self, links: int = 5_000) -> Law:
         """What the model goes by: every shape of walk over test links of its run, and as many false ones.
@@ -243,7 +243,7 @@ class LinkPredictor:
         """
         from cawn.explain.runs import law_of_run
 
-        if not isinstance(links, int | np.integer) or links < 1:
+        if not isinstance(links, int | np.integer) or isinstance(links, bool) or links < 1:
             raise QueryError(f"links is {links!r}: give a positive number")
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")

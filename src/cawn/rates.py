@@ -19,6 +19,7 @@ from cawn.kernels.cpu_rates import look_back
 Array = npt.NDArray[Any]
 
 AGES = 3  # of the newest links of a pair
+LONGEST = 1e30  # units of time
 _LONG = 14.0  # log(1 + age in units) of a long time ago, so that features are of order one
 
 
@@ -125,4 +126,10 @@ def _pair(a: Array, b: Array) -> npt.NDArray[np.int64]:
 def _closeness(age: Array, unit: float) -> Array:
     """1 for just now, falling with the logarithm of the age to about 0; -1 for never."""
     ever = np.isfinite(age)
-    return np.where(ever, 1 - np.log1p(np.where(ever, age, 0) / unit) / _LONG, -1)
+    return np.where(ever, 1 - np.log1p(in_units(np.where(ever, age, 0), unit)) / _LONG, -1)
+
+
+def in_units(span: Array, unit: float) -> Array:
+    """Spans of time counted in units; those beyond all reason are cut so that features stay finite."""
+    with np.errstate(over="ignore"):
+        return np.minimum(span / unit, LONGEST)

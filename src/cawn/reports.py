@@ -15,7 +15,7 @@ from rich.text import Text
 from cawn.events import Events
 from cawn.metrics import mean_and_interval
 from cawn.predictor import Ranked
-from cawn.summary import moment
+from cawn.summary import moment, shown
 
 
 def show_results(
@@ -111,7 +111,7 @@ def show_ranking(ranked: list[Ranked], console: Console | None = None) -> None:
     """The best candidates, one below the other."""
     table = Table("", "node", "probability", "found as", box=SIMPLE_HEAD, pad_edge=False)
     for place, row in enumerate(ranked, start=1):
-        table.add_row(str(place), Text(str(row.name)), f"{row.probability:.4f}", row.found)
+        table.add_row(str(place), Text(shown(row.name)), f"{row.probability:.4f}", row.found)
     (console or Console()).print(table if ranked else "no candidates: nothing has linked before this time")
 
 

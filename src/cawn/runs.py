@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,11 @@ from cawn.files import write_text
 from cawn.history import History
 from cawn.name_index import NameIndex
 from cawn.rates import Rates
+from cawn.splits import Task
 from cawn.store import read_arrays, write_arrays
 
 FORMAT = 2
+_DESCRIBED = {"task": str, "seed": int, "links": int, "alpha": list, "unit": int | float}  # and more
 
 
 def refuse_existing(folder: Path) -> None:
@@ -160,6 +162,9 @@ def read_description(folder: Path) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         version = found.get("cawn", "unknown") if isinstance(found, dict) else "unknown"
         raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
+    wrong = [name for name, kind in _DESCRIBED.items() if not isinstance(found.get(name), kind)]
+    if wrong or found["task"] not in get_args(Task):
+        raise StorageError(f"{path}: damaged ({', '.join(wrong) or 'task'}); the run must be trained again")
     return found
 
 

@@ -59,5 +59,12 @@ def _span(tau: float) -> str:
 def moment(t: float) -> str:
     """A time as one would write it: a date where it can only be Unix seconds."""
     if _EARLIEST_DATE < t < _LATEST_DATE:
-        return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%dT%H:%M:%S}"
+        date = datetime.fromtimestamp(t, UTC)
+        fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
+        return f"{date:%Y-%m-%dT%H:%M:%S}{fraction}"
     return str(t) if isinstance(t, int) else f"{t:.15g}"
+
+
+def shown(name: int | str) -> str:
+    """A node's name as it can be shown anywhere: control characters and the like become a sign of their own."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(name))

@@ -123,3 +123,20 @@ def test_linear_heads_are_computed_without_torch() -> None:
     assert not isinstance(engine.network, TorchNetwork)
     expected = HostEngine(TorchNetwork(model)).logits(batcher, *ends, seed=1)
     np.testing.assert_allclose(engine.logits(batcher, *ends, seed=1), expected, atol=2e-5)
+
+
+def test_times_beyond_all_reason_stay_finite() -> None:
+    events = random_events(3, num_nodes=10, num_links=150, dtype=np.float64)
+    batcher = Batcher.of(cawn.Config(num_walks=M, dim=8), events, (0.05, 1.0), 1e-3)
+    model = CAWN(batcher.config, *input_widths(batcher.config, events, 2)).eval()
+    ends = np.array([1]), np.array([2]), np.array([1e305])
+    why = explain_link(batcher, network_of(model), NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
+    assert np.isfinite([why.probability, why.logit, why.base, why.rates]).all()
+
+
+def test_very_long_walks_have_shapes() -> None:
+    batcher, _, (src, dst, t) = made(length=200)
+    _, shared = batcher.trace(src, dst, t, seed=7)
+    leaves = leaves_of(shared)
+    assert leaves.shapes.max() == 201
+    assert leaves.shapes.min() == -1

@@ -10,6 +10,7 @@ import pytest
 
 import cawn
 from cawn.explain.link import Explanation, Link, Walk
+from cawn.explain.scene import Bar, Line, Words
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
@@ -198,3 +199,32 @@ def test_nothing_but_a_root() -> None:
     why = Explanation("a", "b", 7, 0.5, 0.0, 8, 0.3, -0.2, 0.1, "leave-group-out", walks, 4)
     assert "no link before this time" in why.to_html()
     ElementTree.fromstring(why.to_svg())
+
+
+def test_links_at_one_time_stand_side_by_side() -> None:
+    links = [Link("a", "b", 5, 0), Link("a", "c", 5, 1), Link("b", "c", 5, 2)]
+    walks = [Walk("src", 1, 3.0 - i, "(0,1) → (1,0)", [link.src, link.dst], [link]) for i, link in enumerate(links)]
+    why = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4)
+    lines = [item for item in why.to_picture().items if isinstance(item, Line) and item.title]
+    assert len(lines) == len({line.x1 for line in lines}) == 3
+
+
+def test_long_shapes_do_not_run_into_bars() -> None:
+    shape = " → ".join(["(10,10)"] * 12)
+    walks = [Walk("src", 64, -1.0, shape, ["a", "b"], [Link("a", "b", 5, 0)])]
+    scene = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 64).to_picture()
+    (words,) = (item for item in scene.items if isinstance(item, Words) and item.text.startswith(shape))
+    (bar,) = (item for item in scene.items if isinstance(item, Bar))
+    assert words.x + 6.5 * len(words.text) < bar.x
+    assert scene.width > bar.x + bar.width
+
+
+@pytest.mark.parametrize("name", ["<!-- a", "a\x01\x1b[31m", "日本", "two\nlines", "bad\ud800"])
+def test_any_name_makes_whole_files(name: str, tmp_path: Path) -> None:
+    walks = [Walk("src", 1, 1.0, "(0,1) → (1,0)", [name, "b"], [Link(name, "b", 5, 0)])]
+    why = Explanation(name, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4)
+    ElementTree.fromstring(why.to_svg())
+    page = why.to_html()
+    held = page.split("id=data>")[1].split("</script>")[0]
+    assert json.loads(held)["src"] == name
+    why.to_picture().to_png(tmp_path / "why.png")

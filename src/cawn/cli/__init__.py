@@ -46,6 +46,8 @@ def main() -> None:
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever called us
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        if hasattr(stream := getattr(sys, name), "reconfigure"):
+            stream.reconfigure(errors="replace")  # what the terminal cannot show is no reason to stop
 
     # The base of all usage errors, wherever typer keeps its parser.
     usage_error = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
@@ -61,7 +63,7 @@ def main() -> None:
         context = getattr(error, "ctx", None)
         command = context.command_path.split(" ", 1)[1:] if context is not None else []
         sys.exit(_fail(f"{reason}. Try '{' '.join(['cawn', *command])} --help'.") if reason else 2)
-    except (BrokenPipeError, OutputClosedError):
+    except (BrokenPipeError, OutputClosedError, SystemExit):  # the last is rich's, whose output was closed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is written at exit
         sys.exit(_fail("the output was closed before all was written"))
     except OSError as error:

@@ -6,11 +6,11 @@ import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, Prior, Quiet, RunFolder, Threads, load_predictor, moment, say
+from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, moment, say
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
@@ -27,13 +27,21 @@ def explain(
     whole: Annotated[
         bool, typer.Option("--global", help="Instead of one link: the law the model goes by, over test links.")
     ] = False,
-    links: Annotated[int, typer.Option(min=1, help="Test links to look at for --global.")] = 5_000,
+    links: Annotated[
+        int | None, typer.Option(min=1, help="Test links to look at for --global; 5,000 by default.")
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page (.html), a picture (.svg, .png) or the data (.json).")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
-    draws: Annotated[int, typer.Option(min=2, max=1000, help="Draws of walks, for the error of the probability.")] = 8,
-    prior: Prior = 0.5,
+    draws: Annotated[
+        int | None,
+        typer.Option(min=2, max=1000, help="Draws of walks behind the probability and its error; 8 if left out."),
+    ] = None,
+    prior: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Share of true links among what is asked about; 0.5 if left out."),
+    ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -45,22 +53,22 @@ def explain(
     """
     from cawn.errors import QueryError
 
-    if whole and (src, dst, time) != (None, None, None):
-        raise QueryError("--global is about the whole model: leave out --src, --dst and --time")
-    if not whole and None in (src, dst, time):
-        raise QueryError("give --src, --dst and --time of the link to explain, or --global")
+    of_link = {"--src": src, "--dst": dst, "--time": time, "--draws": draws, "--prior": prior}
+    if whole and (given := [name for name, value in of_link.items() if value is not None]):
+        raise QueryError(f"--global is about the whole model: leave out {', '.join(given)}")
+    if not whole and links is not None:
+        raise QueryError("--links goes with --global")
     if out is not None:
         _refuse_output(out, force)
+    link = None if whole else _link(src, dst, time)
     predictor = load_predictor(run, device, threads, quiet)
     found: Law | Explanation
-    if whole:
+    if link is None:
         with _waiting(quiet):
-            found = predictor.law(links)
+            found = predictor.law(links or 5_000)
     else:
-        assert src is not None
-        assert dst is not None
-        assert time is not None
-        found = predictor.explain(src, dst, moment(time), draws=draws, prior=prior)
+        draws, prior = draws or 8, 0.5 if prior is None else prior
+        found = predictor.explain(*link, draws=draws, prior=prior)
     if out is not None:
         _write(found, out)
     if as_json:
@@ -72,6 +80,14 @@ def explain(
         say("for a page that shows it: -o why.html", quiet)
     else:
         say(f"written: {out}", quiet)
+
+
+def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, Any]:
+    from cawn.errors import QueryError
+
+    if src is None or dst is None or time is None:
+        raise QueryError("give --src, --dst and --time of the link to explain, or --global")
+    return src, dst, moment(time)
 
 
 def _refuse_output(out: Path, force: bool) -> None:

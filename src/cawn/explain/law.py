@@ -40,7 +40,7 @@ class Shape:
     error: float  # and the standard error of that mean
     with_true: float  # share of the true links that have such a walk
     with_false: float
-    lift: float  # the ratio of the two
+    lift: float  # the ratio of the two, half a link added to each count
     low: float  # its interval; together with those of all other shapes of the table
     high: float
 
@@ -121,7 +121,7 @@ class _Tally:
         keys = np.concatenate([leaves.pair[:, None], shapes.reshape(n, -1).astype(np.int64)], axis=1)
         different, part = np.unique(keys, axis=0, return_inverse=True)
         effect, _, _ = effects(network, batcher.config, batch, leaves, part)
-        numbers = np.array([self._number(key) for key in different[:, 1:].astype(np.int8)])
+        numbers = np.array([self._number(key) for key in different[:, 1:].astype(np.int16)])
         for column, values in ((1 - truth, np.ones(len(effect))), (2, effect), (3, effect**2)):
             self._sums[:, column] += np.bincount(numbers, weights=values, minlength=len(self._sums))
 

@@ -29,8 +29,8 @@ class Leaves:
     nodes: Array  # [n, L], -1 where it has ended, as in the next two
     events: Array  # [n, L], also -1 at position 0
     t: Array  # [n, L]
-    shapes: Array  # [n, L, 2] int8, coordinates (d_uw, d_vw): L where no walk from there has the node, -1 once ended
-    orders: Array  # [n, L] int8, I_AW: from 1, and 0 once ended
+    shapes: Array  # [n, L, 2] int16, coordinates (d_uw, d_vw): L where no walk from there has the node, -1 once ended
+    orders: Array  # [n, L] int16, I_AW: from 1, and 0 once ended
 
 
 def leaves_of(shared: Prefixes) -> Leaves:
@@ -44,7 +44,7 @@ def leaves_of(shared: Prefixes) -> Leaves:
         owner = room.owner[at]
         nodes, events = np.full((n, L), -1, np.int64), np.full((n, L), -1, np.int64)
         t = np.full((n, L), -1, room.t.dtype)
-        shapes = np.full((n, L, 2), ENDED, np.int8)
+        shapes = np.full((n, L, 2), ENDED, np.int16)
         row = at
         for i in range(depth, -1, -1):
             level = shared.levels[i]
@@ -56,7 +56,7 @@ def leaves_of(shared: Prefixes) -> Leaves:
         parts.append((owner >> 1, owner & 1, np.full(n, depth), at, room.ended[at], nodes, events, t, shapes))
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     walks = joined[5][:, None].astype(np.int32)
-    joined.append(anonymize_each(Walks(walks, walks, walks))[:, 0].astype(np.int8))
+    joined.append(anonymize_each(Walks(walks, walks, walks))[:, 0].astype(np.int16))
     return Leaves(*joined)
 
 

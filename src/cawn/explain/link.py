@@ -15,6 +15,7 @@ from cawn.engines import Network
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects, without_walks
 from cawn.explain.leaves import Leaves, leaves_of, shape_text
+from cawn.summary import moment
 
 if TYPE_CHECKING:
     from cawn.explain.scene import Scene
@@ -110,7 +111,7 @@ def explain_link(
     batch, shared = batcher.trace(src, dst, t, seed=WALK_SEED)
     leaves = leaves_of(shared)
     if not (leaves.level > 0).any():
-        raise QueryError(f"neither node has a link before {t[0]}: there is nothing to explain")
+        raise QueryError(f"neither node has a link before {moment(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
     bare = float(without_walks(network, batch)[0])
     rates = None

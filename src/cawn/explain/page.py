@@ -10,7 +10,7 @@ from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation, Walk
 from cawn.explain.pictures import lift_text, shown_walks, timeline
 from cawn.explain.scene import stylesheet
-from cawn.summary import moment
+from cawn.summary import moment, shown
 
 _STYLE = """
 *{box-sizing:border-box}
@@ -50,7 +50,7 @@ for (const walk of document.querySelectorAll('details[data-walk]'))
 
 def link_page(why: Explanation) -> str:
     """Why one link is scored as it is."""
-    src, dst, when = escape(str(why.src)), escape(str(why.dst)), escape(moment(why.t))
+    src, dst, when = escape(shown(why.src)), escape(shown(why.dst)), escape(moment(why.t))
     walks = shown_walks(why)
     largest = max((abs(walk.contribution) for walk in walks), default=1.0) or 1.0
     raised = "".join(_walk(i, walk, largest, why.num_walks) for i, walk in enumerate(walks) if walk.contribution > 0)
@@ -99,7 +99,7 @@ def law_page(law: Law) -> str:
 
 
 def _page(title: str, body: str, data: dict[str, Any], script: str) -> str:
-    held = json.dumps(data, ensure_ascii=False).replace("</", "<\\/").replace("<!--", "<\\!--")
+    held = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")  # no name can end the script
     return f"""<!DOCTYPE html>
 <html lang=en>
 <meta charset=utf-8>
@@ -117,12 +117,12 @@ def _page(title: str, body: str, data: dict[str, Any], script: str) -> str:
 
 
 def _walk(i: int, walk: Walk, largest: float, num_walks: int) -> str:
-    path = " → ".join(escape(str(node)) for node in walk.nodes)
+    path = " → ".join(escape(shown(node)) for node in walk.nodes)
     links = "".join(
-        f"<li>{escape(str(link.src))} → {escape(str(link.dst))} <span class=faint>{escape(moment(link.t))}</span></li>"
+        f"<li>{escape(f'{shown(link.src)} → {shown(link.dst)}')} <span class=faint>{escape(moment(link.t))}</span></li>"
         for link in walk.links
     )
-    start = escape(str(walk.nodes[0]))
+    start = escape(shown(walk.nodes[0]))
     return f"""<details data-walk={i}><summary>
 <span class=path>{path}</span><span class=number>{walk.contribution:+.3f}</span>
 {_signed(walk.contribution, largest)}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Link, Name, Walk
 from cawn.explain.scene import Bar, Dot, Line, Scene, Words
-from cawn.summary import moment
+from cawn.summary import moment, shown
 
 SHOWN = 6  # walks drawn on either side of zero
 _WIDTH = 720
 _LEFT, _RIGHT = 112, 84  # beside the axis of time
 _LANE, _TOP, _BOTTOM = 26, 16, 58
 _ROW = 22
+_LETTER = 7.2  # of 12 pixels, about as wide as it gets
 
 
 def shown_walks(why: Explanation) -> list[Walk]:
@@ -25,9 +26,8 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
     lanes = {node: _TOP + _LANE * i for i, node in enumerate(_lanes(why, walks))}
     taken = {link.event: link for walk in walks for link in walk.links}
     links = sorted(taken.values(), key=lambda link: (link.t, link.event))
-    times = sorted({link.t for link in links})
     end = width - _RIGHT
-    place = {t: _LEFT + (i + 0.5) * (end - _LEFT) / max(len(times), 1) for i, t in enumerate(times)}
+    place = {link.event: _LEFT + (i + 0.5) * (end - _LEFT) / len(links) for i, link in enumerate(links)}
     height = max(lanes.values()) + _BOTTOM
     scene = Scene(width, height, about=f"The links behind the walks, in the order of time, up to {moment(why.t)}.")
     draw = scene.items.append
@@ -41,7 +41,7 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
         weight = max(through, key=lambda i: abs(walks[i].contribution))
         kind = "raise" if walks[weight].contribution > 0 else "lower"
         thick = 1.2 + 3.8 * abs(walks[weight].contribution) / strongest
-        x, y1, y2 = place[link.t], lanes[link.src], lanes[link.dst]
+        x, y1, y2 = place[link.event], lanes[link.src], lanes[link.dst]
         draw(Line(x, y1, x, y2, kind, thick, title=_told(link), walks=tuple(through)))
         for y in {y1, y2}:
             draw(Dot(x, y, 3.5, kind, tuple(through)))
@@ -51,8 +51,8 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
     draw(Words(end + 24, (lanes[why.src] + lanes[why.dst]) / 2 + 4, f"{why.probability:.3f}", "end", 14))
     floor = height - 26
     draw(Line(_LEFT, floor - 14, end + 12, floor - 14, "lane"))
-    if times:
-        draw(Words(_LEFT, floor, moment(times[0]), "faint", 11))
+    if links:
+        draw(Words(_LEFT, floor, moment(links[0].t), "faint", 11))
     draw(Words(end + 12, floor, moment(why.t), "faint", 11, "end"))
     draw(Words((_LEFT + end) / 2, floor + 18, "earlier ← in order, not to scale → now", "faint", 11, "middle"))
     return scene
@@ -61,17 +61,19 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
 def bars(why: Explanation) -> Scene:
     """What the drawn walks add to the logit."""
     walks = shown_walks(why)
-    scene = Scene(_WIDTH, _ROW * len(walks) + 30, about="What each walk adds to the log-odds.")
+    labels = [f"{walk.shape}   ×{walk.count}" for walk in walks]
+    reach = 150
+    zero = max(_WIDTH - reach - 70, _LETTER * max(map(len, labels), default=0) + reach + 90)
+    scene = Scene(zero + reach + 70, _ROW * len(walks) + 30, about="What each walk adds to the log-odds.")
     draw = scene.items.append
     largest = max((abs(walk.contribution) for walk in walks), default=1.0) or 1.0
-    zero, reach = 500, 150
     draw(Words(20, 16, "walk (distance from source, from destination)", "faint", 11))
     draw(Words(zero, 16, "adds to the log-odds", "faint", 11, "middle"))
-    for i, walk in enumerate(walks):
+    for i, (walk, words) in enumerate(zip(walks, labels, strict=True)):
         y = 26 + _ROW * i
         size = reach * abs(walk.contribution) / largest
         raises = walk.contribution > 0
-        draw(Words(20, y + 13, f"{walk.shape}   ×{walk.count}"))
+        draw(Words(20, y + 13, words))
         draw(Bar(zero if raises else zero - size, y + 3, max(size, 0.5), _ROW - 8, "raise" if raises else "lower"))
         label, anchor = (zero + size + 6, "start") if raises else (zero - size - 6, "end")
         draw(Words(label, y + 13, f"{walk.contribution:+.3f}", "ink", 12, anchor))
@@ -97,10 +99,12 @@ def law_picture(law: Law, top: int = 8, bottom: int = 4) -> Scene:
 
 def _table(title: str, rows: list[Shape]) -> Scene:
     """A row for each shape: its score as a bar, and how often it occurs with true and with false links."""
-    scene = Scene(_WIDTH, 56 + 26 * len(rows), about=f"{title}: scores of shapes, and how often they occur.")
+    reach, wide = 80, 110
+    zero = max(330, _LETTER * max((len(row.shape) for row in rows), default=0) + reach + 40)
+    share = zero + 130
+    scene = Scene(share + 260, 56 + 26 * len(rows), about=f"{title}: scores of shapes, and how often they occur.")
     draw = scene.items.append
     draw(Words(20, 24, title, "ink", 15))
-    zero, reach, share, wide = 330, 80, 460, 110
     for x, words in ((20, "shape"), (zero - 30, "adds"), (share, "with true, false"), (share + wide + 20, "lift")):
         draw(Words(x, 44, words, "faint", 11))
     largest = max((abs(row.score) for row in rows), default=1.0) or 1.0
@@ -136,9 +140,9 @@ def _lanes(why: Explanation, walks: list[Walk]) -> list[Name]:
 
 
 def _short(name: Name, most: int = 14) -> str:
-    text = str(name)
+    text = shown(name)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def _told(link: Link) -> str:
-    return f"{link.src} → {link.dst}, {moment(link.t)}"
+    return f"{shown(link.src)} → {shown(link.dst)}, {moment(link.t)}"

@@ -25,4 +25,6 @@ def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> L
     links = np.sort(np.concatenate(list(parts.test.values())))
     some = links[np.linspace(0, len(links) - 1, min(most, len(links))).astype(int)]
     false = negatives(events, some, "random", seen=parts.train, seed=seed_for(found["seed"], "test")).dst
+    if not (events.src == events.dst).any():  # no link to itself: such a false one would tell nothing of the law
+        some, false = some[false != events.src[some]], false[false != events.src[some]]
     return explain_law(batcher, network, events.src[some], events.dst[some], false, events.t[some])

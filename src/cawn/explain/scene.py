@@ -6,6 +6,7 @@ in a light and a dark variant. `walks` says which walks it is part of, for pages
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
@@ -123,7 +124,9 @@ class Scene:
                 place = {"start": "left", "middle": "center", "end": "right"}[item.anchor]
                 words = item.text.replace("$", r"\$")
                 axes.text(item.x, item.y, words, color=colour, size=0.72 * item.size, ha=place, va="baseline")
-        figure.savefig(path, format="png")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes
+            figure.savefig(path, format="png")
 
 
 def stylesheet(root: str) -> str:

@@ -42,13 +42,13 @@ def describe_positions(
     before = tl.load(t + at - (p % L > 0).to(tl.int64), mask=live, other=0)
     root = tl.load(t + at - p % L, mask=live, other=0)
     per_unit = 1.0 / tl.load(unit)
-    step = (before - now).to(tl.float64) * per_unit
+    step = tl.minimum((before - now).to(tl.float64) * per_unit, 1e30)
     tl.store(elapsed + out, step.to(tl.float32), mask=inside)
     tl.store(alive + out, live.to(tl.uint8), mask=inside)
     column = x + out * x_width
     if LOGARITHMS:
         tl.store(column, (log1p(step) / 6.0).to(tl.float32), mask=inside)
-        age = (root - now).to(tl.float64) * per_unit
+        age = tl.minimum((root - now).to(tl.float64) * per_unit, 1e30)
         tl.store(column + 1, (log1p(age) / 6.0).to(tl.float32), mask=inside)
         column += 2
     if DIRECTED:
@@ -130,7 +130,7 @@ def closeness(time, newest, count, r, t, unit):
     """See `rates`: of the r-th newest entry."""
     ever = count > r
     age = (t - tl.load(time + newest - r, mask=ever, other=0)).to(tl.float64)
-    return tl.where(ever, 1.0 - log1p(age / unit) / 14.0, -1.0)
+    return tl.where(ever, 1.0 - log1p(tl.minimum(age / unit, 1e30)) / 14.0, -1.0)
 
 
 @triton.jit
