@@ -68,7 +68,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
             some = test[np.linspace(0, len(test) - 1, 2 * count).astype(int)]
             found = deletion(predictor, some)[:count].tolist()
             mean, half = mean_and_interval(found)
-            words = f"{name}: log-odds that strongest walks' links carry beyond random ones"
+            words = f"{name}: log-odds that strongest walks' links carry beyond random ones, lower end"
             rows.append(
                 Row(words, mean - half, 0.0, unit="", detail=f"{mean:.2f} ± {half:.2f} (95 %), {len(found)} links")
             )

@@ -113,7 +113,7 @@ def test_explain(workshop: Path, tmp_path: Path) -> None:
     link = ["explain", str(workshop / "run"), "--src", "person 1", "--dst", "person 2", "--time", "2024-04-01"]
     shown = cawn(*link)
     assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("person 1 and person 2 at 2024-04-01T00:00:00: probability 0.")
+    assert shown.stdout.startswith("person 1 and person 2 at 2024-04-01: probability 0.")
     assert "log-odds" in shown.stdout
     found = json.loads(cawn(*link, "--json", "-q").stdout)
     assert {walk["start"] for walk in found["walks"]} == {"src", "dst"}

@@ -142,7 +142,7 @@ def learn(lesson: Lesson, console: Console, *, seed: int, device: Device, quiet:
     if not quiet:
         console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes it had never seen:")
         show_results([[row for row in trained.results if row["count"] >= FEW]], console=console)
-        console.print("Two links of this network, where 0.5 is a pair of which nothing is known:")
+        console.print("Two links of this network, as if one in two were true:")
         for row in scored:
             line = f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}"
             console.print(line, highlight=False, markup=False, emoji=False)

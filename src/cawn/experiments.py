@@ -89,7 +89,8 @@ def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: A
     chosen = better(trials)
     if not quiet:
         found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
-        print(f"decays: {chosen} ladder (AP after a short training: {found})", file=sys.stderr, flush=True)
+        why = "no clear difference, so " if chosen == "wide" else ""
+        print(f"decays: {why}{chosen} (AP after a short training: {found})", file=sys.stderr, flush=True)
     return decays(config, tau, chosen)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from cawn.decays import LADDERS
 from cawn.events import Events
 
+_SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 _EARLIEST_DATE, _LATEST_DATE = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
 
 
@@ -46,14 +47,20 @@ def in_words(found: dict[str, Any]) -> str:
     low, high = found["alpha"]
     return (
         f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}\n"
-        f"from {moment(found['start'])} to {moment(found['end'])}; a node links every {_span(found['tau'])} (1/tau)\n"
+        f"from {moment(found['start'])} to {moment(found['end'])}; a node links every {_span(found)} (1/tau)\n"
         f"suggested decays: alpha from {low:.2g} to {high:.2g}"
     )
 
 
-def _span(tau: float) -> str:
+def _span(found: dict[str, Any]) -> str:
     """How long an average node takes from link to link."""
-    return f"{1 / tau:,.3g} units of time" if tau > 0 else "never"
+    if not found["tau"] > 0:
+        return "never"
+    time = 1 / found["tau"]
+    if not _EARLIEST_DATE < found["start"] < _LATEST_DATE:
+        return f"{time:,.3g} units of time"
+    size, name = next((size, name) for size, name in _SPANS if time >= size or size == 1)
+    return f"{time / size:,.3g} {name}"
 
 
 def moment(t: float) -> str:
@@ -61,6 +68,8 @@ def moment(t: float) -> str:
     if _EARLIEST_DATE < t < _LATEST_DATE:
         date = datetime.fromtimestamp(t, UTC)
         fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
+        if t % 86_400 == 0:
+            return f"{date:%Y-%m-%d}"
         return f"{date:%Y-%m-%dT%H:%M:%S}{fraction}"
     return str(t) if isinstance(t, int) else f"{t:.15g}"
 

@@ -144,6 +144,8 @@ class Trainer:
             if not (self.folder / "network").exists():
                 write_network(self.folder, self.events)
             write_description(self.folder, self.config, self._description())
+        if self._finished():
+            self._say("training has ended already")
         with self.interrupt:
             while not self._finished():
                 self._epoch()

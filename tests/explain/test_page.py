@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 import cawn
-from cawn.explain.link import Explanation, Link, Walk
+from cawn.explain.link import Explanation, Link, Past, Walk
 from cawn.explain.scene import Bar, Line, Words
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -83,14 +83,16 @@ def test_the_numbers_of_a_link(opened) -> None:
     assert data == json.loads(json.dumps(why.to_dict()))
     assert text(browser, "#probability") == f"{data['probability']:.3f}"
     assert text(browser, "#error") == f"{data['error']:.4f}"
-    for name in ("logit", "base", "rates"):
+    for name in ("logit", "base", "rates", "rest"):
         assert text(browser, f"#{name}") == f"{data[name]:+.3f}"
-    shown = [e.get_attribute("textContent") for e in browser.find_elements("css selector", "details .number")]
+    assert text(browser, "#walks") == f"{data['walked']:+.3f}"
+    assert sum(data[name] for name in ("base", "rates", "walked", "rest")) == pytest.approx(data["logit"])
+    shown = [e.get_attribute("textContent") for e in browser.find_elements("css selector", "details .path + .number")]
     contributions = [walk["contribution"] for walk in data["walks"]]
-    expected = [c for c in contributions if c > 0][:6] + [c for c in contributions if c < 0][:6]
+    expected = [c for c in contributions if c >= 0.0005][:6] + [c for c in contributions if c <= -0.0005][:6]
     assert shown == [f"{c:+.3f}" for c in expected]
     paths = [e.get_attribute("textContent") for e in browser.find_elements("css selector", "details .path")]
-    assert paths[0] == " → ".join(map(str, why.raised[0].nodes))
+    assert paths[0] == "1. " + " → ".join(map(str, why.raised[0].nodes))
 
 
 def test_a_walk_can_be_selected(opened) -> None:
@@ -120,10 +122,12 @@ def test_the_numbers_of_a_law(opened) -> None:
     browser, law = opened("law")
     for name, rows in (("shapes", law.shapes), ("orders", law.orders)):
         lines = browser.find_elements("css selector", f"#{name} tr")[1:]
-        assert len(lines) == len(rows)
-        for line, row in zip(lines[:5], rows, strict=False):
+        shown = [row for i, row in enumerate(rows) if row.tells or i < 8 or i >= len(rows) - 4]
+        assert len(lines) == len(shown)
+        for line, row in zip(lines, shown, strict=True):
             cells = [cell.text for cell in line.find_elements("css selector", "td")]
-            assert cells[:4] == [row.shape, f"{row.score:+.3f}", f"{row.with_true:.3f}", f"{row.with_false:.3f}"]
+            assert cells[0].splitlines()[0] == row.shape
+            assert cells[1:4] == [f"{row.score:+.3f}", f"{row.with_true:.3f}", f"{row.with_false:.3f}"]
 
 
 @pytest.mark.parametrize("name", ["link", "law"])
@@ -159,6 +163,7 @@ def _luminance(rgb: list[int]) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
+PAST = Past(src_links=3, dst_links=2, pair_links=1, pair_last=5)
 NASTY = "</script><img src=x onerror=alert(1)> \"q\" & 'x' $a$ é"
 
 
@@ -169,7 +174,7 @@ def nasty() -> Explanation:
         Walk("dst", 2, -0.5, "(1,0) → (0,1)", ["b", NASTY, "c" * 80], links),
         Walk("dst", 1, -0.1, "(1,0)", ["b"], []),
     ]
-    return Explanation(NASTY, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4)
+    return Explanation(NASTY, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4, PAST)
 
 
 def test_names_are_only_names(browser, tmp_path: Path) -> None:
@@ -196,7 +201,7 @@ def test_pictures(law_run, tmp_path: Path) -> None:
 def test_nothing_but_a_root() -> None:
     """A link whose walks are all empty on one side is drawn all the same."""
     walks = [Walk("src", 4, 0.5, "(0,∞)", ["a"], [])]
-    why = Explanation("a", "b", 7, 0.5, 0.0, 8, 0.3, -0.2, 0.1, "leave-group-out", walks, 4)
+    why = Explanation("a", "b", 7, 0.5, 0.0, 8, 0.3, -0.2, 0.1, "leave-group-out", walks, 4, PAST)
     assert "no link before this time" in why.to_html()
     ElementTree.fromstring(why.to_svg())
 
@@ -204,7 +209,7 @@ def test_nothing_but_a_root() -> None:
 def test_links_at_one_time_stand_side_by_side() -> None:
     links = [Link("a", "b", 5, 0), Link("a", "c", 5, 1), Link("b", "c", 5, 2)]
     walks = [Walk("src", 1, 3.0 - i, "(0,1) → (1,0)", [link.src, link.dst], [link]) for i, link in enumerate(links)]
-    why = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4)
+    why = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4, PAST)
     lines = [item for item in why.to_picture().items if isinstance(item, Line) and item.title]
     assert len(lines) == len({line.x1 for line in lines}) == 3
 
@@ -212,17 +217,17 @@ def test_links_at_one_time_stand_side_by_side() -> None:
 def test_long_shapes_do_not_run_into_bars() -> None:
     shape = " → ".join(["(10,10)"] * 12)
     walks = [Walk("src", 64, -1.0, shape, ["a", "b"], [Link("a", "b", 5, 0)])]
-    scene = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 64).to_picture()
+    scene = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 64, PAST).to_picture()
     (words,) = (item for item in scene.items if isinstance(item, Words) and item.text.startswith(shape))
-    (bar,) = (item for item in scene.items if isinstance(item, Bar))
-    assert words.x + 6.5 * len(words.text) < bar.x
-    assert scene.width > bar.x + bar.width
+    bars = [item for item in scene.items if isinstance(item, Bar)]
+    assert words.x + 6 * len(words.text) < min(bar.x for bar in bars)
+    assert scene.width > max(bar.x + bar.width for bar in bars)
 
 
 @pytest.mark.parametrize("name", ["<!-- a", "a\x01\x1b[31m", "日本", "two\nlines", "bad\ud800"])
 def test_any_name_makes_whole_files(name: str, tmp_path: Path) -> None:
     walks = [Walk("src", 1, 1.0, "(0,1) → (1,0)", [name, "b"], [Link(name, "b", 5, 0)])]
-    why = Explanation(name, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4)
+    why = Explanation(name, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4, PAST)
     ElementTree.fromstring(why.to_svg())
     page = why.to_html()
     held = page.split("id=data>")[1].split("</script>")[0]

@@ -71,15 +71,14 @@ def explain(
         found = predictor.explain(*link, draws=draws, prior=prior)
     if out is not None:
         _write(found, out)
+        say(f"written: {out}", quiet)
     if as_json:
         print(json.dumps(found.to_dict()))
     elif out is None:
         from cawn.explain.tables import show_law, show_link
 
         show_law(found) if whole else show_link(found)  # type: ignore[arg-type]
-        say("for a page that shows it: -o why.html", quiet)
-    else:
-        say(f"written: {out}", quiet)
+        say(f"for a page that shows it: -o {'law' if whole else 'why'}.html", quiet)
 
 
 def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, Any]:
@@ -104,7 +103,7 @@ def _refuse_output(out: Path, force: bool) -> None:
     if out.exists() and not force:
         raise QueryError(f"{out}: exists already; give --force to overwrite it")
     if out.suffix.lower() == ".png" and find_spec("matplotlib") is None:
-        raise QueryError(f"{out}: PNG needs matplotlib; install cawn[plots], or write .svg")
+        raise QueryError(f"{out}: PNG needs matplotlib: pip install matplotlib, or write .svg")
 
 
 def _write(found: Law | Explanation, out: Path) -> None:

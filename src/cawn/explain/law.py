@@ -19,7 +19,7 @@ from cawn.batches import WALK_SEED, Batcher
 from cawn.engines import Network
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects
-from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text
+from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text, shape_words
 
 if TYPE_CHECKING:
     from cawn.explain.scene import Scene
@@ -43,6 +43,7 @@ class Shape:
     lift: float  # the ratio of the two, half a link added to each count
     low: float  # its interval; together with those of all other shapes of the table
     high: float
+    meaning: str = ""  # the shape in words, for those of causal anonymous walks
 
     @property
     def tells(self) -> bool:
@@ -101,8 +102,8 @@ def explain_law(
             leaves = leaves_of(shared)
             for tally, kinds in zip(tallies, (leaves.shapes, leaves.orders), strict=True):
                 tally.add(kinds, leaves, truth, network, batcher, batch)
-    shapes, rare = tallies[0].rows(lambda flat: shape_text(flat.reshape(-1, 2), length))
-    orders, _ = tallies[1].rows(order_text)
+    shapes, rare = tallies[0].rows(lambda flat: _named(flat.reshape(-1, 2), length))
+    orders, _ = tallies[1].rows(lambda flat: (order_text(flat), ""))
     return Law(len(src), "additive" if adds_up(batcher.config) else "leave-group-out", shapes, orders, rare)
 
 
@@ -133,7 +134,7 @@ class _Tally:
             self._sums = np.concatenate([self._sums, np.zeros((1, 4))])
         return self._known[name]
 
-    def rows(self, text: Callable[[Array], str]) -> tuple[list[Shape], int]:
+    def rows(self, named: Callable[[Array], tuple[str, str]]) -> tuple[list[Shape], int]:
         """Those that occur often enough, by score; and how many do not."""
         often = self._sums[:, :2].sum(axis=1) >= max(FEWEST * 2 * self._links, 5)
         z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / max(often.sum(), 1))
@@ -143,22 +144,27 @@ class _Tally:
             count = true + false
             score = total / count
             spread = math.sqrt(max(squares / count - score**2, 0) / count)
-            rows.append(_row(text(self._shapes[i]), score, spread, true, false, self._links, z))
+            rows.append(_row(named(self._shapes[i]), score, spread, true, false, self._links, z))
         return sorted(rows, key=lambda row: -row.score), int((~often).sum())
 
 
-def _row(text: str, score: float, error: float, true: float, false: float, links: int, z: float) -> Shape:
+def _named(shape: Array, length: int) -> tuple[str, str]:
+    return shape_text(shape, length), shape_words(shape, length)
+
+
+def _row(names: tuple[str, str], score: float, error: float, true: float, false: float, links: int, z: float) -> Shape:
     """With the interval of a ratio of two shares, on the scale of its logarithm; half a link is added to each count."""
     p, q = (true + 0.5) / (links + 1), (false + 0.5) / (links + 1)
     half = z * math.sqrt((1 - p) / (p * links) + (1 - q) / (q * links))
     lift = p / q
     return Shape(
-        text,
-        score,
-        error,
-        true / links,
-        false / links,
-        lift,
-        lift * math.exp(-half),
-        lift * math.exp(half),
+        shape=names[0],
+        score=float(score),
+        error=float(error),
+        with_true=float(true / links),
+        with_false=float(false / links),
+        lift=float(lift),
+        low=float(lift * math.exp(-half)),
+        high=float(lift * math.exp(half)),
+        meaning=names[1],
     )

@@ -66,6 +66,17 @@ def shape_text(shape: Array, length: int) -> str:
     return " → ".join(kept)
 
 
+def shape_words(shape: Array, length: int) -> str:
+    """The same in words: destination → common node → source."""
+
+    def named(u: int, v: int) -> str:
+        if 0 in (u, v):
+            return "source" if u == 0 else "destination"
+        return "common node" if max(u, v) <= length else "other node"
+
+    return " → ".join(named(u, v) for u, v in shape.tolist() if u != ENDED)
+
+
 def order_text(order: Array) -> str:
     """Likewise for I_AW, from 0 as the paper's Figure 9: 0 → 1 → 0."""
     return " → ".join(str(number - 1) for number in order.tolist() if number > 0)

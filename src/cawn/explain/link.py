@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import WALK_SEED, Batch, Batcher
+from cawn.batches import WALK_SEED, Batcher
 from cawn.calibration import Calibration
 from cawn.engines import Network
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects, without_walks
-from cawn.explain.leaves import Leaves, leaves_of, shape_text
+from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
 from cawn.summary import moment
 
 if TYPE_CHECKING:
@@ -45,6 +45,17 @@ class Walk:
     shape: str  # coordinates (d_uw, d_vw) of its nodes
     nodes: list[Name]  # from the start on
     links: list[Link]  # the one at the start first: the newest
+    meaning: str = ""  # the shape in words
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was counted before the moment that is asked about."""
+
+    src_links: int
+    dst_links: int
+    pair_links: int  # between the two, either way
+    pair_last: int | float | None  # when they last linked
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +69,22 @@ class Explanation:
     error: float  # standard error of the probability, from repeated draws of walks
     draws: int
     logit: float  # of the draw whose walks are shown
-    base: float  # what is left of it without the walks and the counted past
+    base: float  # what the model says of two strangers: no walks, no counted past
     rates: float | None  # what the counted past of both ends and of the pair adds; None for models without it
-    method: str  # "additive": base, rates and walks add up to the logit; or "leave-group-out"
+    method: str  # "additive": base, rates and walks add up to the logit; or "leave-group-out": there is a `rest`
     walks: list[Walk]  # the largest contributions first, whichever their sign
     num_walks: int  # M, from each end
+    past: Past
+
+    @property
+    def walked(self) -> float:
+        """What all walks add, each kind by itself, summed."""
+        return sum(walk.contribution for walk in self.walks)
+
+    @property
+    def rest(self) -> float:
+        """What parts say only together, or say twice: the logit less base, counted past and walks."""
+        return self.logit - self.base - (self.rates or 0.0) - self.walked
 
     @property
     def raised(self) -> list[Walk]:
@@ -76,7 +98,7 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """The same in types that JSON has."""
-        return asdict(self)
+        return asdict(self) | {"walked": self.walked, "rest": self.rest}
 
     def to_html(self) -> str:
         """A page that stands by itself."""
@@ -113,14 +135,8 @@ def explain_link(
     if not (leaves.level > 0).any():
         raise QueryError(f"neither node has a link before {moment(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
-    bare = float(without_walks(network, batch)[0])
-    rates = None
-    if batcher.rates is not None:
-        strangers = _of_strangers(batcher, t)
-        known = network.logits(batch) - network.logits(_with_rates(batch, strangers))
-        if adds_up(config):
-            known = without_walks(network, batch) - without_walks(network, _with_rates(batch, strangers))
-        rates = float(known[0])
+    stranger = batch if batcher.rates is None else replace(batch, rates=_of_strangers(batcher, t))
+    known = network.logits(batch) - network.logits(stranger)
     others = [network.logits(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
     order = np.argsort(-np.abs(contribution), kind="stable")
@@ -132,11 +148,12 @@ def explain_link(
         error=float(drawn.std(ddof=1) / math.sqrt(draws)),
         draws=draws,
         logit=float(logits[0]),
-        base=bare - (rates or 0.0),
-        rates=rates,
+        base=float(without_walks(network, stranger)[0]),
+        rates=None if batcher.rates is None else float(known[0]),
         method="additive" if adds_up(config) else "leave-group-out",
         walks=[_walk(leaves, i, float(contribution[i]), batcher, names) for i in order.tolist()],
         num_walks=M,
+        past=_past(batcher, ends),
     )
 
 
@@ -159,7 +176,18 @@ def _walk(leaves: Leaves, i: int, contribution: float, batcher: Batcher, names: 
         shape=shape_text(leaves.shapes[i], length),
         nodes=[names.name(int(node)) for node in leaves.nodes[i, : last + 1]],
         links=links,
+        meaning=shape_words(leaves.shapes[i], length),
     )
+
+
+def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
+    (src,), (dst,), (t,) = ends
+    events = batcher.events
+    before = slice(0, int(np.searchsorted(events.t, t)))
+    a, b = events.src[before], events.dst[before]
+    together = np.flatnonzero(((a == src) & (b == dst)) | ((a == dst) & (b == src)))
+    at_src, at_dst = (int(((a == end) | (b == end)).sum()) for end in (src, dst))
+    return Past(at_src, at_dst, len(together), events.t[together[-1]].item() if len(together) else None)
 
 
 def _of_strangers(batcher: Batcher, t: Array) -> Array:
@@ -167,7 +195,3 @@ def _of_strangers(batcher: Batcher, t: Array) -> Array:
     assert batcher.rates is not None
     unknown = np.array([batcher.events.num_nodes])
     return batcher.rates.features(unknown, unknown + 1, t, batcher.unit)
-
-
-def _with_rates(batch: Batch, rates: Array) -> Batch:
-    return replace(batch, rates=rates)

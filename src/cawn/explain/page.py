@@ -8,7 +8,7 @@ from typing import Any
 
 from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation, Walk
-from cawn.explain.pictures import lift_text, shown_walks, timeline
+from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks, timeline
 from cawn.explain.scene import stylesheet
 from cawn.summary import moment, shown
 
@@ -26,14 +26,15 @@ details{border-top:1px solid var(--lane);padding:.45rem 0}
 summary{cursor:pointer;display:grid;grid-template-columns:1fr auto;gap:.25rem .6rem;align-items:baseline}
 summary .track{grid-column:1/-1}
 summary::-webkit-details-marker{display:none}summary{list-style:none}
+.path::before{content:'▸ ';color:var(--faint)}details[open] .path::before{content:'▾ '}
 summary:focus-visible{outline:2px solid var(--raise);outline-offset:2px}
 summary code{font-size:.85rem}.path{font-weight:600;overflow-wrap:anywhere}
 details ol{margin:.4rem 0;padding-left:1.4rem}
-.number{text-align:right;font-variant-numeric:tabular-nums}
+.number .track{margin-left:auto}.number{text-align:right;font-variant-numeric:tabular-nums}
 .dimmed [data-walks]{opacity:.15}.dimmed [data-walks].on{opacity:1}
 .scroll{overflow-x:auto}table{border-collapse:collapse;width:100%}td code{white-space:nowrap}
 td,th{padding:.3rem .4rem;text-align:left;border-top:1px solid var(--lane);vertical-align:top}
-td .track{width:7rem;margin:.15rem 0}
+td .track{width:7rem;margin:.15rem 0}@media(max-width:40rem){td .track{width:3rem}td,th{font-size:.8rem;padding:.2rem}}
 """
 
 _SCRIPT = """
@@ -52,7 +53,7 @@ def link_page(why: Explanation) -> str:
     """Why one link is scored as it is."""
     src, dst, when = escape(shown(why.src)), escape(shown(why.dst)), escape(moment(why.t))
     walks = shown_walks(why)
-    largest = max((abs(walk.contribution) for walk in walks), default=1.0) or 1.0
+    largest = largest_part(why)
     raised = "".join(_walk(i, walk, largest, why.num_walks) for i, walk in enumerate(walks) if walk.contribution > 0)
     lowered = "".join(_walk(i, walk, largest, why.num_walks) for i, walk in enumerate(walks) if walk.contribution < 0)
     left = len(why.walks) - len(walks)
@@ -60,17 +61,19 @@ def link_page(why: Explanation) -> str:
     body = f"""
 <h1>Will {src} and {dst} link at {when}?</h1>
 <p><span class=big id=probability>{why.probability:.3f}</span> ± <span id=error>{why.error:.4f}</span>
-<span class=faint>probability, from {why.draws} draws of walks</span></p>
+<span class=faint>probability beside one false link, from {why.draws} draws of walks</span></p>
 <div class=track><i class=raise style="left:0;width:{100 * why.probability:.1f}%"></i></div>
-<h2>The links behind it</h2>
+<h2>What it rests on</h2>
+{_sum(why, largest)}
+<h2>The links that walks took</h2>
 <div id=drawing>{timeline(why, width=480).to_svg(alone=False)}</div>
 <p class=faint>Each walk goes back in time from one of the two nodes, from link to link. Blue speaks for the link,
-orange against it; thicker is stronger. Open a walk below to see it alone.</p>
+orange against it; thicker is stronger. A link that walks of both kinds took has the colour of the stronger one. The
+numbers are those of the walks below; open one to see it alone. In grey is its shape: how far each node is from the
+source and from the destination among all walks.</p>
 <h2>For the link</h2>{raised or "<p>No walk speaks for it.</p>"}
 <h2>Against it</h2>{lowered or "<p>No walk speaks against it.</p>"}
 {more}
-<h2>How it adds up</h2>
-{_sum(why)}
 """
     return _page(f"{src} and {dst}", body, why.to_dict(), _SCRIPT)
 
@@ -82,7 +85,8 @@ def law_page(law: Law) -> str:
         "nodes from source and destination, ∞ where no walk from there meets the node. What it adds is the mean, in "
         "log-odds, over the links that have such walks, of all of them together. Lift is how much more often it occurs "
         f"with true links than with false ones; with {CONFIDENCE:.0%} confidence all intervals of a table hold, and a "
-        "lift whose interval excludes 1 is in bold."
+        "lift whose interval excludes 1 is in bold. The two can differ: walks that stand beside a telling one occur "
+        "with true links too, and the model may need none of them."
     )
     body = f"""
 <h1>The law this model goes by</h1>
@@ -123,49 +127,56 @@ def _walk(i: int, walk: Walk, largest: float, num_walks: int) -> str:
         for link in walk.links
     )
     start = escape(shown(walk.nodes[0]))
+    newest = f", {escape(moment(walk.links[0].t))}" if walk.links else ""
     return f"""<details data-walk={i}><summary>
-<span class=path>{path}</span><span class=number>{walk.contribution:+.3f}</span>
+<span class=path>{i + 1}. {path}</span><span class=number>{walk.contribution:+.3f}</span>
 {_signed(walk.contribution, largest)}
-<code>{escape(walk.shape)}</code><small>{walk.count} of {num_walks} walks from {start}</small></summary>
+<small>{escape(walk.meaning)} <code>{escape(walk.shape)}</code></small>
+<small class=number>{walk.count} of {num_walks} walks from {start}{newest}</small></summary>
 <ol>{links or "<li>no link before this time</li>"}</ol></details>"""
 
 
-def _sum(why: Explanation) -> str:
-    rows = [("base", "what the model says of two strangers without a past", why.base)]
-    if why.rates is not None:
-        rows.append(("rates", "how much both and the pair have linked, counted exactly", why.rates))
-    total = sum(walk.contribution for walk in why.walks)
-    rows.append(("walks", f"all {len(why.walks):,} kinds of walk together", total))
-    if why.method == "leave-group-out":
-        apart = why.logit - sum(value for *_, value in rows)
-        rows.append(("together", "what they say together beyond what each says alone", apart))
-    rows.append(("logit", "log-odds of the walks shown, before calibration", why.logit))
-    cells = "".join(f"<tr><td>{words}<td class=number id={name}>{value:+.3f}</tr>" for name, words, value in rows)
-    return f"<div class=scroll><table>{cells}</table></div><p class=faint>{_method(why.method)}</p>"
+def _sum(why: Explanation, largest: float) -> str:
+    cells = "".join(
+        f"<tr><td>{escape(words)}<td class=number><span id={name}>{value:+.3f}</span>{_signed(value, largest)}</tr>"
+        for name, words, value in parts(why)
+    )
+    total = f"<tr><td>log-odds of the walks shown, before calibration<td class=number id=logit>{why.logit:+.3f}</tr>"
+    return f"<table>{cells}{total}</table><p class=faint>{_method(why.method)}</p>"
 
 
 def _method(method: str) -> str:
     if method == "additive":
         return "The model's last layer is linear: what walks add is exact and sums to the logit."
     return (
-        "What a walk adds is how much the logit falls when all identical ones are left out, computed exactly by the "
-        "model itself. Such parts need not sum to the whole."
+        "What a walk adds is how much the log-odds fall when it and all identical ones are left out, asked of the "
+        "model itself. Walks that say the same lose little one by one; what is lost so, or gained only together, is "
+        "the last part."
     )
 
 
 def _shapes(rows: list[Shape], name: str) -> str:
+    """The telling shapes and the ends of the list; the others are folded away."""
     largest = max((abs(row.score) for row in rows), default=1.0) or 1.0
-    lines = []
-    for row in rows:
-        lift = f"<b>{lift_text(row)}</b>" if row.tells else lift_text(row)
-        lines.append(
-            f"<tr><td><code>{escape(row.shape)}</code>"
-            f"<td class=number>{row.score:+.3f}{_signed(row.score, largest)}"
-            f"<td>{row.with_true:.3f}{_share(row.with_true, 'raise')}"
-            f"<td>{row.with_false:.3f}{_share(row.with_false, 'lower')}<td>{lift}</tr>"
-        )
+    first = [i for i, row in enumerate(rows) if row.tells or i < 8 or i >= len(rows) - 4]
+    others = [row for i, row in enumerate(rows) if i not in set(first)]
     head = "<tr><th>shape<th>adds<th>with true links<th>with false links<th>lift</tr>"
-    return f"<div class=scroll><table id={name}>{head}{''.join(lines)}</table></div>"
+    main = "".join(_shape(rows[i], largest) for i in first)
+    more = "".join(_shape(row, largest) for row in others)
+    folded = (
+        f"<details><summary>{len(others):,} more shapes</summary><table>{head}{more}</table></details>" if more else ""
+    )
+    return f"<div class=scroll><table id={name}>{head}{main}</table>{folded if others else ''}</div>"
+
+
+def _shape(row: Shape, largest: float) -> str:
+    lift = f"<b>{lift_text(row)}</b>" if row.tells else lift_text(row)
+    return (
+        f"<tr><td><code>{escape(row.shape)}</code><br><small>{escape(row.meaning)}</small>"
+        f"<td>{row.score:+.3f}{_signed(row.score, largest)}"
+        f"<td>{row.with_true:.3f}{_share(row.with_true, 'raise')}"
+        f"<td>{row.with_false:.3f}{_share(row.with_false, 'lower')}<td>{lift}</tr>"
+    )
 
 
 def _signed(value: float, largest: float) -> str:

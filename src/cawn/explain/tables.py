@@ -9,33 +9,29 @@ from rich.text import Text
 
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Walk
-from cawn.explain.pictures import lift_text, shown_walks
+from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks
 from cawn.summary import moment, shown
 
 _BAR = 12  # characters of the longest
 
 
 def show_link(why: Explanation, console: Console | None = None) -> None:
-    """The strongest walks for and against a link."""
+    """What a score is made of, and the strongest walks for and against the link."""
     console = console or Console()
-    title = (
-        f"{shown(why.src)} and {shown(why.dst)} at {moment(why.t)}: probability {why.probability:.3f} ± {why.error:.4f}"
-    )
-    console.print(Text(title, style="bold"))
-    walks = shown_walks(why)
-    largest = max((abs(walk.contribution) for walk in walks), default=1.0) or 1.0
+    pair, how_sure = f"{shown(why.src)} and {shown(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
+    console.print(Text(f"{pair} at {moment(why.t)}: probability {how_sure}", style="bold"))
+    largest = largest_part(why)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("adds", "", "walk, back in time", "its shape", "walks"):
+    for column in ("adds", "", "what speaks for it or against it", "its shape", "walks"):
         table.add_column(column, overflow="fold", no_wrap=column in ("adds", "walks"))
-    for walk in walks:
-        bar = Text("█" * max(round(_BAR * abs(walk.contribution) / largest), 1), _style(walk.contribution))
+    for _, words, value in parts(why):
+        table.add_row(f"{value:+.3f}", _bar(value, largest), Text(words, style="dim"), "", "")
+    for walk in shown_walks(why):
+        bar = _bar(walk.contribution, largest)
         table.add_row(f"{walk.contribution:+.3f}", bar, Text(_told(walk)), walk.shape, str(walk.count))
     console.print(table)
-    rates = "" if why.rates is None else f", counted past {why.rates:+.3f}"
-    walked = sum(walk.contribution for walk in why.walks)
-    how = {"additive": "these add up", "leave-group-out": "each left out by itself: these need not add up"}[why.method]
     console.print(
-        f"log-odds {why.logit:+.3f}: base {why.base:+.3f}{rates}, all walks {walked:+.3f} ({how})", style="dim"
+        f"log-odds {why.logit:+.3f} of these walks, before calibration: the sum of the first rows", style="dim"
     )
 
 
@@ -43,16 +39,18 @@ def show_law(law: Law, console: Console | None = None) -> None:
     """The shapes with the highest and the lowest scores."""
     console = console or Console()
     console.print(Text(f"Over {law.links:,} true links and as many false ones", style="bold"))
+    left = 0
     for title, rows in (("causal anonymous walks", law.shapes), ("anonymous walks", law.orders)):
         kept = rows if len(rows) <= 12 else [*rows[:8], *rows[-4:]]
+        left += len(rows) - len(kept)
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
         for column in (title, "adds", "with true", "false", "lift"):
             table.add_column(column, overflow="fold")
         for row in kept:
             table.add_row(*_cells(row), style="bold" if row.tells else "dim")
         console.print(table if rows else f"{title}: none occurs often enough to be told of")
-    if law.rare:
-        console.print(f"{law.rare:,} shapes occur too seldom to be told of.", style="dim")
+    if law.rare or left:
+        console.print(f"{left:,} shapes between these are not shown; {law.rare:,} occur too seldom.", style="dim")
     console.print("In bold: more or less often with true links than with false ones, beyond chance.", style="dim")
 
 
@@ -67,5 +65,5 @@ def _told(walk: Walk) -> str:
     return " ".join(parts)
 
 
-def _style(value: float) -> str:
-    return "blue" if value > 0 else "yellow"
+def _bar(value: float, largest: float) -> Text:
+    return Text("█" * round(_BAR * abs(value) / largest) or "·", "blue" if value > 0 else "yellow")
