@@ -19,9 +19,10 @@ from torch.nn.functional import embedding
 from cawn.batches import Batch, Level
 from cawn.config import Config
 from cawn.gpu.dense import Dense
-from cawn.gpu.encoder import encode
+from cawn.gpu.encoder import best_dtype, encode, is_fused
 from cawn.kernels.lstm_step import LstmStep
 
+_PATHS_AT_ONCE = 32_768  # through the transformer; attention on a GPU takes 65,535 at most
 _DECADES = 6  # the frequencies of f2 reach from one period in a time unit to one in a million of them
 
 
@@ -188,7 +189,7 @@ class AttentiveWalks(nn.Module):
         for i, (level, z) in enumerate(zip(batch.levels, self.position(batch), strict=True)):
             here = (z + self.place.weight[i])[:, None]  # [n_i, 1, d]
             path = here if path is None else torch.cat([path[level.parent], here], dim=1)  # [n_i, i + 1, d]
-            states.append(self.layer(path)[:, -1])
+            states.append(torch.cat([self.layer(some)[:, -1] for some in path.split(_PATHS_AT_ONCE)]))
         return states
 
 
@@ -234,7 +235,7 @@ class SelfAttention(nn.Module):
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
 
-    products: torch.dtype | None = None  # of the encoder on a GPU; bfloat16 unless set
+    products: torch.dtype | None = None  # of the encoder on a GPU; see `best_dtype`
 
     def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
         super().__init__()
@@ -278,8 +279,8 @@ class CAWN(nn.Module):
         config, together = self.config, self.config.sides == "together"
         (S, M, L), d = batch.alive.shape, config.dim
         mean_at_once = self.attention is None and not together and config.dropout_at == "pairs"
-        if isinstance(self.walks, RecurrentWalks) and config.rnn == "lstm" and config.identity == "caw":
-            dtype = self.products or (torch.bfloat16 if batch.alive.is_cuda else torch.float32)
+        if isinstance(self.walks, RecurrentWalks) and is_fused(config):
+            dtype = self.products or best_dtype(batch.alive.device)
             walks: Tensor = self.walks.dropout(encode(self.walks, batch, pool=mean_at_once, dtype=dtype))
             if mean_at_once:
                 return walks  # [S, d]

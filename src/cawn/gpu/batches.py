@@ -13,7 +13,7 @@ from cawn.batches import Batcher, attributes, input_widths, pairs_within
 from cawn.gpu.dense import Dense, orders
 from cawn.gpu.history import DeviceHistory, Paths
 from cawn.gpu.identities import count_hits
-from cawn.gpu.launch import block_of
+from cawn.gpu.launch import block_of, current
 from cawn.gpu.rates import DeviceRates
 
 Array = np.ndarray[Any, Any]
@@ -33,8 +33,12 @@ class DeviceBatcher:
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
         self.widths = torch.full((config.length,), config.num_walks, device=device)
         self.unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
-        self.pairs_at_once = max(pairs_within(_ROOM_FOR_PAIRS, config), 2)
+        self.pairs_at_once = max(pairs_within(_ROOM_FOR_PAIRS, config) // 16 * 16, 2)
         self.tables = [None if table is None else _placed(table, device) for table in attributes(config, host.events)]
+
+    def placed(self, *nodes: Any, t: Any) -> tuple[Tensor, ...]:
+        """Nodes and times on the device, taken there at once rather than piece by piece."""
+        return *map(self._nodes, nodes), self._times(t)
 
     def pairs(self, src: Any, dst: Any, t: Any, *, seed: int | Tensor) -> Dense:
         """The pairs (src, dst) at times t."""
@@ -60,7 +64,8 @@ class DeviceBatcher:
             paths = Paths(*map(torch.cat, zip(of_src, self._walk(v, times, key), strict=True)))
             others = torch.arange(1, len(v) + 1, device=self.device)
             rows = torch.stack([torch.zeros_like(others), others], dim=1)
-            return self._dense(paths, rows, self._rates(u.expand(len(v)).contiguous(), v, times))
+            with current(self.device):
+                return self._dense(paths, rows, self._rates(u.expand(len(v)).contiguous(), v, times))
 
         return against
 
@@ -83,8 +88,9 @@ class DeviceBatcher:
     def _batch(self, ends: tuple[Tensor, Tensor], t: Tensor, rows: Tensor, times: Tensor, seed: int | Tensor) -> Dense:
         """Walks from all ends at their `times`; pair b has the walk sets `rows[b]` and the time `t[b]`."""
         u, v = ends
-        paths = self._walk(torch.cat([u, v]), times, self._seed(seed))
-        return self._dense(paths, rows, self._rates(u if len(u) == len(v) else torch.cat([u, u]), v, t))
+        with current(self.device):
+            paths = self._walk(torch.cat([u, v]), times, self._seed(seed))
+            return self._dense(paths, rows, self._rates(u if len(u) == len(v) else torch.cat([u, u]), v, t))
 
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Tensor:
         if self.rates is None:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cawn.config import Config
 from cawn.gpu.dense import Dense
-from cawn.gpu.launch import block_of
+from cawn.gpu.launch import block_of, current
 
 if TYPE_CHECKING:
     from cawn.model import CountEncoder, RecurrentWalks
 
 _ROWS = 64  # of one program
+_MOST_FEATURES = 64  # of a node's counts, and frequencies
 _PROGRAMS = 264  # that share the rows in `position_inputs_backward`: two for each multiprocessor of a large GPU
+_ROWS_OF_A_PIECE = 4096  # of the long products behind the gradients of weights
 _ALIGNMENT = 16  # of the width of inputs, for the tensor cores
 
 
@@ -71,10 +74,23 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
     )
     layers, weight = _weights(position.f1, position.bias, features, sizes)
     omega = features.new_empty(0) if f2 is None else f2.omega
-    past = walks.from_state.weight.T.to(dtype)  # [d, 4d]
+    past = walks.from_state.weight.T  # [d, 4d]
     seed = torch.randint(1 << 31, (1,), device=past.device) if dropout > 0 else batch.alive  # of the dropout within f1
-    encoded: Tensor = _Walks.apply(layers, omega, weight.to(dtype), past, batch, sizes, seed)  # type: ignore[no-untyped-call]
+    with current(past.device):
+        encoded: Tensor = _Walks.apply(layers, omega, weight, past, batch, sizes, dtype, seed)  # type: ignore[no-untyped-call]
     return encoded.float()
+
+
+def is_fused(config: Config) -> bool:
+    """Whether a model can be encoded here: an LSTM over I_CAW whose features fit the shared memory of a GPU."""
+    features = (3 if config.logarithms else 1) * (config.length + 1) + 1
+    return config.rnn == "lstm" and config.identity == "caw" and max(features, config.frequencies) <= _MOST_FEATURES
+
+
+def best_dtype(device: torch.device) -> torch.dtype:
+    """Of matrix products: bfloat16 where the device has it."""
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return torch.bfloat16 if fast else torch.float32
 
 
 def _weights(f1: CountEncoder, bias: Tensor, features: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
@@ -95,10 +111,19 @@ class _Walks(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layers: Tensor, omega: Tensor, weight: Tensor, past: Tensor, batch: Dense, sizes: Sizes, seed: Tensor
+        ctx: Any,
+        layers: Tensor,
+        omega: Tensor,
+        weight: Tensor,
+        past: Tensor,
+        batch: Dense,
+        sizes: Sizes,
+        dtype: torch.dtype,
+        seed: Tensor,
     ) -> Tensor:
         S, M, L, d = sizes.S, sizes.M, sizes.L, sizes.d
-        inputs = _inputs(layers, omega, batch, sizes, seed, weight.dtype)
+        weight, past = weight.to(dtype), past.to(dtype)
+        inputs = _inputs(layers, omega, batch, sizes, seed, dtype)
         z = inputs @ weight  # [rows, 4d]
         h, c = _cell(z[:S], None, None, None, batch.alive, sizes._replace(M=1, pool=False), depth=0)
         states = [(h, c)]
@@ -120,7 +145,7 @@ class _Walks(torch.autograd.Function):
         batch, sizes = ctx.batch, ctx.sizes
         S, L, d = sizes.S, sizes.L, sizes.d
         dz, dc = torch.empty_like(z), None
-        dpast = torch.zeros_like(past)
+        dpast = torch.zeros_like(past, dtype=torch.float32)
         dh = dh.contiguous()
         for i in range(L - 1, 0, -1):
             h, c = kept[2 * (i - 1)], kept[2 * (i - 1) + 1]
@@ -130,12 +155,23 @@ class _Walks(torch.autograd.Function):
                 _depth(z, i, sizes), first, c, batch.alive, dh, dc, _depth(dz, i, sizes), part, depth=i
             )
             by = _depth(dz, i, sizes) if droot is None else droot  # [S * M or S, 4d]
-            dpast.addmm_(h.view(-1, d).T, by)
+            dpast += _over_rows(h.view(-1, d), by)
             dh = torch.addmm(dh.view(-1, d), by, past.T)
         roots = sizes._replace(M=1, pool=False)
         _cell_backward(z[:S], None, None, batch.alive, dh, dc, dz[:S], roots, depth=0)
         dlayers, domega = _inputs_backward(dz @ weight.T, inputs, layers, omega, batch, sizes)
-        return dlayers, domega, inputs.T @ dz, dpast, None, None, None
+        return dlayers, domega, _over_rows(inputs, dz), dpast, None, None, None, None
+
+
+def _over_rows(a: Tensor, b: Tensor) -> Tensor:
+    """a^T b in float32, [n, p] and [n, q] to [p, q]. In pieces: one product of so many rows leaves a GPU half empty."""
+    n = len(a)
+    pieces = max(n // _ROWS_OF_A_PIECE, 1)
+    size = n // pieces
+    split = (x[: pieces * size].view(pieces, size, -1) for x in (a, b))
+    left, right = split
+    total = (left.transpose(1, 2) @ right).sum(dim=0, dtype=torch.float32)
+    return total if pieces * size == n else total + (a[pieces * size :].T @ b[pieces * size :]).float()
 
 
 def _depth(z: Tensor, i: int, sizes: Sizes) -> Tensor:
@@ -196,7 +232,7 @@ def _cell(
     from cawn.kernels.cuda.encoder import lstm_cell
 
     S, M, d = sizes.S, sizes.M, sizes.d
-    new_h = z.new_empty((S, d) if sizes.pool else (S, M, d))
+    new_h = z.new_empty(S, d, dtype=torch.float32) if sizes.pool else z.new_empty(S, M, d)
     new_c = z.new_empty((0,) if sizes.pool else (S, M, d), dtype=torch.float32)
     columns = block_of(d, 64)
     lstm_cell[(S, -(-d // columns))](
@@ -248,7 +284,7 @@ def _cell_backward(
 
 def _walks_of(M: int) -> int:
     """Walks that one pass of a program holds."""
-    return 1 if M == 1 else block_of(M, 32)
+    return 1 if M == 1 else block_of(M, 16)
 
 
 def _precision(dtype: torch.dtype) -> str:

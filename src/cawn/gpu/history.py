@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cawn.errors import QueryError
-from cawn.gpu.launch import block_of, memory_for, require_triton
+from cawn.gpu.launch import block_of, current, memory_for, require_triton
 from cawn.walks import Walks, check_seed, query_arrays, step_widths
 
 if TYPE_CHECKING:
@@ -94,9 +94,11 @@ class DeviceHistory:
         shape = (len(nodes), M, len(widths) + 1)
         dtypes = (torch.int32, t.dtype, torch.int32, torch.int32)
         paths = Paths(*(torch.empty(shape, device=self.device, dtype=dtype) for dtype in dtypes))
-        if len(nodes):
-            block = block_of(M, 128)
-            starts, time, hop, logsum, alphas = self.index.values()
+        if len(nodes) == 0:
+            return paths
+        block = block_of(M, 128)
+        starts, time, hop, logsum, alphas = self.index.values()
+        with current(self.device):
             sample_walks[(len(nodes), -(-M // block))](
                 *(starts, time, hop, logsum, alphas, nodes, t, widths, seed, *paths),
                 *(len(starts) - 1, len(time), len(alphas), M),

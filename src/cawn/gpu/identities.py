@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cawn.gpu.launch import block_of, require_triton
+from cawn.gpu.launch import block_of, current, require_triton
 
 
 def count_hits(nodes: Tensor, rows: Tensor) -> Tensor:
@@ -16,7 +16,8 @@ def count_hits(nodes: Tensor, rows: Tensor) -> Tensor:
     counts = torch.empty(B, 2, M, L, 2, L, dtype=torch.int32, device=nodes.device)
     if B:
         block = block_of(M, 64)
-        count_positions[(B, 2 * L, -(-M // block))](nodes, rows, counts, M=M, L=L, BLOCK=block)
+        with current(nodes.device):
+            count_positions[(B, 2 * L, -(-M // block))](nodes, rows, counts, M=M, L=L, BLOCK=block)
     return counts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, TypeVar
 
 from cawn.errors import DeviceError
@@ -22,6 +22,13 @@ def require_triton(device: torch.device) -> None:
         raise DeviceError(f"the engine on {device} needs Triton, which comes with PyTorch's CUDA builds") from error
     if device.type != "cuda" and not knobs.runtime.interpret:
         raise DeviceError(f"the GPU's kernels cannot run on {device}; give cuda")
+
+
+def current(device: torch.device) -> AbstractContextManager[object]:
+    """Triton launches on the current device, whichever its tensors are on: so make this one current."""
+    import torch
+
+    return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
 def block_of(size: int, largest: int) -> int:
@@ -52,6 +59,8 @@ def in_pieces(work: Callable[[int, int], Result], size: int, piece: int) -> Iter
         except torch.OutOfMemoryError as error:
             if piece == 1:
                 raise DeviceError("out of device memory for a single pair; use device cpu") from error
+            result = None
+        if result is None:  # only here the failed piece is forgotten, and its memory can be given back
             torch.cuda.empty_cache()
             piece = max(piece // 2, 1)
             continue

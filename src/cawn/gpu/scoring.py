@@ -22,9 +22,11 @@ Network = Callable[[Dense], Tensor]  # [B] logits, or [B, width] embeddings
 def of_pairs(network: Network, batcher: DeviceBatcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
     """Of each pair (src, dst) at time t."""
 
+    u, v, now = batcher.placed(src, dst, t=t)
+
     def piece(first: int, last: int) -> Tensor:
         part = slice(first, last)
-        return network(batcher.pairs(src[part], dst[part], t[part], seed=seed))
+        return network(batcher.pairs(u[part], v[part], now[part], seed=seed))
 
     return _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once)))
 
@@ -34,10 +36,14 @@ def of_contrast(
     network: Network, batcher: DeviceBatcher, src: Array, dst: Array, false: Array, t: Array, *, seed: int
 ) -> tuple[Array, Array]:
     """Of the pairs (src, dst) and of the pairs (src, false), whose walks from src are sampled once: [B] each."""
+    if len(src) == 0:
+        return np.empty(0, np.float32), np.empty(0, np.float32)
+
+    u, v, w, now = batcher.placed(src, dst, false, t=t)
 
     def piece(first: int, last: int) -> Tensor:
         part = slice(first, last)
-        return network(batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)).view(2, -1).T
+        return network(batcher.contrast(u[part], v[part], w[part], now[part], seed=seed)).view(2, -1).T
 
     true, wrong = _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once // 2))).T
     return true, wrong

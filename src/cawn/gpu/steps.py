@@ -6,6 +6,7 @@ an epoch. The last batch is filled up with links that do not count.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from cawn.config import Config
 from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.launch import memory_for
+from cawn.gpu.launch import current, memory_for
 from cawn.gpu.negatives import DeviceNegatives
 from cawn.model import CAWN
 from cawn.steps import HARD_SHARE, Plan, losses
@@ -46,7 +47,7 @@ class DeviceSteps:
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         plan, device = self.plan, self._batcher.device
         remedy = f"choose a batch_size below {self._size}"
-        with memory_for(f"batches of {self._size:,} links", remedy):
+        with current(device), memory_for(f"batches of {self._size:,} links", remedy):
             self._shuffle(epoch)
             self._rewind(first)
             if device.type == "cuda" and self._graph is None:
@@ -109,22 +110,25 @@ class DeviceSteps:
             weight: {name: value.clone() for name, value in held.items()}
             for weight, held in plan.optimizer.state.items()
         }
-        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(stream):
-            for _ in range(_WARM_UPS):
-                self._rewind(0)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._rewind(0)
+                    self._update()
+            torch.cuda.current_stream(device).wait_stream(stream)
+            plan.optimizer.zero_grad(set_to_none=True)
+            gc.collect()  # nothing of an earlier graph may go while this one is recorded
+            with torch.cuda.graph(graph, stream=stream):
                 self._update()
-        torch.cuda.current_stream(device).wait_stream(stream)
-        self._graph = torch.cuda.CUDAGraph()
-        plan.optimizer.zero_grad(set_to_none=True)
-        with torch.cuda.graph(self._graph):
-            self._update()
-        with torch.no_grad():
-            for weight, before in zip(plan.model.parameters(), weights, strict=True):
-                weight.copy_(before)
-                for name, value in plan.optimizer.state[weight].items():
-                    value.copy_(moments[weight][name]) if weight in moments else value.zero_()
+            self._graph = graph
+        finally:
+            with torch.no_grad():
+                for weight, before in zip(plan.model.parameters(), weights, strict=True):
+                    weight.copy_(before)
+                    for name, value in plan.optimizer.state[weight].items():
+                        value.copy_(moments[weight][name]) if weight in moments else value.zero_()
 
 
 def optimizer_of(model: CAWN, config: Config) -> torch.optim.Optimizer:

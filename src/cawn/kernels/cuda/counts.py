@@ -25,12 +25,12 @@ def count_positions(
     inside = w < M
     mine = tl.load(nodes + (tl.load(rows + 2 * pair + side) * M + w) * L + i, mask=inside, other=-1)
     at = out + (((2 * pair + side) * M + w) * L + i) * 2 * L
-    for reference in tl.static_range(2):
+    for reference in range(2):
         walk_set = nodes + tl.load(rows + 2 * pair + reference) * M * L
-        for j in tl.static_range(L):
+        for j in range(L):
             hits = tl.zeros([BLOCK], tl.int32)
             for start in range(0, M, BLOCK):
                 others = start + tl.arange(0, BLOCK)
                 theirs = tl.load(walk_set + others * L + j, mask=others < M, other=-1)
-                hits += tl.sum((mine[:, None] == theirs[None, :]).to(tl.int32), axis=1)
+                hits += tl.sum((theirs[:, None] == mine[None, :]).to(tl.int32), axis=0)
             tl.store(at + reference * L + j, tl.where(mine >= 0, hits, 0), mask=inside)

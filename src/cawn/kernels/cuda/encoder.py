@@ -69,7 +69,7 @@ def wave(phase):
     return quarter_wave(0.25 - tl.abs(s)), quarter_wave(tl.where(tl.abs(s) <= 0.25, s, other_half))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "S"])
 def position_inputs(
     counts,  # [S, M, L, 2, L] int32
     elapsed,  # [S, M, L]
@@ -130,7 +130,7 @@ def position_inputs(
         tl.store(line + first + c[None, :], value, mask=inside[:, None] & (first + c < width)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "S"])
 def position_inputs_backward(
     counts,
     elapsed,

@@ -133,7 +133,7 @@ def closeness(time, newest, count, r, t, unit):
     return tl.where(ever, 1.0 - log1p(tl.minimum(age / unit, 1e30)) / 14.0, -1.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_pairs"])
 def rate_features(
     keys,  # the tallies of pairs, nodes, ways, sources and destinations, one after the other
     starts,

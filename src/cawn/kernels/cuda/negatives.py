@@ -8,7 +8,7 @@ import triton.language as tl
 from cawn.kernels.cuda.walks import mix64
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["n", "pool_size", "num_links"])
 def draw(
     src,  # [n] the links: int64 nodes, times, and their positions in the events
     dst,

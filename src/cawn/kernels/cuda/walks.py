@@ -97,7 +97,7 @@ def sample_walks(
     tl.store(out_t + out, tl.where(inside, when, 0), mask=inside)
     tl.store(out_links + out, tl.full([BLOCK], -1, tl.int32), mask=inside)
     tl.store(out_seen + out, count.to(tl.int32), mask=inside)
-    for s in tl.static_range(1, LENGTH + 1):
+    for s in range(1, LENGTH + 1):
         width = tl.load(widths + s - 1)
         k = w // (M // width)
         a = k * num_decays // width
