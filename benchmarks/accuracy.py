@@ -7,24 +7,13 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import cawn
-
-
-def setting(text: str) -> tuple[str, Any]:
-    """key=value, the value read as TOML."""
-    import tomllib
-
-    key, _, value = text.partition("=")
-    try:
-        return key, tomllib.loads(f"x = {value}")["x"]
-    except tomllib.TOMLDecodeError:
-        return key, value
+from cawn.cli.settings import parse_settings
 
 
 def main() -> None:
@@ -32,11 +21,11 @@ def main() -> None:
     parser.add_argument("networks", nargs="+", help="folders in $CAWN_DATA")
     parser.add_argument("--task", default="transductive", choices=["transductive", "inductive"])
     parser.add_argument("--preset", default="default")
-    parser.add_argument("--set", action="append", default=[], type=setting, metavar="KEY=VALUE", dest="changes")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="changes")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args()
-    config = cawn.Config.preset(options.preset).with_(**dict(options.changes))
+    config = cawn.Config.preset(options.preset).with_(**parse_settings(options.changes))
     columns = ("network", "test links", "negatives", "AUC", "AP", "AP in batches of 30", "recency rule AP")
     table = Table(*columns, title=f"{options.preset}, {options.task}, mean of {options.seeds} seeds")
     for name in options.networks:

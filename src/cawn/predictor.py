@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +20,8 @@ from cawn.devices import Device
 from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import Events, as_array, as_times
-from cawn.name_index import UNKNOWN, Name, NameIndex, two_sided
+from cawn.name_index import Name, NameIndex, two_sided
+from cawn.node_names import Names, Spelling, listed, one
 from cawn.readers import read
 from cawn.readers.tables import Source
 from cawn.readers.tables import as_times as times_of
@@ -33,6 +34,7 @@ from cawn.runs import (
     write_network,
 )
 from cawn.splits import digest
+from cawn.updates import joined
 from cawn.walks import query_times
 
 if TYPE_CHECKING:
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from cawn.training import Run
 
 Array = npt.NDArray[Any]
-Names = Name | Iterable[Name]
 
 MAX_DRAWS = 1_000
 KEPT = ("config.toml", "run.json", "weights.safetensors", "report.json", "results.json", "metrics.jsonl")
@@ -81,7 +82,7 @@ class LinkPredictor:
         folder: Path | None = None,
     ) -> None:
         self._engine, self._batcher, self._names, self._calibration = engine, batcher, names, calibration
-        self._prefixes, self._folder = prefixes, folder
+        self._spelling, self._folder = Spelling(prefixes), folder
         self._pending: list[Events] = []
 
     @classmethod
@@ -194,16 +195,18 @@ class LinkPredictor:
         now = self._times(t, batcher)
         if now.size != 1:
             raise QueryError(f"t has {now.size} times: rank asks about one")
-        src = _one(src, "src")
-        node = int(self._ids(names, [src], 0)[0])
+        src = one(src, "src")
+        node = int(self._spelling.ids(names, [src], 0)[0])
         if candidates is None:
             choice = Candidates(batcher.events, batcher.history).choose(node, now.reshape(-1)[0], tuple(kinds))
             found: list[tuple[Name, str]] = [(names.name(other), kind) for other, kind in choice.items()]
             ids = np.array(list(choice), np.int64)
         else:
-            given = list(dict.fromkeys(_listed(candidates)))
-            found, ids = [(name, "given") for name in given], self._ids(names, given, 1)
-            ids[[bool(i >= len(names) and self._same(src, name)) for i, name in zip(ids, given, strict=True)]] = node
+            given = list(dict.fromkeys(listed(candidates)))
+            found, ids = [(name, "given") for name in given], self._spelling.ids(names, given, 1)
+            ids[
+                [bool(i >= len(names) and self._spelling.same(src, name)) for i, name in zip(ids, given, strict=True)]
+            ] = node
         if len(ids) == 0:
             return []
         logits = self._engine.logits_of_one(
@@ -224,7 +227,7 @@ class LinkPredictor:
 
         if not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS:
             raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
-        given = _one(src, "src"), _one(dst, "dst")
+        given = one(src, "src"), one(dst, "dst")
         batcher, ends = self._question(*given, t)
         if len(ends[0]) != 1:
             raise QueryError(f"t has {len(ends[0])} times: one link is explained")
@@ -268,12 +271,12 @@ class LinkPredictor:
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
         _, names = self._current()
-        return any(self._ids(names, [_one(name, "name")], side)[0] < len(names) for side in (0, 1))
+        return any(self._spelling.ids(names, [one(name, "name")], side)[0] < len(names) for side in (0, 1))
 
     def num_unknown(self, src: Names, dst: Names) -> int:
         """How many of these pairs have an end that is not in the network."""
         _, names = self._current()
-        u, v = (self._ids(names, _listed(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
+        u, v = (self._spelling.ids(names, listed(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
         return int((u | v).sum())
 
     @property
@@ -304,45 +307,15 @@ class LinkPredictor:
         if self._pending:
             old, events, names = self._batcher, self._batcher.events, self._names
             for new in self._pending:
-                events, names = self._joined(events, names, new)
+                events, names = joined(events, names, new, self._spelling)
             self._batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
             self._names, self._pending = names, []
         return self._batcher, self._names
 
-    def _joined(self, held: Events, names: NameIndex, new: Events) -> tuple[Events, NameIndex]:
-        """Both together, and the names of all."""
-        sides = []
-        for side, ends in enumerate((new.src, new.dst)):
-            different, at = np.unique(ends, return_inverse=True)
-            given = new.labels[different].tolist()
-            ids = self._ids(names, given, side)
-            strange = np.flatnonzero(ids >= len(names))
-            if len(strange):
-                ids[strange] = len(names) + np.arange(len(strange))
-                names = names.extended([self._spelled(given[i], side) for i in strange])
-            sides.append((ids[at], different, ids))
-        msg = None if held.msg is None or new.msg is None else np.concatenate([held.msg, new.msg])
-        x = None
-        if held.x is not None:
-            x = np.zeros((len(names), held.x.shape[1]), np.float32)
-            x[: len(held.x)] = held.x
-            for _, different, ids in sides:
-                if new.x is not None:
-                    x[ids] = new.x[different]
-        t = np.concatenate([held.t, query_times(new.t, held.t.dtype)])
-        src, dst = (np.concatenate([mine, ids]) for mine, (ids, *_) in zip((held.src, held.dst), sides, strict=True))
-        return Events(src, dst, t, msg, x=x, num_nodes=len(names)), names
-
-    def _spelled(self, name: Name, side: int) -> Name:
-        """As the network spells the names of this side."""
-        if self._prefixes is None or str(name).startswith(f"{self._prefixes[side]}:"):
-            return name
-        return f"{self._prefixes[side]}:{name}"
-
     def _question(self, src: Names, dst: Names, t: Any) -> tuple[Batcher, tuple[Array, Array, Array]]:
         """Ids and times of B pairs, and the batcher to ask."""
         batcher, names = self._current()
-        u, v = _listed(src), _listed(dst)
+        u, v = listed(src), listed(dst)
         times = self._times(t, batcher).reshape(-1)
         sizes = {len(u), len(v), len(times)} - {1}
         if len(sizes) > 1:
@@ -350,25 +323,13 @@ class LinkPredictor:
         size = sizes.pop() if sizes else 1
         ids = []
         for side, given in enumerate((u, v)):
-            found = self._ids(names, given, side)
+            found = self._spelling.ids(names, given, side)
             ids.append(np.repeat(found, size) if len(given) == 1 else found)
         strangers = (ids[0] >= len(names)) & (ids[1] >= len(names))
         for i in np.flatnonzero(strangers):
-            if self._same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
+            if self._spelling.same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
                 ids[1][i] = ids[0][i]
         return batcher, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
-
-    def _same(self, u: Name, v: Name) -> bool:
-        """Whether strangers of these names are one node."""
-        return self._spelled(str(u), 0) == self._spelled(str(v), 1)
-
-    def _ids(self, names: NameIndex, given: list[Name], side: int) -> npt.NDArray[np.int64]:
-        """Ids of names; a stranger gets one beyond all nodes, another on either side."""
-        ids = names.ids([self._spelled(name, side) for name in given])
-        missing = np.flatnonzero(ids == UNKNOWN)
-        if self._prefixes is not None and len(missing):
-            ids[missing] = names.ids([given[i] for i in missing])
-        return np.where(ids == UNKNOWN, len(names) + side, ids)
 
     def _times(self, t: Any, batcher: Batcher) -> Array:
         """Times in the type of the history's; dates as Unix seconds."""
@@ -388,24 +349,3 @@ class LinkPredictor:
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._names):,} nodes)"
-
-
-def _listed(names: Names) -> list[Name]:
-    """Names one by one, as they were given."""
-    if isinstance(names, str | bytes | float | int | np.generic) or not hasattr(names, "__iter__"):
-        given: list[Any] = [names]
-    elif isinstance(names, np.ndarray):
-        given = names.reshape(-1).tolist()
-    else:
-        given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
-    listed = [int(name) if isinstance(name, np.integer) else name for name in given]
-    if wrong := [name for name in listed if not isinstance(name, str | int) or isinstance(name, bool)]:
-        raise QueryError(f"{wrong[0]!r} is no node name: names are integers or strings")
-    return listed
-
-
-def _one(name: Any, what: str) -> Name:
-    listed = _listed(name)
-    if len(listed) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
-        raise QueryError(f"{what} is {name!r}: give one name")
-    return listed[0]

@@ -102,3 +102,26 @@ def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
 
     with pytest.raises(cawn.DeviceError, match="a single pair"):
         list(in_pieces(never, 10, 16))
+
+
+def test_the_engine_that_a_predictor_holds(gpu) -> None:
+    """It takes a history to the device when it is first asked about, and again when it is another."""
+    from cawn.engines import DeviceEngine, HostEngine, TorchNetwork
+
+    host, _, model, there, (src, _, false, t) = prepared(gpu, {"rates": False})
+    mine, theirs = DeviceEngine(there), HostEngine(TorchNetwork(model))
+    expected = theirs.logits(host, src, false, t, seed=3)
+    found = mine.logits(host, src, false, t, seed=3)
+    assert found.dtype == np.float64
+    assert np.allclose(found, expected, atol=2e-5)
+    assert np.allclose(mine.embed(host, src, false, t, seed=3), theirs.embed(host, src, false, t, seed=3), atol=2e-5)
+    one = {"seed": 3, "byte_budget": 1 << 20}
+    ranked = mine.logits_of_one(host, int(src[0]), false, t[0], **one)
+    assert np.allclose(ranked, theirs.logits_of_one(host, int(src[0]), false, t[0], **one), atol=2e-5)
+    placed = mine._there(host)
+    assert mine._there(host) is placed
+    other = Batcher.of(host.config, host.events[:50], host.history.alpha, host.unit)
+    assert np.allclose(
+        mine.logits(other, src, false, t, seed=3), theirs.logits(other, src, false, t, seed=3), atol=2e-5
+    )
+    assert mine.embed(host, src[:0], false[:0], t[:0], seed=3).shape == (0, 16)

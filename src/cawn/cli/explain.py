@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, moment, say
+from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, moment, refuse_output, say
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
@@ -96,12 +96,9 @@ def _refuse_output(out: Path, force: bool) -> None:
 
     if out.suffix.lower() not in _KINDS:
         raise QueryError(f"{out}: is written as one of {', '.join(_KINDS)}; choose such a name")
-    if out.is_dir():
-        raise QueryError(f"{out}: is a folder; name the file to write")
+    refuse_output(out, force)
     if not out.absolute().parent.is_dir():
         raise QueryError(f"{out}: no such folder; make it first")
-    if out.exists() and not force:
-        raise QueryError(f"{out}: exists already; give --force to overwrite it")
     if out.suffix.lower() == ".png" and find_spec("matplotlib") is None:
         raise QueryError(f"{out}: PNG needs matplotlib: pip install matplotlib, or write .svg")
 

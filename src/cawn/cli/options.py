@@ -67,6 +67,16 @@ def moment(text: str) -> Any:
     return text
 
 
+def refuse_output(out: Path, force: bool) -> None:
+    """Refuse an output that should not be written over."""
+    from cawn.errors import QueryError
+
+    if out.is_dir() or (out.exists() and not out.is_file()):
+        raise QueryError(f"{out}: is not a file; name the file to write")
+    if out.exists() and not force:
+        raise QueryError(f"{out}: exists already; give --force to overwrite it")
+
+
 def say(text: str, quiet: bool) -> None:
     """A remark, beside the result."""
     if not quiet:

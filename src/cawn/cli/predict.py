@@ -24,6 +24,7 @@ from cawn.cli.options import (
     column,
     load_predictor,
     moment,
+    refuse_output,
     say,
 )
 
@@ -57,7 +58,9 @@ def predict(
     from cawn.readers.chunks import Pairs
 
     if out is not None:
-        _refuse_output(out, force)
+        refuse_output(out, force)
+        if out.suffix.lower() not in ("", ".csv", ".tsv", ".txt", ".parquet"):
+            raise QueryError(f"{out}: is written as .csv or .parquet; choose such a name")
     if at is not None and time is not None:
         raise QueryError("--at and --time: give one time for all pairs, or the column of times, not both")
     if as_json and out is None:
@@ -130,18 +133,6 @@ def rank(
         from cawn import reports
 
         reports.show_ranking(best)
-
-
-def _refuse_output(out: Path, force: bool) -> None:
-    """Refuse an output that cannot or should not be written."""
-    from cawn.errors import QueryError
-
-    if out.is_dir() or (out.exists() and not out.is_file()):
-        raise QueryError(f"{out}: is not a file; name the file to write")
-    if out.exists() and not force:
-        raise QueryError(f"{out}: exists already; give --force to overwrite it")
-    if out.suffix.lower() not in ("", ".csv", ".tsv", ".txt", ".parquet"):
-        raise QueryError(f"{out}: is written as .csv or .parquet; choose such a name")
 
 
 def _say_unknown(unknown: list[int], count: int, quiet: bool) -> None:

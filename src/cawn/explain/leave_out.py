@@ -41,13 +41,13 @@ def effects(network: Network, config: Config, batch: Batch, leaves: Leaves, part
     whole = np.concatenate([network.logits(some) for some in _pieces(batch)])
     pair = np.zeros(int(part.max()) + 1, np.int64)
     pair[part] = leaves.pair
+    of_row = [np.full(len(level.owner), -1, np.int64) for level in batch.levels]  # -1 where no walk ends
+    for i, numbers in enumerate(of_row):
+        here = leaves.level == i
+        numbers[leaves.row[here]] = part[here]
+    spans = (range(first, min(first + _PAIRS_AT_ONCE, len(pair))) for first in range(0, len(pair), _PAIRS_AT_ONCE))
     rest = np.concatenate(
-        [
-            network.logits(
-                _without(batch, leaves, part, np.arange(first, min(first + _PAIRS_AT_ONCE, len(pair))), config)
-            )
-            for first in range(0, len(pair), _PAIRS_AT_ONCE)
-        ]
+        [network.logits(_without(batch, pair[span], np.array(span), of_row, config)) for span in spans]
     )
     return whole[pair] - rest, pair, whole
 
@@ -81,17 +81,9 @@ def _pieces(batch: Batch) -> Iterator[Batch]:
         yield repeated(batch, np.arange(first, min(first + _PAIRS_AT_ONCE, batch.num_pairs)))[0]
 
 
-def _without(batch: Batch, leaves: Leaves, part: Array, parts: Array, config: Config) -> Batch:
-    """For each of `parts` its pair, less the walks of the part."""
-    of_row = []  # [n_i] the part of each row of a level, -1 where no walk ends
-    for i, level in enumerate(batch.levels):
-        numbers = np.full(len(level.owner), -1, np.int64)
-        here = leaves.level == i
-        numbers[leaves.row[here]] = part[here]
-        of_row.append(numbers)
-    pair = np.zeros(int(part.max()) + 1, np.int64)
-    pair[part] = leaves.pair
-    copies, rows = repeated(batch, pair[parts])
+def _without(batch: Batch, pair: Array, parts: Array, of_row: list[Array], config: Config) -> Batch:
+    """For each of `parts` its pair, less the walks of the part; `of_row` has the part of each row of each level."""
+    copies, rows = repeated(batch, pair)
     gone = [
         numbers[at] == parts[level.owner >> 1] for numbers, at, level in zip(of_row, rows, copies.levels, strict=True)
     ]

@@ -19,10 +19,9 @@ from cawn.summary import moment
 
 if TYPE_CHECKING:
     from cawn.explain.scene import Scene
-    from cawn.name_index import NameIndex
+    from cawn.name_index import Name, NameIndex
 
 Array = npt.NDArray[Any]
-Name = int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,7 @@ def explain_link(
         raise QueryError(f"neither node has a link before {moment(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
     stranger = batch if batcher.rates is None else replace(batch, rates=_of_strangers(batcher, t))
-    known = network.logits(batch) - network.logits(stranger)
+    known = logits - network.logits(stranger)
     others = [network.logits(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
     order = np.argsort(-np.abs(contribution), kind="stable")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cawn.explain.law import Law, Shape
-from cawn.explain.link import Explanation, Link, Name, Walk
+from cawn.explain.link import Explanation, Link, Walk
 from cawn.explain.scene import Bar, Dot, Line, Scene, Words
+from cawn.name_index import Name
 from cawn.summary import moment, shown
 
 SHOWN = 6  # walks drawn on either side of zero

@@ -128,10 +128,10 @@ class DeviceBatcher:
                     *(table, ids, sets, x, n, M * L, shift, width, self.x_width, column), BLOCK=32, COLUMNS=64
                 )
                 column += width
-        others = None
+        identities = None
         if config.identity != "caw":
-            others = orders(paths.nodes[sets]) if config.identity == "aw" else torch.zeros_like(alive)
-        return Dense(counts, elapsed, x, alive, rates, others)
+            identities = orders(paths.nodes[sets]) if config.identity == "aw" else torch.zeros_like(alive)
+        return Dense(counts, elapsed, x, alive, rates, identities)
 
 
 def _placed(table: Array, device: torch.device) -> Tensor:

@@ -19,7 +19,7 @@ class Dense:
     x: Tensor  # [S, M, L, width of X] float32
     alive: Tensor  # [S, M, L] uint8, 0 where a walk has ended
     rates: Tensor  # [B, R] float32
-    orders: Tensor | None = None  # [S, M, L] int64: what stands for the counts in models of other identities
+    identities: Tensor | None = None  # [S, M, L]: which row of the model's table, where that is not by the counts
 
     @property
     def num_pairs(self) -> int:
@@ -42,7 +42,7 @@ class Dense:
                 Level(
                     parent=walks // M if i == 1 else rows,
                     owner=owner,
-                    own=own if self.orders is None else self.orders.flatten()[at].long(),
+                    own=own if self.identities is None else self.identities.flatten()[at].long(),
                     other=other,
                     weight=share.sum(dim=1) if i == 0 else share.flatten(),
                     elapsed=self.elapsed.flatten()[at],

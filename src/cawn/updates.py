@@ -1,0 +1,35 @@
+"""New links beside old ones: nodes found by name, new ones numbered after all others."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cawn.events import Events
+from cawn.name_index import NameIndex
+from cawn.node_names import Spelling
+from cawn.walks import query_times
+
+
+def joined(held: Events, names: NameIndex, new: Events, spelling: Spelling) -> tuple[Events, NameIndex]:
+    """Both together, and the names of all."""
+    sides = []
+    for side, ends in enumerate((new.src, new.dst)):
+        different, at = np.unique(ends, return_inverse=True)
+        given = new.labels[different].tolist()
+        ids = spelling.ids(names, given, side)
+        strange = np.flatnonzero(ids >= len(names))
+        if len(strange):
+            ids[strange] = len(names) + np.arange(len(strange))
+            names = names.extended([spelling.spelled(given[i], side) for i in strange])
+        sides.append((ids[at], different, ids))
+    msg = None if held.msg is None or new.msg is None else np.concatenate([held.msg, new.msg])
+    x = None
+    if held.x is not None:
+        x = np.zeros((len(names), held.x.shape[1]), np.float32)
+        x[: len(held.x)] = held.x
+        for _, different, ids in sides:
+            if new.x is not None:
+                x[ids] = new.x[different]
+    t = np.concatenate([held.t, query_times(new.t, held.t.dtype)])
+    src, dst = (np.concatenate([mine, ids]) for mine, (ids, *_) in zip((held.src, held.dst), sides, strict=True))
+    return Events(src, dst, t, msg, x=x, num_nodes=len(names)), names
