@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 Device = Literal["auto", "cpu", "cuda"]
+_CAPABILITY = (8, 0)  # the oldest the kernels are compiled for in tests
 
 
 def pick_device(device: Device) -> torch.device:
@@ -20,7 +22,8 @@ def pick_device(device: Device) -> torch.device:
 
     check_device(device)
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        usable = torch.cuda.is_available() and why_no_engine(torch.device("cuda")) is None
+        return torch.device("cuda" if usable else "cpu")
     return named_device(device)
 
 
@@ -45,6 +48,8 @@ def named_device(device: Any) -> torch.device:
             raise DeviceError(f"device is {str(found)!r}, but {why_no_cuda()}; give cpu")
         if found.index is not None and found.index >= torch.cuda.device_count():
             raise DeviceError(f"device is {str(found)!r}, but there are {torch.cuda.device_count()} CUDA devices")
+        if why := why_no_engine(found):
+            raise DeviceError(f"device is {str(found)!r}, but {why}; give cpu")
     return found
 
 
@@ -61,6 +66,19 @@ def why_no_cuda() -> str:
     except (RuntimeError, AssertionError) as error:
         return f"CUDA does not start ({str(error).splitlines()[0].split('. ')[0].rstrip('.')})"
     return "no CUDA device can be used"
+
+
+def why_no_engine(device: torch.device) -> str | None:
+    """In a few words, why the kernels of `cawn.gpu` cannot run on a CUDA device that is there; None if they can."""
+    import torch
+
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is missing, which comes with PyTorch's CUDA builds"
+    found = torch.cuda.get_device_capability(device)
+    if found < _CAPABILITY:
+        name, least = torch.cuda.get_device_name(device), ".".join(map(str, _CAPABILITY))
+        return f"{name} has compute capability {found[0]}.{found[1]}, and {least} is needed"
+    return None
 
 
 def may_have_cuda() -> bool:

@@ -144,8 +144,9 @@ class DeviceEngine:
 
 def engine_of(model: CAWN) -> Engine:
     """For a model in memory."""
-    on_cpu = next(model.parameters()).device.type == "cpu"
-    if on_cpu and supports(model.config):
+    if next(model.parameters()).device.type == "cuda":
+        return DeviceEngine(model)
+    if supports(model.config):
         return HostEngine(Inference(model.config, {name: value.numpy() for name, value in model.state_dict().items()}))
     return HostEngine(TorchNetwork(model))
 

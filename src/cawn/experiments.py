@@ -19,6 +19,7 @@ from cawn.errors import QueryError
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
+from cawn.gpu.batches import DeviceBatcher
 from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
 from cawn.seeds import seed_for
@@ -134,7 +135,8 @@ def evaluate_run(
     events, _ = read_network(path)
     if len(events) != found["links"]:
         raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
-    batcher = read_batcher(path, events, threads)
-    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha))).to(pick_device(device))
+    place, batcher = pick_device(device), read_batcher(path, events, threads)
+    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha))).to(place)
+    placed = batcher if place.type == "cpu" else DeviceBatcher(batcher, place)
     parts = split(events, found["task"], seed=found["seed"])
-    return evaluate(model, batcher, events, parts, kinds, read_calibration(path), seed=seed_for(found["seed"], "test"))
+    return evaluate(model, placed, events, parts, kinds, read_calibration(path), seed=seed_for(found["seed"], "test"))

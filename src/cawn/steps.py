@@ -77,21 +77,27 @@ class Steps(Protocol):
     def loss(self) -> float:
         """The sum of the losses of the updates since `epoch` was called."""
 
+    def end(self) -> None:
+        """Give back what only updates need."""
+
 
 class HostSteps:
     """Batches made by threads of the CPU, a few in advance."""
 
-    def __init__(self, plan: Plan, batcher: Batcher, workers: int) -> None:
-        self.plan, self._batcher, self._workers, self._loss = plan, batcher, workers, 0.0
+    def __init__(self, plan: Plan, batcher: Batcher) -> None:
+        self.plan, self._batcher, self._loss = plan, batcher, 0.0
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         self._loss = 0.0
-        for step, batch in enumerate(ahead(self.tasks(epoch, first), self._workers), start=first):
+        for step, batch in enumerate(ahead(self.tasks(epoch, first), 1), start=first):
             self._loss += self.update(batch, epoch, step)
             yield
 
     def loss(self) -> float:
         return self._loss
+
+    def end(self) -> None:
+        pass
 
     def tasks(self, epoch: int, first: int) -> list[Callable[[], Batch]]:
         """The batches of an epoch from step `first` on, each a function that makes it."""

@@ -32,8 +32,9 @@ from cawn.errors import QueryError, StorageError
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.steps import DeviceSteps, optimizer_of
 from cawn.interrupt import Interrupt, Interrupted
-from cawn.kernels.jit import num_cores
 from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, check_kinds
@@ -117,15 +118,18 @@ class Trainer:
         torch.manual_seed(seed_for(seed, "weights"))
         self.widths = input_widths(config, events, len(self.alpha))
         self.model = CAWN(config, *self.widths).to(self.device)
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+        self.optimizer = optimizer_of(self.model, config)
         self.plan = Plan(events, self.parts, config, seed, self.model, self.optimizer)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
         self.plan.negatives(self.parts.train, "random", 0)  # refused here, before anything is written
         self.false_val = self.plan.negatives(self.parts.val, "random", self.plan.number("val"))
-        self.batcher = self._batcher(events[self.parts.visible])
-        workers = 1 if self.device.type == "cpu" else max((threads or num_cores()) - 2, 1)
-        self.steps: Steps = HostSteps(self.plan, self.batcher, workers)
+        self.batcher = self._placed(self._batcher(events[self.parts.visible]))
+        self.steps: Steps = (
+            HostSteps(self.plan, self.batcher)
+            if isinstance(self.batcher, Batcher)
+            else DeviceSteps(self.plan, self.batcher)
+        )
         if tensorboard and self.folder is None:
             raise QueryError("tensorboard=True needs out=, the folder of the run")
         self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
@@ -136,6 +140,10 @@ class Trainer:
 
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
+
+    def _placed(self, batcher: Batcher) -> Batcher | DeviceBatcher:
+        """The batcher where the model is."""
+        return batcher if self.device.type == "cpu" else DeviceBatcher(batcher, self.device)
 
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
@@ -149,6 +157,7 @@ class Trainer:
         with self.interrupt:
             while not self._finished():
                 self._epoch()
+        self.steps.end()
         self.model.load_state_dict(self.best)
         self._say(f"testing the weights of epoch {self.progress.best_epoch + 1} ...")
         calibration = Calibration.fit(*self._validate(slice(None)))
@@ -157,7 +166,7 @@ class Trainer:
             write_index(self.folder, full)
         results = evaluate(
             self.model,
-            full,
+            self._placed(full),
             self.events,
             self.parts,
             kinds,

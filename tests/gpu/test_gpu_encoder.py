@@ -6,6 +6,8 @@ import torch
 import cawn
 from cawn.gpu.dense import Dense
 from cawn.gpu.encoder import encode
+from cawn.gpu.positions import Layers, position_inputs
+from cawn.gpu.sizes import Sizes
 from cawn.model import CAWN, Tensors
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
@@ -64,16 +66,21 @@ def test_states_and_gradients(gpu, case, pool: bool) -> None:
         assert torch.allclose(weight.grad / scale, gradients[name] / scale, atol=1e-4), name
 
 
-def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
-    from cawn.gpu.encoder import Sizes, _inputs
+def nothing(gpu, d: int, N: int, omega: list[float] | torch.Tensor) -> Layers:
+    """Layers that are zero."""
+    weight, bias = torch.zeros(d, N, device=gpu), torch.zeros(d, device=gpu)
+    return Layers(weight, bias, weight.clone(), bias.clone(), torch.as_tensor(omega, device=gpu))
 
+
+def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
     L, M, d = 2, 64, 64
     batch = some_walks(gpu, M, L, 0)
     sizes = Sizes(S=6, M=M, L=L, d=d, kinds=1, frequencies=0, x_width=0, width=144, keep=0.7, pool=True)
-    layers = torch.zeros(2, sizes.K, d, device=gpu)
-    layers[:, L] = 1.0  # the bias alone: every hidden unit is 1
+    layers = nothing(gpu, d, L, [])
+    for bias in (layers.own_bias, layers.other_bias):
+        bias.fill_(1.0)  # the bias alone: every hidden unit is 1
     made = [
-        _inputs(layers, torch.empty(0, device=gpu), batch, sizes, torch.tensor([seed], device=gpu), torch.float32)
+        sizes.shallow(position_inputs(layers, batch, sizes, torch.tensor([seed], device=gpu), torch.float32))
         for seed in (1, 2, 1)
     ]
     hidden = made[0][:, : 2 * d]
@@ -91,13 +98,11 @@ def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
 
 def test_waves_of_any_length(gpu) -> None:
     """Cosine and sine of small and large phases are those of PyTorch."""
-    from cawn.gpu.encoder import Sizes, _inputs
-
     batch = some_walks(gpu, 16, 2, 0)
     scales = 10.0 ** torch.arange(-4, 8, device=gpu)
     sizes = Sizes(S=6, M=16, L=2, d=16, kinds=1, frequencies=12, x_width=0, width=64, keep=1.0, pool=True)
-    layers = torch.zeros(2, sizes.K, 16, device=gpu)
-    made = _inputs(layers, scales, batch, sizes, batch.alive, torch.float32)
+    layers = nothing(gpu, 16, 2, scales)
+    made = sizes.shallow(position_inputs(layers, batch, sizes, batch.alive, torch.float32))
     walk = torch.arange(6 * 16, device=gpu)
     phase = batch.elapsed.flatten()[walk * 2 + 1][:, None] * scales  # of depth 1
     assert torch.allclose(made[6:, 32:44], phase.cos(), atol=2e-6)

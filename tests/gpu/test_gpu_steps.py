@@ -48,7 +48,7 @@ def test_an_update_is_that_of_the_cpu(gpu) -> None:
     plan, host = made(torch.device("cpu"))
     there, _ = made(gpu)
     steps = DeviceSteps(there, DeviceBatcher(host, gpu))
-    expected = HostSteps(plan, host, workers=0)
+    expected = HostSteps(plan, host)
     seed, train = plan.number("epoch", 0), plan.parts.train
     rng = np.random.default_rng(seed)
     chosen = rng.random(len(train)) < 0.25

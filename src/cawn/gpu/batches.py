@@ -13,7 +13,7 @@ from cawn.batches import Batcher, attributes, input_widths, pairs_within
 from cawn.gpu.dense import Dense, orders
 from cawn.gpu.history import DeviceHistory, Paths
 from cawn.gpu.identities import count_hits
-from cawn.gpu.launch import block_of, current
+from cawn.gpu.launch import Aside, block_of, current
 from cawn.gpu.rates import DeviceRates
 
 Array = np.ndarray[Any, Any]
@@ -28,7 +28,7 @@ class DeviceBatcher:
     def __init__(self, host: Batcher, device: torch.device) -> None:
         config = host.config
         self.config, self.events, self.device = config, host.events, device
-        self.history = DeviceHistory(host.history, device)
+        self.history, self._aside = DeviceHistory(host.history, device), Aside(device)
         self.rates = None if host.rates is None else DeviceRates(host.rates, device)
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
         self.widths = torch.full((config.length,), config.num_walks, device=device)
@@ -65,7 +65,11 @@ class DeviceBatcher:
             others = torch.arange(1, len(v) + 1, device=self.device)
             rows = torch.stack([torch.zeros_like(others), others], dim=1)
             with current(self.device):
-                return self._dense(paths, rows, self._rates(u.expand(len(v)).contiguous(), v, times))
+                src = u.expand(len(v)).contiguous()
+                rates = self._rates(src, v, times)
+                dense = self._dense(paths, rows, rates)
+                self._aside.join()
+                return dense
 
         return against
 
@@ -89,13 +93,19 @@ class DeviceBatcher:
         """Walks from all ends at their `times`; pair b has the walk sets `rows[b]` and the time `t[b]`."""
         u, v = ends
         with current(self.device):
-            paths = self._walk(torch.cat([u, v]), times, self._seed(seed))
-            return self._dense(paths, rows, self._rates(u if len(u) == len(v) else torch.cat([u, u]), v, t))
+            src = u if len(u) == len(v) else torch.cat([u, u])
+            rates = self._rates(src, v, t)
+            dense = self._dense(self._walk(torch.cat([u, v]), times, self._seed(seed)), rows, rates)
+            self._aside.join()
+            return dense
 
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Tensor:
-        if self.rates is None:
-            return torch.empty(len(src), 0, device=self.device)
-        return self.rates.features(src, dst, t, self.unit, self.rates_width)
+        """[B, R]; not there before `self._aside` has been joined, until when the arguments must be held."""
+        rates = torch.empty(len(src), self.rates_width, device=self.device)
+        if self.rates is not None:
+            with self._aside():
+                self.rates.features(src, dst, t, self.unit, rates)
+        return rates
 
     def _dense(self, paths: Paths, rows: Tensor, rates: Tensor) -> Dense:
         """Everything about every position of the walks of B pairs; rows [B, 2] says which two walk sets a pair has."""

@@ -1,51 +1,25 @@
-"""The LSTM over the walks on a GPU: few matrix products, and fused kernels between them.
-
-z of all positions is one product, since a position's part of the gates does not depend on the walk before it. Backwards
-the gates are computed again rather than kept.
-"""
+"""The LSTM over the walks on a GPU: one matrix product for each depth, and fused kernels between them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from cawn.config import Config
+from cawn.gpu import cells
+from cawn.gpu.cells import Before
 from cawn.gpu.dense import Dense
-from cawn.gpu.launch import block_of, current
+from cawn.gpu.launch import current
+from cawn.gpu.positions import Layers, position_gradients, position_inputs
+from cawn.gpu.sizes import Sizes, padded
 
 if TYPE_CHECKING:
     from cawn.model import CountEncoder, RecurrentWalks
 
-_ROWS = 64  # of one program
 _MOST_FEATURES = 64  # of a node's counts, and frequencies
-_PROGRAMS = 264  # that share the rows in `position_inputs_backward`: two for each multiprocessor of a large GPU
 _ROWS_OF_A_PIECE = 4096  # of the long products behind the gradients of weights
-_ALIGNMENT = 16  # of the width of inputs, for the tensor cores
-
-
-class Sizes(NamedTuple):
-    """Numbers that shape the kernels; see `kernels.cuda.encoder`."""
-
-    S: int
-    M: int
-    L: int
-    d: int
-    kinds: int
-    frequencies: int
-    x_width: int
-    width: int
-    keep: float
-    pool: bool
-
-    @property
-    def rows(self) -> int:
-        return self.S + (self.L - 1) * self.S * self.M
-
-    @property
-    def K(self) -> int:  # noqa: N802
-        return block_of(self.kinds * self.L + 1, 4096)
 
 
 def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtype) -> Tensor:
@@ -53,31 +27,30 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
 
     The matrix products are computed in `dtype`; sums and cells are float32.
     """
-    position, d = walks.position, walks.from_state.in_features
-    mlp: Any = position.f1.mlps[0]
-    S, M, L = batch.alive.shape
-    f2 = position.f2
+    position, f1, f2 = walks.position, walks.position.f1, walks.position.f2
+    own: Any = f1.mlps[0]
+    other: Any = f1.mlps[-1]
+    (S, M, L), d = batch.alive.shape, walks.from_state.in_features
     features = position.from_features.weight  # [4d, f]
-    width = 2 * d + features.shape[1] + 1
-    dropout = mlp[2].p if walks.training else 0.0
+    dropout = own[2].p if walks.training else 0.0
     sizes = Sizes(
         S=S,
         M=M,
         L=L,
         d=d,
-        kinds=mlp[0].in_features // L,
+        kinds=own[0].in_features // L,
         frequencies=0 if f2 is None else f2.width // 2,
         x_width=batch.x.shape[-1],
-        width=-(-width // _ALIGNMENT) * _ALIGNMENT,
+        width=padded(2 * d + features.shape[1] + 1),
         keep=1.0 - dropout,
         pool=pool,
     )
-    layers, weight = _weights(position.f1, position.bias, features, sizes)
     omega = features.new_empty(0) if f2 is None else f2.omega
-    past = walks.from_state.weight.T  # [d, 4d]
-    seed = torch.randint(1 << 31, (1,), device=past.device) if dropout > 0 else batch.alive  # of the dropout within f1
-    with current(past.device):
-        encoded: Tensor = _Walks.apply(layers, omega, weight, past, batch, sizes, dtype, seed)  # type: ignore[no-untyped-call]
+    layers = Layers(own[0].weight, own[0].bias, other[0].weight, other[0].bias, omega)
+    weight = _weights(f1, position.bias, features, walks.from_state.weight, sizes)
+    seed = torch.randint(1 << 31, (1,), device=weight.device) if dropout > 0 else batch.alive  # of the dropout in f1
+    with current(weight.device):
+        encoded: Tensor = _Walks.apply(*layers, weight, batch, sizes, dtype, seed)  # type: ignore[no-untyped-call]
     return encoded.float()
 
 
@@ -93,74 +66,101 @@ def best_dtype(device: torch.device) -> torch.dtype:
     return torch.bfloat16 if fast else torch.float32
 
 
-def _weights(f1: CountEncoder, bias: Tensor, features: Tensor, sizes: Sizes) -> tuple[Tensor, Tensor]:
-    """The first layers of f1 [2, K, d], and all that is linear after them as one matrix [width, 4d]."""
-    firsts, seconds, offset = [], [], bias
-    sides: list[Any] = [f1.mlps[0], f1.mlps[-1]]
-    for first, _, _, second in sides:
-        used = torch.cat([first.weight.T, first.bias[None]])
-        firsts.append(torch.cat([used, used.new_zeros(sizes.K - len(used), sizes.d)]))
-        seconds.append(second.weight.T @ f1.project.weight.T)  # [d, 4d]
-        offset = offset + second.bias[None] @ f1.project.weight.T
-    rest = features.new_zeros(sizes.width - 2 * sizes.d - features.shape[1] - 1, 4 * sizes.d)
-    return torch.stack(firsts), torch.cat([*seconds, features.T, offset, rest])
+def _weights(f1: CountEncoder, bias: Tensor, features: Tensor, past: Tensor, sizes: Sizes) -> Tensor:
+    """All that is linear behind the first layers of f1 and the state before, as one matrix [4d, span]."""
+    d = sizes.d
+    own: Any = f1.mlps[0][-1]  # type: ignore[index]
+    other: Any = f1.mlps[-1][-1]  # type: ignore[index]
+    seconds = torch.cat([own.weight, other.weight, (own.bias + other.bias)[:, None]], dim=1)  # [d, 2d + 1]
+    hidden, offset = torch.split(f1.project.weight @ seconds, [2 * d, 1], dim=1)
+    parts = [hidden, features, offset + bias.T, _zeros(sizes.width - 2 * d - features.shape[1] - 1, features)]
+    return torch.cat([*parts, past, _zeros(padded(d) - d, past)], dim=1)
+
+
+def _zeros(columns: int, like: Tensor) -> Tensor:
+    return like.new_zeros(len(like), columns)
 
 
 class _Walks(torch.autograd.Function):
-    """Forward and backward of all positions of all walks."""
+    """Forward and backward of all positions of all walks. The products of depths 0 and 1 are one."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        layers: Tensor,
+        own_weight: Tensor,
+        own_bias: Tensor,
+        other_weight: Tensor,
+        other_bias: Tensor,
         omega: Tensor,
         weight: Tensor,
-        past: Tensor,
         batch: Dense,
         sizes: Sizes,
         dtype: torch.dtype,
         seed: Tensor,
     ) -> Tensor:
-        S, M, L, d = sizes.S, sizes.M, sizes.L, sizes.d
-        weight, past = weight.to(dtype), past.to(dtype)
-        inputs = _inputs(layers, omega, batch, sizes, seed, dtype)
-        z = inputs @ weight  # [rows, 4d]
-        h, c = _cell(z[:S], None, None, None, batch.alive, sizes._replace(M=1, pool=False), depth=0)
-        states = [(h, c)]
-        root = h @ past  # [S, 4d]
+        S, L, d, width = sizes.S, sizes.L, sizes.d, sizes.width
+        layers = Layers(own_weight, own_bias, other_weight, other_bias, omega)
+        weight = weight.to(dtype)
+        inputs = position_inputs(layers, batch, sizes, seed, dtype)
+        z = sizes.shallow(inputs) @ weight[:, :width].T  # [S + S * M, 4d]
+        h = z.new_empty(S, d)
+        c = cells.step(z[:S], None, batch.alive, _roots(sizes), h, depth=0)
+        before = Before(h, c, h @ weight[:, width : width + d].T)
+        zs, befores = [z], [before]
+        z = z[S:]
         for i in range(1, L):
-            here = _depth(z, i, sizes)
-            if i > 1:
-                torch.addmm(here, h.view(S * M, d), past, out=here)
-            last = sizes.pool and i == L - 1
-            h, c = _cell(here, root if i == 1 else None, h, c, batch.alive, sizes._replace(pool=last), depth=i)
-            states.append((h, c))
-        ctx.save_for_backward(layers, omega, weight, past, inputs, z, root, *(x for pair in states[:-1] for x in pair))
+            last = i == L - 1
+            if not last:
+                h = sizes.deep(inputs, i + 1)[:, width : width + d]
+            elif sizes.pool:
+                h = z.new_empty(S, d, dtype=torch.float32)
+            else:
+                h = z.new_empty(sizes.walks, d)
+            c = cells.step(z, before, batch.alive, sizes._replace(pool=sizes.pool and last), h, depth=i)
+            if not last:
+                before = Before(h, c)
+                z = sizes.deep(inputs, i + 1) @ weight.T  # [S * M, 4d]
+                zs.append(z)
+                befores.append(before)
+        ctx.save_for_backward(*layers, weight, inputs, *zs, befores[0].root, *(x for b in befores for x in b[:2]))
         ctx.batch, ctx.sizes = batch, sizes
-        return h
+        return h if sizes.pool else h.view(S, sizes.M, d)
 
     @staticmethod
-    def backward(ctx: Any, dh: Tensor) -> tuple[Tensor | None, ...]:
-        layers, omega, weight, past, inputs, z, root, *kept = ctx.saved_tensors
+    def backward(ctx: Any, dend: Tensor) -> tuple[Tensor | None, ...]:
         batch, sizes = ctx.batch, ctx.sizes
-        S, L, d = sizes.S, sizes.L, sizes.d
-        dz, dc = torch.empty_like(z), None
-        dpast = torch.zeros_like(past, dtype=torch.float32)
-        dh = dh.contiguous()
-        for i in range(L - 1, 0, -1):
-            h, c = kept[2 * (i - 1)], kept[2 * (i - 1) + 1]
-            part = sizes._replace(pool=sizes.pool and i == L - 1)
-            first = root if i == 1 else None
-            droot, dh, dc = _cell_backward(
-                _depth(z, i, sizes), first, c, batch.alive, dh, dc, _depth(dz, i, sizes), part, depth=i
+        S, L, d, width = sizes.S, sizes.L, sizes.d, sizes.width
+        layers, (weight, inputs), rest = Layers(*ctx.saved_tensors[:5]), ctx.saved_tensors[5:7], ctx.saved_tensors[7:]
+        zs, root, kept = rest[: L - 1], rest[L - 1], rest[L:]
+        befores = [Before(h, c) for h, c in zip(kept[::2], kept[1::2], strict=True)]
+        befores[0] = befores[0]._replace(root=root)
+        gradient, dend = sizes.empty(inputs.dtype, inputs.device), dend.contiguous()
+        dweight = torch.zeros_like(weight, dtype=torch.float32)
+        dh = dc = None
+        for i in range(L - 1, 1, -1):
+            z = zs[i - 1]
+            dz, dc, _, _ = cells.gradients(
+                z, befores[i - 1], batch.alive, dend, dh, dc, torch.empty_like(z), sizes, depth=i
             )
-            by = _depth(dz, i, sizes) if droot is None else droot  # [S * M or S, 4d]
-            dpast += _over_rows(h.view(-1, d), by)
-            dh = torch.addmm(dh.view(-1, d), by, past.T)
-        roots = sizes._replace(M=1, pool=False)
-        _cell_backward(z[:S], None, None, batch.alive, dh, dc, dz[:S], roots, depth=0)
-        dlayers, domega = _inputs_backward(dz @ weight.T, inputs, layers, omega, batch, sizes)
-        return dlayers, domega, _over_rows(inputs, dz), dpast, None, None, None, None
+            by_inputs = sizes.deep(gradient, i)
+            torch.mm(dz, weight, out=by_inputs)
+            dh = by_inputs[:, width : width + d]
+            dweight += _over_rows(dz, sizes.deep(inputs, i))
+        dz = torch.empty_like(zs[0])
+        _, dc, droot, dh = cells.gradients(zs[0][S:], befores[0], batch.alive, dend, dh, dc, dz[S:], sizes, depth=1)
+        past = weight[:, width : width + d]
+        dweight[:, width : width + d] += _over_rows(droot, befores[0].h)
+        by_root = torch.addmm(dh, droot, past)
+        cells.gradients(zs[0][:S], None, batch.alive, by_root, None, dc, dz[:S], _roots(sizes), depth=0)
+        torch.mm(dz, weight[:, :width], out=sizes.shallow(gradient))
+        dweight[:, :width] += _over_rows(dz, sizes.shallow(inputs))
+        by_layers = position_gradients(gradient, inputs, layers, batch, sizes)
+        return *by_layers, dweight, None, None, None, None
+
+
+def _roots(sizes: Sizes) -> Sizes:
+    """The roots as walks of their own."""
+    return sizes._replace(M=1, pool=False)
 
 
 def _over_rows(a: Tensor, b: Tensor) -> Tensor:
@@ -168,124 +168,6 @@ def _over_rows(a: Tensor, b: Tensor) -> Tensor:
     n = len(a)
     pieces = max(n // _ROWS_OF_A_PIECE, 1)
     size = n // pieces
-    split = (x[: pieces * size].view(pieces, size, -1) for x in (a, b))
-    left, right = split
+    left, right = (x[: pieces * size].view(pieces, size, -1) for x in (a, b))
     total = (left.transpose(1, 2) @ right).sum(dim=0, dtype=torch.float32)
     return total if pieces * size == n else total + (a[pieces * size :].T @ b[pieces * size :]).float()
-
-
-def _depth(z: Tensor, i: int, sizes: Sizes) -> Tensor:
-    """The rows of one depth from 1: [S * M, 4d]."""
-    n = sizes.S * sizes.M
-    return z[sizes.S + (i - 1) * n : sizes.S + i * n]
-
-
-def _inputs(layers: Tensor, omega: Tensor, batch: Dense, sizes: Sizes, seed: Tensor, dtype: torch.dtype) -> Tensor:
-    from cawn.kernels.cuda.encoder import position_inputs
-
-    out = torch.empty(sizes.rows, sizes.width, dtype=dtype, device=layers.device)
-    columns = block_of(sizes.d, 64)
-    rest = sizes.width - 2 * (sizes.d + sizes.frequencies)
-    tiles = 2 * -(-sizes.d // columns) + 1 + -(-rest // columns)
-    position_inputs[(-(-sizes.rows // _ROWS), tiles)](
-        *(batch.counts, batch.elapsed, batch.x, layers, omega, seed, out),
-        *(sizes.rows, sizes.S, sizes.M, sizes.x_width, sizes.d, sizes.frequencies, sizes.width, sizes.keep),
-        L=sizes.L,
-        KINDS=sizes.kinds,
-        K=sizes.K,
-        DROPOUT=sizes.keep < 1,
-        PRECISION=_precision(dtype),
-        ROWS=_ROWS,
-        COLUMNS=columns,
-        WAVES=block_of(max(sizes.frequencies, 1), 4096),
-        num_warps=8,
-    )
-    return out
-
-
-def _inputs_backward(
-    gradient: Tensor, inputs: Tensor, layers: Tensor, omega: Tensor, batch: Dense, sizes: Sizes
-) -> tuple[Tensor, Tensor]:
-    from cawn.kernels.cuda.encoder import position_inputs_backward
-
-    columns = block_of(sizes.d, 64)
-    programs = min(_PROGRAMS, -(-sizes.rows // _ROWS))
-    by_layers = layers.new_empty(programs, *layers.shape)
-    by_omega = omega.new_empty(programs, len(omega))
-    position_inputs_backward[(programs, 2 * -(-sizes.d // columns) + (len(omega) > 0))](
-        *(batch.counts, batch.elapsed, inputs, gradient, by_layers, by_omega),
-        *(sizes.rows, sizes.S, sizes.M, sizes.d, sizes.frequencies, sizes.width, sizes.keep),
-        L=sizes.L,
-        KINDS=sizes.kinds,
-        K=sizes.K,
-        PRECISION=_precision(inputs.dtype),
-        ROWS=_ROWS,
-        COLUMNS=columns,
-        WAVES=block_of(max(len(omega), 1), 4096),
-    )
-    return by_layers.sum(dim=0), by_omega.sum(dim=0)
-
-
-def _cell(
-    z: Tensor, root: Tensor | None, h: Tensor | None, c: Tensor | None, alive: Tensor, sizes: Sizes, *, depth: int
-) -> tuple[Tensor, Tensor]:
-    from cawn.kernels.cuda.encoder import lstm_cell
-
-    S, M, d = sizes.S, sizes.M, sizes.d
-    new_h = z.new_empty(S, d, dtype=torch.float32) if sizes.pool else z.new_empty(S, M, d)
-    new_c = z.new_empty((0,) if sizes.pool else (S, M, d), dtype=torch.float32)
-    columns = block_of(d, 64)
-    lstm_cell[(S, -(-d // columns))](
-        *(z, z if root is None else root, z if h is None else h, new_c if c is None else c, alive, new_h, new_c),
-        *(M, d, depth),
-        L=sizes.L,
-        STATE=min(depth, 2),
-        POOL=sizes.pool,
-        WALKS=_walks_of(M),
-        COLUMNS=columns,
-        num_warps=8,  # fewer have too few registers
-    )
-    return new_h, new_c
-
-
-def _cell_backward(
-    z: Tensor,
-    root: Tensor | None,
-    c: Tensor | None,
-    alive: Tensor,
-    dh: Tensor,
-    dc: Tensor | None,
-    dz: Tensor,
-    sizes: Sizes,
-    *,
-    depth: int,
-) -> tuple[Tensor | None, Tensor, Tensor]:
-    """Fills dz; gives the gradients by the root's part of the gates, the state and the cell before."""
-    from cawn.kernels.cuda.encoder import lstm_cell_backward
-
-    S, M, d = sizes.S, sizes.M, sizes.d
-    droot = None if depth != 1 else z.new_empty(S, 4 * d)
-    shape = {0: (0,), 1: (S, d)}.get(depth, (S, M, d))
-    dh_before, dc_before = z.new_empty(shape), z.new_empty(shape, dtype=torch.float32)
-    columns = block_of(d, 64)
-    lstm_cell_backward[(S, -(-d // columns))](
-        *(z, z if root is None else root, dc_before if c is None else c, alive, dh, dc_before if dc is None else dc),
-        *(dz, dz if droot is None else droot, dh_before, dc_before, M, d, depth),
-        L=sizes.L,
-        STATE=min(depth, 2),
-        POOL=sizes.pool,
-        LATER=dc is not None,
-        WALKS=_walks_of(M),
-        COLUMNS=columns,
-        num_warps=8,  # fewer have too few registers
-    )
-    return droot, dh_before, dc_before
-
-
-def _walks_of(M: int) -> int:
-    """Walks that one pass of a program holds."""
-    return 1 if M == 1 else block_of(M, 16)
-
-
-def _precision(dtype: torch.dtype) -> str:
-    return "ieee" if dtype == torch.float32 else "tf32"

@@ -31,6 +31,34 @@ def current(device: torch.device) -> AbstractContextManager[object]:
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
+class Aside:
+    """A second stream of a device, for small work beside what the current one does."""
+
+    def __init__(self, device: torch.device) -> None:
+        import torch
+
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """What is launched here runs after what the current stream has by now. Memory is not to be made here."""
+        import torch
+
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def join(self) -> None:
+        """The current stream waits for what was launched aside."""
+        import torch
+
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+
+
 def block_of(size: int, largest: int) -> int:
     """The smallest power of two that holds `size`, within bounds."""
     return min(max(1 << (size - 1).bit_length(), 16), largest)

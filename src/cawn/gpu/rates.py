@@ -33,20 +33,18 @@ class DeviceRates:
             self._arrays = [torch.from_numpy(array).to(device) for array in arrays.values()]
         self._parts = 6 if len(tallies) > 2 else 3
 
-    def features(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, width: int) -> Tensor:
-        """[B, width] as `Rates.features`; src, dst and t [B] and unit [1] are on the device."""
+    def features(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, out: Tensor) -> None:
+        """Fills out [B, width] as `Rates.features`; src, dst and t [B] and unit [1] are on the device."""
         from cawn.kernels.cuda.features import rate_features
 
-        out = torch.empty(len(src), width, device=src.device)
         if len(src):
             keys, starts, time, logsum, alphas, bounds = self._arrays
             rate_features[(-(-len(src) // _PAIRS), self._parts)](
                 *(keys, starts, time, logsum, alphas, bounds, src, dst, t, unit, out),
-                *(len(src), len(time), width),
+                *(len(src), len(time), out.shape[1]),
                 D=len(alphas),
                 AGES=AGES,
                 BLOCK=_PAIRS,
                 DECAYS=block_of(len(alphas), 1 << 20),
                 num_warps=1,
             )
-        return out

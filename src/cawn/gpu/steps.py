@@ -64,6 +64,9 @@ class DeviceSteps:
     def loss(self) -> float:
         return float(self._loss)
 
+    def end(self) -> None:
+        self._graph = None
+
     def _rewind(self, first: int) -> None:
         self._step.fill_(first)
         self._loss.zero_()

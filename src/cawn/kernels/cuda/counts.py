@@ -24,13 +24,19 @@ def count_positions(
     w = tl.program_id(2) * BLOCK + tl.arange(0, BLOCK)
     inside = w < M
     mine = tl.load(nodes + (tl.load(rows + 2 * pair + side) * M + w) * L + i, mask=inside, other=-1)
+    known = mine >= 0
     at = out + (((2 * pair + side) * M + w) * L + i) * 2 * L
     for reference in range(2):
         walk_set = nodes + tl.load(rows + 2 * pair + reference) * M * L
-        for j in range(L):
+        root = tl.load(walk_set)  # where all its walks begin
+        tl.store(at + reference * L, tl.where(known & (mine == root), M, 0), mask=inside)
+        for j in range(1, L):
             hits = tl.zeros([BLOCK], tl.int32)
             for start in range(0, M, BLOCK):
                 others = start + tl.arange(0, BLOCK)
                 theirs = tl.load(walk_set + others * L + j, mask=others < M, other=-1)
-                hits += tl.sum((theirs[:, None] == mine[None, :]).to(tl.int32), axis=0)
-            tl.store(at + reference * L + j, tl.where(mine >= 0, hits, 0), mask=inside)
+                if i == 0:  # here too all begin, so one count is that of all
+                    hits += tl.sum((theirs == tl.max(mine, axis=0)).to(tl.int32), axis=0)
+                else:
+                    hits += tl.sum((theirs[:, None] == mine[None, :]).to(tl.int32), axis=0)
+            tl.store(at + reference * L + j, tl.where(known, hits, 0), mask=inside)

@@ -1,0 +1,131 @@
+"""A network with a fresh model on the device, and the time its parts take there."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import cawn
+from cawn.batches import Batcher, input_widths
+from cawn.decays import decays
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.scoring import of_one, of_pairs
+from cawn.gpu.steps import DeviceSteps, optimizer_of
+from cawn.kernels import torch_walks
+from cawn.model import CAWN
+from cawn.splits import split
+from cawn.steps import Plan
+
+
+def network(name: str) -> cawn.Events:
+    return cawn.read(Path(os.environ["CAWN_DATA"]) / name / "edges.csv.gz")
+
+
+def seconds(work: Callable[[], object], repeat: int = 20) -> float:
+    """Median time on the device of several runs after a warm-up."""
+    for _ in range(3):
+        work()
+    times = []
+    for _ in range(repeat):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1000)
+    return float(np.median(times))
+
+
+def ceilings() -> tuple[float, float]:
+    """Bytes read and written per second by a large copy, and operations per second of a large bfloat16 product."""
+    data = torch.randn(1 << 29, device="cuda")
+    room = torch.empty_like(data)
+    bandwidth = 2 * data.nbytes / seconds(lambda: room.copy_(data))
+    n = 8192
+    a, b = (torch.randn(n, n, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return bandwidth, 2 * n**3 / seconds(lambda: a @ b)
+
+
+class Bench:
+    """See above."""
+
+    def __init__(self, events: cawn.Events, **settings: Any) -> None:
+        self.events, self.config = events, cawn.Config(alpha="ladder", **settings)
+        self.parts = split(events, "transductive", seed=0)
+        train = events[self.parts.train]
+        alpha = decays(self.config, train.intensity)
+        self.host = Batcher.of(self.config, events, alpha, float(train.t[-1] - train.t[0]) / 1e6)
+        self.batcher = DeviceBatcher(self.host, torch.device("cuda"))
+        self.model = CAWN(self.config, *input_widths(self.config, events, len(alpha))).to("cuda")
+
+    def walks_per_second(self, queries: int = 1 << 17) -> float:
+        nodes, _, t = self._some(queries)
+        seed = self.batcher.history.seed(1)
+        took = seconds(lambda: self.batcher._walk(nodes, t, seed))
+        return queries * self.config.num_walks / took
+
+    def twin_walks_per_second(self, queries: int = 2000) -> float:
+        """Of the same walks in plain PyTorch."""
+        nodes, _, t = self._some(queries)
+        index, widths = self.batcher.history.index, [self.config.num_walks] * self.config.length
+        took = seconds(lambda: torch_walks.sample_walks(index, nodes, t, widths, 1), 3)
+        return queries * self.config.num_walks / took
+
+    def updates(self) -> DeviceSteps:
+        plan = Plan(self.events, self.parts, self.config, 0, self.model, optimizer_of(self.model, self.config))
+        return DeviceSteps(plan, self.batcher)
+
+    def training(self, steps: int = 60) -> tuple[float, float]:
+        """Links per second of recorded updates, and the share of them that walks, identities and features take."""
+        made = self.updates()
+        steps = max(min(steps, made.plan.steps_per_epoch - 4), 1)
+        updates = made.epoch(0, 0)
+        next(updates)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            next(updates)
+        torch.cuda.synchronize()
+        per_update = (time.perf_counter() - start) / steps
+        links = made._order[: made._size]
+        ends = [array[links] for array in made._links]
+        graph = torch.cuda.CUDAGraph()
+        work = lambda: self.batcher.contrast(ends[0], ends[1], made._false[links], ends[2], seed=made._seed)  # noqa: E731
+        seconds(work, 3)
+        with torch.cuda.graph(graph):
+            work()
+        share = seconds(graph.replay) / per_update
+        made.end()
+        return made._size / per_update, share
+
+    def scoring(self, pairs: int = 1 << 17) -> float:
+        """Pairs per second, from arrays on the host to scores on the host."""
+        self.model.eval()
+        links = np.random.default_rng(0).integers(0, len(self.events), pairs)
+        ends = self.events.src[links], self.events.dst[links], self.events.t[links]
+        times = []
+        for _ in range(4):
+            start = time.perf_counter()
+            of_pairs(self.model, self.batcher, *ends, seed=1)
+            times.append(time.perf_counter() - start)
+        return pairs / float(np.median(times[1:]))
+
+    def ranking(self, candidates: int = 1000) -> float:
+        """Seconds for one source."""
+        self.model.eval()
+        many = np.random.default_rng(0).choice(np.unique(self.events.dst), candidates)
+        asked = (int(self.events.src[-1]), many, self.events.t[-1])
+        times = []
+        for _ in range(20):
+            start = time.perf_counter()
+            of_one(self.model, self.batcher, *asked, seed=1)
+            times.append(time.perf_counter() - start)
+        return float(np.median(times))
+
+    def _some(self, size: int) -> tuple[torch.Tensor, ...]:
+        links = np.random.default_rng(0).integers(0, len(self.events), size)
+        return self.batcher.placed(self.events.src[links], self.events.dst[links], t=self.events.t[links])

@@ -1,0 +1,113 @@
+"""Where the time of a training update goes, and how far each stage is from what the chip allows.
+
+The limit of a stage is the larger of the bytes it has to read and write, by the bandwidth of a copy, and its operations
+in matrix products, by the rate of a large one. What fits the caches between two stages is counted as if it did not.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.gpu.bench import Bench
+from cawn.gpu.sizes import padded
+
+_HALF, _SINGLE = 2, 4  # bytes of a number
+STAGES = {
+    "walks": ("sample_walks",),
+    "relative identities": ("count_positions",),
+    "features": ("describe_positions", "gather_rows", "rate_features"),
+    "inputs of the encoder": ("position_inputs",),
+    "matrix products": ("nvjet", "gemm", "cutlass", "splitKreduce"),
+    "cells": ("lstm_cell",),
+    "cells, backwards": ("lstm_cell_backward",),
+    "inputs, backwards": ("position_inputs_backward",),
+}
+REST = "loss, optimizer, small weights"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stage has to do for one update."""
+
+    bytes: float
+    operations: float = 0.0
+
+    def limit(self, bandwidth: float, products: float) -> float:
+        """Seconds."""
+        return max(self.bytes / bandwidth, self.operations / products)
+
+
+def work_of(bench: Bench) -> dict[str, Work]:
+    """Counted from the shapes."""
+    config, x = bench.config, bench.batcher.x_width
+    M, L, d, k = config.num_walks, config.length + 1, config.dim, config.frequencies
+    queries, pairs = 3 * config.batch_size, 2 * config.batch_size
+    S = 2 * pairs
+    walks = S * M
+    rows, deep = S + (L - 1) * walks, (L - 2) * walks  # deep: with a state before them
+    width = padded(2 * d + 2 * k + x + 1)
+    inputs = _HALF * (rows * width + deep * padded(d))
+    gates, cell, state = 4 * d * _HALF, d * _SINGLE, d * _HALF  # of a row
+    counts = rows * 2 * L * _SINGLE
+    path = queries * M * L * (3 * _SINGLE + 8)
+    described = walks * L * (_SINGLE + 1 + x * _SINGLE)
+    later = (L - 2) * walks  # rows that hand a cell and a state on
+    return {
+        "walks": Work(path),
+        "relative identities": Work(queries * M * L * _SINGLE + walks * L * 2 * L * _SINGLE),
+        "features": Work(path + described + pairs * bench.batcher.rates_width * _SINGLE),
+        "inputs of the encoder": Work(counts + rows * (1 + x) * _SINGLE + rows * width * _HALF),
+        "matrix products": Work(3 * (inputs + rows * gates), 3 * 2 * 4 * d * (rows * width + deep * d)),
+        "cells": Work(rows * gates + later * (2 * cell + 2 * state)),
+        "cells, backwards": Work(2 * rows * gates + later * (3 * cell + state)),
+        "inputs, backwards": Work(counts + 2 * rows * (2 * d + 2 * k) * _HALF),
+    }
+
+
+def measure(bench: Bench, updates: int = 8) -> dict[str, float]:
+    """Seconds of each stage in a recorded update, as the profiler sees them."""
+    made = bench.updates()
+    steps = made.epoch(0, 0)
+    for _ in range(3):
+        next(steps)
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as seen:
+        for _ in range(updates):
+            next(steps)
+        torch.cuda.synchronize()
+    spent = dict.fromkeys([*STAGES, REST], 0.0)
+    for event in seen.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            spent[stage_of(event.name)] += event.time_range.elapsed_us() / 1e6 / updates
+    made.end()
+    return spent
+
+
+def stage_of(kernel: str) -> str:
+    exact = [stage for stage, names in STAGES.items() if kernel in names]
+    close = [stage for stage, names in STAGES.items() if stage == "matrix products" and any(n in kernel for n in names)]
+    return (exact or close or [REST])[0]
+
+
+def show(bench: Bench, bandwidth: float, products: float) -> dict[str, float]:
+    """The table; gives the distance of each stage."""
+    spent, work = measure(bench), work_of(bench)
+    total = sum(spent.values())
+    title = f"one update of {bench.config.batch_size:,} links: {total * 1e6:,.0f} us on the device"
+    table = Table("stage", "us", "share", "MB", "GFLOP", "limit, us", "times the limit", title=title)
+    distances = {}
+    for stage, took in spent.items():
+        row = [stage, f"{took * 1e6:,.0f}", f"{took / total:.1%}"]
+        if stage in work:
+            limit = work[stage].limit(bandwidth, products)
+            distances[stage] = took / limit
+            row += [f"{work[stage].bytes / 1e6:,.0f}", f"{work[stage].operations / 1e9:,.0f}", f"{limit * 1e6:,.0f}"]
+            row += [f"{took / limit:.1f}"]
+        table.add_row(*row)
+    everything = sum(one.limit(bandwidth, products) for one in work.values())
+    table.add_row("all", f"{total * 1e6:,.0f}", "", "", "", f"{everything * 1e6:,.0f}", f"{total / everything:.1f}")
+    Console(width=120).print(table)
+    return distances

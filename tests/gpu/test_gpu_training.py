@@ -1,0 +1,144 @@
+"""Whole runs on a GPU: trained, stopped, resumed, tested and asked there. A few of them also in the interpreter."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn import laws
+from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.steps import DeviceSteps
+from cawn.interrupt import Interrupt
+from cawn.training import Trainer
+from networks import random_events
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="too long for the interpreter")
+
+SMALL = cawn.Config(
+    alpha="ladder", num_walks=16, dim=16, frequencies=4, batch_size=64, epochs=3, lr=3e-3, negatives="random"
+)
+
+
+@pytest.fixture
+def device(gpu, monkeypatch) -> str:
+    """What to call the device; where it is the interpreter, training is led there."""
+    if gpu.type == "cpu":
+        monkeypatch.setattr(Trainer, "_placed", lambda self, batcher: DeviceBatcher(batcher, gpu))
+    return gpu.type
+
+
+def assert_same_weights(a: cawn.Run, b: cawn.Run) -> None:
+    for name, value in a.model.state_dict().items():
+        assert torch.equal(value, b.model.state_dict()[name]), name
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(device, tmp_path: Path, monkeypatch) -> None:
+    events = random_events(5, num_nodes=6, num_links=16, span=1000)
+    config = cawn.Config(alpha=(0.001, 1.0), num_walks=2, dim=8, frequencies=2, batch_size=4, epochs=2, dropout=0.2)
+    whole = cawn.train(events, config, seed=3, device=device, quiet=True, kinds=("random",))
+    check, taken = Interrupt.check, []
+
+    def stopping(self):
+        taken.append(None)
+        self.asked = len(taken) == 2  # as Ctrl-C does
+        check(self)
+
+    monkeypatch.setattr(Interrupt, "check", stopping)
+    options = {"seed": 3, "device": device, "quiet": True, "kinds": ("random",), "out": tmp_path / "run"}
+    with pytest.raises(KeyboardInterrupt):
+        cawn.train(events, config, **options)
+    resumed = cawn.train(events, config, **options, resume=True)
+    assert_same_weights(whole, resumed)
+    assert whole.results == resumed.results
+
+
+@needs_cuda
+def test_both_processors_learn_the_same_law(tmp_path: Path) -> None:
+    events = laws.triadic_closure(200, 6_000, seed=1, noise=0.1).events
+    runs = {
+        device: cawn.train(events, SMALL, device=device, out=tmp_path / device, quiet=True)
+        for device in ("cuda", "cpu")
+    }
+    figures = {device: run.results[0]["model"]["auc"] for device, run in runs.items()}
+    assert figures["cuda"] > 0.62
+    assert abs(figures["cuda"] - figures["cpu"]) < 0.02
+    for one, other in (
+        ("cuda", "cpu"),
+        ("cpu", "cuda"),
+    ):  # a run is tested and asked on any device, wherever it is from
+        again = cawn.evaluate_run(tmp_path / one, device=other)
+        saved = json.loads((tmp_path / one / "results.json").read_text())
+        for mine, theirs in zip(again, saved, strict=True):
+            assert mine["model"]["auc"] == pytest.approx(theirs["model"]["auc"], abs=2e-3)
+        pairs = events.src[-50:], events.dst[-50:], events.t[-50:] + 1
+        predictors = [cawn.LinkPredictor.load(tmp_path / one, device=device) for device in ("cuda", "cpu")]
+        scores = [predictor.score(*pairs) for predictor in predictors]
+        assert np.allclose(*scores, atol=5e-3)
+        ranked = [predictor.rank(pairs[0][0], pairs[2][0], candidates=np.arange(200)) for predictor in predictors]
+        assert [candidate.name for candidate in ranked[0]][:1] == [candidate.name for candidate in ranked[1]][:1]
+
+
+KINDS = [
+    {},
+    {"rnn": "gru"},
+    {"rnn": "transformer"},
+    {"pooling": "attention", "sides": "together"},
+    {"identity": "aw", "dropout_at": "walks"},
+    {"identity": "none", "rates": False},
+]
+
+
+@needs_cuda
+@pytest.mark.parametrize("changes", KINDS, ids=str)
+def test_recorded_updates_are_the_updates(changes: dict) -> None:
+    """Replayed from a CUDA graph or launched one by one, the weights come out the same to the last bit."""
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    found = []
+    for recorded in (True, False):
+        trainer = Trainer(events, SMALL.with_(**changes), device="cuda", quiet=True)
+        if not recorded:
+            trainer.steps._record = lambda: None  # type: ignore[attr-defined]
+        list(trainer.steps.epoch(0, 0))
+        assert isinstance(trainer.steps, DeviceSteps)
+        assert (trainer.steps._graph is not None) == recorded
+        found.append([weight.detach().clone() for weight in trainer.model.parameters()])
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+
+
+@needs_cuda
+def test_a_seed_is_a_run() -> None:
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    a, b = (cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)) for _ in range(2))
+    assert_same_weights(a, b)
+    assert a.results == b.results
+
+
+@needs_cuda
+def test_an_epoch_never_waits_for_the_host() -> None:
+    """PyTorch refuses whatever would."""
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    trainer = Trainer(events, SMALL, device="cuda", quiet=True)
+    list(trainer.steps.epoch(0, 0))
+    updates = trainer.steps.epoch(1, 0)
+    next(updates)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert len(list(updates)) > 3
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@needs_cuda
+def test_a_batch_beyond_the_memory_is_one_clear_line() -> None:
+    events = laws.triadic_closure(60, 3_000, seed=0).events
+    config = SMALL.with_(batch_size=1 << 20, num_walks=2_000, dim=4096)
+    with pytest.raises(
+        cawn.DeviceError, match=r"out of device memory for batches of .* links; choose a batch_size below"
+    ):
+        cawn.train(events, config, device="cuda", quiet=True)
+    assert torch.cuda.memory_allocated() < 1 << 30
