@@ -91,10 +91,10 @@ class Bench:
             next(updates)
         torch.cuda.synchronize()
         per_update = (time.perf_counter() - start) / steps
-        links = made._order[: made._size]
-        ends = [array[links] for array in made._links]
+        made._rewind(0)
+        ends, t, _ = made._take()
         graph = torch.cuda.CUDAGraph()
-        work = lambda: self.batcher.contrast(ends[0], ends[1], made._false[links], ends[2], seed=made._seed)  # noqa: E731
+        work = lambda: self.batcher.paired(ends, t, made._rows, made._seed)  # noqa: E731
         seconds(work, 3)
         with torch.cuda.graph(graph):
             work()

@@ -117,8 +117,13 @@ class PositionEncoder(nn.Module):
 
     def sum(self, level: Level[Tensor], features: Tensor, own: Tensor, other: Tensor) -> Tensor:
         """Both parts together: [n_i, width]."""
-        z: Tensor = self.from_features(features) + embedding(level.own, own)
-        return z + embedding(level.other, other) if len(other) else z
+        z: Tensor = self.from_features(features)
+        if self.identity == "caw":
+            return z + embedding(level.own, own) + embedding(level.other, other)
+        if len(own) == 1:
+            return z + own
+        chosen = level.own[:, None] == torch.arange(len(own), device=own.device)  # [n_i, K]
+        return z + chosen.to(own.dtype) @ own  # few rows: a product, whose gradient needs no sorting
 
 
 class RecurrentWalks(nn.Module):

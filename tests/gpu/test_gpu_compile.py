@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from cawn.kernels.cuda import counts, encoder, features, lstm, negatives, walks
+from cawn.kernels.cuda import counts, encoder, features, links, lstm, negatives, walks
 
 target = GPUTarget("cuda", {capability}, 32)
 
@@ -28,15 +28,17 @@ for T in ("*i64", "*fp64"):
           D=8, AGES=3, BLOCK=16, DECAYS=16)
     check(negatives.draw, f"*i64 *i64 {{T}} *i64 *i64 *i64 *i64 *i64 {{T}} *i64 *i64 *i64 *i64 i32 i32 i32", 2,
           HARD=True, BLOCK=128)
+    check(links.take_links, f"*i64 *i64 *i64 *i64 {{T}} *i64 *i64 {{T}} *fp32 i32 i32", BLOCK=128)
 check(counts.count_positions, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
 check(features.gather_rows, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
 for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
     for M, D in ((64, 64), (20, 24)):
-        sizes = {{"M": M, "L": 3, "D": D, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240, "PRECISION": precision,
-                 "ROWS": 64, "COLUMNS": 64, "WAVES": 16}}
-        check(encoder.position_inputs, f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 i32 i32 fp32", 8,
-              **sizes, TILES=4, DROPOUT=True)
-        check(encoder.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 i32 fp32", **sizes)
+        sizes = {{"M": M, "L": 3, "D": D, "X": 5, "FREQUENCIES": 16, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240,
+                 "PRECISION": precision, "ROWS": 128, "COLUMNS": 64, "WAVES": 16}}
+        check(encoder.position_inputs,
+              f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32",
+              8, **sizes, TILES=4, DROPOUT=True, REST=16)
+        check(encoder.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
         for depth, pool, last in ((0, False, False), (1, True, False), (1, True, True), (2, True, True),
                                   (2, False, True), (2, False, False)):
             M, walks_at_once = (M, 16) if depth else (1, 1)

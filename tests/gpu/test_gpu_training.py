@@ -142,3 +142,21 @@ def test_a_batch_beyond_the_memory_is_one_clear_line() -> None:
     ):
         cawn.train(events, config, device="cuda", quiet=True)
     assert torch.cuda.memory_allocated() < 1 << 30
+
+
+@needs_cuda
+def test_memory_that_runs_out_in_the_recording_is_one_clear_line_and_spoils_nothing(monkeypatch) -> None:
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    update = DeviceSteps._update
+
+    def failing(self) -> None:
+        if torch.cuda.is_current_stream_capturing():
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        update(self)
+
+    expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    monkeypatch.setattr(DeviceSteps, "_update", failing)
+    with pytest.raises(cawn.DeviceError, match="out of device memory"):
+        cawn.train(events, SMALL, device="cuda", quiet=True)
+    monkeypatch.undo()
+    assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))

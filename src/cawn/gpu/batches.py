@@ -43,15 +43,26 @@ class DeviceBatcher:
     def pairs(self, src: Any, dst: Any, t: Any, *, seed: int | Tensor) -> Dense:
         """The pairs (src, dst) at times t."""
         u, v, now = self._nodes(src), self._nodes(dst), self._times(t)
-        B = torch.arange(len(u), device=self.device)
-        return self._batch((u, v), now, torch.stack([B, B + len(u)], dim=1), torch.cat([now, now]), seed)
+        first = torch.arange(len(u), device=self.device)
+        return self.paired(torch.cat([u, v]), torch.cat([now, now]), torch.stack([first, first + len(u)], dim=1), seed)
 
     def contrast(self, src: Any, dst: Any, false: Any, t: Any, *, seed: int | Tensor) -> Dense:
         """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
         u, v, w, now = self._nodes(src), self._nodes(dst), self._nodes(false), self._times(t)
-        B = torch.arange(len(u), device=self.device)
-        rows = torch.stack([torch.cat([B, B]), torch.arange(len(u), 3 * len(u), device=self.device)], dim=1)
-        return self._batch((u, torch.cat([v, w])), torch.cat([now, now]), rows, torch.cat([now, now, now]), seed)
+        rows = contrast_rows(len(u), self.device)
+        return self.paired(torch.cat([u, u, v, w]), torch.cat([now, now, now]), rows, seed)
+
+    def paired(self, ends: Tensor, t: Tensor, rows: Tensor, seed: int | Tensor) -> Dense:
+        """B pairs of ends [2B], sources before destinations; pair b has the walk sets rows[b] and the time t[b].
+
+        Walks go from as many of the last ends as there are times: sources that come again need not be walked again.
+        """
+        B = len(rows)
+        with current(self.device):
+            rates = self._rates(ends[:B], ends[B:], t[:B])
+            dense = self._dense(self._walk(ends[2 * B - len(t) :], t, self._seed(seed)), rows, rates)
+            self._aside.join()
+            return dense
 
     def source(self, src: int, t: Any, *, seed: int) -> Callable[[Array], Dense]:
         """Samples the walks of src at time t; the result makes pairs of it with any destinations."""
@@ -88,16 +99,6 @@ class DeviceBatcher:
 
     def _walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> Paths:
         return self.history.walk(nodes, t, self.widths, seed, self.config.num_walks)
-
-    def _batch(self, ends: tuple[Tensor, Tensor], t: Tensor, rows: Tensor, times: Tensor, seed: int | Tensor) -> Dense:
-        """Walks from all ends at their `times`; pair b has the walk sets `rows[b]` and the time `t[b]`."""
-        u, v = ends
-        with current(self.device):
-            src = u if len(u) == len(v) else torch.cat([u, u])
-            rates = self._rates(src, v, t)
-            dense = self._dense(self._walk(torch.cat([u, v]), times, self._seed(seed)), rows, rates)
-            self._aside.join()
-            return dense
 
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Tensor:
         """[B, R]; not there before `self._aside` has been joined, until when the arguments must be held."""
@@ -142,6 +143,12 @@ class DeviceBatcher:
         if config.identity != "caw":
             identities = orders(paths.nodes[sets]) if config.identity == "aw" else torch.zeros_like(alive)
         return Dense(counts, elapsed, x, alive, rates, identities)
+
+
+def contrast_rows(size: int, device: torch.device) -> Tensor:
+    """The walk sets of pairs (u, v), then (u, w), where those of u, of v and of w follow each other: [2 * size, 2]."""
+    one = torch.arange(size, device=device)
+    return torch.stack([torch.cat([one, one]), torch.cat([one + size, one + 2 * size])], dim=1)
 
 
 def _placed(table: Array, device: torch.device) -> Tensor:

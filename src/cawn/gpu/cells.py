@@ -86,7 +86,7 @@ def gradients(
 def _shape(S: int, M: int, d: int) -> tuple[tuple[int, int], dict[str, Any]]:
     """The grid of programs, and what one of them holds at once."""
     columns = block_of(d, 16 if S < _FEW_SETS else 64)
-    walks = 1 if M == 1 else block_of(M, 1024 // columns)
+    walks = 1 if M == 1 else block_of(M, 64)
     return (S, -(-d // columns)), {
         "M": M,
         "D": d,

@@ -14,7 +14,7 @@ from cawn.batches import Level
 class Dense:
     """B pairs of M walks each side; S = 2B walk sets, that of u before that of v. L = m + 1."""
 
-    counts: Tensor  # [S, M, L, 2, L] int32, the relative identities
+    counts: Tensor  # [S, M, L, 2, L] int32, the relative identities; best with the walks last in memory
     elapsed: Tensor  # [S, M, L] float32, t_{i-1} - t_i in time units
     x: Tensor  # [S, M, L, width of X] float32
     alive: Tensor  # [S, M, L] uint8, 0 where a walk has ended

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from cawn.config import Config
-from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.batches import DeviceBatcher, contrast_rows
 from cawn.gpu.launch import current, memory_for
 from cawn.gpu.negatives import DeviceNegatives
 from cawn.model import CAWN
 from cawn.steps import HARD_SHARE, Plan, losses
 
+_LINKS = 128  # of one program
 _WARM_UPS = 3  # updates before the recording, as CUDA graphs need them; they are undone
 
 
@@ -38,6 +39,7 @@ class DeviceSteps:
         n = len(train)
         self._order = torch.arange(n, device=device)
         self._false = torch.zeros(n, dtype=torch.int64, device=device)
+        self._rows = contrast_rows(self._size, device)
         self._lr = torch.zeros(plan.steps_per_epoch, device=device)
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
@@ -87,14 +89,10 @@ class DeviceSteps:
 
     def _update(self) -> None:
         """One update, as the device's own counter says which."""
-        plan, n = self.plan, len(self._order)
-        at = self._step * self._size + torch.arange(self._size, device=self._step.device)
-        counts = (at < n).float()
-        links = self._order[at.clamp(max=n - 1)]
-        src, dst, t = (array[links] for array in self._links)
+        plan = self.plan
         plan.model.train()
-        batch = self._batcher.contrast(src, dst, self._false[links], t, seed=self._seed)
-        loss = (losses(plan.model(batch)) * counts).sum() / counts.sum()
+        ends, t, counts = self._take()
+        loss = (losses(plan.model(self._batcher.paired(ends, t, self._rows, self._seed))) * counts).sum() / counts.sum()
         for group in plan.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].copy_(self._lr.gather(0, self._step)[0])
@@ -104,6 +102,18 @@ class DeviceSteps:
         plan.apply(loss)
         self._loss += loss.detach()
         self._step += 1
+
+    def _take(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Ends and times of the next links, see `DeviceBatcher.paired`, and which of them count."""
+        from cawn.kernels.cuda.links import take_links
+
+        size, (src, dst, t) = self._size, self._links
+        ends, times = src.new_empty(4 * size), t.new_empty(3 * size)
+        counts = torch.empty(size, device=src.device)
+        take_links[(-(-size // _LINKS),)](
+            *(self._order, src, dst, self._false, t, self._step, ends, times, counts, len(src), size), BLOCK=_LINKS
+        )
+        return ends, times, counts
 
     def _record(self) -> None:
         """Warm up, undo that, and record one update."""
@@ -126,6 +136,11 @@ class DeviceSteps:
             with torch.cuda.graph(graph, stream=stream):
                 self._update()
             self._graph = graph
+        except RuntimeError as error:
+            _renew_generator(device)
+            if isinstance(error.__context__, torch.OutOfMemoryError):  # which ended the recording
+                raise error.__context__ from None
+            raise
         finally:
             with torch.no_grad():
                 for weight, before in zip(plan.model.parameters(), weights, strict=True):
@@ -146,7 +161,15 @@ def optimizer_of(model: CAWN, config: Config) -> torch.optim.Optimizer:
 def _seed_dropout(seed: int, device: torch.device) -> None:
     """Of this device alone, which is quicker than of all."""
     if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.default_generators[index].manual_seed(seed)
+        _generator(device).manual_seed(seed)
     else:
         torch.manual_seed(seed)
+
+
+def _generator(device: torch.device) -> torch.Generator:
+    return torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+
+
+def _renew_generator(device: torch.device) -> None:
+    """A recording that failed leaves PyTorch's random numbers in a state that refuses all that follow."""
+    _generator(device).graphsafe_set_state(torch.Generator(device).graphsafe_get_state())

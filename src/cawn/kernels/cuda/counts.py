@@ -14,7 +14,7 @@ import triton.language as tl
 def count_positions(
     nodes,  # [Q, M, L] int32, the walk sets
     rows,  # [B, 2] int64, which two of them make a pair
-    out,  # [B, 2, M, L, 2, L] int32, see `anonymize`
+    out,  # [B, 2, L, 2, L, M] int32, see `anonymize`; walks come last, so that neighbours are written together
     M: tl.constexpr,
     L: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -25,11 +25,11 @@ def count_positions(
     inside = w < M
     mine = tl.load(nodes + (tl.load(rows + 2 * pair + side) * M + w) * L + i, mask=inside, other=-1)
     known = mine >= 0
-    at = out + (((2 * pair + side) * M + w) * L + i) * 2 * L
+    at = out + ((2 * pair + side) * L + i) * 2 * L * M + w
     for reference in range(2):
         walk_set = nodes + tl.load(rows + 2 * pair + reference) * M * L
         root = tl.load(walk_set)  # where all its walks begin
-        tl.store(at + reference * L, tl.where(known & (mine == root), M, 0), mask=inside)
+        tl.store(at + reference * L * M, tl.where(known & (mine == root), M, 0), mask=inside)
         for j in range(1, L):
             hits = tl.zeros([BLOCK], tl.int32)
             for start in range(0, M, BLOCK):
@@ -39,4 +39,4 @@ def count_positions(
                     hits += tl.sum((theirs == tl.max(mine, axis=0)).to(tl.int32), axis=0)
                 else:
                     hits += tl.sum((theirs[:, None] == mine[None, :]).to(tl.int32), axis=0)
-            tl.store(at + reference * L + j, tl.where(known, hits, 0), mask=inside)
+            tl.store(at + (reference * L + j) * M, tl.where(known, hits, 0), mask=inside)

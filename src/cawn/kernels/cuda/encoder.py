@@ -15,8 +15,8 @@ import triton.language as tl
 
 @triton.jit
 def place(block, S, M: tl.constexpr, L: tl.constexpr, WIDTH: tl.constexpr, SPAN: tl.constexpr, ROWS: tl.constexpr):
-    """Of the rows of a block, which are all of one depth: where they are in arrays [S, M, L], the side of their set,
-    whether they are there at all, their numbers, and where their inputs begin."""
+    """Of the rows of a block, which are all of one depth: whether they are there, where they are in arrays [S, M, L],
+    where their counts begin, the side of their set, their numbers, and where their inputs begin."""
     of_roots, of_walks = (S + ROWS - 1) // ROWS, (S * M + ROWS - 1) // ROWS
     is_root = block < of_roots
     below = block - of_roots
@@ -25,32 +25,26 @@ def place(block, S, M: tl.constexpr, L: tl.constexpr, WIDTH: tl.constexpr, SPAN:
     r = tl.arange(0, ROWS)
     n = first + r
     inside = n < tl.where(is_root, S, S * M)
-    side = tl.where(is_root, (first + r) % 2, (first // M + ((first % M).to(tl.int32) + r) // M) % 2)
-    at = n * tl.where(is_root, M, 1) * L + depth
+    within_set = (first % M).to(tl.int32) + r
+    s = tl.where(is_root, n, first // M + within_set // M)
+    w = tl.where(is_root, 0, within_set % M)
     roots, walks = S.to(tl.int64), S.to(tl.int64) * M
     row = n + tl.where(is_root, 0, roots + (depth - 1) * walks)
     deep = (roots + walks) * WIDTH + (n + (depth - 2) * walks) * SPAN
-    return at, side.to(tl.int32), inside, row, tl.where(depth < 2, row * WIDTH, deep)
+    start = tl.where(depth < 2, row * WIDTH, deep)
+    return inside, (s * M + w) * L + depth, (s * L + depth) * 2 * L * M + w, (s % 2).to(tl.int32), row, start
 
 
 @triton.jit
-def count_features(
-    counts, at, reference, inside, M: tl.constexpr, L: tl.constexpr, KINDS: tl.constexpr, K: tl.constexpr
-):
+def count_features(counts, inside, per_log, M: tl.constexpr, L: tl.constexpr, KINDS: tl.constexpr, K: tl.constexpr):
     """g of one reference side, with KINDS = 3 also its logarithms and whether > 0, then a 1: [rows, K] float32."""
     k = tl.arange(0, K)
     kind, j = k // L, k % L
-    number = tl.load(
-        counts + (at * 2 + reference)[:, None] * L + j[None, :],
-        mask=inside[:, None] & (kind < KINDS)[None, :],
-        other=0,
-    ).to(tl.float32)
-    scaled = number / M
-    logarithm = tl.log(1.0 + number) / tl.log(1.0 + tl.full([1, 1], M, tl.float32))
-    feature = tl.where(
-        (kind == 0)[None, :], scaled, tl.where((kind == 1)[None, :], logarithm, (number > 0).to(tl.float32))
-    )
-    feature = tl.where((kind < KINDS)[None, :], feature, 0.0)
+    there = inside[:, None] & (kind < KINDS)[None, :]
+    number = tl.load(counts[:, None] + (j * M)[None, :], mask=there, other=0).to(tl.float32)
+    feature = tl.where((kind == 0)[None, :], number * (1.0 / M), (number > 0).to(tl.float32))
+    if KINDS == 3:
+        feature = tl.where((kind == 1)[None, :], tl.log(1.0 + number) * per_log, feature)
     return tl.where((k == KINDS * L)[None, :] & inside[:, None], 1.0, feature)
 
 
@@ -65,13 +59,19 @@ def within(inside, column, D: tl.constexpr, COLUMNS: tl.constexpr):
 
 
 @triton.jit
-def kept(seed, row, column, keep):
-    """Which of [rows, columns] dropout keeps: a hash of where they are."""
-    x = (row.to(tl.uint32) ^ seed)[:, None] * 0x9E3779B1 + column.to(tl.uint32)[None, :] * 0x85EBCA77
+def mix32(x):
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
-    x = x ^ (x >> 16)
-    return (x >> 8).to(tl.float32) * 5.9604644775390625e-08 < keep
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def kept(seed, row, column, keep):
+    """Which of [rows, columns] dropout keeps: a hash of where they are."""
+    x = mix32(row.to(tl.uint32) ^ seed)[:, None] ^ mix32(column.to(tl.uint32) + 0x9E3779B1)[None, :]
+    x = x * 0x9E3779B1
+    x = (x ^ (x >> 15)) * 0x85EBCA77
+    return x < tl.full([1, 1], keep * 4294967040.0, tl.float32).to(tl.uint32)
 
 
 @triton.jit
@@ -104,9 +104,9 @@ def first_layer(weight, bias, column, D: tl.constexpr, N: tl.constexpr, K: tl.co
 
 @triton.jit(do_not_specialize=["S"])
 def position_inputs(
-    counts,  # [S, M, L, 2, L] int32
+    counts,  # [S, L, 2, L, M] int32
     elapsed,  # [S, M, L]
-    x,  # [S, M, L, x_width]
+    x,  # [S, M, L, X]
     own_weight,  # [d, N] the first layer of f1 and its bias [d], for the own side and for the other; N = KINDS * L
     own_bias,
     other_weight,
@@ -115,12 +115,13 @@ def position_inputs(
     seed,  # [1] int64, of the dropout
     out,  # the inputs
     S,
-    x_width,
-    num_frequencies,
     keep,
+    per_log,  # 1 / log(1 + M)
     M: tl.constexpr,
     L: tl.constexpr,
     D: tl.constexpr,
+    X: tl.constexpr,  # width of x
+    FREQUENCIES: tl.constexpr,
     KINDS: tl.constexpr,
     K: tl.constexpr,  # at least N + 1
     WIDTH: tl.constexpr,
@@ -131,11 +132,12 @@ def position_inputs(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     WAVES: tl.constexpr,
+    REST: tl.constexpr,  # columns of a tile of the rest
 ):
     """A program makes one tile of a block of rows: of the own side's hidden layer, the other's, the waves, the rest."""
     tile, block = tl.program_id(0) % TILES, tl.program_id(0) // TILES
     hidden_tiles: tl.constexpr = (D + COLUMNS - 1) // COLUMNS
-    at, side, inside, row, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
+    inside, at, hits, side, row, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
     line = out + start[:, None]
     if tile < 2 * hidden_tiles:
         is_other = tile // hidden_tiles
@@ -144,25 +146,25 @@ def position_inputs(
             layer = first_layer(own_weight, own_bias, column, D, KINDS * L, K)
         else:
             layer = first_layer(other_weight, other_bias, column, D, KINDS * L, K)
-        g = count_features(counts, at, side ^ is_other, inside, M, L, KINDS, K)
+        g = count_features(counts + hits + (side ^ is_other) * (L * M), inside, per_log, M, L, KINDS, K)
         hidden = tl.maximum(tl.dot(g, layer, input_precision=PRECISION), 0.0)
         if DROPOUT:
             chosen = kept(tl.load(seed).to(tl.uint32), row, column + is_other * D, keep)
-            hidden = tl.where(chosen, hidden / keep, 0.0)
+            hidden = tl.where(chosen, hidden * (1.0 / keep), 0.0)
         tl.store(line + is_other * D + column[None, :], hidden, mask=within(inside, column, D, COLUMNS))
     elif tile == 2 * hidden_tiles:
         f = tl.arange(0, WAVES)
-        waves = inside[:, None] & (f < num_frequencies)[None, :]
-        speed = tl.load(omega + f, mask=f < num_frequencies, other=0.0)
+        waves = inside[:, None] & (f < FREQUENCIES)[None, :]
+        speed = tl.load(omega + f, mask=f < FREQUENCIES, other=0.0)
         cosine, sine = wave(tl.load(elapsed + at, mask=inside, other=0.0)[:, None] * speed[None, :])
         tl.store(line + 2 * D + f[None, :], cosine, mask=waves)
-        tl.store(line + 2 * D + num_frequencies + f[None, :], sine, mask=waves)
+        tl.store(line + 2 * D + FREQUENCIES + f[None, :], sine, mask=waves)
     else:
-        c = (tile - 2 * hidden_tiles - 1) * COLUMNS + tl.arange(0, COLUMNS)
-        read = tl.load(x + at[:, None] * x_width + c[None, :], mask=inside[:, None] & (c < x_width)[None, :], other=0.0)
-        one = c == tl.where(num_frequencies + x_width > 0, x_width, 1)
-        first = 2 * (D + num_frequencies)
-        value = tl.where(one[None, :], 1.0, read)
+        c = (tile - 2 * hidden_tiles - 1) * REST + tl.arange(0, REST)
+        read = tl.load(x + at[:, None] * X + c[None, :], mask=inside[:, None] & (c < X)[None, :], other=0.0)
+        one = X if FREQUENCIES + X > 0 else 1
+        value = tl.where((c == one)[None, :], 1.0, read)
+        first: tl.constexpr = 2 * (D + FREQUENCIES)
         tl.store(line + first + c[None, :], value, mask=inside[:, None] & (first + c < WIDTH)[None, :])
 
 
@@ -176,11 +178,13 @@ def position_inputs_backward(
     by_omega,  # [programs, k] and by omega
     S,
     blocks,
-    num_frequencies,
     keep,
+    per_log,  # 1 / log(1 + M)
     M: tl.constexpr,
     L: tl.constexpr,
     D: tl.constexpr,
+    X: tl.constexpr,
+    FREQUENCIES: tl.constexpr,
     KINDS: tl.constexpr,
     K: tl.constexpr,
     WIDTH: tl.constexpr,
@@ -197,14 +201,15 @@ def position_inputs_backward(
         is_other = tile // hidden_tiles
         column = (tile % hidden_tiles) * COLUMNS + tl.arange(0, COLUMNS)
         total = tl.zeros([K, COLUMNS], tl.float32)
+        scale = 1.0 / keep
         block = program
         while block < blocks:
-            at, side, inside, _, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
-            g = count_features(counts, at, side ^ is_other, inside, M, L, KINDS, K)
+            inside, _, hits, side, _, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
+            g = count_features(counts + hits + (side ^ is_other) * (L * M), inside, per_log, M, L, KINDS, K)
             there = within(inside, column, D, COLUMNS)
             line = start[:, None] + is_other * D + column[None, :]
             passed = tl.load(inputs + line, mask=there, other=0.0).to(tl.float32) > 0
-            slope = tl.where(passed, tl.load(gradient + line, mask=there, other=0.0).to(tl.float32) / keep, 0.0)
+            slope = tl.where(passed, tl.load(gradient + line, mask=there, other=0.0).to(tl.float32) * scale, 0.0)
             total += tl.dot(tl.trans(g), slope, input_precision=PRECISION)
             block += tl.num_programs(0)
         k = tl.arange(0, K)
@@ -212,18 +217,18 @@ def position_inputs_backward(
         tl.store(target, total, mask=(column < D)[None, :])
     else:
         f = tl.arange(0, WAVES)
-        waves = f < num_frequencies
+        waves = f < FREQUENCIES
         turn = tl.zeros([WAVES], tl.float32)
         block = program
         while block < blocks:
-            at, _, inside, _, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
+            inside, at, _, _, _, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
             there = inside[:, None] & waves[None, :]
             line = start[:, None] + 2 * D + f[None, :]
             cosine = tl.load(inputs + line, mask=there, other=0.0).to(tl.float32)
-            sine = tl.load(inputs + line + num_frequencies, mask=there, other=0.0).to(tl.float32)
+            sine = tl.load(inputs + line + FREQUENCIES, mask=there, other=0.0).to(tl.float32)
             by_cosine = tl.load(gradient + line, mask=there, other=0.0).to(tl.float32)
-            by_sine = tl.load(gradient + line + num_frequencies, mask=there, other=0.0).to(tl.float32)
+            by_sine = tl.load(gradient + line + FREQUENCIES, mask=there, other=0.0).to(tl.float32)
             age = tl.load(elapsed + at, mask=inside, other=0.0)
             turn += tl.sum((by_sine * cosine - by_cosine * sine) * age[:, None], axis=0)
             block += tl.num_programs(0)
-        tl.store(by_omega + program.to(tl.int64) * num_frequencies + f, turn, mask=waves)
+        tl.store(by_omega + program.to(tl.int64) * FREQUENCIES + f, turn, mask=waves)

@@ -1,0 +1,36 @@
+"""The links of one update, gathered on a GPU."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=["n", "size"])
+def take_links(
+    order,  # [n] int64, the shuffled links
+    src,  # [n] int64 each
+    dst,
+    false,
+    t,  # [n]
+    step,  # [1] int64, which update
+    ends,  # [4, size] int64 out: src, src, dst, false
+    times,  # [3, size] out: t thrice
+    counts,  # [size] float32 out: 0 where there are no more links, which the last of them fills
+    n,
+    size,
+    BLOCK: tl.constexpr,
+):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < size
+    at = tl.load(step) * size + i
+    link = tl.load(order + tl.minimum(at, n - 1), mask=inside, other=0)
+    u, now = tl.load(src + link, mask=inside, other=0), tl.load(t + link, mask=inside, other=0)
+    tl.store(ends + i, u, mask=inside)
+    tl.store(ends + size + i, u, mask=inside)
+    tl.store(ends + 2 * size + i, tl.load(dst + link, mask=inside, other=0), mask=inside)
+    tl.store(ends + 3 * size + i, tl.load(false + link, mask=inside, other=0), mask=inside)
+    tl.store(times + i, now, mask=inside)
+    tl.store(times + size + i, now, mask=inside)
+    tl.store(times + 2 * size + i, now, mask=inside)
+    tl.store(counts + i, (at < n).to(tl.float32), mask=inside)
