@@ -1,7 +1,8 @@
 """Speed on a GPU: `python -m benchmarks.gpu` prints what is reached, and how far each stage is from its limit.
 
-`--runs` trains UCI and Wikipedia from their files to the end, each in a process of its own. `--scaling FILE` measures
-how throughput grows with the sizes, for docs/scaling.py to draw.
+`--runs` trains UCI and Wikipedia from their files to the end, each in a process of its own. `--accuracy` trains them in
+bfloat16 and in float32, with `--cpu` also on the CPU. `--scaling FILE` measures how throughput grows with sizes, for
+docs/throughput.py to draw.
 """
 
 import argparse
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu import runs, scaling, stages
+from benchmarks.gpu import accuracy, runs, scaling, stages
 from benchmarks.gpu.bench import Bench, ceilings, network
 from benchmarks.report import Row, show
 
@@ -42,6 +43,8 @@ def speed(bandwidth: float, products: float) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
     parser.add_argument("--runs", action="store_true", help="whole runs instead: wall time and accuracy")
+    parser.add_argument("--accuracy", type=int, metavar="SEEDS", help="accuracy of the ways to compute instead")
+    parser.add_argument("--cpu", action="store_true", help="also that of the CPU")
     parser.add_argument("--scaling", metavar="FILE", help="scaling instead, written to FILE as JSON")
     parser.add_argument("--save", metavar="FILE", help="also write the figures to FILE, as JSON")
     options = parser.parse_args()
@@ -51,6 +54,8 @@ def main() -> None:
         return
     if options.runs:
         rows = runs.measure()
+    elif options.accuracy:
+        rows = accuracy.measure(options.accuracy, ["bfloat16", "float32"] + ["cpu"] * options.cpu)
     else:
         chip = ceilings()
         for size in (2048, 32):

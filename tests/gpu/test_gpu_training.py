@@ -119,6 +119,7 @@ def test_a_seed_is_a_run() -> None:
 
 
 @needs_cuda
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_an_epoch_never_waits_for_the_host() -> None:
     """PyTorch refuses whatever would."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
@@ -160,3 +161,19 @@ def test_memory_that_runs_out_in_the_recording_is_one_clear_line_and_spoils_noth
         cawn.train(events, SMALL, device="cuda", quiet=True)
     monkeypatch.undo()
     assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))
+
+
+@needs_cuda
+def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
+    """Where they are too large for the device, kernels read them there: the weights come out the same."""
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    msg = np.random.default_rng(0).normal(size=(len(events), 20)).astype(np.float32)
+    events = cawn.Events(events.src, events.dst, events.t, msg)
+    expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    monkeypatch.setattr("cawn.gpu.batches._SHARE_OF_MEMORY", 1e-9)
+    trainer = Trainer(events, SMALL, device="cuda", quiet=True)
+    assert isinstance(trainer.batcher, DeviceBatcher)
+    (table, _) = trainer.batcher.tables
+    assert table is not None
+    assert table.is_pinned()
+    assert_same_weights(expected, trainer.fit(("random",)))

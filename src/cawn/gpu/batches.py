@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,8 @@ from cawn.gpu.rates import DeviceRates
 
 Array = np.ndarray[Any, Any]
 
-_ROOM_FOR_PAIRS = 4 << 30  # bytes that pairs which are scored together may take
-_SHARE_OF_MEMORY = 0.25  # attributes beyond this share of what is free stay in the host's memory
+_ROOM_FOR_PAIRS = 16 << 30  # bytes that pairs which are scored together may take, where the device has them
+_SHARE_OF_MEMORY = 0.25  # of what is free: for such pairs, and for attributes, which else stay in the host's memory
 
 
 class DeviceBatcher:
@@ -33,7 +34,8 @@ class DeviceBatcher:
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
         self.widths = torch.full((config.length,), config.num_walks, device=device)
         self.unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
-        self.pairs_at_once = max(pairs_within(_ROOM_FOR_PAIRS, config) // 16 * 16, 2)
+        room = int(min(_ROOM_FOR_PAIRS, _SHARE_OF_MEMORY * _free(device)))
+        self.pairs_at_once = max(pairs_within(room, config) // 16 * 16, 2)
         self.tables = [None if table is None else _placed(table, device) for table in attributes(config, host.events)]
 
     def placed(self, *nodes: Any, t: Any) -> tuple[Tensor, ...]:
@@ -154,6 +156,9 @@ def contrast_rows(size: int, device: torch.device) -> Tensor:
 def _placed(table: Array, device: torch.device) -> Tensor:
     """Attributes on the device; in pinned memory of the host, which kernels can read, where they are too large."""
     held = torch.from_numpy(np.array(table, np.float32))
-    if device.type != "cuda" or held.nbytes <= _SHARE_OF_MEMORY * torch.cuda.mem_get_info(device)[0]:
-        return held.to(device)
-    return held.pin_memory()
+    return held.to(device) if held.nbytes <= _SHARE_OF_MEMORY * _free(device) else held.pin_memory()
+
+
+def _free(device: torch.device) -> float:
+    """Bytes of memory."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf

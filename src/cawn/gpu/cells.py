@@ -92,5 +92,5 @@ def _shape(S: int, M: int, d: int) -> tuple[tuple[int, int], dict[str, Any]]:
         "D": d,
         "WALKS": walks,
         "COLUMNS": columns,
-        "num_warps": 1 if M == 1 else 8,  # fewer have too few registers
+        "num_warps": 1 if M == 1 else 4,
     }

@@ -20,7 +20,7 @@ def count_hits(nodes: Tensor, rows: Tensor) -> Tensor:
     if B:
         block = block_of(M, 64)
         with current(nodes.device):
-            count_positions[(B, 2 * L, -(-M // block))](nodes, rows, counts, M=M, L=L, BLOCK=block)
+            count_positions[(B, 2 * L, -(-M // block))](nodes, rows, counts, M=M, L=L, BLOCK=block, num_warps=1)
     return counts.permute(0, 1, 5, 2, 3, 4)
 
 

@@ -38,6 +38,7 @@ class Aside:
         import torch
 
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._busy = False
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -47,6 +48,7 @@ class Aside:
         if self._stream is None:
             yield
             return
+        self._busy = True
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         with torch.cuda.stream(self._stream):
             yield
@@ -55,8 +57,9 @@ class Aside:
         """The current stream waits for what was launched aside."""
         import torch
 
-        if self._stream is not None:
+        if self._stream is not None and self._busy:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+            self._busy = False
 
 
 def block_of(size: int, largest: int) -> int:

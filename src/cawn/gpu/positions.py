@@ -14,7 +14,7 @@ from cawn.gpu.sizes import Sizes
 
 _ROWS = 128  # of one program
 _ROWS_BACKWARDS = 64
-_PROGRAMS = 528  # that share the rows backwards: four for each multiprocessor of a large GPU
+_PROGRAMS = 1056  # that share the rows backwards: eight for each multiprocessor of a large GPU
 
 
 class Layers(NamedTuple):
@@ -43,7 +43,6 @@ def position_inputs(layers: Layers, batch: Dense, sizes: Sizes, seed: Tensor, dt
         DROPOUT=sizes.keep < 1,
         COLUMNS=columns,
         REST=rest_columns,
-        num_warps=8,
         **_constants(sizes, dtype, _ROWS),
     )
     return out
