@@ -27,7 +27,7 @@ from cawn.splits import Task, split
 from cawn.training import Run, Trainer
 from cawn.walks import check_seed
 
-TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
+TRIAL_DIM = 32  # of the short comparison behind alpha="auto" on a CPU; on a GPU another width would only be compiled
 
 
 def train(
@@ -82,7 +82,8 @@ def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: A
     """The decays of the ladder that does best on validation links after a short training; see `decays`."""
     if not quiet:
         print("comparing slow and fast decays ...", file=sys.stderr, flush=True)
-    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
+    dim = min(config.dim, TRIAL_DIM) if pick_device(options["device"]).type == "cpu" else config.dim
+    small = config.with_(dim=dim, epochs=1, schedule="constant", alpha="ladder")
     tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
     trials = {
         name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS

@@ -1,5 +1,6 @@
 """Whole runs on a GPU: trained, stopped, resumed, tested and asked there. A few of them also in the interpreter."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -142,6 +143,7 @@ def test_a_batch_beyond_the_memory_is_one_clear_line() -> None:
         cawn.DeviceError, match=r"out of device memory for batches of .* links; choose a batch_size below"
     ):
         cawn.train(events, config, device="cuda", quiet=True)
+    gc.collect()
     assert torch.cuda.memory_allocated() < 1 << 30
 
 
@@ -151,9 +153,9 @@ def test_memory_that_runs_out_in_the_recording_is_one_clear_line_and_spoils_noth
     update = DeviceSteps._update
 
     def failing(self) -> None:
+        update(self)
         if torch.cuda.is_current_stream_capturing():
             raise torch.OutOfMemoryError("CUDA out of memory")
-        update(self)
 
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     monkeypatch.setattr(DeviceSteps, "_update", failing)
