@@ -69,10 +69,11 @@ def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
                 future.cancel()
 
 
-def pairs_within(byte_budget: int, config: Config) -> int:
+def pairs_within(byte_budget: int, config: Config, x_width: int) -> int:
     """How many pairs may go through the network at once."""
-    per_pair = 2 * config.num_walks * (config.length + 1) * config.dim * 4 * 8  # eight tensors of 4-byte numbers
-    return max(byte_budget // per_pair, 1)
+    L = config.length + 1
+    numbers = 8 * config.dim + 2 * x_width + 4 * L  # of a position: in states and gates, X, and counts
+    return max(byte_budget // (2 * config.num_walks * L * 4 * numbers), 1)
 
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:

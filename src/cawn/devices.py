@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
+import shutil
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
 from cawn.errors import DeviceError, QueryError
@@ -22,8 +25,11 @@ def pick_device(device: Device) -> torch.device:
 
     check_device(device)
     if device == "auto":
-        usable = torch.cuda.is_available() and why_no_engine(torch.device("cuda")) is None
-        return torch.device("cuda" if usable else "cpu")
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        if why := why_no_engine(torch.device("cuda")):
+            warnings.warn(f"there is a GPU, but {why}; the CPU is used", stacklevel=2)
+        return torch.device("cpu" if why else "cuda")
     return named_device(device)
 
 
@@ -78,6 +84,8 @@ def why_no_engine(device: torch.device) -> str | None:
     if found < _CAPABILITY:
         name, least = torch.cuda.get_device_name(device), ".".join(map(str, _CAPABILITY))
         return f"{name} has compute capability {found[0]}.{found[1]}, and {least} is needed"
+    if not (os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")):
+        return "Triton needs a C compiler, and there is neither gcc nor clang"
     return None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cawn.model import CAWN
 
 Array = npt.NDArray[Any]
+_BYTE_BUDGET = 1 << 28  # of one pass on the CPU, where nobody says
 
 
 class Engine(Protocol):
@@ -35,7 +36,9 @@ class Engine(Protocol):
     def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
         """Likewise: [B, width] float32."""
 
-    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
+    def logits_of_one(
+        self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
+    ) -> Array:
         """Of the pairs (src, each of dst) at one time; src's walks are sampled once. [B] float64."""
 
 
@@ -98,8 +101,11 @@ class HostEngine:
         parts = [self.network.embed(batch) for batch in self._batches(batcher, src, dst, t, seed)]
         return np.concatenate(parts) if parts else np.empty((0, self.network.width), np.float32)
 
-    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
-        pieces = batcher.one_against_many(src, dst, t, pairs_within(byte_budget, batcher.config), seed=seed)
+    def logits_of_one(
+        self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
+    ) -> Array:
+        most = pairs_within(byte_budget or _BYTE_BUDGET, batcher.config, _widths(batcher)[0])
+        pieces = batcher.one_against_many(src, dst, t, most, seed=seed)
         return np.concatenate([self.network.logits(batch) for batch in pieces])
 
     def _batches(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int) -> Iterable[Batch]:
@@ -127,7 +133,9 @@ class DeviceEngine:
         found = of_pairs(self._model.embed, self._there(batcher), src, dst, t, seed=seed)
         return found if len(src) else np.empty((0, self.network.width), np.float32)
 
-    def logits_of_one(self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int) -> Array:
+    def logits_of_one(
+        self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
+    ) -> Array:
         from cawn.gpu.scoring import of_one
 
         there = self._there(batcher)
@@ -161,8 +169,10 @@ def load_engine(folder: Path, batcher: Batcher, device: Device, threads: int | N
             raise StorageError(f"{folder}: the weights do not fit its config; the run must be trained again")
         return HostEngine(network)
     from cawn.checkpoints import read_model
+    from cawn.gpu.launch import memory_for
 
-    return engine_of(read_model(folder, _widths(batcher)).to(pick_device(device)))
+    with memory_for("the model"):
+        return engine_of(read_model(folder, _widths(batcher)).to(pick_device(device)))
 
 
 def _widths(batcher: Batcher) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from cawn import metrics
-from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within
+from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, input_widths, pairs_within
 from cawn.calibration import Calibration, reliability, sigmoid
 from cawn.candidates import Candidates
 from cawn.events import Events
@@ -150,12 +150,13 @@ def rank_links(
     its tensors within `byte_budget`.
     """
     model.eval()
-    piece = pairs_within(byte_budget, model.config)
+    x_width, _ = input_widths(model.config, batcher.events, 1)
+    piece = pairs_within(byte_budget, model.config, x_width)
     ranks = np.empty(len(src))
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])
         if isinstance(batcher, DeviceBatcher):
-            logits = of_one(model, batcher, src[i], others, t[i], seed=seed)
+            logits = of_one(model, batcher, src[i], others, t[i], seed=seed, byte_budget=byte_budget)
         else:
             pieces = batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
             logits = np.concatenate([model(batch).double().cpu().numpy() for batch in pieces])

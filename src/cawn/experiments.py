@@ -19,7 +19,8 @@ from cawn.errors import QueryError
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
-from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.batches import on_device
+from cawn.gpu.launch import memory_for
 from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
 from cawn.seeds import seed_for
@@ -27,7 +28,7 @@ from cawn.splits import Task, split
 from cawn.training import Run, Trainer
 from cawn.walks import check_seed
 
-TRIAL_DIM = 32  # of the short comparison behind alpha="auto" on a CPU; on a GPU another width would only be compiled
+TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
 
 
 def train(
@@ -82,8 +83,7 @@ def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: A
     """The decays of the ladder that does best on validation links after a short training; see `decays`."""
     if not quiet:
         print("comparing slow and fast decays ...", file=sys.stderr, flush=True)
-    dim = min(config.dim, TRIAL_DIM) if pick_device(options["device"]).type == "cpu" else config.dim
-    small = config.with_(dim=dim, epochs=1, schedule="constant", alpha="ladder")
+    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
     tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
     trials = {
         name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS
@@ -129,7 +129,9 @@ def evaluate_run(
     device: Device = "auto",
     threads: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Test the model of a run folder again: the rows of its results.json, to the last digit of the same software."""
+    """Test the model of a run folder again: the rows of its results.json, to the last digit if software and device are
+    the same.
+    """
     path = Path(folder)
     check_kinds(kinds)
     found = read_description(path)
@@ -137,7 +139,9 @@ def evaluate_run(
     if len(events) != found["links"]:
         raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
     place, batcher = pick_device(device), read_batcher(path, events, threads)
-    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha))).to(place)
-    placed = batcher if place.type == "cpu" else DeviceBatcher(batcher, place)
+    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha)))
+    with memory_for("the model"):
+        model.to(place)
+    placed = on_device(batcher, place)
     parts = split(events, found["task"], seed=found["seed"])
     return evaluate(model, placed, events, parts, kinds, read_calibration(path), seed=seed_for(found["seed"], "test"))

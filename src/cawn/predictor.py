@@ -178,14 +178,15 @@ class LinkPredictor:
         candidates: Names | None = None,
         kinds: Sequence[str] = KINDS,
         prior: float = FITTED_PRIOR,
-        byte_budget: int = 1 << 28,
+        byte_budget: int | None = None,
     ) -> list[Ranked]:
         """The k most probable destinations of src at time t, best first.
 
         Args:
             candidates: Whom to consider; chosen from the history if not given.
             kinds: How to choose them: "recent" partners, "two hops" away, "popular" destinations.
-            byte_budget: Memory for the tensors of one pass; src's walks are sampled once, whatever it is.
+            byte_budget: Memory for the tensors of one pass; as suits the device if not given. src's walks are sampled
+                once, whatever it is.
         """
         if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
             raise QueryError(f"k is {k!r}: give a positive number")

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from cawn import shuffle
 from cawn.batches import Batch, Batcher, ahead
 from cawn.config import Config
 from cawn.events import Events
@@ -103,13 +104,12 @@ class HostSteps:
         """The batches of an epoch from step `first` on, each a function that makes it."""
         plan, config, events, train = self.plan, self.plan.config, self.plan.events, self.plan.parts.train
         seed = plan.number("epoch", epoch)
-        rng = np.random.default_rng(seed)
         false = np.zeros(len(events), np.int32)
         false[train] = plan.negatives(train, "random", seed)
         if config.negatives == "mixed":
             hard = plan.negatives(train, "historical", seed)
-            false[train] = np.where(rng.random(len(train)) < HARD_SHARE, hard, false[train])
-        order = rng.permutation(train)
+            false[train] = np.where(shuffle.coins(seed, len(train), HARD_SHARE), hard, false[train])
+        order = train[shuffle.order(seed, len(train))]
 
         def task(links: Any) -> Callable[[], Batch]:
             ends = (events.src[links], events.dst[links], false[links], events.t[links])

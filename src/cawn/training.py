@@ -32,7 +32,8 @@ from cawn.errors import QueryError, StorageError
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import write_text
-from cawn.gpu.batches import DeviceBatcher
+from cawn.gpu.batches import on_device
+from cawn.gpu.launch import memory_for
 from cawn.gpu.steps import DeviceSteps, optimizer_of
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.model import CAWN
@@ -114,17 +115,19 @@ class Trainer:
         self.parts: Split = split(events, task, seed=seed)
         train = events[self.parts.train]
         self.alpha = alpha or decays(config, train.intensity)
-        self.unit = max(float(train.t[-1] - train.t[0]) / TIME_UNITS, sys.float_info.min)
+        span = float(train.t[-1] - train.t[0])
+        self.unit = max(span / TIME_UNITS, sys.float_info.min) if span > 0 else 1.0
         torch.manual_seed(seed_for(seed, "weights"))
         self.widths = input_widths(config, events, len(self.alpha))
-        self.model = CAWN(config, *self.widths).to(self.device)
-        self.optimizer = optimizer_of(self.model, config)
+        with memory_for("the model"):
+            self.model = CAWN(config, *self.widths).to(self.device)
+            self.optimizer = optimizer_of(self.model, config)
         self.plan = Plan(events, self.parts, config, seed, self.model, self.optimizer)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
         self.plan.negatives(self.parts.train, "random", 0)  # refused here, before anything is written
         self.false_val = self.plan.negatives(self.parts.val, "random", self.plan.number("val"))
-        self.batcher = self._placed(self._batcher(events[self.parts.visible]))
+        self.batcher = on_device(self._batcher(events[self.parts.visible]), self.device)
         self.steps: Steps = (
             HostSteps(self.plan, self.batcher)
             if isinstance(self.batcher, Batcher)
@@ -141,10 +144,6 @@ class Trainer:
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
 
-    def _placed(self, batcher: Batcher) -> Batcher | DeviceBatcher:
-        """The batcher where the model is."""
-        return batcher if self.device.type == "cpu" else DeviceBatcher(batcher, self.device)
-
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         check_kinds(kinds)
@@ -157,16 +156,17 @@ class Trainer:
         with self.interrupt:
             while not self._finished():
                 self._epoch()
-        self.steps.end()
         self.model.load_state_dict(self.best)
         self._say(f"testing the weights of epoch {self.progress.best_epoch + 1} ...")
         calibration = Calibration.fit(*self._validate(slice(None)))
+        self.steps.end()
+        del self.batcher  # a GPU may have no room for two
         full = self._batcher(self.events)
         if self.folder is not None:
             write_index(self.folder, full)
         results = evaluate(
             self.model,
-            self._placed(full),
+            on_device(full, self.device),
             self.events,
             self.parts,
             kinds,

@@ -9,6 +9,7 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
+from cawn.gpu import cells
 from cawn.kernels.cuda import counts, encoder, features, links, lstm, negatives, walks
 
 target = GPUTarget("cuda", {capability}, 32)
@@ -32,22 +33,21 @@ for T in ("*i64", "*fp64"):
 check(counts.count_positions, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
 check(features.gather_rows, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
 for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
-    for M, D in ((64, 64), (20, 24)):
+    for M, D, S in ((64, 64, 4096), (64, 64, 128), (20, 24, 4096)):
         sizes = {{"M": M, "L": 3, "D": D, "X": 5, "FREQUENCIES": 16, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240,
                  "PRECISION": precision, "ROWS": 128, "COLUMNS": 64, "WAVES": 16}}
         check(encoder.position_inputs,
               f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32",
-              8, **sizes, TILES=4, DROPOUT=True, REST=16)
+              **sizes, TILES=4, DROPOUT=True, REST=16)
         check(encoder.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
         for depth, pool, last in ((0, False, False), (1, True, False), (1, True, True), (2, True, True),
                                   (2, False, True), (2, False, False)):
-            M, walks_at_once = (M, 16) if depth else (1, 1)
-            shape = {{"M": M, "D": D, "L": 3, "STATE": depth, "POOL": pool, "FAST": precision == "tf32",
-                     "WALKS": walks_at_once, "COLUMNS": 64}}
-            check(lstm.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", 8, **shape)
+            shape = cells._shape(S, M if depth else 1, D)[1]
+            shape |= {{"L": 3, "STATE": depth, "POOL": pool, "FAST": precision == "tf32"}}
+            check(lstm.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
             check(lstm.lstm_cell_backward,
                   f"{{F}} {{F}} *fp32 *u8 *fp32 {{F}} *fp32 {{F}} {{F}} {{F}} *fp32 i32 i32",
-                  8, **shape, LATER=depth > 0 and not last, CELL=not last)
+                  **shape, LATER=depth > 0 and not last, CELL=not last)
 """
 
 

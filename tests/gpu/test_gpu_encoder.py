@@ -66,6 +66,24 @@ def test_states_and_gradients(gpu, case, pool: bool) -> None:
         assert torch.allclose(weight.grad / scale, gradients[name] / scale, atol=1e-4), name
 
 
+def test_halves_stay_close_to_singles(gpu) -> None:
+    """States and gradients with bfloat16 products, the way models are run on a GPU, beside those in float32."""
+    M, L = 16, 3
+    torch.manual_seed(1)
+    model = CAWN(cawn.Config(num_walks=M, length=L - 1, dim=16, frequencies=4, dropout=0.0, rates=False), 5).to(gpu)
+    batch = some_walks(gpu, M, L, 5)
+    towards = torch.randn(6, 16, device=gpu)
+    found = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        model.zero_grad()
+        states = encode(model.walks, batch, pool=True, dtype=dtype)
+        (states * towards).sum().backward()
+        found[dtype] = {"states": states.detach()} | {n: w.grad.clone() for n, w in model.walks.named_parameters()}
+    for name, exact in found[torch.float32].items():
+        off = (found[torch.bfloat16][name] - exact).norm() / exact.norm()
+        assert off < (0.15 if "omega" in name else 0.04), f"{name}: {off}"
+
+
 def nothing(gpu, d: int, N: int, omega: list[float] | torch.Tensor) -> Layers:
     """Layers that are zero."""
     weight, bias = torch.zeros(d, N, device=gpu), torch.zeros(d, device=gpu)

@@ -84,7 +84,7 @@ def test_one_against_many_in_pieces(gpu) -> None:
 
 
 def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
-    from cawn.gpu.launch import in_pieces
+    from cawn.gpu.launch import Pieces
 
     asked: list[tuple[int, int]] = []
 
@@ -94,14 +94,18 @@ def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return last - first
 
-    assert list(in_pieces(work, 10, 16)) == [2, 2, 2, 2, 2]
-    assert asked[:3] == [(0, 10), (0, 8), (0, 4)]
+    pieces = Pieces(16)
+    assert list(pieces(work, 10)) == [2, 2, 2, 2, 2]
+    assert asked[:4] == [(0, 10), (0, 8), (0, 4), (0, 2)]
+    asked.clear()
+    assert list(pieces(work, 3)) == [2, 1]  # what was found to fit is remembered
+    assert list(pieces(work, 2, at_most=1)) == [1, 1]
 
     def never(first: int, last: int) -> int:
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     with pytest.raises(cawn.DeviceError, match="a single pair"):
-        list(in_pieces(never, 10, 16))
+        list(Pieces(16)(never, 10))
 
 
 def test_the_engine_that_a_predictor_holds(gpu) -> None:

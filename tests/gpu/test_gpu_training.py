@@ -28,7 +28,7 @@ SMALL = cawn.Config(
 def device(gpu, monkeypatch) -> str:
     """What to call the device; where it is the interpreter, training is led there."""
     if gpu.type == "cpu":
-        monkeypatch.setattr(Trainer, "_placed", lambda self, batcher: DeviceBatcher(batcher, gpu))
+        monkeypatch.setattr("cawn.training.on_device", lambda batcher, _: DeviceBatcher(batcher, gpu))
     return gpu.type
 
 

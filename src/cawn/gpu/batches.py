@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from cawn.batches import Batcher, attributes, input_widths, pairs_within
 from cawn.gpu.dense import Dense, orders
 from cawn.gpu.history import DeviceHistory, Paths
 from cawn.gpu.identities import count_hits
-from cawn.gpu.launch import Aside, block_of, current
+from cawn.gpu.launch import Aside, Pieces, block_of, current, memory_for
 from cawn.gpu.rates import DeviceRates
 
 Array = np.ndarray[Any, Any]
@@ -35,8 +36,8 @@ class DeviceBatcher:
         self.widths = torch.full((config.length,), config.num_walks, device=device)
         self.unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         room = int(min(_ROOM_FOR_PAIRS, _SHARE_OF_MEMORY * _free(device)))
-        self.pairs_at_once = max(pairs_within(room, config) // 16 * 16, 2)
-        self.tables = [None if table is None else _placed(table, device) for table in attributes(config, host.events)]
+        self.pieces = Pieces(max(pairs_within(room, config, self.x_width) // 16 * 16, 2))
+        self.tables = [None if table is None else _on(device, table) for table in attributes(config, host.events)]
 
     def placed(self, *nodes: Any, t: Any) -> tuple[Tensor, ...]:
         """Nodes and times on the device, taken there at once rather than piece by piece."""
@@ -60,11 +61,8 @@ class DeviceBatcher:
         Walks go from as many of the last ends as there are times: sources that come again need not be walked again.
         """
         B = len(rows)
-        with current(self.device):
-            rates = self._rates(ends[:B], ends[B:], t[:B])
-            dense = self._dense(self._walk(ends[2 * B - len(t) :], t, self._seed(seed)), rows, rates)
-            self._aside.join()
-            return dense
+        with current(self.device), self._rates(ends[:B], ends[B:], t[:B]) as rates:
+            return self._dense(self._walk(ends[2 * B - len(t) :], t, self._seed(seed)), rows, rates)
 
     def source(self, src: int, t: Any, *, seed: int) -> Callable[[Array], Dense]:
         """Samples the walks of src at time t; the result makes pairs of it with any destinations."""
@@ -77,12 +75,8 @@ class DeviceBatcher:
             paths = Paths(*map(torch.cat, zip(of_src, self._walk(v, times, key), strict=True)))
             others = torch.arange(1, len(v) + 1, device=self.device)
             rows = torch.stack([torch.zeros_like(others), others], dim=1)
-            with current(self.device):
-                src = u.expand(len(v)).contiguous()
-                rates = self._rates(src, v, times)
-                dense = self._dense(paths, rows, rates)
-                self._aside.join()
-                return dense
+            with current(self.device), self._rates(u.expand(len(v)).contiguous(), v, times) as rates:
+                return self._dense(paths, rows, rates)
 
         return against
 
@@ -102,13 +96,19 @@ class DeviceBatcher:
     def _walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> Paths:
         return self.history.walk(nodes, t, self.widths, seed, self.config.num_walks)
 
-    def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Tensor:
-        """[B, R]; not there before `self._aside` has been joined, until when the arguments must be held."""
+    @contextmanager
+    def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
+        """[B, R]; found beside what is done in this context, and there when it ends."""
         rates = torch.empty(len(src), self.rates_width, device=self.device)
-        if self.rates is not None:
+        if self.rates is None:
+            yield rates
+            return
+        try:
             with self._aside():
                 self.rates.features(src, dst, t, self.unit, rates)
-        return rates
+            yield rates
+        finally:
+            self._aside.join()
 
     def _dense(self, paths: Paths, rows: Tensor, rates: Tensor) -> Dense:
         """Everything about every position of the walks of B pairs; rows [B, 2] says which two walk sets a pair has."""
@@ -153,12 +153,21 @@ def contrast_rows(size: int, device: torch.device) -> Tensor:
     return torch.stack([torch.cat([one, one]), torch.cat([one + size, one + 2 * size])], dim=1)
 
 
-def _placed(table: Array, device: torch.device) -> Tensor:
+def on_device(batcher: Batcher, device: torch.device) -> Batcher | DeviceBatcher:
+    """The batcher for a network there."""
+    return batcher if device.type == "cpu" else DeviceBatcher(batcher, device)
+
+
+def _on(device: torch.device, table: Array) -> Tensor:
     """Attributes on the device; in pinned memory of the host, which kernels can read, where they are too large."""
     held = torch.from_numpy(np.array(table, np.float32))
-    return held.to(device) if held.nbytes <= _SHARE_OF_MEMORY * _free(device) else held.pin_memory()
+    with memory_for(f"the attributes ({held.nbytes / 2**30:,.1f} GiB)"):
+        return held.to(device) if held.nbytes <= _SHARE_OF_MEMORY * _free(device) else held.pin_memory()
 
 
 def _free(device: torch.device) -> float:
-    """Bytes of memory."""
-    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else math.inf
+    """Bytes of memory, with those that PyTorch holds for what comes."""
+    if device.type != "cuda":
+        return math.inf
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + held

@@ -34,7 +34,7 @@ def step(z: Tensor, before: Before | None, alive: Tensor, sizes: Sizes, h: Tenso
         L=sizes.L,
         STATE=min(depth, 2),
         POOL=sizes.pool,
-        FAST=z.dtype != torch.float32,
+        FAST=z.is_cuda and z.dtype != torch.float32,
         **shape,
     )
     return c
@@ -77,7 +77,7 @@ def gradients(
         POOL=sizes.pool,
         LATER=dh is not None,
         CELL=dc is not None,
-        FAST=z.dtype != torch.float32,
+        FAST=z.is_cuda and z.dtype != torch.float32,
         **shape,
     )
     return Gradients(dz, dc_before, droot, dh_root)

@@ -169,5 +169,11 @@ def _over_rows(a: Tensor, b: Tensor) -> Tensor:
     pieces = max(n // _ROWS_OF_A_PIECE, 1)
     size = n // pieces
     left, right = (x[: pieces * size].view(pieces, size, -1) for x in (a, b))
-    total = (left.transpose(1, 2) @ right).sum(dim=0, dtype=torch.float32)
-    return total if pieces * size == n else total + (a[pieces * size :].T @ b[pieces * size :]).float()
+    total = _product(left.transpose(1, 2), right).sum(dim=0)
+    rest = slice(pieces * size, n)
+    return total if pieces * size == n else total + _product(a[None, rest].transpose(1, 2), b[None, rest])[0]
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """Of batches of matrices in any type, in float32."""
+    return torch.bmm(a, b, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float()

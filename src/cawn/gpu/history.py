@@ -32,7 +32,7 @@ class DeviceHistory:
     def __init__(self, history: History, device: torch.device | str) -> None:
         self.device, self._host = torch.device(device), history
         require_triton(self.device)
-        with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)", "keep the history on the CPU"):
+        with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)"):
             self.index = {
                 name: torch.from_numpy(np.array(array)).to(self.device) for name, array in history.arrays.items()
             }
@@ -75,8 +75,9 @@ class DeviceHistory:
         """
         widths = step_widths(num_walks, length, fanouts, len(self.alpha))
         check_seed(seed)
-        with memory_for(f"{len(nodes):,} queries x {widths[-1]:,} walks", "ask for fewer at once"):
-            paths = self.walk(*self._queries(nodes, t), torch.tensor(widths, device=self.device), self.seed(seed))
+        asked = self._queries(nodes, t)
+        with memory_for(f"{len(asked[0]):,} queries x {widths[-1]:,} walks", "ask for fewer at once"):
+            paths = self.walk(*asked, torch.tensor(widths, device=self.device), self.seed(seed))
         return Walks(paths.nodes, paths.t, paths.links.long() >> 1)
 
     def seed(self, seed: int) -> Tensor:

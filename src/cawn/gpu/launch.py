@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import torch
 
 Result = TypeVar("Result")
+USE_CPU = "use device cpu"
 
 
 def require_triton(device: torch.device) -> None:
@@ -38,7 +39,6 @@ class Aside:
         import torch
 
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self._busy = False
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
@@ -48,7 +48,6 @@ class Aside:
         if self._stream is None:
             yield
             return
-        self._busy = True
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         with torch.cuda.stream(self._stream):
             yield
@@ -57,9 +56,8 @@ class Aside:
         """The current stream waits for what was launched aside."""
         import torch
 
-        if self._stream is not None and self._busy:
+        if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
-            self._busy = False
 
 
 def block_of(size: int, largest: int) -> int:
@@ -67,33 +65,52 @@ def block_of(size: int, largest: int) -> int:
     return min(max(1 << (size - 1).bit_length(), 16), largest)
 
 
-@contextmanager
-def memory_for(what: str, remedy: str) -> Iterator[None]:
-    """Running out of device memory is one clear line."""
+def ran_out(error: BaseException) -> bool:
+    """Whether this is how running out of device memory shows."""
     import torch
 
+    messages = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
+    )
+
+
+@contextmanager
+def memory_for(what: str, remedy: str = USE_CPU) -> Iterator[None]:
+    """Running out of device memory is one clear line."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise DeviceError(f"out of device memory for {what}; {remedy}") from error
+    except RuntimeError as error:
+        if ran_out(error):
+            raise DeviceError(f"out of device memory for {what}; {remedy}") from error
+        raise
 
 
-def in_pieces(work: Callable[[int, int], Result], size: int, piece: int) -> Iterator[Result]:
-    """work(first, last) over range(size), `piece` at once; half as many whenever the device runs out of memory."""
-    import torch
+class Pieces:
+    """Work on a range, so much of it at once; half as much, from then on, whenever the device runs out of memory."""
 
-    first = 0
-    while first < size:
-        last = min(first + piece, size)
-        try:
-            result = work(first, last)
-        except torch.OutOfMemoryError as error:
-            if piece == 1:
-                raise DeviceError("out of device memory for a single pair; use device cpu") from error
-            result = None
-        if result is None:  # only here the failed piece is forgotten, and its memory can be given back
-            torch.cuda.empty_cache()
-            piece = max(piece // 2, 1)
-            continue
-        yield result
-        first = last
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __call__(self, work: Callable[[int, int], Result], total: int, at_most: int | None = None) -> Iterator[Result]:
+        """work(first, last) over range(total)."""
+        import torch
+
+        first = 0
+        while first < total:
+            size = self.size if at_most is None else min(self.size, at_most)
+            last = min(first + size, total)
+            try:
+                result = work(first, last)
+            except RuntimeError as error:
+                if not ran_out(error):
+                    raise
+                if size == 1:
+                    raise DeviceError(f"out of device memory for a single pair; {USE_CPU}") from error
+                result = None
+            if result is None:  # only here the failed piece is forgotten, and its memory can be given back
+                torch.cuda.empty_cache()
+                self.size = max(size // 2, 1)
+                continue
+            yield result
+            first = last

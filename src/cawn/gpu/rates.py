@@ -29,7 +29,7 @@ class DeviceRates:
             "bounds": np.cumsum([0, *map(len, keys)]),
         }
         size = sum(array.nbytes for array in arrays.values())
-        with memory_for(f"the rates ({size / 2**30:,.1f} GiB)", "use device cpu"):
+        with memory_for(f"the rates ({size / 2**30:,.1f} GiB)"):
             self._arrays = [torch.from_numpy(array).to(device) for array in arrays.values()]
         self._parts = 6 if len(tallies) > 2 else 3
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from cawn.batches import pairs_within
 from cawn.gpu.batches import DeviceBatcher
 from cawn.gpu.dense import Dense
-from cawn.gpu.launch import in_pieces
+from cawn.gpu.launch import memory_for
 
 Array = np.ndarray[Any, Any]
 Network = Callable[[Dense], Tensor]  # [B] logits, or [B, width] embeddings
@@ -21,14 +22,14 @@ Network = Callable[[Dense], Tensor]  # [B] logits, or [B, width] embeddings
 @torch.no_grad()
 def of_pairs(network: Network, batcher: DeviceBatcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
     """Of each pair (src, dst) at time t."""
+    with _memory_for(src):
+        u, v, now = batcher.placed(src, dst, t=t)
 
-    u, v, now = batcher.placed(src, dst, t=t)
+        def piece(first: int, last: int) -> Tensor:
+            part = slice(first, last)
+            return network(batcher.pairs(u[part], v[part], now[part], seed=seed))
 
-    def piece(first: int, last: int) -> Tensor:
-        part = slice(first, last)
-        return network(batcher.pairs(u[part], v[part], now[part], seed=seed))
-
-    return _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once)))
+        return _joined(list(batcher.pieces(piece, len(src))))
 
 
 @torch.no_grad()
@@ -38,14 +39,14 @@ def of_contrast(
     """Of the pairs (src, dst) and of the pairs (src, false), whose walks from src are sampled once: [B] each."""
     if len(src) == 0:
         return np.empty(0, np.float32), np.empty(0, np.float32)
+    with _memory_for(src):
+        u, v, w, now = batcher.placed(src, dst, false, t=t)
 
-    u, v, w, now = batcher.placed(src, dst, false, t=t)
+        def piece(first: int, last: int) -> Tensor:
+            part = slice(first, last)
+            return network(batcher.contrast(u[part], v[part], w[part], now[part], seed=seed)).view(2, -1).T
 
-    def piece(first: int, last: int) -> Tensor:
-        part = slice(first, last)
-        return network(batcher.contrast(u[part], v[part], w[part], now[part], seed=seed)).view(2, -1).T
-
-    true, wrong = _joined(list(in_pieces(piece, len(src), batcher.pairs_at_once // 2))).T
+        true, wrong = _joined(list(batcher.pieces(piece, len(src), max(batcher.pieces.size // 2, 1)))).T
     return true, wrong
 
 
@@ -54,9 +55,14 @@ def of_one(
     network: Network, batcher: DeviceBatcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None = None
 ) -> Array:
     """Of the pairs (src, each of dst) at one time, src's walks sampled once: [B]."""
-    against = batcher.source(src, t, seed=seed)
-    at_once = batcher.pairs_at_once if byte_budget is None else pairs_within(byte_budget, batcher.config)
-    return _joined(list(in_pieces(lambda first, last: network(against(dst[first:last])), len(dst), at_once)))
+    most = None if byte_budget is None else pairs_within(byte_budget, batcher.config, batcher.x_width)
+    with _memory_for(dst):
+        against = batcher.source(src, t, seed=seed)
+        return _joined(list(batcher.pieces(lambda first, last: network(against(dst[first:last])), len(dst), most)))
+
+
+def _memory_for(pairs: Array) -> AbstractContextManager[None]:
+    return memory_for(f"{len(pairs):,} pairs", "ask about fewer at once")
 
 
 def _joined(parts: list[Tensor]) -> Array:

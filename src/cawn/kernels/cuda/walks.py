@@ -58,7 +58,7 @@ def draw_entry(time, sums, alpha, first, newest, u, alive):
     return hi
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_nodes", "num_entries"])
 def sample_walks(
     starts,  # the index, see `cpu.Index`
     time,
