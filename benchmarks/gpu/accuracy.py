@@ -36,5 +36,5 @@ def measure(seeds: int, ways: list[str]) -> list[Row]:
         for way in ways[:-1]:
             detail = f"{found[way]:.4f} and {found[ways[-1]]:.4f}, mean of {seeds} seeds"
             off = abs(found[way] - found[ways[-1]])
-            rows.append(Row(f"{name}, AUC of {way} less that of {ways[-1]}", off, BAR, "<=", "", detail))
+            rows.append(Row(f"{name}, AUC of {way} and of {ways[-1]}: apart by", off, BAR, "<=", "", detail))
     return rows

@@ -11,14 +11,19 @@ import torch
 
 import cawn
 from cawn.batches import Batcher, input_widths
+from cawn.calibration import Calibration
 from cawn.decays import decays
+from cawn.engines import engine_of
 from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.scoring import of_one, of_pairs
+from cawn.gpu.scoring import of_pairs
 from cawn.gpu.steps import DeviceSteps, optimizer_of
 from cawn.kernels import torch_walks
 from cawn.model import CAWN
+from cawn.name_index import NameIndex
 from cawn.splits import split
 from cawn.steps import Plan
+
+QUERIES = 1 << 17  # at once, where walks alone are timed
 
 
 def network(name: str) -> cawn.Events:
@@ -62,18 +67,18 @@ class Bench:
         self.batcher = DeviceBatcher(self.host, torch.device("cuda"))
         self.model = CAWN(self.config, *input_widths(self.config, events, len(alpha))).to("cuda")
 
-    def walks_per_second(self, queries: int = 1 << 17) -> float:
+    def walks_per_second(self, queries: int = QUERIES) -> float:
         nodes, _, t = self._some(queries)
         seed = self.batcher.history.seed(1)
         took = seconds(lambda: self.batcher._walk(nodes, t, seed))
         return queries * self.config.num_walks / took
 
-    def twin_walks_per_second(self, queries: int = 2000) -> float:
+    def twin_walks_per_second(self) -> float:
         """Of the same walks in plain PyTorch."""
-        nodes, _, t = self._some(queries)
+        nodes, _, t = self._some(QUERIES)
         index, widths = self.batcher.history.index, [self.config.num_walks] * self.config.length
         took = seconds(lambda: torch_walks.sample_walks(index, nodes, t, widths, 1), 3)
-        return queries * self.config.num_walks / took
+        return QUERIES * self.config.num_walks / took
 
     def updates(self) -> DeviceSteps:
         plan = Plan(self.events, self.parts, self.config, 0, self.model, optimizer_of(self.model, self.config))
@@ -115,14 +120,15 @@ class Bench:
         return pairs / float(np.median(times[1:]))
 
     def ranking(self, candidates: int = 1000) -> float:
-        """Seconds for one source."""
-        self.model.eval()
-        many = np.random.default_rng(0).choice(np.unique(self.events.dst), candidates)
-        asked = (int(self.events.src[-1]), many, self.events.t[-1])
+        """Seconds for one source, as a user asks: names in, the best ten names out."""
+        names = NameIndex.of(self.events.labels)
+        predictor = cawn.LinkPredictor(engine_of(self.model), self.host, names, Calibration())
+        some = np.random.default_rng(0).choice(np.unique(self.events.dst), candidates, replace=False)
+        many, src = self.events.labels[some].tolist(), self.events.labels[self.events.src[-1]].item()
         times = []
         for _ in range(20):
             start = time.perf_counter()
-            of_one(self.model, self.batcher, *asked, seed=1)
+            predictor.rank(src, self.events.t[-1], candidates=many)
             times.append(time.perf_counter() - start)
         return float(np.median(times))
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -179,3 +180,27 @@ def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
     assert table is not None
     assert table.is_pinned()
     assert_same_weights(expected, trainer.fit(("random",)))
+
+
+def test_only_one_index_is_on_the_device_at_a_time(device, monkeypatch) -> None:
+    from cawn import training
+
+    held: weakref.WeakSet[DeviceBatcher] = weakref.WeakSet()
+    place, evaluate, seen = training.on_device, training.evaluate, []
+
+    def placing(*args):
+        batcher = place(*args)
+        held.add(batcher)
+        return batcher
+
+    def evaluating(*args, **options):
+        gc.collect()
+        seen.append(len(held))
+        return evaluate(*args, **options)
+
+    monkeypatch.setattr(training, "on_device", placing)
+    monkeypatch.setattr(training, "evaluate", evaluating)
+    events = random_events(5, num_nodes=6, num_links=16, span=1000)
+    config = cawn.Config(alpha=(0.001, 1.0), num_walks=2, dim=8, frequencies=2, batch_size=8, epochs=1)
+    cawn.train(events, config, device=device, quiet=True, kinds=("random",))
+    assert seen == [1]
