@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from typing import Annotated, cast
 
 import typer
@@ -49,6 +50,7 @@ def main() -> None:
         if hasattr(stream := getattr(sys, name), "reconfigure"):
             stream.reconfigure(errors="replace")  # what the terminal cannot show is no reason to stop
 
+    warnings.showwarning = _warn
     # The base of all usage errors, wherever typer keeps its parser.
     usage_error = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
     try:
@@ -69,6 +71,10 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'output'}: {error.strerror or error}"))
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"cawn: {message}", file=sys.stderr)
 
 
 def _fail(reason: str) -> int:
