@@ -26,7 +26,7 @@ def sigmoid(x, FAST: tl.constexpr):
 
 
 @triton.jit
-def within(w, column, M: tl.constexpr, D: tl.constexpr, WALKS: tl.constexpr, COLUMNS: tl.constexpr):
+def present(w, column, M: tl.constexpr, D: tl.constexpr, WALKS: tl.constexpr, COLUMNS: tl.constexpr):
     """Which of [walks, columns] are there; where all are, loads and stores need no mask."""
     if M % WALKS == 0 and D % COLUMNS == 0:
         inside = tl.full([WALKS, COLUMNS], 1, tl.int1)
@@ -72,7 +72,7 @@ def lstm_cell(
     z, c, alive, root = z + s * M * 4 * D, c + s * M * D, alive + s * M * L, root + s * 4 * D
     for first in range(0, M, WALKS):
         w = first + tl.arange(0, WALKS)
-        inside = within(w, column, M, D, WALKS, COLUMNS)
+        inside = present(w, column, M, D, WALKS, COLUMNS)
         at, line = w[:, None] * D + column[None, :], w[:, None] * 4 * D + column[None, :]
         i = gate(z, root, line, inside, column, 0, D, STATE)
         o = gate(z, root, line, inside, column, 2, D, STATE)
@@ -139,7 +139,7 @@ def lstm_cell_backward(
     alive, root = alive + s * M * L, root + s * 4 * D
     for first in range(0, M, WALKS):
         w = first + tl.arange(0, WALKS)
-        inside = within(w, column, M, D, WALKS, COLUMNS)
+        inside = present(w, column, M, D, WALKS, COLUMNS)
         at, line = w[:, None] * D + column[None, :], w[:, None] * 4 * D + column[None, :]
         i = sigmoid(gate(z, root, line, inside, column, 0, D, STATE), FAST)
         o = sigmoid(gate(z, root, line, inside, column, 2, D, STATE), FAST)
