@@ -15,12 +15,13 @@ from benchmarks.gpu.bench import Bench
 from cawn.gpu.sizes import padded
 
 _HALF, _SINGLE = 2, 4  # bytes of a number
+PRODUCTS = "matrix products"
 STAGES = {
     "walks": ("sample_walks",),
     "relative identities": ("count_positions",),
     "features": ("describe_positions", "gather_rows", "rate_features"),
     "inputs of the encoder": ("position_inputs",),
-    "matrix products": ("nvjet", "gemm", "cutlass", "splitKreduce"),
+    PRODUCTS: ("nvjet", "gemm", "cutlass", "splitKreduce"),
     "cells": ("lstm_cell",),
     "cells, backwards": ("lstm_cell_backward",),
     "inputs, backwards": ("position_inputs_backward",),
@@ -47,30 +48,28 @@ def work_of(bench: Bench) -> dict[str, Work]:
     queries, pairs = 3 * config.batch_size, 2 * config.batch_size
     S = 2 * pairs
     walks = S * M
-    rows, deep = S + (L - 1) * walks, (L - 2) * walks  # deep: with a state before them
+    rows, deep = S + (L - 1) * walks, (L - 2) * walks  # deep: with a state and a cell of their own before them
     width = padded(2 * d + 2 * k + x + 1)
     inputs = _HALF * (rows * width + deep * padded(d))
     gates, cell, state = 4 * d * _HALF, d * _SINGLE, d * _HALF  # of a row
     counts = rows * 2 * L * _SINGLE
     path = queries * M * L * (3 * _SINGLE + 8)
     described = walks * L * (_SINGLE + 1 + x * _SINGLE)
-    later = (L - 2) * walks  # rows that hand a cell and a state on
     return {
         "walks": Work(path),
         "relative identities": Work(queries * M * L * _SINGLE + walks * L * 2 * L * _SINGLE),
         "features": Work(path + described + pairs * bench.batcher.rates_width * _SINGLE),
         "inputs of the encoder": Work(counts + rows * (1 + x) * _SINGLE + rows * width * _HALF),
-        "matrix products": Work(3 * (inputs + rows * gates), 3 * 2 * 4 * d * (rows * width + deep * d)),
-        "cells": Work(rows * gates + later * (2 * cell + 2 * state)),
-        "cells, backwards": Work(2 * rows * gates + later * (3 * cell + state)),
+        PRODUCTS: Work(3 * (inputs + rows * gates), 3 * 2 * 4 * d * (rows * width + deep * d)),
+        "cells": Work(rows * gates + deep * (2 * cell + 2 * state)),
+        "cells, backwards": Work(2 * rows * gates + deep * (3 * cell + state)),
         "inputs, backwards": Work(counts + 2 * rows * (2 * d + 2 * k) * _HALF),
     }
 
 
 def measure(bench: Bench, updates: int = 8) -> dict[str, float]:
     """Seconds of each stage in a recorded update, as the profiler sees them."""
-    made = bench.updates()
-    steps = made.epoch(0, 0)
+    steps = bench.updates().epoch(0, 0)
     for _ in range(3):
         next(steps)
     torch.cuda.synchronize()
@@ -82,32 +81,30 @@ def measure(bench: Bench, updates: int = 8) -> dict[str, float]:
     for event in seen.events():
         if event.device_type == torch.autograd.DeviceType.CUDA:
             spent[stage_of(event.name)] += event.time_range.elapsed_us() / 1e6 / updates
-    made.end()
     return spent
 
 
 def stage_of(kernel: str) -> str:
-    exact = [stage for stage, names in STAGES.items() if kernel in names]
-    close = [stage for stage, names in STAGES.items() if stage == "matrix products" and any(n in kernel for n in names)]
-    return (exact or close or [REST])[0]
+    """Our kernels by their names, the products of libraries by a part of theirs."""
+    for stage, names in STAGES.items():
+        if kernel in names or (stage == PRODUCTS and any(name in kernel for name in names)):
+            return stage
+    return REST
 
 
-def show(bench: Bench, bandwidth: float, products: float) -> dict[str, float]:
-    """The table; gives the distance of each stage."""
+def show(bench: Bench, bandwidth: float, products: float) -> None:
+    """The table."""
     spent, work = measure(bench), work_of(bench)
     total = sum(spent.values())
     title = f"one update of {bench.config.batch_size:,} links: {total * 1e6:,.0f} us on the device"
     table = Table("stage", "us", "share", "MB", "GFLOP", "limit, us", "times the limit", title=title)
-    distances = {}
     for stage, took in spent.items():
         row = [stage, f"{took * 1e6:,.0f}", f"{took / total:.1%}"]
         if stage in work:
             limit = work[stage].limit(bandwidth, products)
-            distances[stage] = took / limit
             row += [f"{work[stage].bytes / 1e6:,.0f}", f"{work[stage].operations / 1e9:,.0f}", f"{limit * 1e6:,.0f}"]
             row += [f"{took / limit:.1f}"]
         table.add_row(*row)
     everything = sum(one.limit(bandwidth, products) for one in work.values())
     table.add_row("all", f"{total * 1e6:,.0f}", "", "", "", f"{everything * 1e6:,.0f}", f"{total / everything:.1f}")
     Console(width=120).print(table)
-    return distances

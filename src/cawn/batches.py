@@ -78,15 +78,20 @@ def pairs_within(byte_budget: int, config: Config, x_width: int) -> int:
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
     """How many numbers X_i holds, and how many rates a pair has."""
+    rates = rates_width(num_decays, directed=config.directed) if config.rates else 0
+    return width_of_x(config, events), rates
+
+
+def width_of_x(config: Config, events: Events) -> int:
+    """How many numbers X_i holds."""
     msg, x = attributes(config, events)
-    x_width = (
+    return (
         2 * (config.time and config.logarithms)
         + 2 * config.directed
         + (0 if msg is None else msg.shape[1])
         + (0 if x is None else x.shape[1])
         + int(config.degree)
     )
-    return x_width, rates_width(num_decays, directed=config.directed) if config.rates else 0
 
 
 def attributes(config: Config, events: Events) -> tuple[Array | None, Array | None]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead, input_widths, pairs_within
+from cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead, input_widths, pairs_within, width_of_x
 from cawn.devices import Device, check_device, may_have_cuda, pick_device
 from cawn.errors import StorageError
 from cawn.inference import Inference, supports
@@ -104,7 +104,8 @@ class HostEngine:
     def logits_of_one(
         self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
     ) -> Array:
-        most = pairs_within(byte_budget or _BYTE_BUDGET, batcher.config, _widths(batcher)[0])
+        config, width = batcher.config, width_of_x(batcher.config, batcher.events)
+        most = pairs_within(byte_budget or _BYTE_BUDGET, config, width)
         pieces = batcher.one_against_many(src, dst, t, most, seed=seed)
         return np.concatenate([self.network.logits(batch) for batch in pieces])
 

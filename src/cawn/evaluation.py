@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from cawn import metrics
-from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, input_widths, pairs_within
+from cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within, width_of_x
 from cawn.calibration import Calibration, reliability, sigmoid
 from cawn.candidates import Candidates
 from cawn.events import Events
@@ -150,8 +150,7 @@ def rank_links(
     its tensors within `byte_budget`.
     """
     model.eval()
-    x_width, _ = input_widths(model.config, batcher.events, 1)
-    piece = pairs_within(byte_budget, model.config, x_width)
+    piece = pairs_within(byte_budget, model.config, width_of_x(model.config, batcher.events))
     ranks = np.empty(len(src))
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])

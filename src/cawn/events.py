@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.errors import DataError
+from cawn.reading import Reading
 
 _MAX_ID = 2**31 - 2
 _COARSE = ("Y", "M", "W", "D", "h", "m")
@@ -89,6 +90,7 @@ class Events:
     msg: npt.NDArray[np.float32] | None
     x: npt.NDArray[np.float32] | None
     num_nodes: int
+    reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
 
     def _freeze(self) -> None:
         for array in (self.src, self.dst, self.t, self.msg, self.x, self._labels, self._rows):
@@ -105,7 +107,7 @@ class Events:
         part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
         part.msg = None if self.msg is None else self.msg[chosen]
         part._rows = self.rows[chosen]
-        part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
+        part.x, part._labels, part.num_nodes, part.reading = self.x, self._labels, self.num_nodes, self.reading
         part._freeze()
         return part
 

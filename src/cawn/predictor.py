@@ -25,11 +25,13 @@ from cawn.node_names import Names, Spelling, listed, one
 from cawn.readers import read
 from cawn.readers.tables import Source
 from cawn.readers.tables import as_times as times_of
+from cawn.reading import Reading
 from cawn.runs import (
     read_batcher,
     read_calibration,
     read_description,
     read_network,
+    read_reading,
     write_index,
     write_network,
 )
@@ -79,11 +81,13 @@ class LinkPredictor:
         calibration: Calibration,
         *,
         prefixes: tuple[str, str] | None = None,
+        reading: Reading | None = None,
         folder: Path | None = None,
     ) -> None:
         self._engine, self._batcher, self._names, self._calibration = engine, batcher, names, calibration
         self._spelling, self._folder = Spelling(prefixes), folder
         self._pending: list[Events] = []
+        self.reading = reading or Reading()
 
     @classmethod
     def load(
@@ -97,7 +101,8 @@ class LinkPredictor:
         engine = load_engine(path, batcher, device, threads)
         given = found.get("prefixes")
         prefixes = (str(given[0]), str(given[1])) if isinstance(given, list) and len(given) == 2 else None
-        return cls(engine, batcher, names, read_calibration(path), prefixes=prefixes, folder=path)
+        reading = read_reading(path)
+        return cls(engine, batcher, names, read_calibration(path), prefixes=prefixes, reading=reading, folder=path)
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
@@ -109,6 +114,7 @@ class LinkPredictor:
             names,
             run.calibration,
             prefixes=two_sided(events),
+            reading=events.reading,
             folder=run.folder,
         )
 

@@ -32,6 +32,7 @@ from cawn.files import write_text
 from cawn.history import History
 from cawn.name_index import NameIndex
 from cawn.rates import Rates
+from cawn.reading import Reading
 from cawn.splits import Task
 from cawn.store import read_arrays, write_arrays
 
@@ -74,8 +75,19 @@ def read_network(folder: Path) -> tuple[Events, NameIndex]:
 
 def read_events(folder: Path) -> Events:
     """The same as Events that carry their names."""
-    events, names = read_network(folder)
-    return Events(events.src, events.dst, events.t, events.msg, x=events.x, labels=names.all())
+    held, names = read_network(folder)
+    events = Events(held.src, held.dst, held.t, held.msg, x=held.x, labels=names.all())
+    events.reading = read_reading(folder)
+    return events
+
+
+def read_reading(folder: Path) -> Reading | None:
+    """How the links of a run were read; None where that was not recorded."""
+    found = read_description(folder).get("reading")
+    try:
+        return None if found is None else Reading.from_dict(found)
+    except DataError as error:
+        raise StorageError(f"{folder / 'run.json'}: damaged (reading); the run must be trained again") from error
 
 
 def write_index(folder: Path, batcher: Batcher) -> None:

@@ -78,9 +78,6 @@ class Steps(Protocol):
     def loss(self) -> float:
         """The sum of the losses of the updates since `epoch` was called."""
 
-    def end(self) -> None:
-        """Give back what only updates need."""
-
 
 class HostSteps:
     """Batches made by threads of the CPU, a few in advance."""
@@ -96,9 +93,6 @@ class HostSteps:
 
     def loss(self) -> float:
         return self._loss
-
-    def end(self) -> None:
-        pass
 
     def tasks(self, epoch: int, first: int) -> list[Callable[[], Batch]]:
         """The batches of an epoch from step `first` on, each a function that makes it."""

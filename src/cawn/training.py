@@ -159,8 +159,7 @@ class Trainer:
         self.model.load_state_dict(self.best)
         self._say(f"testing the weights of epoch {self.progress.best_epoch + 1} ...")
         calibration = Calibration.fit(*self._validate(slice(None)))
-        self.steps.end()
-        del self.batcher  # a GPU may have no room for two
+        del self.steps, self.batcher  # a GPU may have no room for two
         full = self._batcher(self.events)
         if self.folder is not None:
             write_index(self.folder, full)
@@ -261,6 +260,7 @@ class Trainer:
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
             "prefixes": two_sided(self.events),
+            "reading": None if self.events.reading is None else self.events.reading.to_dict(),
         }
 
     def _save_checkpoint(self) -> None:

@@ -9,8 +9,8 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from cawn.gpu import cells
-from cawn.kernels.cuda import counts, encoder, features, links, lstm, negatives, walks
+from cawn.gpu.cells import _shape
+from cawn.kernels.cuda import cells, counts, features, links, negatives, positions, walks
 
 target = GPUTarget("cuda", {capability}, 32)
 
@@ -36,16 +36,16 @@ for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
     for M, D, S in ((64, 64, 4096), (64, 64, 128), (20, 24, 4096)):
         sizes = {{"M": M, "L": 3, "D": D, "X": 5, "FREQUENCIES": 16, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240,
                  "PRECISION": precision, "ROWS": 128, "COLUMNS": 64, "WAVES": 16}}
-        check(encoder.position_inputs,
+        check(positions.position_inputs,
               f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32",
               **sizes, TILES=4, DROPOUT=True, REST=16)
-        check(encoder.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
+        check(positions.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
         for depth, pool, last in ((0, False, False), (1, True, False), (1, True, True), (2, True, True),
                                   (2, False, True), (2, False, False)):
-            shape = cells._shape(S, M if depth else 1, D)[1]
+            shape = _shape(S, M if depth else 1, D)[1]
             shape |= {{"L": 3, "STATE": depth, "POOL": pool, "FAST": precision == "tf32"}}
-            check(lstm.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
-            check(lstm.lstm_cell_backward,
+            check(cells.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
+            check(cells.lstm_cell_backward,
                   f"{{F}} {{F}} *fp32 *u8 *fp32 {{F}} *fp32 {{F}} {{F}} {{F}} *fp32 i32 i32",
                   **shape, LATER=depth > 0 and not last, CELL=not last)
 """

@@ -1,4 +1,4 @@
-"""The steps of the LSTM on a GPU, and the gradients through them; see `kernels.cuda.lstm`."""
+"""The steps of the LSTM on a GPU, and the gradients through them; see `kernels.cuda.cells`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Before(NamedTuple):
 
 def step(z: Tensor, before: Before | None, alive: Tensor, sizes: Sizes, h: Tensor, *, depth: int) -> Tensor:
     """Fills h [S * M, d], which may be columns of a wider matrix, or with `sizes.pool` [S, d]; gives c."""
-    from cawn.kernels.cuda.lstm import lstm_cell
+    from cawn.kernels.cuda.cells import lstm_cell
 
     S, M, d = sizes.S, sizes.M, sizes.d
     c = z.new_empty((0,) if sizes.pool else (S * M, d), dtype=torch.float32)
@@ -41,9 +41,8 @@ def step(z: Tensor, before: Before | None, alive: Tensor, sizes: Sizes, h: Tenso
 
 
 class Gradients(NamedTuple):
-    """Through a step: by z [S * M, 4d], the cell before; at depth 1 by the root's part of the gates and its state."""
+    """Through a step, beside those by z: by the cell before; at depth 1 by the root's part of the gates and state."""
 
-    z: Tensor
     c: Tensor
     root: Tensor
     h: Tensor
@@ -62,7 +61,7 @@ def gradients(
     depth: int,
 ) -> Gradients:
     """Fills dz, from those by the encodings, [S, d] with `sizes.pool`, and by h and c of walks that go on."""
-    from cawn.kernels.cuda.lstm import lstm_cell_backward
+    from cawn.kernels.cuda.cells import lstm_cell_backward
 
     S, M, d = sizes.S, sizes.M, sizes.d
     droot, dh_root = (z.new_empty(S, 4 * d), z.new_empty(S, d)) if depth == 1 else (z, z)
@@ -80,7 +79,7 @@ def gradients(
         FAST=z.is_cuda and z.dtype != torch.float32,
         **shape,
     )
-    return Gradients(dz, dc_before, droot, dh_root)
+    return Gradients(dc_before, droot, dh_root)
 
 
 def _shape(S: int, M: int, d: int) -> tuple[tuple[int, int], dict[str, Any]]:

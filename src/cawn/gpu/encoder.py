@@ -138,16 +138,14 @@ class _Walks(torch.autograd.Function):
         dweight = torch.zeros_like(weight, dtype=torch.float32)
         dh = dc = None
         for i in range(L - 1, 1, -1):
-            z = zs[i - 1]
-            dz, dc, _, _ = cells.gradients(
-                z, befores[i - 1], batch.alive, dend, dh, dc, torch.empty_like(z), sizes, depth=i
-            )
+            z, dz = zs[i - 1], torch.empty_like(zs[i - 1])
+            dc = cells.gradients(z, befores[i - 1], batch.alive, dend, dh, dc, dz, sizes, depth=i).c
             by_inputs = sizes.deep(gradient, i)
             torch.mm(dz, weight, out=by_inputs)
             dh = by_inputs[:, width : width + d]
             dweight += _over_rows(dz, sizes.deep(inputs, i))
         dz = torch.empty_like(zs[0])
-        _, dc, droot, dh = cells.gradients(zs[0][S:], befores[0], batch.alive, dend, dh, dc, dz[S:], sizes, depth=1)
+        dc, droot, dh = cells.gradients(zs[0][S:], befores[0], batch.alive, dend, dh, dc, dz[S:], sizes, depth=1)
         past = weight[:, width : width + d]
         dweight[:, width : width + d] += _over_rows(droot, befores[0].h)
         by_root = torch.addmm(dh, droot, past)

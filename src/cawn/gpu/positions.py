@@ -1,4 +1,4 @@
-"""What single positions of walks give to the encoder on a GPU, and the gradients through that."""
+"""What single positions of walks give to the encoder on a GPU, and the gradients through that; see the kernels."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Layers(NamedTuple):
 
 def position_inputs(layers: Layers, batch: Dense, sizes: Sizes, seed: Tensor, dtype: torch.dtype) -> Tensor:
     """The flat inputs, but for the states."""
-    from cawn.kernels.cuda.encoder import position_inputs
+    from cawn.kernels.cuda import positions
 
     out = sizes.empty(dtype, batch.alive.device)
     columns = block_of(sizes.d, 64)
     rest = sizes.width - 2 * (sizes.d + sizes.frequencies)
     rest_columns = block_of(rest, 64)
     tiles = 2 * -(-sizes.d // columns) + 1 + -(-rest // rest_columns)
-    position_inputs[(_blocks(sizes, _ROWS) * tiles,)](
+    positions.position_inputs[(_blocks(sizes, _ROWS) * tiles,)](
         *(_walks_last(batch.counts), batch.elapsed, batch.x, *layers, seed, out),
         *(sizes.S, sizes.keep, 1 / math.log1p(sizes.M)),
         TILES=tiles,
@@ -50,13 +50,13 @@ def position_inputs(layers: Layers, batch: Dense, sizes: Sizes, seed: Tensor, dt
 
 def position_gradients(gradient: Tensor, inputs: Tensor, layers: Layers, batch: Dense, sizes: Sizes) -> Layers:
     """By the layers, from the gradient by the inputs."""
-    from cawn.kernels.cuda.encoder import position_inputs_backward
+    from cawn.kernels.cuda import positions
 
     columns, blocks, N = block_of(sizes.d, 64), _blocks(sizes, _ROWS_BACKWARDS), layers.own_weight.shape[1]
     programs = min(_PROGRAMS, -(-blocks // 2))
     by_layers = layers.omega.new_empty(programs, 2, sizes.K, sizes.d)
     by_omega = layers.omega.new_empty(programs, sizes.frequencies)
-    position_inputs_backward[(programs, 2 * -(-sizes.d // columns) + (sizes.frequencies > 0))](
+    positions.position_inputs_backward[(programs, 2 * -(-sizes.d // columns) + (sizes.frequencies > 0))](
         *(_walks_last(batch.counts), batch.elapsed, inputs, gradient, by_layers, by_omega),
         *(sizes.S, blocks, sizes.keep, 1 / math.log1p(sizes.M)),
         COLUMNS=columns,

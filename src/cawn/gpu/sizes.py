@@ -13,7 +13,7 @@ ALIGNMENT = 16  # of the widths of inputs, for the tensor cores
 
 
 class Sizes(NamedTuple):
-    """Numbers that shape the kernels; see `kernels.cuda.encoder` for the inputs, which are one flat array."""
+    """Numbers that shape the kernels; see `kernels.cuda.positions` for the inputs, which are one flat array."""
 
     S: int
     M: int
@@ -57,4 +57,5 @@ class Sizes(NamedTuple):
 
 
 def padded(width: int) -> int:
+    """The least multiple of ALIGNMENT that holds it."""
     return -(-width // ALIGNMENT) * ALIGNMENT

@@ -73,11 +73,6 @@ class DeviceSteps:
     def loss(self) -> float:
         return float(self._loss)
 
-    def end(self) -> None:
-        self._graph = None
-        for name in ("_links", "_negatives", "_order", "_false", "_rows", "_batcher"):
-            delattr(self, name)
-
     def _rewind(self, first: int) -> None:
         self._step.fill_(first)
         self._loss.zero_()

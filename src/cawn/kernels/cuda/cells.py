@@ -1,6 +1,6 @@
 """The LSTM's cell on a GPU, forwards and backwards: one program for all walks of a set, in one tile of columns.
 
-The gates' pre-activations z come from a matrix product, see `encoder`. Backwards the gates are computed again rather
+The gates' pre-activations z come from a matrix product, see `positions`. Backwards the gates are computed again rather
 than kept. A walk's encoding is its state at its last position: where a walk has ended, it keeps the state it had.
 """
 

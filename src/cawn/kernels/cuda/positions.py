@@ -1,4 +1,4 @@
-"""The encoder of walks on a GPU: what stands between its matrix products, forwards and backwards.
+"""What single positions of walks give to the encoder on a GPU, forwards and backwards.
 
 Rows are positions of walks, by depth: the S roots, then S * M of depth 1, then of depth 2, and so on. A row of inputs
 is

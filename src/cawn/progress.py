@@ -1,0 +1,32 @@
+"""Progress of long work on a terminal: how much is done, of how much, and the time left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+Report = Callable[[float], object]  # takes the amount done so far
+
+
+@contextmanager
+def progress(
+    title: str, total: float | None = None, *, unit: Literal["", "bytes"] = "", quiet: bool = False
+) -> Iterator[Report]:
+    """Shows a progress bar on stderr while the context lasts, and removes it afterwards.
+
+    Nothing is shown where stderr is not a terminal. Call the yielded function with the amount done so far; with
+    `total=None` only that amount is shown.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn(elapsed_when_finished=True))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,55 @@
+"""Reading: how a log of links was read, kept with a run so that later files need no options."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from cawn.errors import DataError
+
+Column = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The columns and conventions of a file or table of links. None means not recorded.
+
+    Args:
+        src, dst, time: Columns, by name, or by position where there was no header.
+        msg: Columns of link attributes.
+        bipartite: Whether equal names on both sides are two nodes.
+        dates: Whether times were written as dates; they are Unix seconds in the events.
+    """
+
+    src: Column | None = None
+    dst: Column | None = None
+    time: Column | None = None
+    msg: tuple[Column, ...] = ()
+    bipartite: bool | None = None
+    dates: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a JSON file."""
+        return asdict(self) | {"msg": list(self.msg)}
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Reading:
+        """The inverse of `to_dict`; raises DataError where that is not what was given."""
+        known = {field.name for field in fields(cls)}
+        if not isinstance(found, dict) or not set(found) <= known:
+            raise DataError("not the description of how a file was read")
+        src, dst, time = columns = [found.get(name) for name in ("src", "dst", "time")]
+        msg, bipartite, dates = found.get("msg", []), found.get("bipartite"), found.get("dates", False)
+        if (
+            not all(column is None or _is_column(column) for column in columns)
+            or not isinstance(msg, list)
+            or not all(map(_is_column, msg))
+            or not isinstance(bipartite, bool | None)
+            or not isinstance(dates, bool)
+        ):
+            raise DataError("not the description of how a file was read")
+        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates)
+
+
+def _is_column(value: Any) -> bool:
+    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
