@@ -48,3 +48,14 @@ def test_unknown_preset_and_broken_file() -> None:
         Config.from_toml("dim = = 3")
     with pytest.raises(cawn.QueryError, match="setting 'frob' does not exist"):
         Config.from_toml("frob = 3")
+
+
+def test_sides_follow_directions() -> None:
+    assert Config().sides == Config().with_(directed=True).sides == "apart"
+    assert Config(directed=False).sides == Config().with_(directed=False).sides == "symmetric"
+    assert Config().with_(directed=False).with_(directed=True).sides == "apart"
+    assert Config.preset("paper-mean").sides == "together"
+    assert Config.from_toml('directed = false\nsides = "apart"').sides == "apart"  # a run trained before "symmetric"
+    assert Config.from_toml(Config(directed=False).to_toml()) == Config(directed=False)
+    with pytest.raises(cawn.QueryError, match="directed=false"):
+        Config(sides="symmetric")

@@ -26,6 +26,7 @@ OPTIONS = [
     {"degree": False},
     {"rates": False},
     {"directed": False},
+    {"directed": False, "sides": "apart"},
     {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
     {"attributes": False},
 ]
@@ -181,3 +182,26 @@ def test_unknown_nodes_are_scored() -> None:
     model, batcher = network(attributed(), Config(**SMALL))
     logits = model(batcher.pairs(np.array([500, 1]), np.array([501, 600]), np.array([99, 99]), seed=0))
     assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "together", "rates": False}], ids=str
+)
+def test_without_directions_both_orders_score_the_same(options: dict) -> None:
+    config = Config(**SMALL, directed=False, **options)
+    assert config.symmetric
+    model, batcher = network(attributed(), config)
+    src, dst, t = pairs()
+    with torch.no_grad():
+        one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert np.ptp(one) > 1e-3
+
+
+def test_with_directions_the_order_matters() -> None:
+    model, batcher = network(attributed(), Config(**SMALL))
+    assert not model.config.symmetric
+    src, dst, t = pairs()
+    with torch.no_grad():
+        one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
+    assert np.abs(one - other).max() > 1e-3

@@ -26,7 +26,8 @@ class Config:
     frequencies: int = 16  # of f2
     rnn: Literal["lstm", "gru", "transformer"] = "lstm"
     pooling: Literal["mean", "attention"] = "mean"
-    sides: Literal["together", "apart"] = "apart"  # S_u and S_v pooled as one set, as in the paper, or each by itself
+    sides: Literal["auto", "together", "apart", "symmetric"] = "auto"  # S_u and S_v pooled as one set, as in the paper,
+    # or each by itself, their order kept ("apart") or ignored ("symmetric"); "auto" is apart where links are directed
     identity: Literal["caw", "aw", "none"] = "caw"  # relative identities: I_CAW, one-hot I_AW, or none
     time: bool = True  # f2
     logarithms: bool = True  # log(1 + g), log(1 + elapsed), log(1 + age) beside the paper's features
@@ -51,6 +52,10 @@ class Config:
         hints = get_type_hints(Config)
         for field in fields(self):
             _check(field.name, getattr(self, field.name), hints[field.name])
+        if self.sides == "auto":
+            object.__setattr__(self, "sides", "apart" if self.directed else "symmetric")
+        if self.sides == "symmetric" and self.directed:
+            raise QueryError("sides='symmetric' ignores which end is the source: give directed=false as well")
         if isinstance(self.alpha, tuple) and self.num_walks % len(self.alpha):
             raise QueryError(f"num_walks={self.num_walks} cannot be shared evenly by {len(self.alpha)} decays")
 
@@ -66,7 +71,14 @@ class Config:
         known = {field.name for field in fields(self)}
         if unknown := sorted(set(changes) - known):
             raise QueryError(f"setting {unknown[0]!r} does not exist; there are {', '.join(sorted(known))}")
+        if "directed" in changes and self.sides != "together":
+            changes = {"sides": "auto"} | changes
         return replace(self, **changes)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the logit of (u, v) is that of (v, u), up to rounding."""
+        return self.sides == "symmetric" or (self.sides == "together" and not self.directed and not self.rates)
 
     def to_toml(self) -> str:
         """One line for each setting."""

@@ -15,6 +15,7 @@ from cawn.batches import Batch, Level
 from cawn.config import Config
 from cawn.kernels import cpu_lstm
 from cawn.kernels.jit import in_parallel
+from cawn.rates import pair_width
 
 Array = npt.NDArray[Any]
 Weights = dict[str, npt.NDArray[np.float32]]
@@ -36,7 +37,7 @@ class Inference:
     @property
     def width(self) -> int:
         """Of an embedding."""
-        return self.config.dim * ((2 if self.config.sides == "apart" else 1) + self.config.rates)
+        return self.config.dim * ((1 if self.config.sides == "together" else 2) + self.config.rates)
 
     def fits(self, x_width: int, rates_width: int) -> bool:
         """Whether there are weights of the right sizes."""
@@ -64,17 +65,20 @@ class Inference:
 
     def embed(self, batch: Batch) -> npt.NDArray[np.float32]:
         """[B, width]"""
-        apart = self.config.sides == "apart"
+        apart = self.config.sides != "together"
         pooled = np.zeros((batch.num_pairs * (2 if apart else 1), self.config.dim), np.float32)
         for level, h in zip(batch.levels, self._states(batch), strict=True):
             if len(h):
                 owner, share = (level.owner, 1) if apart else (level.owner >> 1, 2)
                 first = np.flatnonzero(np.diff(owner, prepend=-1))  # owners come in order
                 pooled[owner[first]] += np.add.reduceat(h * (level.weight / share)[:, None], first)
-        pooled = pooled.reshape(batch.num_pairs, -1)
+        pooled, rates = pooled.reshape(batch.num_pairs, -1), batch.rates
+        if self.config.sides == "symmetric":
+            pooled = _symmetric(pooled, 0)
+            rates = _symmetric(rates, pair_width(rates.shape[1])) if self.config.rates else rates
         if not self.config.rates:
             return pooled
-        return np.concatenate([pooled, np.maximum(self._linear("from_rates.0", batch.rates), 0)], axis=1)
+        return np.concatenate([pooled, np.maximum(self._linear("from_rates.0", rates), 0)], axis=1)
 
     def _states(self, batch: Batch) -> list[Array]:
         """h of the prefixes of each depth: [n_i, d]."""
@@ -98,7 +102,7 @@ class Inference:
             own = self.weights["walks.position.one_hot.weight"] + bias if self.config.identity == "aw" else bias
             return own, own[:0]
         tables = []
-        for i in range(2 if self.config.sides == "apart" else 1):
+        for i in range(1 if self.config.sides == "together" else 2):
             hidden = np.maximum(self._linear(f"walks.position.f1.mlps.{i}.0", batch.g), 0)
             encoded = self._linear(f"walks.position.f1.mlps.{i}.3", hidden)
             tables.append(encoded @ self.weights["walks.position.f1.project.weight"].T)
@@ -112,3 +116,9 @@ class Inference:
 
     def _linear(self, name: str, x: Array) -> Array:
         return np.asarray(x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"])
+
+
+def _symmetric(pairs: Array, shared: int) -> Array:
+    """See `model.symmetric`."""
+    u, v = np.split(pairs[:, shared:], 2, axis=1)
+    return np.concatenate([pairs[:, :shared], (u + v) / 2, np.abs(u - v)], axis=1)

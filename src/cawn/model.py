@@ -21,6 +21,7 @@ from cawn.config import Config
 from cawn.gpu.dense import Dense
 from cawn.gpu.encoder import best_dtype, encode, is_fused
 from cawn.kernels.lstm_step import LstmStep
+from cawn.rates import pair_width
 
 _PATHS_AT_ONCE = 32_768  # through the transformer; attention on a GPU takes 65,535 at most
 _DECADES = 6  # the frequencies of f2 reach from one period in a time unit to one in a million of them
@@ -58,7 +59,7 @@ class CountEncoder(nn.Module):
             nn.Sequential(
                 nn.Linear(inputs, config.dim), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(config.dim, config.dim)
             )
-            for _ in range(2 if config.sides == "apart" else 1)
+            for _ in range(1 if config.sides == "together" else 2)
         )
         self.project = nn.Linear(config.dim, width, bias=False)
 
@@ -237,6 +238,15 @@ class SelfAttention(nn.Module):
         return torch.where(sizes[:, None] > 0, mean, 0)  # a set can be empty where walks are left out to explain
 
 
+def symmetric(pairs: Tensor, shared: int) -> Tensor:
+    """The same whichever end comes first: after `shared` columns, those of u and of v become mean and distance.
+
+    [B, shared + 2n] to the same shape.
+    """
+    u, v = pairs[:, shared:].chunk(2, dim=-1)  # [B, n] each
+    return torch.cat([pairs[:, :shared], (u + v) / 2, (u - v).abs()], dim=-1)
+
+
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
 
@@ -250,7 +260,7 @@ class CAWN(nn.Module):
         self.attention = SelfAttention(config) if config.pooling == "attention" else None
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
         self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if config.rates else None
-        self.width = d * ((2 if config.sides == "apart" else 1) + config.rates)
+        self.width = d * ((1 if config.sides == "together" else 2) + config.rates)
         deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
 
@@ -259,13 +269,17 @@ class CAWN(nn.Module):
         if isinstance(batch, Batch):
             batch = Tensors.of(batch, next(self.parameters()).device)
         pooled = self.pool_walks(batch) if isinstance(batch, Dense) else self.pool_trees(batch)
-        pooled = self.dropout(torch.reshape(pooled, (batch.num_pairs, -1)))
-        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(batch.rates)], dim=-1)
+        pooled, rates = torch.reshape(pooled, (batch.num_pairs, -1)), batch.rates
+        if self.config.sides == "symmetric":
+            pooled = symmetric(pooled, 0)
+            rates = symmetric(rates, pair_width(rates.shape[1])) if self.from_rates is not None else rates
+        pooled = self.dropout(pooled)
+        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(rates)], dim=-1)
 
     def pool_trees(self, batch: Tensors) -> Tensor:
         """Different prefixes, each encoded once and counted as often as it occurs: [2B, d], or [B, d] together."""
         states = self.walks(batch)
-        apart = self.config.sides == "apart"
+        apart = self.config.sides != "together"
         num_sets = batch.num_pairs * (2 if apart else 1)
         sets = [level.owner if apart else level.owner >> 1 for level in batch.levels]
         weights = [level.weight if apart else level.weight / 2 for level in batch.levels]

@@ -29,6 +29,12 @@ def rates_width(num_decays: int, *, directed: bool) -> int:
     return ends + pair + directed * 3 * (num_decays + 1)
 
 
+def pair_width(rates_width: int) -> int:
+    """How many of the undirected features are the pair's; those of u and then of v follow."""
+    num_decays = (rates_width - AGES - 3) // 5
+    return num_decays + 1 + AGES
+
+
 class Tally(NamedTuple):
     """For each key the times it occurred, in order, and the running log-sums of their weights."""
 

@@ -18,6 +18,7 @@ MODELS = [
     {"pooling": "attention"},
     {"sides": "together", "logarithms": False, "degree": False, "directed": False},
     {"sides": "together", "pooling": "attention"},
+    {"directed": False},
     {"identity": "aw"},
     {"identity": "none", "rates": False},
     {"rnn": "gru", "time": False},

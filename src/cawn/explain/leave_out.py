@@ -26,7 +26,7 @@ _PAIRS_AT_ONCE = 1024
 
 def adds_up(config: Config) -> bool:
     """Whether a model's logit is a sum over walks."""
-    return config.head == "linear" and config.pooling == "mean"
+    return config.head == "linear" and config.pooling == "mean" and config.sides != "symmetric"
 
 
 def effects(network: Network, config: Config, batch: Batch, leaves: Leaves, part: Array) -> tuple[Array, Array, Array]:
