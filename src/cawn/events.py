@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from cawn.reading import Reading
 
 _MAX_ID = 2**31 - 2
 _COARSE = ("Y", "M", "W", "D", "h", "m")
+PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
+NO_NEGATIVE, NO_LINK_ID = -1, 0
 
 
 class Events:
@@ -28,6 +32,10 @@ class Events:
         x: Node attributes [num_nodes, d] or [num_nodes].
         labels: The node names, one for each id; the ids themselves by default.
         num_nodes: How many nodes there are, if more than occur.
+        weight: How much each link counts in the training loss [E]: finite, from 0, not all 0.
+        negative: A false destination for each link [E], used in training; -1 for none.
+        link_id: Ids of the links [E], of any kind, kept as 64-bit hashes of their text (see `hash_ids`); a uint64 array
+            is taken as such hashes, 0 for no id.
     """
 
     def __init__(
@@ -40,14 +48,21 @@ class Events:
         x: npt.ArrayLike | None = None,
         labels: npt.ArrayLike | None = None,
         num_nodes: int | None = None,
+        weight: npt.ArrayLike | None = None,
+        negative: npt.ArrayLike | None = None,
+        link_id: npt.ArrayLike | None = None,
     ) -> None:
         src, dst, times = link_arrays(src, dst, t)
-        attributes = None if msg is None else _attributes(msg, "msg", len(src), "links")
+        self.msg = None if msg is None else _attributes(msg, "msg", len(src), "links")
+        self.weight = None if weight is None else _weights(weight, len(src))
+        self.negative = None if negative is None else _negatives(negative, len(src))
+        self.link_id = None if link_id is None else _link_ids(link_id, len(src))
         names = None if labels is None else _label_array(labels)
-        occurring = max((int(ids.max()) + 1 for ids in (src, dst) if ids.size), default=0)
+        nodes = (src, dst) if self.negative is None else (src, dst, self.negative)
+        occurring = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
         self.num_nodes = _count_nodes(occurring, num_nodes, names)
         self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
-        self._keep(src, dst, times, attributes, names)
+        self._keep(src, dst, times, names)
 
     @classmethod
     def adopt(
@@ -60,13 +75,17 @@ class Events:
         labels: npt.NDArray[Any] | None,
         *,
         num_nodes: int | None = None,
+        weight: npt.NDArray[np.float32] | None = None,
+        negative: npt.NDArray[np.int32] | None = None,
+        link_id: npt.NDArray[np.uint64] | None = None,
     ) -> Events:
         """Events of arrays that a reader has made and checked: kept as they are, without a copy."""
         events = cls.__new__(cls)
         events.num_nodes = _count_nodes(0, num_nodes, labels)
         events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
+        events.msg, events.weight, events.negative, events.link_id = msg, weight, negative, link_id
         _refuse_span(t)
-        events._keep(src, dst, t, msg, labels)
+        events._keep(src, dst, t, labels)
         return events
 
     def _keep(
@@ -74,26 +93,36 @@ class Events:
         src: npt.NDArray[np.int32],
         dst: npt.NDArray[np.int32],
         t: npt.NDArray[Any],
-        msg: npt.NDArray[np.float32] | None,
         labels: npt.NDArray[Any] | None,
     ) -> None:
         """Bring the links into the order of time, and close the arrays to writing."""
         order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
         self._rows, self._labels = order, labels
         self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, t))
-        self.msg = msg if order is None or msg is None else msg[order]
+        if order is not None:
+            self._set_columns(self, order)
         self._freeze()
+
+    def _set_columns(self, of: Events, chosen: Any) -> None:
+        """Take these rows of the optional columns of `of`."""
+        for name in PER_LINK:
+            column = getattr(of, name)
+            setattr(self, name, None if column is None else column[chosen])
 
     src: npt.NDArray[np.int32]
     dst: npt.NDArray[np.int32]
     t: npt.NDArray[Any]
     msg: npt.NDArray[np.float32] | None
     x: npt.NDArray[np.float32] | None
+    weight: npt.NDArray[np.float32] | None  # [E]
+    negative: npt.NDArray[np.int32] | None  # [E], NO_NEGATIVE where none was given
+    link_id: npt.NDArray[np.uint64] | None  # [E], NO_LINK_ID where none was given
     num_nodes: int
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
 
     def _freeze(self) -> None:
-        for array in (self.src, self.dst, self.t, self.msg, self.x, self._labels, self._rows):
+        optional = (getattr(self, name) for name in PER_LINK)
+        for array in (self.src, self.dst, self.t, self.x, self._labels, self._rows, *optional):
             if array is not None:
                 array.flags.writeable = False
 
@@ -105,11 +134,18 @@ class Events:
         chosen = self._choice(chosen)
         part = object.__new__(Events)
         part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
-        part.msg = None if self.msg is None else self.msg[chosen]
+        part._set_columns(self, chosen)
         part._rows = self.rows[chosen]
         part.x, part._labels, part.num_nodes, part.reading = self.x, self._labels, self.num_nodes, self.reading
         part._freeze()
         return part
+
+    def named(self, labels: npt.NDArray[Any]) -> Events:
+        """The same links and nodes, the nodes called by these names."""
+        columns = {name: getattr(self, name) for name in PER_LINK}
+        events = Events(self.src, self.dst, self.t, x=self.x, labels=labels, **columns)
+        events.reading = self.reading
+        return events
 
     def _choice(self, chosen: Any) -> Any:
         """The same choice, if it keeps the order of time."""
@@ -266,6 +302,51 @@ def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDA
         row, column = (int(i) for i in np.argwhere(broken)[0])
         raise DataError(f"{what}[{row}, {column}] is {table[row, column]}: attributes must be finite in float32")
     return rounded
+
+
+def _weights(values: npt.ArrayLike, size: int) -> npt.NDArray[np.float32]:
+    weights = _attributes(values, "weight", size, "links")
+    if weights.shape[1] != 1:
+        raise DataError(f"weight has {weights.shape[1]} columns, expected one number for each link")
+    weights = weights[:, 0]
+    _refuse(weights < 0, weights, "weight", "link weights are numbers from 0")
+    if size and not weights.any():
+        raise DataError("weight: all are 0, so there is nothing to train on; give some links a weight above 0")
+    return weights
+
+
+def _negatives(values: npt.ArrayLike, size: int) -> npt.NDArray[np.int32]:
+    given = as_array(values, "negative")
+    if given.ndim != 1 or len(given) != size or (size and given.dtype.kind not in "iu"):
+        raise DataError(
+            f"negative is {given.dtype} of shape {given.shape}, expected a node id for each of the {size:,} links"
+        )
+    rule = "negatives are node ids, or -1 for none"
+    _refuse((given < NO_NEGATIVE) | (given > _MAX_ID), given, "negative", rule)
+    return np.array(given, np.int32)
+
+
+def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
+    given = as_array(values, "link_id")
+    if given.ndim != 1 or len(given) != size:
+        raise DataError(f"link_id has shape {given.shape}, expected an id for each of the {size:,} links")
+    if given.dtype == np.uint64:
+        return np.array(given)
+    ids = given.tolist()
+    if wrong := [each for each in ids if not isinstance(each, str | int) or isinstance(each, bool)]:
+        raise DataError(f"link_id holds {wrong[0]!r}: ids are whole numbers or strings")
+    return hash_ids(ids)
+
+
+def hash_ids(ids: Iterable[object]) -> npt.NDArray[np.uint64]:
+    """64-bit hashes of the text of each id, the same in every process and never NO_LINK_ID.
+
+    Two of n different ids are mistaken for one with probability n**2 / 2**65, which is 3e-6 for ten million.
+    """
+    digests = b"".join(blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8).digest() for each in ids)
+    hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
+    hashes[hashes == NO_LINK_ID] = 1
+    return hashes
 
 
 def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:

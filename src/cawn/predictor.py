@@ -126,8 +126,7 @@ class LinkPredictor:
         if target.exists():
             raise QueryError(f"{target}: exists already; choose another folder")
         batcher, names = self._current()
-        events = batcher.events
-        named = Events(events.src, events.dst, events.t, events.msg, x=events.x, labels=names.all())
+        named = batcher.events.named(names.all())
         part = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:
             part.mkdir(parents=True)

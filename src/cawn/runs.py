@@ -27,7 +27,7 @@ from cawn.batches import Batcher
 from cawn.calibration import Calibration
 from cawn.config import Config
 from cawn.errors import DataError, QueryError, StorageError
-from cawn.events import Events
+from cawn.events import PER_LINK, Events
 from cawn.files import write_text
 from cawn.history import History
 from cawn.name_index import NameIndex
@@ -55,7 +55,7 @@ def write_description(folder: Path, config: Config, description: dict[str, Any])
 
 def write_network(folder: Path, events: Events) -> None:
     """The links of a run with their attributes, and the names of its nodes."""
-    arrays = {"src": events.src, "dst": events.dst, "t": events.t, "msg": events.msg, "x": events.x}
+    arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: np.ascontiguousarray(array) for name, array in arrays.items() if array is not None}
     write_arrays(folder / "network", held | NameIndex.of(events.labels).arrays)
 
@@ -67,7 +67,8 @@ def read_network(folder: Path) -> tuple[Events, NameIndex]:
     try:
         names.check()
         src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
-        events = Events.adopt(src, dst, t, arrays.get("msg"), arrays.get("x"), None, num_nodes=len(names))
+        columns = {name: arrays.get(name) for name in PER_LINK}
+        events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
     except (KeyError, DataError) as error:
         raise StorageError(f"{folder / 'network'}: damaged; the run must be trained again") from error
     return events, names
@@ -76,7 +77,7 @@ def read_network(folder: Path) -> tuple[Events, NameIndex]:
 def read_events(folder: Path) -> Events:
     """The same as Events that carry their names."""
     held, names = read_network(folder)
-    events = Events(held.src, held.dst, held.t, held.msg, x=held.x, labels=names.all())
+    events = held.named(names.all())
     events.reading = read_reading(folder)
     return events
 

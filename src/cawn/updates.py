@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
-from cawn.events import Events
+from cawn.events import NO_LINK_ID, Events
 from cawn.name_index import NameIndex
 from cawn.node_names import Spelling
 from cawn.walks import query_times
 
 
 def joined(held: Events, names: NameIndex, new: Events, spelling: Spelling) -> tuple[Events, NameIndex]:
-    """Both together, and the names of all."""
+    """Both together, and the names of all. Weights and negatives, which only training uses, are left out."""
     sides = []
     for side, ends in enumerate((new.src, new.dst)):
         different, at = np.unique(ends, return_inverse=True)
@@ -23,6 +24,9 @@ def joined(held: Events, names: NameIndex, new: Events, spelling: Spelling) -> t
             names = names.extended([spelling.spelled(given[i], side) for i in strange])
         sides.append((ids[at], different, ids))
     msg = None if held.msg is None or new.msg is None else np.concatenate([held.msg, new.msg])
+    ids_of_links = None
+    if held.link_id is not None or new.link_id is not None:
+        ids_of_links = np.concatenate([_link_ids(held), _link_ids(new)])
     x = None
     if held.x is not None:
         x = np.zeros((len(names), held.x.shape[1]), np.float32)
@@ -32,4 +36,8 @@ def joined(held: Events, names: NameIndex, new: Events, spelling: Spelling) -> t
                 x[ids] = new.x[different]
     t = np.concatenate([held.t, query_times(new.t, held.t.dtype)])
     src, dst = (np.concatenate([mine, ids]) for mine, (ids, *_) in zip((held.src, held.dst), sides, strict=True))
-    return Events(src, dst, t, msg, x=x, num_nodes=len(names)), names
+    return Events(src, dst, t, msg, x=x, num_nodes=len(names), link_id=ids_of_links), names
+
+
+def _link_ids(events: Events) -> npt.NDArray[np.uint64]:
+    return np.full(len(events), NO_LINK_ID, np.uint64) if events.link_id is None else events.link_id
