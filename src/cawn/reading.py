@@ -8,6 +8,7 @@ from typing import Any
 from cawn.errors import DataError
 
 Column = str | int
+_OPTIONAL = ("weight", "negative", "link_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,7 @@ class Reading:
     Args:
         src, dst, time: Columns, by name, or by position where there was no header.
         msg: Columns of link attributes.
+        weight, negative, link_id: Columns of link weights, own negatives and link ids.
         bipartite: Whether equal names on both sides are two nodes.
         dates: Whether times were written as dates; they are Unix seconds in the events.
     """
@@ -27,6 +29,9 @@ class Reading:
     msg: tuple[Column, ...] = ()
     bipartite: bool | None = None
     dates: bool = False
+    weight: Column | None = None
+    negative: Column | None = None
+    link_id: Column | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -38,7 +43,7 @@ class Reading:
         known = {field.name for field in fields(cls)}
         if not isinstance(found, dict) or not set(found) <= known:
             raise DataError("not the description of how a file was read")
-        src, dst, time = columns = [found.get(name) for name in ("src", "dst", "time")]
+        src, dst, time, *_ = columns = [found.get(name) for name in ("src", "dst", "time", *_OPTIONAL)]
         msg, bipartite, dates = found.get("msg", []), found.get("bipartite"), found.get("dates", False)
         if (
             not all(column is None or _is_column(column) for column in columns)
@@ -48,7 +53,8 @@ class Reading:
             or not isinstance(dates, bool)
         ):
             raise DataError("not the description of how a file was read")
-        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates)
+        optional = {name: found.get(name) for name in _OPTIONAL}
+        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates, **optional)
 
 
 def _is_column(value: Any) -> bool:

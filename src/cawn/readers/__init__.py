@@ -22,6 +22,9 @@ def read(
     dst: Column | None = None,
     time: Column | None = None,
     msg: Sequence[Column] | Column | None = None,
+    weight: Column | None = None,
+    negative: Column | None = None,
+    link_id: Column | None = None,
     bipartite: bool | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
@@ -34,6 +37,10 @@ def read(
         src, dst, time: The columns, by name or by position from 0. Found by their usual names if not given; in text
             without a header they are the first three.
         msg: Columns of numbers that become link attributes.
+        weight: A column of link weights for training: finite numbers from 0, not all 0.
+        negative: A column of false destinations for training; empty for none. A name that occurs nowhere else becomes
+            a node.
+        link_id: A column of link ids, so that updates can tell links they have seen; ids are compared by their text.
         bipartite: Whether a source and a destination of the same name are different nodes. By default they are
             where the columns are called user and item, as in the JODIE format.
         delimiter, header: How text is laid out, if the guess is wrong.
@@ -42,7 +49,8 @@ def read(
     """
     if bipartite is not None and not isinstance(bipartite, bool):
         raise DataError(f"bipartite={bipartite!r}: give True or False")
-    roles = Roles.of(src=src, dst=dst, time=time, msg=msg)
+    optional = {"weight": weight, "negative": negative, "link_id": link_id}
+    roles = Roles.of(src=src, dst=dst, time=time, msg=msg, **optional)
     if isinstance(source, Events):
         return source
     if isinstance(source, str | os.PathLike):

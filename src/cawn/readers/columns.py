@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from cawn.errors import DataError
 
@@ -39,6 +40,7 @@ _PAIRS = (
     ("node1", "node2"),
     ("nodea", "nodeb"),
 )
+_OPTIONAL = ("weight", "negative", "link_id")
 _TWO_SIDED = {("user", "item"), ("userid", "itemid")}
 _TIMES = frozenset(
     (
@@ -65,6 +67,9 @@ class Roles:
     dst: Column | None
     time: Column | None
     msg: tuple[Column, ...]
+    weight: Column | None = None
+    negative: Column | None = None
+    link_id: Column | None = None
 
     @classmethod
     def of(
@@ -74,14 +79,16 @@ class Roles:
         dst: Column | None,
         time: Column | None,
         msg: Sequence[Column] | Column | None,
+        **optional: Column | None,
     ) -> Roles:
         if msg is not None and not isinstance(msg, str | int | Sequence):
             raise DataError(f"msg={msg!r}: name a column or a list of columns")
         chosen = () if msg is None else (msg,) if isinstance(msg, str | int) else tuple(msg)
-        for role, column in (("src", src), ("dst", dst), ("time", time), *(("msg", c) for c in chosen)):
+        single = {"src": src, "dst": dst, "time": time} | optional
+        for role, column in (*single.items(), *(("msg", c) for c in chosen)):
             if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
                 raise DataError(f"{role}={column!r}: name a column, or give its position from 0")
-        return cls(src, dst, time, chosen)
+        return cls(src, dst, time, chosen, **optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +101,27 @@ class Layout:
     msg: tuple[int, ...]
     two_sided: bool  # sources and destinations have name spaces of their own
     prefixes: tuple[str, str] = ("src", "dst")
+    weight: int | None = None
+    negative: int | None = None
+    link_id: int | None = None
+
+    @property
+    def optional(self) -> dict[str, int]:
+        """The positions of weight, negative and link_id, where these were asked for."""
+        found = {role: getattr(self, role) for role in _OPTIONAL}
+        return {role: at for role, at in found.items() if at is not None}
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """Every position once, in the order src, dst, time, msg."""
-        return tuple(dict.fromkeys((self.src, self.dst, self.time, *self.msg)))
+        """Every position once, in the order src, dst, time, msg, weight, negative, link_id."""
+        return tuple(dict.fromkeys((self.src, self.dst, self.time, *self.msg, *self.optional.values())))
 
     def narrowed(self) -> Layout:
         """The same columns in a table that holds nothing but the needed ones."""
         at = {old: new for new, old in enumerate(self.needed)}
-        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], msg=tuple(at[i] for i in self.msg))
+        optional: dict[str, Any] = {role: at[old] for role, old in self.optional.items()}
+        msg = tuple(at[i] for i in self.msg)
+        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], msg=msg, **optional)
 
 
 def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bool = True) -> Layout:
@@ -143,6 +161,7 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
             _msg_positions(roles, names, where),
             pair in _TWO_SIDED,
             _prefixes(names, src, dst),
+            **_optional_positions(roles, names, where),
         ),
         where,
     )
@@ -165,17 +184,31 @@ def _positional_layout(width: int, roles: Roles, names: Sequence[str], where: st
         )
     msg = tuple(_position(c, names, "msg", where, has_names=False) for c in roles.msg)
     src, dst, time = chosen
-    return _checked(Layout(src, dst, time, msg, two_sided=False), where)
+    optional = _optional_positions(roles, names, where, has_names=False)
+    return _checked(Layout(src, dst, time, msg, two_sided=False, **optional), where)
 
 
 def _checked(layout: Layout, where: str) -> Layout:
     if len({layout.src, layout.dst, layout.time}) < 3:
         raise DataError(f"{where}: source, destination and time must be three different columns")
+    if layout.negative in (layout.src, layout.dst, layout.time):
+        raise DataError(
+            f"{where}: the negatives need a column of their own, not that of sources, destinations or times"
+        )
     return layout
 
 
 def _msg_positions(roles: Roles, names: Sequence[str], where: str) -> tuple[int, ...]:
     return tuple(_position(column, names, "msg", where) for column in roles.msg)
+
+
+def _optional_positions(roles: Roles, names: Sequence[str], where: str, *, has_names: bool = True) -> dict[str, Any]:
+    said = {role: getattr(roles, role) for role in _OPTIONAL}
+    return {
+        role: _position(column, names, role, where, has_names=has_names)
+        for role, column in said.items()
+        if column is not None
+    }
 
 
 def _position(column: Column, names: Sequence[str], role: str, where: str, *, has_names: bool = True) -> int:

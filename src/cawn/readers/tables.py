@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cawn.errors import DataError
-from cawn.events import Events, seconds
+from cawn.events import NO_NEGATIVE, Events, hash_ids, seconds
 from cawn.names import number_nodes, number_two_sided
 from cawn.readers.columns import Layout, Roles, find_layout
 
@@ -44,9 +44,13 @@ class Links:
     dst: npt.NDArray[np.int32]
     t: npt.NDArray[Any]
     labels: npt.NDArray[Any]
+    weight: npt.NDArray[np.float32] | None = None
+    negative: npt.NDArray[np.int32] | None = None
+    link_id: npt.NDArray[np.uint64] | None = None
 
     def events(self, msg: npt.NDArray[Any] | None, x: npt.NDArray[Any] | None = None) -> Events:
-        return Events.adopt(self.src, self.dst, self.t, msg, x, self.labels)
+        optional = {"weight": self.weight, "negative": self.negative, "link_id": self.link_id}
+        return Events.adopt(self.src, self.dst, self.t, msg, x, self.labels, **optional)  # type: ignore[arg-type]
 
 
 def events_from_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Events:
@@ -57,20 +61,66 @@ def events_from_table(table: pa.Table, roles: Roles, source: Source, bipartite: 
 
 
 def links_of(table: pa.Table, layout: Layout, source: Source, bipartite: bool | None) -> Links:
-    """Both ends and the time of every row."""
+    """Both ends and the time of every row, and its weight, negative and id where there are such columns."""
     if table.num_rows == 0:
         raise DataError(f"{source.name}: no rows; expected at least one link")
     names = table.column_names
     src = as_names(table.column(layout.src), names[layout.src], source)
     dst = as_names(table.column(layout.dst), names[layout.dst], source)
     time = as_times(table.column(layout.time), names[layout.time], source)
+    rows_with_negative = None
+    if layout.negative is not None:
+        negative, rows_with_negative = _negative_names(table.column(layout.negative), names[layout.negative], source)
+        dst = _concatenated(dst, negative)
     if layout.two_sided if bipartite is None else bipartite:
         src_ids, dst_ids, labels = number_two_sided(src, dst, layout.prefixes)
     else:
         if src.type != dst.type:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
         src_ids, dst_ids, labels = number_nodes(src, dst)
-    return Links(src_ids, dst_ids, time, labels)
+    negatives = None
+    if rows_with_negative is not None:
+        negatives = np.full(table.num_rows, NO_NEGATIVE, np.int32)
+        negatives[rows_with_negative] = dst_ids[table.num_rows :]
+        dst_ids = dst_ids[: table.num_rows].copy()
+    weight = None if layout.weight is None else as_weights(table.column(layout.weight), names[layout.weight], source)
+    ids = None if layout.link_id is None else as_link_ids(table.column(layout.link_id), names[layout.link_id], source)
+    return Links(src_ids, dst_ids, time, labels, weight, negatives, ids)
+
+
+def _negative_names(
+    column: pa.ChunkedArray, name: str, source: Source
+) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
+    """The names that are there, and their rows."""
+    column = _plain(column)
+    there = pc.is_valid(column)
+    if pa.types.is_large_string(column.type):
+        there = pc.and_(there, pc.fill_null(pc.not_equal(column, ""), False))
+    rows = np.flatnonzero(there.to_numpy())
+    given = Source(source.name, lambda row: source.place(int(rows[row])))
+    column = column.filter(there)
+    return as_names(column if len(column) else column.cast(pa.int64()), name, given), rows
+
+
+def _concatenated(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names below one another: integers if all are, else text."""
+    if len(other) and one.type != other.type:
+        one, other = one.cast(pa.large_string()), other.cast(pa.large_string())
+    return pa.chunked_array([*one.chunks, *other.chunks], one.type) if len(other) else one
+
+
+def as_weights(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.float32]:
+    """Link weights as float32: finite, from 0, not all 0."""
+    weights = as_attribute(column, name, source, "link weights are finite numbers from 0")
+    _refuse_rows(weights < 0, weights, name, source, "link weights are finite numbers from 0")
+    if not weights.any():
+        raise DataError(f"{source.name}, column {name!r}: all weights are 0; give some links a weight above 0")
+    return weights
+
+
+def as_link_ids(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.uint64]:
+    """The ids of links, hashed; none missing."""
+    return hash_ids(as_names(column, name, source, "link ids", "every link needs an id").to_pylist())
 
 
 def attributes_of(table: pa.Table, layout: Layout, source: Source) -> npt.NDArray[np.float32] | None:
@@ -79,22 +129,28 @@ def attributes_of(table: pa.Table, layout: Layout, source: Source) -> npt.NDArra
     return np.stack(columns, axis=1) if columns else None
 
 
-def as_names(column: pa.ChunkedArray, name: str, source: Source) -> pa.ChunkedArray:
-    """Node names as int64 or large_string, none missing."""
+def as_names(
+    column: pa.ChunkedArray,
+    name: str,
+    source: Source,
+    what: str = "node names",
+    needed: str = "every link needs two nodes",
+) -> pa.ChunkedArray:
+    """Names of nodes (or of what is said) as int64 or large_string, none missing."""
     column = _plain(column)
     kind = column.type
-    _refuse_nulls(column, name, source, "every link needs two nodes")
+    _refuse_nulls(column, name, source, needed)
     if pa.types.is_integer(kind):
-        return _cast(column, pa.int64(), name, source, "integer names must fit into int64")
+        return _cast(column, pa.int64(), name, source, f"{what} that are integers must fit into int64")
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _cast(column, pa.int64(), name, source, "node names are whole numbers or strings")
+        return _cast(column, pa.int64(), name, source, f"{what} are whole numbers or strings")
     if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        column = _cast(column, pa.large_string(), name, source, "node names must be text")
+        column = _cast(column, pa.large_string(), name, source, f"{what} must be text")
         empty = pc.equal(column, "")
         if pc.any(empty).as_py():
-            raise source.error(_first(empty), name, "", "every link needs two nodes")
+            raise source.error(_first(empty), name, "", needed)
         return column
-    raise DataError(f"{source.name}, column {name!r}: found {kind}, expected node names (integers or strings)")
+    raise DataError(f"{source.name}, column {name!r}: found {kind}, expected {what} (integers or strings)")
 
 
 def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.int64]:
@@ -129,9 +185,10 @@ def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[
     raise DataError(f"{source.name}, column {name!r}: found {kind}, {rule}")
 
 
-def as_attribute(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.float32]:
+def as_attribute(
+    column: pa.ChunkedArray, name: str, source: Source, rule: str = "link attributes are finite numbers"
+) -> npt.NDArray[np.float32]:
     """One link attribute as float32, none missing."""
-    rule = "link attributes are finite numbers"
     column = _plain(column)
     kind = column.type
     _refuse_nulls(column, name, source, rule)

@@ -50,9 +50,10 @@ def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str
 def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
     """A table of the needed columns only, in the layout's order; names are integers only if all of them are."""
     needed = [f"{i}" for i in layout.needed]
-    ends = [f"{layout.src}", f"{layout.dst}"]
+    ends = [f"{i}" for i in (layout.src, layout.dst, layout.negative) if i is not None]
+    texts = ends if layout.link_id is None else [*ends, f"{layout.link_id}"]
     try:
-        table = _read_csv(path, dialect, needed, as_text=ends)
+        table = _read_csv(path, dialect, needed, as_text=texts)
         time = table.column(f"{layout.time}")
         if pa.types.is_float64(time.type) and _beyond_float64(time):
             table = _read_slowly(path, dialect, needed)
@@ -62,14 +63,26 @@ def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
     if dialect.padded:
-        for name in ends:
+        for name in texts:
             trimmed = pc.utf8_trim_whitespace(table.column(name))
             table = table.set_column(table.column_names.index(name), name, trimmed)
-    integers = [integers_in(table.column(name)) for name in ends]
+    integers = [integers_in(table.column(name)) for name in ends[:2]]
+    if layout.negative is not None:
+        integers.append(_integers_or_nothing(table.column(ends[2])))
     if all(column is not None for column in integers):
         for name, column in zip(ends, integers, strict=True):
             table = table.set_column(table.column_names.index(name), name, column)
     return table.select(needed).rename_columns([dialect.names[i] for i in layout.needed])
+
+
+def _integers_or_nothing(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """As `integers_in`, null where the text is empty."""
+    there = pc.not_equal(column, "")
+    given = integers_in(column.filter(there))
+    if given is None:
+        return None
+    place = pc.subtract(pc.cumulative_sum(pc.cast(there, pa.int64())), 1)
+    return given.take(pc.if_else(there, place, None))
 
 
 def _beyond_float64(time: pa.ChunkedArray) -> bool:
