@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.negatives import negatives
+from cawn.negatives import negatives, partner_choices
 from cawn.splits import split
 from networks import random_events
 from statistics_of_draws import assert_follows
@@ -71,3 +71,63 @@ def test_refused(events, parts) -> None:
     lonely = cawn.Events([0, 1, 2], [5, 5, 5], [1, 2, 3])
     with pytest.raises(cawn.DataError, match="one destination"):
         negatives(lonely, np.arange(3), "random", seen=np.arange(1), seed=0)
+
+
+@pytest.mark.parametrize("kind", ["historical", "inductive"])
+def test_all_partners_that_a_source_does_not_link_to_now_are_equally_likely(kind: str) -> None:
+    events = random_events(4, num_nodes=9, num_links=120, span=12)  # many links of a source share a time
+    seen, links = np.arange(60), np.arange(40, 100)
+    before, ever = pairs(events, seen), pairs(events, slice(None))
+    choices = partner_choices(events, links, kind, seen=seen)
+    drawn = np.stack([choices.draw(seed) for seed in range(2_000)])
+    for i, link in enumerate(links):
+        u, now = int(events.src[link]), events.t == events.t[link]
+        linked = set(events.dst[now & (events.src == u)].tolist())
+        partners = {v for a, v in (before if kind == "historical" else ever - before) if a == u} - linked
+        assert choices.count[i] == len(partners)
+        if partners:
+            assert_follows(
+                [(drawn[:, i] == v).sum() for v in range(9)], [(v in partners) / len(partners) for v in range(9)]
+            )
+        else:
+            assert (drawn[:, i] == -1).all()
+
+
+def test_large_mailings_need_no_search() -> None:
+    """One sender, five mailings to the same recipients: a scan of the recipients for each link would take hours."""
+    recipients, mailings = 20_000, 5
+    t = np.repeat(np.arange(mailings), recipients)
+    events = cawn.Events(np.zeros(len(t), int), np.tile(np.arange(1, recipients + 1), mailings), t)
+    everything = np.arange(len(events))
+    drawn = negatives(events, everything, "historical", seen=everything, seed=0)
+    assert drawn.fallback == 1.0  # every recipient is linked to at every time
+    last = recipients // 2  # the last mailing leaves half of them out
+    cut = events[: len(events) - last]
+    drawn = negatives(cut, everything[-2 * last : -last], "historical", seen=everything[:recipients], seed=0)
+    assert drawn.fallback == 0.0
+    assert (drawn.dst > recipients - last).all()
+
+
+def renamed(events: cawn.Events, seed: int) -> tuple[cawn.Events, np.ndarray]:
+    """The same links among nodes numbered in another way, and the new number of each node."""
+    number = np.random.default_rng(seed).permutation(events.num_nodes)
+    return cawn.Events(number[events.src], number[events.dst], events.t, num_nodes=events.num_nodes), number
+
+
+@pytest.mark.parametrize("kind", ["random", "historical", "inductive"])
+def test_names_of_nodes_change_no_draw(events, parts, kind: str) -> None:
+    other, number = renamed(events, 1)
+    links = parts.test["all"]
+    expected = negatives(events, links, kind, seen=parts.train, seed=3)
+    found = negatives(other, links, kind, seen=parts.train, seed=3)
+    np.testing.assert_array_equal(found.dst, number[expected.dst])
+
+
+def test_links_that_are_not_visible_change_no_draw(events) -> None:
+    parts = split(events, "inductive", seed=1)
+    known = events[parts.visible]
+    at = np.flatnonzero(np.isin(np.flatnonzero(parts.visible), parts.train))
+    for kind in ("random", "historical"):
+        expected = negatives(known, at, kind, seen=at, seed=2)
+        found = negatives(events, parts.train, kind, seen=parts.train, seed=2, visible=parts.visible)
+        np.testing.assert_array_equal(found.dst, expected.dst)

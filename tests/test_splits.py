@@ -38,6 +38,15 @@ def test_inductive(network) -> None:
     assert set(np.flatnonzero(parts.hidden)) <= set(after_training)
 
 
+def test_hidden_nodes_do_not_depend_on_names() -> None:
+    events = random_events(1, num_nodes=40, num_links=500, span=200)
+    number = np.random.default_rng(0).permutation(events.num_nodes)
+    other = cawn.Events(number[events.src], number[events.dst], events.t, num_nodes=events.num_nodes)
+    hidden = split(events, "inductive", seed=3).hidden
+    assert hidden.sum() == 4
+    np.testing.assert_array_equal(split(other, "inductive", seed=3).hidden[number], hidden)
+
+
 def test_links_of_equal_time_stay_together() -> None:
     events = random_events(1, num_links=500, span=20)
     parts = split(events, "transductive", seed=0)

@@ -18,7 +18,7 @@ from cawn.events import Events
 from cawn.gpu.batches import DeviceBatcher
 from cawn.gpu.scoring import of_contrast, of_one
 from cawn.model import CAWN
-from cawn.negatives import Kind, negatives
+from cawn.negatives import Kind, destinations, negatives
 from cawn.rules import Past
 from cawn.splits import Split, digest
 
@@ -118,9 +118,9 @@ def _among_many(
     """Ranks of some links among random destinations: model and recency rule."""
     some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
     src, dst, t = events.src[some], events.dst[some], events.t[some]
-    pool = np.unique(events.dst[: links[-1] + 1])
+    pool, place = destinations(events, links[-1] + 1)
     drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
-    candidates = pool[drawn + (drawn >= np.searchsorted(pool, dst)[:, None])]  # any but the true one
+    candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
     by_model = rank_links(model, batcher, src, dst, t, candidates)
     flat = (np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES))
     by_rule = metrics.ranks(past.recency(src, dst, t), past.recency(*flat).reshape(candidates.shape))

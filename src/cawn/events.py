@@ -200,9 +200,11 @@ class Events:
 
     @property
     def intensity(self) -> float:
-        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T)."""
+        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T); V are the nodes that occur."""
         span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
-        return 2 * len(self) / self.num_nodes / span if span > 0 else 0.0
+        occurs = np.zeros(self.num_nodes, np.bool_)
+        occurs[self.src] = occurs[self.dst] = True
+        return 2 * len(self) / int(occurs.sum()) / span if span > 0 else 0.0
 
 
 def link_arrays(

@@ -56,7 +56,8 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
     period = np.searchsorted(ends, events.t, side="left")  # 0: t <= first end, 1, 2
     hidden = np.zeros(events.num_nodes, np.bool_)
     if task == "inductive":
-        later = np.unique(np.concatenate([events.src[period > 0], events.dst[period > 0]]))
+        later = by_appearance(events)
+        later = later[np.isin(later, np.concatenate([events.src[period > 0], events.dst[period > 0]]))]
         count = min(int(HIDDEN_SHARE * events.num_nodes), len(later))
         hidden[np.random.default_rng(seed).choice(later, count, replace=False)] = True
     touched = hidden[events.src].astype(np.int8) + hidden[events.dst]
@@ -81,6 +82,12 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
             f"{len(events):,} links are too few, or at too few times, for the {task} task: none is left to {short[0]}"
         )
     return found
+
+
+def by_appearance(events: Events) -> npt.NDArray[np.int32]:
+    """The nodes that occur, in the order of their first links, sources first: the same whatever they are called."""
+    nodes, first = np.unique(np.stack([events.src, events.dst], axis=1), return_index=True)
+    return np.asarray(nodes[np.argsort(first)])
 
 
 def snapshots(events: Events, count: int) -> npt.NDArray[np.int64]:

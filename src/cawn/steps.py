@@ -20,7 +20,7 @@ from cawn.batches import Batch, Batcher, ahead
 from cawn.config import Config
 from cawn.events import Events
 from cawn.model import CAWN
-from cawn.negatives import Kind, negatives
+from cawn.negatives import Choices, partner_choices, random_choices
 from cawn.seeds import seed_for
 from cawn.splits import Split
 
@@ -57,10 +57,16 @@ class Plan:
             return self.config.lr * (0.04 + 0.96 * done / _RISE)
         return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - _RISE) / (1 - _RISE), 1.0)))
 
-    def negatives(self, links: Any, kind: Kind, seed: int) -> Any:
-        """False destinations among what training may see."""
-        parts = self.parts
-        return negatives(self.events, links, kind, seen=parts.train, seed=seed, visible=parts.visible).dst
+    def random_choices(self, links: Any) -> Choices:
+        """What random negatives of `links` are drawn from, among what training may see."""
+        return random_choices(self.events, links, self.parts.visible)
+
+    def historical_choices(self) -> Choices | None:
+        """What historical negatives of the training links are drawn from; None where the config has no use for them."""
+        if self.config.negatives != "mixed":
+            return None
+        train, visible = self.parts.train, self.parts.visible
+        return partner_choices(self.events, train, "historical", seen=train, visible=visible)
 
     def apply(self, loss: Tensor) -> None:
         """One update of the weights. The gradients were cleared before."""
@@ -84,6 +90,7 @@ class HostSteps:
 
     def __init__(self, plan: Plan, batcher: Batcher) -> None:
         self.plan, self._batcher, self._loss = plan, batcher, 0.0
+        self._random, self._historical = plan.random_choices(plan.parts.train), plan.historical_choices()
 
     def epoch(self, epoch: int, first: int) -> Iterator[None]:
         self._loss = 0.0
@@ -99,10 +106,7 @@ class HostSteps:
         plan, config, events, train = self.plan, self.plan.config, self.plan.events, self.plan.parts.train
         seed = plan.number("epoch", epoch)
         false = np.zeros(len(events), np.int32)
-        false[train] = plan.negatives(train, "random", seed)
-        if config.negatives == "mixed":
-            hard = plan.negatives(train, "historical", seed)
-            false[train] = np.where(shuffle.coins(seed, len(train), HARD_SHARE), hard, false[train])
+        false[train] = self._negatives(seed)
         order = train[shuffle.order(seed, len(train))]
 
         def task(links: Any) -> Callable[[], Batch]:
@@ -111,6 +115,15 @@ class HostSteps:
 
         size = config.batch_size
         return [task(order[i : i + size]) for i in range(first * size, len(order), size)]
+
+    def _negatives(self, seed: int) -> Any:
+        """A false destination for each training link."""
+        random = self._random.draw(seed)
+        if self._historical is None:
+            return random
+        historical = self._historical.draw(seed)
+        chosen = shuffle.coins(seed, len(random), HARD_SHARE) & (historical >= 0)
+        return np.where(chosen, historical, random)
 
     def update(self, batch: Batch, epoch: int, step: int) -> float:
         """One update; returns the loss."""

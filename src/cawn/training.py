@@ -125,8 +125,7 @@ class Trainer:
         self.plan = Plan(events, self.parts, config, seed, self.model, self.optimizer)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
-        self.plan.negatives(self.parts.train, "random", 0)  # refused here, before anything is written
-        self.false_val = self.plan.negatives(self.parts.val, "random", self.plan.number("val"))
+        self.false_val = self.plan.random_choices(self.parts.val).draw(self.plan.number("val"))
         self.batcher = on_device(self._batcher(events[self.parts.visible]), self.device)
         self.steps: Steps = (
             HostSteps(self.plan, self.batcher)

@@ -7,10 +7,10 @@ import torch
 import cawn
 from cawn.batches import Batcher, input_widths
 from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.negatives import DeviceNegatives
+from cawn.gpu.negatives import DeviceChoices
 from cawn.gpu.steps import DeviceSteps, optimizer_of
 from cawn.model import CAWN
-from cawn.negatives import negatives
+from cawn.negatives import partner_choices, random_choices
 from cawn.splits import split
 from cawn.steps import HostSteps, Plan
 from networks import random_events
@@ -25,12 +25,17 @@ def test_negatives_are_those_of_the_cpu(gpu) -> None:
     links = np.sort(np.random.default_rng(2).permutation(400)[:150])
     visible = np.random.default_rng(3).random(len(events)) < 0.9
     visible[links] = True
-    device = DeviceNegatives(events, links, visible, gpu)
+    random = random_choices(events, links, visible)
+    historical = partner_choices(events, links, "historical", seen=links[:20], visible=visible)
+    assert 0 < np.mean(historical.count == 0) < 0.5
     for seed in (1, 2**62 + 5):
-        drawn = device.draw(torch.tensor([seed], device=gpu), hard=True)
-        for found, kind in zip(drawn, ("random", "historical"), strict=True):
-            expected = negatives(events, links, kind, seen=links, seed=seed, visible=visible).dst
-            assert np.array_equal(found.cpu().numpy(), expected)
+        key = torch.tensor([seed], device=gpu)
+        expected = [choices.draw(seed) for choices in (random, historical)]
+        found = [DeviceChoices(choices, gpu).draw(key) for choices in (random, historical)]
+        for mine, theirs in zip(found, expected, strict=True):
+            assert np.array_equal(mine.cpu().numpy(), theirs)
+        either = DeviceChoices(historical, gpu).draw(key, fallback=found[0])
+        assert np.array_equal(either.cpu().numpy(), np.where(expected[1] >= 0, *expected[::-1]))
 
 
 def made(gpu, config: cawn.Config = CONFIG) -> tuple[Plan, Batcher]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from cawn.config import Config
 from cawn.gpu.batches import DeviceBatcher, contrast_rows
 from cawn.gpu.launch import USE_CPU, current, memory_for, ran_out
-from cawn.gpu.negatives import DeviceNegatives
+from cawn.gpu.negatives import DeviceChoices
 from cawn.model import CAWN
 from cawn.shuffle import device_coins, device_order
 from cawn.steps import HARD_SHARE, Plan, losses
@@ -43,7 +43,9 @@ class DeviceSteps:
             torch.from_numpy(array[train]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
             for array in (events.src, events.dst, events.t)
         ]
-        self._negatives = DeviceNegatives(events, train, plan.parts.visible, device)
+        self._random = DeviceChoices(plan.random_choices(train), device)
+        historical = plan.historical_choices()
+        self._historical = None if historical is None else DeviceChoices(historical, device)
         n = len(train)
         self._order = torch.arange(n, device=device)
         self._false = torch.zeros(n, dtype=torch.int64, device=device)
@@ -82,11 +84,12 @@ class DeviceSteps:
         plan, device = self.plan, self._batcher.device
         seed = plan.number("epoch", epoch)
         self._seed.fill_(seed)
-        random, hard = self._negatives.draw(self._seed, hard=plan.config.negatives == "mixed")
-        if plan.config.negatives == "mixed":
-            random = torch.where(device_coins(seed, len(random), HARD_SHARE, device), hard, random)
-        self._false.copy_(random)
-        self._order.copy_(device_order(seed, len(random), device))
+        false = self._random.draw(self._seed)
+        if self._historical is not None:
+            historical = self._historical.draw(self._seed, fallback=false)
+            false = torch.where(device_coins(seed, len(false), HARD_SHARE, device), historical, false)
+        self._false.copy_(false)
+        self._order.copy_(device_order(seed, len(false), device))
         self._lr.copy_(torch.tensor([plan.learning_rate(epoch, step) for step in range(len(self._lr))]))
 
     def _update(self) -> None:
