@@ -51,7 +51,7 @@ def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> Non
     for words in (
         "from 'sender' to 'receiver' at 'date'",
         "30 nodes, 1,200 links",
-        "repeat a pair",
+        "repeat an earlier pair",
         "2024-01-01",
         "tau",
         "epoch 1",
@@ -240,8 +240,8 @@ def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
         process.stdout.readline()
         process.stdout.close()
         told = process.stderr.read().decode()
-        assert process.wait() == 2
-    assert told == "cawn: the output was closed before all was written\n"
+        assert process.wait() == 141
+    assert told == ""
     out = tmp_path / "out.csv"
     with subprocess.Popen([*command, "-o", str(out)], stderr=subprocess.PIPE) as process:
         while not list(tmp_path.glob("out.csv.*.parts/*.npz")):

@@ -1,10 +1,22 @@
-"""The errors a user can meet. Every message says what was found, where, and what to do."""
+"""The errors a user can meet. Every message is one line that says what was found, where, and what to do."""
 
 from __future__ import annotations
+
+import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+MAX_MESSAGE = 500  # characters
+_KEPT_END = 180  # of a message that is too long: its end says what to do
 
 
 class CawnError(Exception):
     """Base of all errors that bad input can cause; anything else is a bug in cawn."""
+
+    def __str__(self) -> str:
+        """The message as it can be shown anywhere, whatever file contents or names it quotes."""
+        return one_line(super().__str__())
 
 
 class DataError(CawnError):
@@ -25,3 +37,57 @@ class StorageError(CawnError):
 
 class DeviceError(CawnError):
     """A GPU that is not there, cannot be used, or has too little memory."""
+
+
+def printable(text: Any) -> str:
+    """Text that is safe on a terminal: control characters, invisible ones and line breaks become escapes."""
+    return "".join(letter if letter.isprintable() else _escaped(letter) for letter in str(text))
+
+
+def one_line(message: str) -> str:
+    """A printable message of at most `MAX_MESSAGE` characters; what is left out is taken from its middle."""
+    text = printable(" ".join(message[: 10 * MAX_MESSAGE].splitlines()))
+    if len(text) <= MAX_MESSAGE and len(message) <= 10 * MAX_MESSAGE:
+        return text
+    end = printable(" ".join(message[-_KEPT_END:].splitlines()))[-_KEPT_END:]
+    return f"{text[: MAX_MESSAGE - len(end) - 5]} ... {end}"
+
+
+def brief(value: Any) -> str:
+    """A value of a user as a message quotes it: its repr, one line, cut to some 80 characters."""
+    text = " ".join(printable(_short.repr(value)).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+@contextmanager
+def enough_memory(task: str, remedy: str = "lower num_walks, batch_size or dim") -> Iterator[None]:
+    """Turns running out of main memory into a QueryError that says in which task, and what to do about it."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise QueryError(f"out of memory while {task}; {remedy}") from error
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether main memory ran out; PyTorch raises a RuntimeError for it."""
+    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
+
+
+def _escaped(letter: str) -> str:
+    return letter.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+class _Short(reprlib.Repr):
+    """Cuts strings, collections and numbers; never raises."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxstring = self.maxother = self.maxlong = 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return super().repr_int(x, level) if x.bit_length() < 1_000 else f"an integer of {x.bit_length():,} bits"
+
+
+_short = _Short()

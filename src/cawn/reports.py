@@ -1,4 +1,4 @@
-"""Results as a person reads them."""
+"""Results as tables and sentences on a terminal."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cawn.errors import printable
 from cawn.events import Events
 from cawn.metrics import mean_and_interval
 from cawn.predictor import Ranked
-from cawn.summary import moment, shown
+from cawn.summary import moment
+
+_ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
 
 
 def show_results(
     runs: list[list[dict[str, Any]]], *, batch_metrics: bool = False, console: Console | None = None
 ) -> None:
-    """A table for each kind of negatives: the model and, below it, rules that learn nothing; means over runs."""
+    """Prints a table for each kind of negatives: the model and, below it, untrained baselines; means over runs."""
     console = console or Console()
     several = len(runs) > 1
     if several:
-        console.print(f"mean of {len(runs)} seeds, ± 95 % interval")
+        console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
     for against in dict.fromkeys(row["negatives"] for row in runs[0]):
-        table = Table(title=f"against {against} false links", title_justify="left", box=SIMPLE, pad_edge=False)
+        table = Table(title=f"against {against} negatives", title_justify="left", box=SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=True)
         for name in (
             "AUC",
@@ -47,28 +50,28 @@ def show_results(
         console.print(
             f"MRR: up to {most['ranks']['links']} links, each among {most['ranks']['candidates']} random destinations. "
             f"Probabilities are off by {most['reliability']['calibrated']['ece']:.3f} on average "
-            f"(ECE, {most['links']} links, one false for each true one).",
+            f"(expected calibration error on {most['links']} links, with one negative per positive).",
             style="dim",
         )
 
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
-    """Say where a rule that learns nothing is better."""
+    """Says where an untrained baseline is better."""
     for same in zip(*runs, strict=True):
         row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
         best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
         if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
             console.print(
-                f"{row['links']} links against {row['negatives']} ones: the rule {best!r}, which learns nothing, "
-                "has the better AP. More links, or more epochs, may help.",
+                f"{row['links']} links against {row['negatives']} negatives: the untrained baseline {best!r} has the "
+                "better AP. More links or more epochs may help.",
                 style="yellow",
             )
 
 
 def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
-    """The model on one kind of test links, and below it the rules that learn nothing."""
+    """Adds the model's row on one kind of test links, and below it the untrained baselines."""
     row = same[0]
-    note = f", {row['fallback']:.0%} of them random" if row["fallback"] > 0.05 else ""
+    note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
     rules = {"recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
     for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
         figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
@@ -82,37 +85,55 @@ def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: boo
 
 
 def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:
-    """How well `rank` chooses whom to consider."""
+    """Prints how often the true destination is among the candidates that `rank` chooses."""
     found = report["candidates"]
     (console or Console()).print(
-        f"cawn rank considers {found['size']:,.0f} of the nodes on average; the true destination is among them "
-        f"for {found['recall']:.0%} of {found['links']} test links.",
+        f"cawn rank considers {found['size']:,.0f} nodes on average; the true destination is among them for "
+        f"{found['recall']:.0%} of {found['links']} test links.",
         style="dim",
     )
 
 
-def show_next(folder: Path, events: Events, console: Console | None = None) -> None:
-    """Commands to try on a run, with names and times that exist in it."""
-    name, other = events.labels[events.src[-1]], events.labels[events.dst[-1]]
-    t = moment(events.t[-1].item())
-    place = shlex.quote(str(folder))
+def show_next(folder: str | Path, events: Events, console: Console | None = None) -> None:
+    """Prints commands to try on a run, with names and times for which the network has a history."""
+    place = shlex.quote(printable(folder))
+    lines = [f"cawn predict {place} pairs.csv -o scored.csv", f"cawn evaluate {place}", f"cawn info {place}"]
+    link = example_link(events)
+    if link is not None:
+        src, dst = (shlex.quote(str(events.labels[end[link]])) for end in (events.src, events.dst))
+        value, dated = events.t[link].item(), events.reading is not None and events.reading.dates
+        t = moment(value) if dated else repr(value)
+        lines.insert(0, f"cawn rank {place} --node {src} --time {t} -k 5")
+        lines.insert(1, f"cawn explain {place} --src {src} --dst {dst} --time {t} -o why.html")
     console = console or Console(stderr=True)
     console.print("\nNext:", style="bold")
-    for line in (
-        f"cawn rank {place} --node {shlex.quote(str(name))} --time {t} -k 5",
-        f"cawn explain {place} --src {shlex.quote(str(name))} --dst {shlex.quote(str(other))} --time {t} -o why.html",
-        f"cawn predict {place} pairs.csv -o scored.csv",
-        f"cawn evaluate {place}",
-    ):
+    for line in lines:
         console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
+def example_link(events: Events) -> int | None:
+    """A late link whose ends both have earlier links and printable names; None where there is none."""
+    for share in (0.95, 0.5):
+        first = min(int(share * len(events)), len(events) - 1)
+        before = int(np.searchsorted(events.t, events.t[first])) if first >= 0 else 0
+        if before == 0:
+            continue
+        degree = np.bincount(np.concatenate([events.src[:before], events.dst[:before]]), minlength=events.num_nodes)
+        known = np.minimum(degree[events.src[first:]], degree[events.dst[first:]])  # earlier links of the newer end
+        for late in np.lexsort((np.arange(len(known)), np.minimum(known, _ENOUGH)))[::-1][:_TRIED]:
+            link = first + int(late)
+            names = [str(events.labels[end[link]]) for end in (events.src, events.dst)]
+            if known[late] > 0 and names[0] != names[1] and all(map(str.isprintable, names)):
+                return link
+    return None
+
+
 def show_ranking(ranked: list[Ranked], console: Console | None = None) -> None:
-    """The best candidates, one below the other."""
+    """Prints the best candidates as a table."""
     table = Table("", "node", "probability", "found as", box=SIMPLE_HEAD, pad_edge=False)
     for place, row in enumerate(ranked, start=1):
-        table.add_row(str(place), Text(shown(row.name)), f"{row.probability:.4f}", row.found)
-    (console or Console()).print(table if ranked else "no candidates: nothing has linked before this time")
+        table.add_row(str(place), Text(printable(row.name)), f"{row.probability:.4f}", row.found)
+    (console or Console()).print(table if ranked else "no candidates: there is no link before this time")
 
 
 def _mean(values: list[float]) -> str:

@@ -1,4 +1,4 @@
-"""What a network is, in the few numbers that decide how it should be learned."""
+"""A network in the few numbers that decide how it should be learned."""
 
 from __future__ import annotations
 
@@ -36,35 +36,40 @@ def describe(events: Events) -> dict[str, Any]:
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """The same in a few lines."""
+    """The result of `describe` as a few lines of text."""
     links = max(found["links"], 1)
     attributes = [f"{found[f'{kind}_attributes']} {kind}" for kind in ("link", "node") if found[f"{kind}_attributes"]]
     with_attributes = f", {' and '.join(attributes)} attributes" if attributes else ""
     shares = ", ".join(
         f"{found[key] / links:.0%} {words}"
-        for key, words in (("repeats", "repeat a pair"), ("ties", "share a time"), ("self_loops", "self-loops"))
+        for key, words in (
+            ("repeats", "repeat an earlier pair, in either direction"),
+            ("ties", "share a time"),
+            ("self_loops", "self-loops"),
+        )
     )
-    low, high = found["alpha"]
-    return (
-        f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}\n"
-        f"from {moment(found['start'])} to {moment(found['end'])}; a node links every {_span(found)} (1/tau)\n"
-        f"suggested decays: alpha from {low:.2g} to {high:.2g}"
-    )
+    lines = [f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}", _when(found)]
+    if found["tau"] > 0:
+        low, high = found["alpha"]
+        lines.append(f"suggested decays: alpha from {low:.2g} to {high:.2g}")
+    return "\n".join(lines)
 
 
-def _span(found: dict[str, Any]) -> str:
-    """How long an average node takes from link to link."""
+def _when(found: dict[str, Any]) -> str:
+    """The period of the links, and how long an average node takes from link to link."""
+    if not found["links"]:
+        return "no links, so there is nothing to learn from"
     if not found["tau"] > 0:
-        return "never"
-    time = 1 / found["tau"]
-    if not _EARLIEST_DATE < found["start"] < _LATEST_DATE:
-        return f"{time:,.3g} units of time"
-    size, name = next((size, name) for size, name in _SPANS if time >= size or size == 1)
-    return f"{time / size:,.3g} {name}"
+        return f"all links are at {moment(found['start'])}, so none is earlier than another"
+    time, size, name = 1 / found["tau"], 1, "units of time"
+    if _EARLIEST_DATE < found["start"] < _LATEST_DATE:
+        size, name = next((size, name) for size, name in _SPANS if time >= size or size == 1)
+    period = f"from {moment(found['start'])} to {moment(found['end'])}"
+    return f"{period}; an average node links every {time / size:,.3g} {name} (1/tau)"
 
 
 def moment(t: float) -> str:
-    """A time as one would write it: a date where it can only be Unix seconds."""
+    """A time as text: a date where it looks like Unix seconds."""
     if _EARLIEST_DATE < t < _LATEST_DATE:
         date = datetime.fromtimestamp(t, UTC)
         fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
@@ -72,8 +77,3 @@ def moment(t: float) -> str:
             return f"{date:%Y-%m-%d}"
         return f"{date:%Y-%m-%dT%H:%M:%S}{fraction}"
     return str(t) if isinstance(t, int) else f"{t:.15g}"
-
-
-def shown(name: int | str) -> str:
-    """A node's name as it can be shown anywhere: control characters and the like become a sign of their own."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(name))

@@ -9,41 +9,56 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import data, demo, explain, predict, train
-from cawn.cli.options import OutputClosedError
+from cawn.cli import data, demo, explain, info, predict, train
+from cawn.cli.options import Command, Group, OutputClosedError
+from cawn.errors import CawnError, is_out_of_memory, one_line
+
+BAD_INPUT, INTERRUPTED, CLOSED_PIPE = 2, 130, 141
 
 app = typer.Typer(
+    cls=Group,
     add_completion=True,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="Learn the law by which a temporal network evolves, and apply it to nodes never seen.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-@app.callback()
-def _root(
-    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
-) -> None:
-    if version:
+def _show_version(asked: bool) -> None:
+    if asked:
         import cawn
 
         print(f"cawn {cawn.__version__}")
         raise typer.Exit
 
 
-app.command()(demo.demo)
-app.command()(train.train)
-app.command()(train.evaluate)
-app.command()(predict.predict)
-app.command()(predict.rank)
-app.command()(explain.explain)
-app.add_typer(data.app, name="datasets")
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, help="Show the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Learn the law by which a temporal network evolves, and apply it to nodes never seen.
+
+    Example: cawn train edges.csv -o runs/mine && cawn rank runs/mine --node alice --time 2024-05-01
+    """
+
+
+for _command in (
+    demo.demo,
+    train.train,
+    train.evaluate,
+    predict.predict,
+    predict.rank,
+    explain.explain,
+    info.info,
+):
+    app.command(cls=Command)(_command)
+app.add_typer(data.app, name="datasets", cls=Group)
 
 
 def main() -> None:
-    """Entry point: bad input is one line on stderr and exit code 2, Ctrl-C is exit code 130."""
-    from cawn.errors import CawnError
-
+    """Entry point: bad input is one line on stderr and exit code 2, Ctrl-C is exit code 130, a closed pipe 141."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by whoever called us
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
@@ -54,29 +69,42 @@ def main() -> None:
     # The base of all usage errors, wherever typer keeps its parser.
     usage_error = cast("type[typer.BadParameter]", typer.BadParameter.__mro__[1])
     try:
-        status = app(standalone_mode=False)
+        status = app(standalone_mode=False, prog_name="cawn")
         sys.stdout.flush()
     except CawnError as error:
         sys.exit(_fail(str(error)))
     except (typer.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except usage_error as error:
         reason = error.format_message().rstrip(".")
         context = getattr(error, "ctx", None)
-        command = context.command_path.split(" ", 1)[1:] if context is not None else []
-        sys.exit(_fail(f"{reason}. Try '{' '.join(['cawn', *command])} --help'.") if reason else 2)
-    except (BrokenPipeError, OutputClosedError, SystemExit):  # the last is rich's, whose output was closed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more is written at exit
-        sys.exit(_fail("the output was closed before all was written"))
+        command = context.command_path if context is not None else "cawn"
+        sys.exit(_fail(f"{reason}. Try '{command} --help'.") if reason else BAD_INPUT)
+    except (BrokenPipeError, OutputClosedError):
+        sys.exit(_stop_writing())
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # rich and typer turn a closed pipe into an exit
+            sys.exit(_stop_writing())
+        raise
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'output'}: {error.strerror or error}"))
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        sys.exit(_fail("out of memory; train with a lower num_walks, batch_size or dim (see --set), or on fewer links"))
     sys.exit(status if isinstance(status, int) else 0)
 
 
+def _stop_writing() -> int:
+    """Whoever read the output wants no more of it, as `head` does: write nothing at exit, and end quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED_PIPE
+
+
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"cawn: {message}", file=sys.stderr)
+    print(f"cawn: {one_line(str(message))}", file=sys.stderr)
 
 
 def _fail(reason: str) -> int:
-    print(f"cawn: {reason}", file=sys.stderr)
-    return 2
+    print(f"cawn: {one_line(reason)}", file=sys.stderr)
+    return BAD_INPUT

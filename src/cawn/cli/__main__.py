@@ -1,4 +1,4 @@
-"""`python -m cawn.cli`."""
+"""`python -m cawn.cli`, the same as `python -m cawn`."""
 
 from cawn.cli import main
 

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from cawn.cli.options import AsJson, Quiet
+from cawn.cli.options import AsJson, Command, Quiet
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(help="The name of a dataset.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a dataset.", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
@@ -47,7 +47,7 @@ def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
     Console().print(table)
 
 
-@app.command()
+@app.command(cls=Command)
 def download(
     name: Name,
     force: Annotated[bool, typer.Option("--force", help="Fetch it anew, whatever is there.")] = False,
@@ -64,7 +64,7 @@ def download(
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 
-@app.command()
+@app.command(cls=Command)
 def verify(name: Name, as_json: AsJson = False) -> None:
     """Compare the copy that is used with its checksum.
 
@@ -76,7 +76,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
     print(json.dumps({"name": name, "result": found}) if as_json else found)
 
 
-@app.command()
+@app.command(cls=Command)
 def where(name: Name, as_json: AsJson = False) -> None:
     """The file that is read for a network.
 

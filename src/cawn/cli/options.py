@@ -7,34 +7,74 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+
+from cawn.errors import printable
 
 if TYPE_CHECKING:
     from cawn.predictor import LinkPredictor
 
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable result on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
-DeviceName = Annotated[Literal["auto", "cpu", "cuda"], typer.Option(help="Where the network runs.")]
-Threads = Annotated[int | None, typer.Option(min=1, help="Cores to use; all by default.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a trained run.", show_default=False)]
-Src = Annotated[str | None, typer.Option("--src", help="Column of the sources, if its name is unusual.")]
-Dst = Annotated[str | None, typer.Option("--dst", help="Column of the destinations.")]
-Time = Annotated[str | None, typer.Option("--time", help="Column of the times.")]
-Prior = Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of true links among what is asked about.")]
+
+def _refuse_missing_device(device: str) -> str:
+    """Refuse a GPU that is not there while the command line is parsed, before any long work."""
+    if device == "cuda":
+        from cawn.devices import pick_device
+
+        pick_device("cuda")
+    return device
 
 
-Msg = Annotated[list[str] | None, typer.Option("--msg", help="A column of link attributes; may be repeated.")]
-Bipartite = Annotated[
-    bool | None, typer.Option("--bipartite/--one-name-space", help="Are equal names on both sides two nodes?")
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+DeviceName = Annotated[
+    Literal["auto", "cpu", "cuda"],
+    typer.Option(callback=_refuse_missing_device, help="Processor to use; auto takes a GPU where there is one."),
 ]
-BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also means over batches of 30 links.")]
+Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of cores; all by default.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", show_default=False)]
+Src = Annotated[
+    str | None, typer.Option("--src", metavar="COLUMN", help="Column of the sources, if its name is unusual.")
+]
+Dst = Annotated[str | None, typer.Option("--dst", metavar="COLUMN", help="Column of the destinations.")]
+Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="Column of the times.")]
+Prior = Annotated[
+    float, typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Share of true links among the pairs scored.")
+]
+
+Msg = Annotated[
+    list[str] | None, typer.Option("--msg", metavar="COLUMN", help="A column of link attributes; may be repeated.")
+]
+Bipartite = Annotated[
+    bool | None, typer.Option("--bipartite/--one-name-space", help="Whether equal names on both sides are two nodes.")
+]
+BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
+
+
+class _PlainFlags:
+    """Help without a type beside options that take no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for option in found:
+            if getattr(option, "is_flag", False) and option.metavar is None:
+                option.metavar = ""
+        return found
+
+
+class Command(_PlainFlags, TyperCommand):
+    """A command of `cawn`."""
+
+
+class Group(_PlainFlags, TyperGroup):
+    """`cawn` itself, and commands that have commands."""
 
 
 class OutputClosedError(Exception):
-    """Whoever read our output has gone."""
+    """The reader of our output has closed it."""
 
 
 def use_threads(threads: int | None) -> None:
-    """Limit PyTorch, too."""
+    """Limit PyTorch's threads, too."""
     if threads is not None:
         import torch
 
@@ -78,6 +118,6 @@ def refuse_output(out: Path, force: bool) -> None:
 
 
 def say(text: str, quiet: bool) -> None:
-    """A remark, beside the result."""
+    """Print a remark to stderr."""
     if not quiet:
-        print(text, file=sys.stderr, flush=True)
+        print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)

@@ -6,11 +6,12 @@ import json
 from html import escape
 from typing import Any
 
+from cawn.errors import printable
 from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation, Walk
 from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks, timeline
 from cawn.explain.scene import stylesheet
-from cawn.summary import moment, shown
+from cawn.summary import moment
 
 _STYLE = """
 *{box-sizing:border-box}
@@ -51,7 +52,7 @@ for (const walk of document.querySelectorAll('details[data-walk]'))
 
 def link_page(why: Explanation) -> str:
     """Why one link is scored as it is."""
-    src, dst, when = escape(shown(why.src)), escape(shown(why.dst)), escape(moment(why.t))
+    src, dst, when = escape(printable(why.src)), escape(printable(why.dst)), escape(moment(why.t))
     walks = shown_walks(why)
     largest = largest_part(why)
     raised = "".join(_walk(i, walk, largest, why.num_walks) for i, walk in enumerate(walks) if walk.contribution > 0)
@@ -121,12 +122,12 @@ def _page(title: str, body: str, data: dict[str, Any], script: str) -> str:
 
 
 def _walk(i: int, walk: Walk, largest: float, num_walks: int) -> str:
-    path = " → ".join(escape(shown(node)) for node in walk.nodes)
+    path = " → ".join(escape(printable(node)) for node in walk.nodes)
     links = "".join(
-        f"<li>{escape(f'{shown(link.src)} → {shown(link.dst)}')} <span class=faint>{escape(moment(link.t))}</span></li>"
+        f"<li>{escape(printable(f'{link.src} → {link.dst}'))} <span class=faint>{escape(moment(link.t))}</span></li>"
         for link in walk.links
     )
-    start = escape(shown(walk.nodes[0]))
+    start = escape(printable(walk.nodes[0]))
     newest = f", {escape(moment(walk.links[0].t))}" if walk.links else ""
     return f"""<details data-walk={i}><summary>
 <span class=path>{i + 1}. {path}</span><span class=number>{walk.contribution:+.3f}</span>

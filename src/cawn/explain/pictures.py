@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Link, Walk
 from cawn.explain.scene import Bar, Dot, Line, Scene, Words
 from cawn.name_index import Name
-from cawn.summary import moment, shown
+from cawn.summary import moment
 
 SHOWN = 6  # walks drawn on either side of zero
 LEAST = 0.0005  # log-odds: what adds less is not drawn
@@ -119,7 +120,7 @@ def bars(why: Explanation) -> Scene:
 def link_picture(why: Explanation) -> Scene:
     """Both, with a line that says what is shown."""
     title = Scene(_WIDTH, 30)
-    words = f"{shown(why.src)} and {shown(why.dst)} at {moment(why.t)}: {why.probability:.3f} ± {why.error:.4f}"
+    words = f"{printable(why.src)} and {printable(why.dst)} at {moment(why.t)}: {why.probability:.3f} ± {why.error:.4f}"
     title.items.append(Words(20, 22, words, "ink", 15))
     return bars(why).below(timeline(why).below(title))
 
@@ -185,9 +186,9 @@ def _lanes(why: Explanation, walks: list[Walk]) -> list[Name]:
 
 def short(name: Name, most: int = 16) -> str:
     """A name for a drawing; long ones lose their middle, since their ends tell them apart."""
-    text = shown(name)
+    text = printable(name)
     return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most // 2 - 1) :]}"
 
 
 def _told(link: Link) -> str:
-    return f"{shown(link.src)} → {shown(link.dst)}, {moment(link.t)}"
+    return f"{printable(link.src)} → {printable(link.dst)}, {moment(link.t)}"

@@ -7,10 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Walk
 from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks
-from cawn.summary import moment, shown
+from cawn.summary import moment
 
 _BAR = 12  # characters of the longest
 
@@ -18,7 +19,7 @@ _BAR = 12  # characters of the longest
 def show_link(why: Explanation, console: Console | None = None) -> None:
     """What a score is made of, and the strongest walks for and against the link."""
     console = console or Console()
-    pair, how_sure = f"{shown(why.src)} and {shown(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
+    pair, how_sure = f"{printable(why.src)} and {printable(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
     console.print(Text(f"{pair} at {moment(why.t)}: probability {how_sure}", style="bold"))
     largest = largest_part(why)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -59,9 +60,9 @@ def _cells(row: Shape) -> tuple[str, ...]:
 
 
 def _told(walk: Walk) -> str:
-    parts = [shown(walk.nodes[0])]
+    parts = [printable(walk.nodes[0])]
     for node, link in zip(walk.nodes[1:], walk.links, strict=True):
-        parts.append(f"→ {shown(node)} ({moment(link.t)})")
+        parts.append(f"→ {printable(node)} ({moment(link.t)})")
     return " ".join(parts)
 
 
