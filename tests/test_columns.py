@@ -8,10 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import cawn
-from cawn.events import hash_ids
+from cawn.hashing import hash_ids
 from cawn.name_index import NameIndex
 from cawn.node_names import Spelling
-from cawn.runs import read_network, write_network
+from cawn.runs import read_events
 from cawn.updates import joined
 
 
@@ -64,12 +64,16 @@ def test_refused(columns, message: str) -> None:
         cawn.Events([0, 1], [1, 0], [1, 2], **columns)
 
 
-def test_stored_with_the_network(tmp_path: Path) -> None:
-    events = example()
-    write_network(tmp_path, events)
-    held, _ = read_network(tmp_path)
-    for name in ("weight", "negative", "link_id"):
-        assert getattr(held, name).tolist() == getattr(events, name).tolist()
+def test_stored_with_a_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    src, dst, negative = rng.integers(0, 12, (3, 80))
+    columns = {"weight": rng.random(80), "negative": negative, "link_id": [f"id {i}" for i in range(80)]}
+    events = cawn.Events(src, dst, np.arange(80), **columns)
+    config = cawn.Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, kinds=("random",))
+    held = read_events(tmp_path / "run")
+    for name in columns:
+        np.testing.assert_array_equal(getattr(held, name), getattr(events, name))
         assert getattr(held, name).dtype == getattr(events, name).dtype
 
 

@@ -35,6 +35,7 @@ class Config:
     rates: bool = True  # how much the ends and the pair have linked, exactly, beside the pooled walks
     directed: bool = True  # which way each link points
     attributes: bool = True  # link and node attributes, where there are any
+    standardise: bool = True  # attributes that are numbers, by their mean and deviation in training
     head: Literal["mlp", "linear"] = "mlp"  # from what is pooled to the logit; linear makes walks' shares of it add up
     dropout: float = 0.1
     dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on what the pair's walks pool to
@@ -102,6 +103,7 @@ _PAPER = {
     "degree": False,
     "rates": False,
     "directed": False,
+    "standardise": False,
     "dropout_at": "walks",
     "weight_decay": 0.0,
     "negatives": "random",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cawn.attributes import Attribute, Encoder
 from cawn.errors import DataError
+from cawn.hashing import hash_ids
 from cawn.reading import Reading
 
 _MAX_ID = 2**31 - 2
@@ -118,6 +118,9 @@ class Events:
     negative: npt.NDArray[np.int32] | None  # [E], NO_NEGATIVE where none was given
     link_id: npt.NDArray[np.uint64] | None  # [E], NO_LINK_ID where none was given
     num_nodes: int
+    columns: tuple[Attribute, ...] = ()  # what msg holds; () for numbers
+    node_columns: tuple[Attribute, ...] = ()  # what x holds
+    encoder: Encoder | None = None  # that made msg and x what they are; None for attributes as they were given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
 
     def _freeze(self) -> None:
@@ -136,7 +139,8 @@ class Events:
         part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
         part._set_columns(self, chosen)
         part._rows = self.rows[chosen]
-        part.x, part._labels, part.num_nodes, part.reading = self.x, self._labels, self.num_nodes, self.reading
+        part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
+        part._describe_as(self)
         part._freeze()
         return part
 
@@ -144,8 +148,22 @@ class Events:
         """The same links and nodes, the nodes called by these names."""
         columns = {name: getattr(self, name) for name in PER_LINK}
         events = Events(self.src, self.dst, self.t, x=self.x, labels=labels, **columns)
-        events.reading = self.reading
+        events._describe_as(self)
         return events
+
+    def encoded(
+        self, msg: npt.NDArray[np.float32] | None, x: npt.NDArray[np.float32] | None, encoder: Encoder
+    ) -> Events:
+        """The same links and nodes with these attributes, which the encoder made."""
+        events = self[:]
+        events.msg, events.x, events.encoder = msg, x, encoder
+        events.columns = events.node_columns = ()
+        events._freeze()
+        return events
+
+    def _describe_as(self, other: Events) -> None:
+        self.reading, self.encoder = other.reading, other.encoder
+        self.columns, self.node_columns = other.columns, other.node_columns
 
     def _choice(self, chosen: Any) -> Any:
         """The same choice, if it keeps the order of time."""
@@ -338,17 +356,6 @@ def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
     if wrong := [each for each in ids if not isinstance(each, str | int) or isinstance(each, bool)]:
         raise DataError(f"link_id holds {wrong[0]!r}: ids are whole numbers or strings")
     return hash_ids(ids)
-
-
-def hash_ids(ids: Iterable[object]) -> npt.NDArray[np.uint64]:
-    """64-bit hashes of the text of each id, the same in every process and never NO_LINK_ID.
-
-    Two of n different ids are mistaken for one with probability n**2 / 2**65, which is 3e-6 for ten million.
-    """
-    digests = b"".join(blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8).digest() for each in ids)
-    hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
-    hashes[hashes == NO_LINK_ID] = 1
-    return hashes
 
 
 def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -265,6 +265,8 @@ class LinkPredictor:
         The index is rebuilt when the next question is asked, in time linear in all links; many small updates cost one.
         """
         new, held = read(new_events, **columns), self._batcher.events
+        if held.encoder is not None:
+            new = held.encoder.transform(new)
         for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
             width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
             if width != given and not (what == "node" and given == 0):

@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 import cawn
+from cawn.attributes import Encoder
 from cawn.batches import Batcher
 from cawn.calibration import Calibration
 from cawn.config import Config
@@ -71,6 +72,10 @@ def read_network(folder: Path) -> tuple[Events, NameIndex]:
         events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
     except (KeyError, DataError) as error:
         raise StorageError(f"{folder / 'network'}: damaged; the run must be trained again") from error
+    events.encoder = encoder = read_encoder(folder)
+    widths = tuple(0 if array is None else array.shape[1] for array in (events.msg, events.x))
+    if encoder is not None and encoder.widths != widths:
+        raise StorageError(f"{folder / 'run.json'}: damaged (encoder); the run must be trained again")
     return events, names
 
 
@@ -89,6 +94,15 @@ def read_reading(folder: Path) -> Reading | None:
         return None if found is None else Reading.from_dict(found)
     except DataError as error:
         raise StorageError(f"{folder / 'run.json'}: damaged (reading); the run must be trained again") from error
+
+
+def read_encoder(folder: Path) -> Encoder | None:
+    """How the attributes of a run were encoded; None where they were used as they are."""
+    found = read_description(folder).get("encoder")
+    try:
+        return None if found is None else Encoder.from_dict(found)
+    except DataError as error:
+        raise StorageError(f"{folder / 'run.json'}: damaged (encoder); the run must be trained again") from error
 
 
 def write_index(folder: Path, batcher: Batcher) -> None:
@@ -154,7 +168,9 @@ def check_description(folder: Path, config: Config, description: dict[str, Any])
     """Refuse to go on with a run that was started with something else."""
     found = read_description(folder)
     written = read_config(folder)
-    if changed := [name for name in Config.__slots__ if getattr(written, name) != getattr(config, name)]:
+    settled = () if "encoder" in found else ("standardise",)  # older runs used attributes as they are
+    names = [name for name in Config.__slots__ if name not in settled]
+    if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
     mine = json.loads(json.dumps(description))
     if other := [key for key in mine if found.get(key) != mine[key]]:

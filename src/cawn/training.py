@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from cawn import metrics
+from cawn.attributes import Encoder
 from cawn.batches import Batcher, input_widths
 from cawn.board import Board
 from cawn.calibration import FITTED_PRIOR, Calibration
@@ -42,6 +43,7 @@ from cawn.negatives import Kind, check_kinds
 from cawn.runs import (
     check_description,
     part,
+    read_encoder,
     refuse_existing,
     write_description,
     write_index,
@@ -106,13 +108,14 @@ class Trainer:
         tensorboard: bool = False,
     ) -> None:
         """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
-        self.events, self.config, self.task, self.seed = events, config, task, seed
+        self.config, self.task, self.seed = config, task, seed
         self.folder = None if out is None else Path(out)
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
         self.threads, self.quiet = threads, quiet
         self.parts: Split = split(events, task, seed=seed)
+        self.events = events = self._encoded(events, resume)
         train = events[self.parts.train]
         self.alpha = alpha or decays(config, train.intensity)
         span = float(train.t[-1] - train.t[0])
@@ -139,6 +142,17 @@ class Trainer:
             self._restore()
         elif self.folder is not None:
             refuse_existing(self.folder)
+
+    def _encoded(self, events: Events, resume: bool) -> Events:
+        """The links with attributes encoded as the training links, or the run that goes on, have it."""
+        if resume and self.folder is not None:
+            encoder = read_encoder(self.folder)
+        elif events.encoder is not None:
+            raise QueryError("the attributes of these links were encoded for another run; train on their own file")
+        else:
+            used, standardise = self.config.attributes, self.config.standardise
+            encoder = Encoder.fit(events, self.parts.train, standardise=standardise) if used else None
+        return events if encoder is None else encoder.transform(events)
 
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
@@ -259,6 +273,7 @@ class Trainer:
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
             "prefixes": two_sided(self.events),
+            "encoder": None if self.events.encoder is None else self.events.encoder.to_dict(),
             "reading": None if self.events.reading is None else self.events.reading.to_dict(),
         }
 

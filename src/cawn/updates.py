@@ -27,16 +27,20 @@ def joined(held: Events, names: NameIndex, new: Events, spelling: Spelling) -> t
     ids_of_links = None
     if held.link_id is not None or new.link_id is not None:
         ids_of_links = np.concatenate([_link_ids(held), _link_ids(new)])
-    x = None
+    x, marks_presence = None, held.encoder is not None and held.encoder.marks_presence
     if held.x is not None:
         x = np.zeros((len(names), held.x.shape[1]), np.float32)
         x[: len(held.x)] = held.x
         for _, different, ids in sides:
             if new.x is not None:
-                x[ids] = new.x[different]
+                rows = new.x[different]
+                given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
+                x[ids[given]] = rows[given]
     t = np.concatenate([held.t, query_times(new.t, held.t.dtype)])
     src, dst = (np.concatenate([mine, ids]) for mine, (ids, *_) in zip((held.src, held.dst), sides, strict=True))
-    return Events(src, dst, t, msg, x=x, num_nodes=len(names), link_id=ids_of_links), names
+    both = Events(src, dst, t, msg, x=x, num_nodes=len(names), link_id=ids_of_links)
+    both.encoder = held.encoder
+    return both, names
 
 
 def _link_ids(events: Events) -> npt.NDArray[np.uint64]:

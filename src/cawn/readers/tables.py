@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cawn.errors import DataError
-from cawn.events import NO_NEGATIVE, Events, hash_ids, seconds
+from cawn.events import NO_NEGATIVE, Events, seconds
+from cawn.hashing import hash_ids
 from cawn.names import number_nodes, number_two_sided
 from cawn.readers.columns import Layout, Roles, find_layout
 
