@@ -1,15 +1,15 @@
 # From nothing: `make demo` shows the method at work, `make test` checks everything. Both are quick the second time.
-PYTHON ?= python3.11
-VENV := .venv
+# PYTHON chooses the interpreter for a new environment and VENV its folder: `make test PYTHON=python3.13 VENV=.venv-3.13`.
+VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # Real networks for tests and benchmarks, where they are at hand.
 ifneq ($(wildcard ../shared/data),)
-export CAWN_DATA ?= $(abspath ../shared/data)
+export CAWN_DATA ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench dist check-dist check-install clean
 
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
@@ -25,11 +25,32 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+# A wheel and an sdist in dist/.
+dist: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation
 
+# The built wheel, installed beside nothing of this folder, works.
+check-dist: dist
+	$(BIN)/python tools/check_dist.py
+
+# What is documented can be installed from the stock package index, on every supported Python at hand.
+check-install: $(BIN)/python
+	$(BIN)/python tools/check_install.py
+
+clean:
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# The first supported Python that can make environments; a command may exist and still not run.
+SUPPORTED := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info)
 $(BIN)/python:
-	$(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+	@for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \
+	  if "$$python" -c "$(SUPPORTED)" > /dev/null 2>&1; then \
+	    "$$python" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }; exit; \
+	  fi; \
+	done; \
+	echo "no usable $(or $(PYTHON),Python): install Python 3.11 or newer with its venv module, or name one: make PYTHON=/path/to/python3" >&2; \
+	exit 1
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .

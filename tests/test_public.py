@@ -1,5 +1,10 @@
 """The public face: the names users rely on."""
 
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import cawn
@@ -7,17 +12,27 @@ import cawn
 
 def test_names() -> None:
     assert cawn.__all__ == sorted(cawn.__all__)
-    assert set(cawn._HOME) | {"datasets", "laws"} == set(cawn.__all__)
     for name in cawn.__all__:
         assert getattr(cawn, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'frob'"):
         _ = cawn.frob
 
 
+def test_names_can_be_completed() -> None:
+    fresh = "import cawn; assert not {*cawn.__all__, '__version__'} - {*dir(cawn)}"
+    subprocess.run([sys.executable, "-c", fresh], check=True)
+
+
+def test_type_checkers_see_every_name() -> None:
+    """They read the imports that never run, and need the package to be marked as typed."""
+    source = Path(cawn.__file__).read_text(encoding="utf-8")
+    imports = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {name.asname for node in imports for name in node.names if name.asname} == set(cawn.__all__)
+    assert Path(cawn.__file__).with_name("py.typed").exists()
+
+
 def test_no_module_hides_a_public_name() -> None:
     """Importing a module sets its name on the package; none may be called like a function or class."""
-    from pathlib import Path
-
     modules = {path.stem for path in Path(cawn.__file__).parent.iterdir()}
     assert modules & set(cawn.__all__) == {"datasets", "laws"}
 

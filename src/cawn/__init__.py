@@ -6,20 +6,30 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import cawn.datasets as datasets
-    import cawn.laws as laws
-    from cawn.config import Config
-    from cawn.errors import CawnError, DataError, LateEventError, QueryError, StorageError
-    from cawn.events import Events
-    from cawn.experiments import evaluate_run, train, train_seeds
-    from cawn.history import History
-    from cawn.identities import anonymize, anonymize_each, walk_shapes
-    from cawn.predictor import LinkPredictor
-    from cawn.readers import read
-    from cawn.stream import Stream
-    from cawn.training import Run, Trainer
-    from cawn.walks import Walks
+if TYPE_CHECKING:  # for type checkers and editors; at run time `__getattr__` loads what `_HOME` lists
+    from cawn import datasets as datasets
+    from cawn import laws as laws
+    from cawn.config import Config as Config
+    from cawn.errors import CawnError as CawnError
+    from cawn.errors import DataError as DataError
+    from cawn.errors import DeviceError as DeviceError
+    from cawn.errors import LateEventError as LateEventError
+    from cawn.errors import QueryError as QueryError
+    from cawn.errors import StorageError as StorageError
+    from cawn.events import Events as Events
+    from cawn.experiments import evaluate_run as evaluate_run
+    from cawn.experiments import train as train
+    from cawn.experiments import train_seeds as train_seeds
+    from cawn.history import History as History
+    from cawn.identities import anonymize as anonymize
+    from cawn.identities import anonymize_each as anonymize_each
+    from cawn.identities import walk_shapes as walk_shapes
+    from cawn.predictor import LinkPredictor as LinkPredictor
+    from cawn.readers import read as read
+    from cawn.stream import Stream as Stream
+    from cawn.training import Run as Run
+    from cawn.training import Trainer as Trainer
+    from cawn.walks import Walks as Walks
 
 __version__ = "0.1.0"
 
@@ -27,6 +37,7 @@ __version__ = "0.1.0"
 # step fifty times slower; giving up after some 10 microseconds costs nothing where it does not. Read when torch loads.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
+# The public names, and the module of each; None for a name that is itself a module.
 _HOME = {
     "CawnError": "errors",
     "Config": "config",
@@ -44,46 +55,28 @@ _HOME = {
     "Walks": "walks",
     "anonymize": "identities",
     "anonymize_each": "identities",
-    "read": "readers",
+    "datasets": None,
     "evaluate_run": "experiments",
+    "laws": None,
+    "read": "readers",
     "train": "experiments",
     "train_seeds": "experiments",
     "walk_shapes": "identities",
 }
 
-__all__ = [
-    "CawnError",
-    "Config",
-    "DataError",
-    "DeviceError",
-    "Events",
-    "History",
-    "LateEventError",
-    "LinkPredictor",
-    "QueryError",
-    "Run",
-    "StorageError",
-    "Stream",
-    "Trainer",
-    "Walks",
-    "anonymize",
-    "anonymize_each",
-    "datasets",
-    "evaluate_run",
-    "laws",
-    "read",
-    "train",
-    "train_seeds",
-    "walk_shapes",
-]
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used: `cawn --help` must not wait for a compiler."""
-    if name in ("datasets", "laws"):
-        return import_module(f"cawn.{name}")
-    if name in _HOME:
-        value = getattr(import_module(f"cawn.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(f"module 'cawn' has no attribute {name!r}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'cawn' has no attribute {name!r}")
+    home = _HOME[name]
+    value = import_module(f"cawn.{name}") if home is None else getattr(import_module(f"cawn.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not, so that editors and shells can complete them."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

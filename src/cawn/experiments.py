@@ -21,6 +21,7 @@ from cawn.events import Events
 from cawn.files import write_text
 from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
+from cawn.kernels.jit import check_threads
 from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
 from cawn.seeds import seed_for
@@ -134,6 +135,7 @@ def evaluate_run(
     """
     path = Path(folder)
     check_kinds(kinds)
+    check_threads(threads)
     found = read_description(path)
     events, _ = read_network(path)
     if len(events) != found["links"]:

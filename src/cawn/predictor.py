@@ -20,6 +20,7 @@ from cawn.devices import Device
 from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import Events, as_array, as_times
+from cawn.kernels.jit import check_threads
 from cawn.name_index import Name, NameIndex, two_sided
 from cawn.node_names import Names, Spelling, listed, one
 from cawn.readers import read
@@ -95,6 +96,7 @@ class LinkPredictor:
     ) -> LinkPredictor:
         """From a run folder; nothing large is read before it is needed."""
         path = Path(folder)
+        check_threads(threads)
         found = read_description(path)
         events, names = read_network(path)
         batcher = read_batcher(path, events, threads)

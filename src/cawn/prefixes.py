@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu_prefixes import Room, find_prefixes
-from cawn.kernels.jit import in_parallel, num_cores
+from cawn.kernels.jit import in_parallel, num_threads
 from cawn.walks import Walks
 
 Array = npt.NDArray[Any]
@@ -34,7 +34,7 @@ class Prefixes:
 def share_prefixes(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> Prefixes:
     """The distinct prefixes of both walk sets of each pair."""
     B, M, _ = walks_u.nodes.shape
-    pieces = max(1, min(threads or num_cores(), B // _PAIRS_PER_TASK))
+    pieces = max(1, min(num_threads(threads), B // _PAIRS_PER_TASK))
     bounds = np.linspace(0, B, pieces + 1).astype(int).tolist()
     parts: list[tuple[Array, list[Room]]] = [(np.empty(0), [])] * pieces
 

@@ -37,6 +37,7 @@ from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
 from cawn.gpu.steps import DeviceSteps, optimizer_of
 from cawn.interrupt import Interrupt, Interrupted
+from cawn.kernels.jit import check_threads
 from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, check_kinds
@@ -110,6 +111,7 @@ class Trainer:
         """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
         self.config, self.task, self.seed = config, task, seed
         self.folder = None if out is None else Path(out)
+        check_threads(threads)
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()

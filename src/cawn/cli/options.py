@@ -30,7 +30,7 @@ DeviceName = Annotated[
     Literal["auto", "cpu", "cuda"],
     typer.Option(callback=_refuse_missing_device, help="Processor to use; auto takes a GPU where there is one."),
 ]
-Threads = Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of cores; all by default.")]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of cores; all by default.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", show_default=False)]
 Src = Annotated[
     str | None, typer.Option("--src", metavar="COLUMN", help="Column of the sources, if its name is unusual.")
@@ -78,7 +78,9 @@ def use_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        torch.set_num_threads(threads)
+        from cawn.kernels.jit import num_threads
+
+        torch.set_num_threads(num_threads(threads))
 
 
 def column(name: str | None) -> str | int | None:

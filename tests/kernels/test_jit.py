@@ -1,0 +1,94 @@
+"""Threads that cannot be meant are refused; compiled code is kept where it can be, and nowhere where it cannot."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import cawn
+from cawn.cli.options import use_threads
+from cawn.kernels.jit import MAX_THREADS, _temporary_cache, check_threads, in_parallel, num_cores, num_threads
+
+EVENTS = cawn.Events([0, 1, 2], [1, 2, 0], [1, 2, 3])
+TAKING_THREADS = {
+    "in_parallel": lambda threads: in_parallel(lambda lo, hi: None, [0, 1], threads),
+    "use_threads": use_threads,
+    "History": lambda threads: cawn.History(EVENTS, 0.1, threads=threads),
+    "Trainer": lambda threads: cawn.Trainer(EVENTS, cawn.Config(), threads=threads, device="cpu"),
+    "LinkPredictor": lambda threads: cawn.LinkPredictor.load("no such run", threads=threads),
+    "evaluate_run": lambda threads: cawn.evaluate_run("no such run", threads=threads),
+}
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2", MAX_THREADS + 1, 3_000_000_000])
+def test_threads_that_cannot_be_meant(threads: object) -> None:
+    with pytest.raises(cawn.QueryError, match="give a number of cores from 1 to 1,024"):
+        check_threads(threads)
+
+
+@pytest.mark.parametrize("place", TAKING_THREADS)
+def test_every_place_refuses_them(place: str) -> None:
+    with pytest.raises(cawn.QueryError, match="threads is 100000"):
+        TAKING_THREADS[place](100_000)
+
+
+def test_no_more_threads_than_cores() -> None:
+    assert num_threads(MAX_THREADS) == num_threads(None) == num_cores()
+    assert num_threads(1) == 1
+
+
+SCRIPT = """
+from cawn.kernels import cpu_rates
+from cawn.kernels.jit import njit
+
+@njit
+def doubled(x):
+    return 2 * x
+
+assert doubled(21) == 42
+print(type(doubled._cache).__name__, doubled._cache.cache_path)
+"""
+
+
+@pytest.mark.parametrize("temporary", [True, False])
+def test_without_a_folder_for_compiled_code(temporary: bool, tmp_path: Path) -> None:
+    """A read-only install and no home, as any user sees them: files stand where folders would have to be made."""
+    package = tmp_path / "cawn"
+    shutil.copytree(Path(cawn.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT, encoding="utf-8")
+    for folder in (tmp_path, package, package / "kernels"):
+        (folder / "__pycache__").touch()
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    if not temporary:
+        (scratch / f"cawn-{os.getuid()}").touch()
+    nowhere = str(tmp_path / "cawn" / "__pycache__" / "none")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
+    places = {"HOME": nowhere, "XDG_CACHE_HOME": nowhere, "TMPDIR": str(scratch), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], env=plain | places, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert str(scratch) in done.stdout if temporary else done.stdout.startswith("NullCache")
+
+
+def test_a_folder_that_others_can_write_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / f"cawn-{os.getuid()}"
+
+    def found() -> str:
+        _temporary_cache.cache_clear()
+        return _temporary_cache()
+
+    try:
+        assert found() == str(folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o770)
+        assert found() == ""
+        folder.rmdir()
+        folder.symlink_to(tmp_path)
+        assert found() == ""
+    finally:
+        _temporary_cache.cache_clear()
