@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.attributes import Attribute, Encoder
+from cawn.dates import numbers_of
 from cawn.errors import DataError
 from cawn.hashing import hash_ids
 from cawn.reading import Reading
 
 _MAX_ID = 2**31 - 2
-_COARSE = ("Y", "M", "W", "D", "h", "m")
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
 NO_NEGATIVE, NO_LINK_ID = -1, 0
 
@@ -27,7 +27,8 @@ class Events:
     Args:
         src: Node ids [E], integers from 0.
         dst: Node ids [E].
-        t: Times [E]: integers, float64 or datetime64 (which become Unix seconds). Kept as int64 or float64.
+        t: Times [E]: integers, float64 or datetime64, which become Unix seconds, or int64 of a finer unit
+            where seconds would round them (`reading.unit`). Kept as int64 or float64.
         msg: Link attributes [E, d] or [E].
         x: Node attributes [num_nodes, d] or [num_nodes].
         labels: The node names, one for each id; the ids themselves by default.
@@ -52,6 +53,9 @@ class Events:
         negative: npt.ArrayLike | None = None,
         link_id: npt.ArrayLike | None = None,
     ) -> None:
+        if (dates := as_array(t, "t")).dtype.kind == "M" and dates.ndim == 1 and dates.size:
+            t, unit = numbers_of(dates)
+            self.reading = Reading(dates=True, unit=unit)
         src, dst, times = link_arrays(src, dst, t)
         self.msg = None if msg is None else _attributes(msg, "msg", len(src), "links")
         self.weight = None if weight is None else _weights(weight, len(src))
@@ -256,7 +260,9 @@ def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
     if times.ndim != 1:
         raise DataError(f"t has shape {times.shape}, expected one time for each link")
     if times.dtype.kind == "M":
-        times = seconds(times)
+        times, unit = numbers_of(times)
+        if unit != "s":
+            raise DataError(f"t holds dates that seconds in float64 would round; give integers, in {unit}")
     if times.dtype.kind == "f":
         if times.dtype.itemsize < 8:
             raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
@@ -270,19 +276,6 @@ def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
         raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
     _refuse_span(times)
     return times
-
-
-def seconds(times: npt.NDArray[np.datetime64]) -> npt.NDArray[Any]:
-    """Dates as Unix seconds: int64 where all are whole, else float64."""
-    _refuse(np.isnat(times), times, "t", "every link needs a time")
-    unit, _ = np.datetime_data(times.dtype)
-    if unit in ("ps", "fs", "as") or (unit in _COARSE and (np.abs(times.astype(np.int64)) > 2**40).any()):
-        raise DataError(f"t is {times.dtype} beyond the range of seconds; use seconds, milliseconds or nanoseconds")
-    whole = times.astype("datetime64[s]")
-    if (whole == times).all():
-        return whole.astype(np.int64)
-    fraction = (times - whole) / np.timedelta64(1, "s")
-    return np.asarray(whole.astype(np.int64) + fraction)
 
 
 def _refuse_span(t: npt.NDArray[Any]) -> None:

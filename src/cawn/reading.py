@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from cawn.errors import DataError
 
 Column = str | int
+Unit = Literal["s", "ms", "us", "ns"]
 _OPTIONAL = ("weight", "negative", "link_id")
 
 
@@ -20,7 +21,8 @@ class Reading:
         msg: Columns of link attributes.
         weight, negative, link_id: Columns of link weights, own negatives and link ids.
         bipartite: Whether equal names on both sides are two nodes.
-        dates: Whether times were written as dates; they are Unix seconds in the events.
+        dates: Whether times were written as dates; they are Unix time in the events.
+        unit: The unit of times that were dates: seconds, unless these would round some of them.
     """
 
     src: Column | None = None
@@ -32,6 +34,7 @@ class Reading:
     weight: Column | None = None
     negative: Column | None = None
     link_id: Column | None = None
+    unit: Unit = "s"
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -45,16 +48,18 @@ class Reading:
             raise DataError("not the description of how a file was read")
         src, dst, time, *_ = columns = [found.get(name) for name in ("src", "dst", "time", *_OPTIONAL)]
         msg, bipartite, dates = found.get("msg", []), found.get("bipartite"), found.get("dates", False)
+        unit = found.get("unit", "s")
         if (
             not all(column is None or _is_column(column) for column in columns)
             or not isinstance(msg, list)
             or not all(map(_is_column, msg))
             or not isinstance(bipartite, bool | None)
             or not isinstance(dates, bool)
+            or unit not in get_args(Unit)
         ):
             raise DataError("not the description of how a file was read")
         optional = {name: found.get(name) for name in _OPTIONAL}
-        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates, **optional)
+        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates, unit=unit, **optional)
 
 
 def _is_column(value: Any) -> bool:

@@ -46,7 +46,10 @@ def read_prepared(path: Path) -> Events:
     if msg.shape[:1] != (len(events),):
         raise DataError(f"{beside}: shape {msg.shape}, but {path.name} has {len(events):,} links; each needs a row")
     as_written = np.argsort(events.rows)
-    return Events(events.src[as_written], events.dst[as_written], events.t[as_written], msg, labels=events.labels)
+    links = (events.src[as_written], events.dst[as_written], events.t[as_written])
+    with_attributes = Events(*links, msg, labels=events.labels)
+    with_attributes.reading = events.reading
+    return with_attributes
 
 
 def read_konect(path: Path) -> Events:

@@ -9,8 +9,9 @@ from typing import Any
 from cawn.errors import DataError
 from cawn.events import Events, as_array
 from cawn.readers import files, text
-from cawn.readers.columns import Column, Roles
-from cawn.readers.tables import Source, events_from_table
+from cawn.readers.columns import Roles
+from cawn.readers.tables import Source, events_of, rows_of_table
+from cawn.reading import Column
 
 __all__ = ["read"]
 
@@ -57,10 +58,10 @@ def read(
         path = files.check(os.fspath(source))
         kind = files.kind_of(path)
         if kind == "text":
-            return text.read_text(path, roles, bipartite=bipartite, delimiter=delimiter, header=header)
-        return events_from_table(files.read_binary(path, kind), roles, Source(path), bipartite)
+            return events_of([text.read_text(path, roles, bipartite=bipartite, delimiter=delimiter, header=header)])
+        return events_of([rows_of_table(files.read_binary(path, kind), roles, Source(path), bipartite)])
     if hasattr(source, "__arrow_c_stream__"):
-        return events_from_table(files.import_stream(source), roles, Source("table"), bipartite)
+        return events_of([rows_of_table(files.import_stream(source), roles, Source("table"), bipartite)])
     if all(hasattr(source, name) for name in ("src", "dst", "t")):
         return _from_temporal_data(source)
     raise DataError(

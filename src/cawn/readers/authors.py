@@ -18,17 +18,21 @@ def is_authors_file(path: str, names: Sequence[str]) -> bool:
     return os.path.basename(path).startswith("ml_") and {"u", "i", "ts", "idx"} <= set(names)
 
 
-def authors_features(path: str, index: npt.NDArray[Any], labels: npt.NDArray[Any]) -> tuple[Features, Features]:
-    """Link attributes, a row for each link by its `idx`, and node attributes, a row for each node by its number.
+def link_features(path: str, index: npt.NDArray[Any]) -> Features:
+    """A row for each link, by its `idx`.
 
     None where there is no such file, or where it is all zeros: the authors' way to say that there are no features.
     """
-    base = path[: path.rindex(".csv")] if ".csv" in os.path.basename(path) else path
-    msg, x = _load(f"{base}.npy"), _load(f"{base}_node.npy")
-    return (
-        None if msg is None else _rows_of(msg, index, f"{base}.npy", "idx"),
-        None if x is None else _rows_of(x, labels, f"{base}_node.npy", "node number"),
-    )
+    return _rows_of(f"{_base(path)}.npy", index, "idx")
+
+
+def node_features(path: str, labels: npt.NDArray[Any]) -> Features:
+    """A row for each node, by its number; None as for links."""
+    return _rows_of(f"{_base(path)}_node.npy", labels, "node number")
+
+
+def _base(path: str) -> str:
+    return path[: path.rindex(".csv")] if ".csv" in os.path.basename(path) else path
 
 
 def _load(path: str) -> Features:
@@ -43,7 +47,10 @@ def _load(path: str) -> Features:
     return np.asarray(features) if features.any() else None
 
 
-def _rows_of(features: npt.NDArray[Any], index: npt.NDArray[Any], path: str, what: str) -> npt.NDArray[Any]:
+def _rows_of(path: str, index: npt.NDArray[Any], what: str) -> Features:
+    features = _load(path)
+    if features is None:
+        return None
     if features.ndim != 2 or index.dtype.kind != "i" or index.max() >= len(features) or index.min() < 0:
         raise DataError(f"{path}: has shape {features.shape}, but the links refer to {what} {index.max()}")
     return np.asarray(features[index])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cawn.errors import DataError
-
-Column = str | int
+from cawn.reading import Column, Reading
 
 # Source and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
 _PAIRS = (
@@ -87,7 +87,7 @@ class Roles:
         single = {"src": src, "dst": dst, "time": time} | optional
         for role, column in (*single.items(), *(("msg", c) for c in chosen)):
             if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
-                raise DataError(f"{role}={column!r}: name a column, or give its position from 0")
+                raise DataError(f"{role}={printable(column)}: name a column, or give its position from 0")
         return cls(src, dst, time, chosen, **optional)
 
 
@@ -167,6 +167,25 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
     )
 
 
+def reading_of(
+    layout: Layout, names: Sequence[str], *, has_names: bool = True, bipartite: bool | None = None
+) -> Reading:
+    """How the next file like this one can be read: columns by name where that is unique, else by position."""
+    occurrences = Counter(names) if has_names else Counter[str]()
+
+    def column(i: int) -> Column:
+        return names[i] if names[i] and occurrences[names[i]] == 1 else i
+
+    return Reading(
+        column(layout.src),
+        column(layout.dst),
+        column(layout.time),
+        msg=tuple(map(column, layout.msg)),
+        bipartite=layout.two_sided if bipartite is None else bipartite,
+        **{role: column(i) for role, i in layout.optional.items()},  # type: ignore[arg-type]
+    )
+
+
 def recognised(names: Sequence[str]) -> bool:
     """Whether a line of text holds the usual names of both ends of a link."""
     plain = {_plain(name) for name in names}
@@ -218,12 +237,12 @@ def _position(column: Column, names: Sequence[str], role: str, where: str, *, ha
         return column
     if not has_names:
         raise DataError(
-            f"{where}: {role}={column!r}, but the file has no header; give positions from 0, or header=True"
+            f"{where}: {role}={printable(column)}, but the file has no header; give positions from 0, or header=True"
         )
     matches = [i for i, name in enumerate(names) if name == column]
     if len(matches) != 1:
         problem = "there is no such column" if not matches else "more than one column has this name"
-        raise DataError(f"{where}: {role}={column!r}, but {problem} among {_listed(names)}")
+        raise DataError(f"{where}: {role}={printable(column)}, but {problem} among {_listed(names)}")
     return matches[0]
 
 
@@ -235,11 +254,17 @@ def _prefixes(names: Sequence[str], src: int, dst: int) -> tuple[str, str]:
     return (first, second) if first != second else ("src", "dst")
 
 
+def printable(value: object, limit: int = 60) -> str:
+    """Something of a user's, short and without control characters, for a message."""
+    shown = repr(value)
+    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _listed(names: Sequence[str]) -> str:
     names = [name for name in names if name]
-    shown = ", ".join(repr(n) for n in names[:12])
+    shown = ", ".join(printable(name, 24) for name in names[:12])
     return f"{shown}, ... ({len(names)} columns)" if len(names) > 12 else shown or "no columns"

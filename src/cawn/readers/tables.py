@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.dates import PER_SECOND, calendar_dates, in_unit, numbers_of
 from cawn.errors import DataError
-from cawn.events import NO_NEGATIVE, Events, seconds
+from cawn.events import NO_NEGATIVE, Events
 from cawn.hashing import hash_ids
 from cawn.names import number_nodes, number_two_sided
-from cawn.readers.columns import Layout, Roles, find_layout
+from cawn.readers.columns import Layout, Roles, find_layout, printable, reading_of
+from cawn.reading import Reading, Unit
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
 _LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
@@ -33,60 +35,134 @@ class Source:
     place: Callable[[int], str] = _row_from_one
 
     def error(self, row: int, column: str, found: object, rule: str) -> DataError:
-        shown = "nothing" if found is None or found == "" else repr(found)
-        return DataError(f"{self.name}, {self.place(row)}, column {column!r}: found {shown[:60]}; {rule}")
+        shown = "nothing" if found is None or found == "" else printable(found)
+        return DataError(f"{self.name}, {self.place(row)}, column {printable(column)}: found {shown}; {rule}")
 
 
 @dataclass(frozen=True, slots=True)
-class Links:
-    """The columns every edge log has, in the order of its rows."""
+class Rows:
+    """One file or table of links: its columns, checked, in the order of its rows."""
 
-    src: npt.NDArray[np.int32]
-    dst: npt.NDArray[np.int32]
-    t: npt.NDArray[Any]
-    labels: npt.NDArray[Any]
+    src: pa.ChunkedArray
+    dst: pa.ChunkedArray
+    t: npt.NDArray[Any]  # int64, float64 or datetime64
+    reading: Reading
+    prefixes: tuple[str, str]
+    source: Source
+    msg: npt.NDArray[np.float32] | None = None
     weight: npt.NDArray[np.float32] | None = None
-    negative: npt.NDArray[np.int32] | None = None
+    negative: tuple[pa.ChunkedArray, npt.NDArray[np.int64]] | None = None  # names, and the rows they belong to
     link_id: npt.NDArray[np.uint64] | None = None
+    node_attributes: Callable[[npt.NDArray[Any]], npt.NDArray[Any] | None] | None = None  # of nodes with these labels
 
-    def events(self, msg: npt.NDArray[Any] | None, x: npt.NDArray[Any] | None = None) -> Events:
-        optional = {"weight": self.weight, "negative": self.negative, "link_id": self.link_id}
-        return Events.adopt(self.src, self.dst, self.t, msg, x, self.labels, **optional)  # type: ignore[arg-type]
-
-
-def events_from_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Events:
-    """Events of a table whose columns have names."""
-    layout = find_layout(table.column_names, roles, source.name)
-    links = links_of(table, layout, source, bipartite)
-    return links.events(attributes_of(table, layout, source))
+    @property
+    def has_dates(self) -> bool:
+        return self.t.dtype.kind == "M"
 
 
-def links_of(table: pa.Table, layout: Layout, source: Source, bipartite: bool | None) -> Links:
-    """Both ends and the time of every row, and its weight, negative and id where there are such columns."""
+def rows_of(table: pa.Table, layout: Layout, source: Source, reading: Reading) -> Rows:
+    """The links of a table; `reading` says how its columns are called in the file."""
     if table.num_rows == 0:
         raise DataError(f"{source.name}: no rows; expected at least one link")
     names = table.column_names
     src = as_names(table.column(layout.src), names[layout.src], source)
     dst = as_names(table.column(layout.dst), names[layout.dst], source)
-    time = as_times(table.column(layout.time), names[layout.time], source)
-    rows_with_negative = None
-    if layout.negative is not None:
-        negative, rows_with_negative = _negative_names(table.column(layout.negative), names[layout.negative], source)
-        dst = _concatenated(dst, negative)
-    if layout.two_sided if bipartite is None else bipartite:
-        src_ids, dst_ids, labels = number_two_sided(src, dst, layout.prefixes)
+    t = as_times(table.column(layout.time), names[layout.time], source)
+    if t.dtype.kind == "i" and not np.isnat(dates := calendar_dates(t)).any():
+        t = dates
+    columns = {"weight": as_weights, "negative": _negative_names, "link_id": as_link_ids}
+    optional: dict[str, Any] = {
+        role: columns[role](table.column(i), names[i], source) for role, i in layout.optional.items()
+    }
+    msg = attributes_of(table, layout, source)
+    return Rows(src, dst, t, reading, layout.prefixes, source, msg, **optional)
+
+
+def rows_of_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Rows:
+    """The links of a table whose columns have names."""
+    layout = find_layout(table.column_names, roles, source.name)
+    return rows_of(table, layout, source, reading_of(layout, table.column_names, bipartite=bipartite))
+
+
+def events_of(parts: Sequence[Rows]) -> Events:
+    """The links of all parts, in their order. Nodes have attributes only where there is one part."""
+    first = parts[0]
+    for part in parts[1:]:
+        _refuse_difference(first, part)
+    times, unit = _joined_times(parts)
+    given = [part.negative for part in parts if part.negative is not None]
+    src = _joined_names([part.src for part in parts])
+    dst = _joined_names([*(part.dst for part in parts), *(names for names, _ in given)])
+    if first.reading.bipartite:
+        src_ids, dst_ids, labels = number_two_sided(src, dst, first.prefixes)
     else:
         if src.type != dst.type:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
         src_ids, dst_ids, labels = number_nodes(src, dst)
-    negatives = None
-    if rows_with_negative is not None:
-        negatives = np.full(table.num_rows, NO_NEGATIVE, np.int32)
-        negatives[rows_with_negative] = dst_ids[table.num_rows :]
-        dst_ids = dst_ids[: table.num_rows].copy()
-    weight = None if layout.weight is None else as_weights(table.column(layout.weight), names[layout.weight], source)
-    ids = None if layout.link_id is None else as_link_ids(table.column(layout.link_id), names[layout.link_id], source)
-    return Links(src_ids, dst_ids, time, labels, weight, negatives, ids)
+    columns: dict[str, Any] = {}
+    if given:
+        columns["negative"] = np.full(len(src_ids), NO_NEGATIVE, np.int32)
+        starts = np.cumsum([0, *(len(part.t) for part in parts)])
+        rows = np.concatenate([start + rows for start, (_, rows) in zip(starts[:-1], given, strict=True)])
+        columns["negative"][rows] = dst_ids[len(src_ids) :]
+        dst_ids = dst_ids[: len(src_ids)].copy()
+    for name in ("msg", "weight", "link_id"):
+        if getattr(first, name) is not None:
+            columns[name] = _stacked([getattr(part, name) for part in parts])
+    x = None if first.node_attributes is None or len(parts) > 1 else first.node_attributes(labels)
+    events = Events.adopt(src_ids, dst_ids, times, columns.pop("msg", None), x, labels, **columns)
+    events.reading = replace(first.reading, dates=first.has_dates, unit=unit)
+    return events
+
+
+def _stacked(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """All rows, without a copy where there is one array."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _refuse_difference(first: Rows, part: Rows) -> None:
+    """Refuse files that cannot be parts of one log."""
+    for role in ("src", "dst", "time", "msg", "weight", "negative", "link_id", "bipartite"):
+        mine, others = getattr(part.reading, role), getattr(first.reading, role)
+        if mine != others:
+            raise DataError(
+                f"{part.source.name}: {role} is {printable(mine)}, but {printable(others)} in {first.source.name}; "
+                "files read together need the same columns"
+            )
+    if first.has_dates != part.has_dates:
+        kinds = ["dates" if rows.has_dates else "numbers" for rows in (part, first)]
+        raise DataError(f"{part.source.name}: times are {kinds[0]}, but {kinds[1]} in {first.source.name}")
+
+
+def _joined_names(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    columns = [column for column in columns if len(column)] or columns[:1]
+    if len({column.type for column in columns}) > 1:
+        columns = [column.cast(pa.large_string()) for column in columns]
+    return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
+
+
+def _joined_times(parts: Sequence[Rows]) -> tuple[npt.NDArray[Any], Unit]:
+    """All times as numbers, and the unit of those that were dates."""
+    if not parts[0].has_dates:
+        if len({part.t.dtype for part in parts}) > 1:
+            for part in parts:
+                if part.t.dtype == np.int64 and (np.abs(part.t) > 2**53).any():
+                    raise DataError(f"{part.source.name}: whole times that float64, as in the other files, would round")
+        return _stacked([part.t for part in parts]), "s"
+    numbers = [_located(part, numbers_of, part.t) for part in parts]
+    finest = max((unit for _, unit in numbers), key=PER_SECOND.__getitem__)
+    if finest == "s":
+        return _stacked([times for times, _ in numbers]), finest
+    whole = np.dtype(np.int64)
+    return np.concatenate([_located(part, in_unit, part.t, finest, whole) for part in parts]), finest
+
+
+def _located(part: Rows, convert: Callable[..., Any], *arguments: Any) -> Any:
+    """What `convert` returns; its errors name the file."""
+    try:
+        return convert(*arguments)
+    except DataError as error:
+        raise DataError(f"{part.source.name}: {error}") from error
 
 
 def _negative_names(
@@ -101,13 +177,6 @@ def _negative_names(
     given = Source(source.name, lambda row: source.place(int(rows[row])))
     column = column.filter(there)
     return as_names(column if len(column) else column.cast(pa.int64()), name, given), rows
-
-
-def _concatenated(one: pa.ChunkedArray, other: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Names below one another: integers if all are, else text."""
-    if len(other) and one.type != other.type:
-        one, other = one.cast(pa.large_string()), other.cast(pa.large_string())
-    return pa.chunked_array([*one.chunks, *other.chunks], one.type) if len(other) else one
 
 
 def as_weights(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.float32]:
@@ -163,7 +232,7 @@ def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -
 
 
 def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[Any]:
-    """Times as int64 or float64, in memory of our own. Dates become Unix seconds; text is numbers or ISO dates."""
+    """Times as int64, float64 or, where they are dates, datetime64, in memory of our own; text is one of these."""
     rule = "expected a time: a number or an ISO date"
     column = _plain(column)
     if pa.types.is_large_string(column.type):
@@ -177,10 +246,10 @@ def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[
         _refuse_rows(~np.isfinite(times), times, name, source, "every link needs a finite time")
         return times
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        unit = kind.unit if pa.types.is_timestamp(kind) else "s"
+        unit = kind.unit if pa.types.is_timestamp(kind) else "ms" if pa.types.is_date64(kind) else "s"
         ticks = column.cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
         _refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, name, source, "every link needs a finite date")
-        return seconds(ticks.astype(f"datetime64[{unit}]"))
+        return np.array(ticks.astype(f"datetime64[{unit}]"))
     if pa.types.is_floating(kind):
         raise DataError(f"{source.name}, column {name!r}: found {kind}, which rounds times; store float64 or int64")
     raise DataError(f"{source.name}, column {name!r}: found {kind}, {rule}")

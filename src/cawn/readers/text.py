@@ -7,6 +7,7 @@ strings, to find the value that is wrong, or to see that nothing is (a column wh
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,37 +15,41 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.errors import DataError
-from cawn.events import Events
 from cawn.names import integers_in
-from cawn.readers.authors import authors_features, is_authors_file
-from cawn.readers.columns import Layout, Roles, find_layout
+from cawn.readers.authors import is_authors_file, link_features, node_features
+from cawn.readers.columns import Layout, Roles, find_layout, reading_of
 from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
-from cawn.readers.tables import Source, as_integers, attributes_of, links_of
+from cawn.readers.tables import Rows, Source, as_integers, rows_of
 
 _LONGEST_LINE = 1 << 26
 
 
-def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Events:
-    """Events of a text file; `delimiter` and `header` overrule the guess of its layout."""
+def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Rows:
+    """The links of a text file; `delimiter` and `header` overrule the guess of its layout."""
     dialect = sniff(path, delimiter, header)
     layout = find_layout(dialect.names, roles, path, has_names=dialect.has_header)
-    authors = not roles.msg and is_authors_file(path, dialect.names)
+    if not roles.msg and is_authors_file(path, dialect.names):
+        return _authors_rows(path, dialect, layout, bipartite)
     if not roles.msg and dialect.is_jodie:
         layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
-    elif authors:
-        layout = replace(layout, msg=(dialect.names.index("idx"),))
+    rows = _rows(path, dialect, layout, bipartite)
+    if not roles.msg and rows.msg is not None and not rows.msg.any():
+        return replace(rows, msg=None, reading=replace(rows.reading, msg=()))  # JODIE writes no features as zeros
+    return rows
+
+
+def _rows(path: str, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
     source = Source(path, lambda row: f"line {line_of(path, dialect, row)}")
-    table = _parse(path, dialect, layout)
-    layout = layout.narrowed()
-    links = links_of(table, layout, source, bipartite)
-    if authors:
-        index = as_integers(table.column(layout.msg[0]), "idx", source, "expected a row number of the feature file")
-        msg, x = authors_features(path, index, links.labels)
-        return links.events(msg, x)
-    msg = attributes_of(table, layout, source)
-    if not roles.msg and msg is not None and not msg.any():
-        msg = None  # JODIE asks networks without features for a column of zeros
-    return links.events(msg)
+    reading = reading_of(layout, dialect.names, has_names=dialect.has_header, bipartite=bipartite)
+    return rows_of(_parse(path, dialect, layout), layout.narrowed(), source, reading)
+
+
+def _authors_rows(path: str, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
+    """Links with the features that stand in other files, by the column idx."""
+    rows = _rows(path, dialect, layout, bipartite)
+    table = _parse(path, dialect, replace(layout, msg=(dialect.names.index("idx"),)))
+    index = as_integers(table.column("idx"), "idx", rows.source, "expected a row number of the feature file")
+    return replace(rows, msg=link_features(path, index), node_attributes=partial(node_features, path))
 
 
 def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
