@@ -1,8 +1,11 @@
 """Small random networks for tests, full of what real ones have: ties, self-loops, repeated links, hubs."""
 
+from pathlib import Path
+
 import numpy as np
 
 import cawn
+from cawn.runs import write_run
 
 
 def random_events(
@@ -13,6 +16,12 @@ def random_events(
     src, dst = rng.choice(num_nodes, (2, num_links), p=popularity)
     t = rng.integers(0, span, num_links) if dtype is np.int64 else np.round(rng.uniform(0, span, num_links), 1)
     return cawn.Events(src, dst, t.astype(dtype) + dtype(offset), num_nodes=num_nodes)
+
+
+def store(folder: Path, events: cawn.Events) -> None:
+    """A run folder with these links, and nothing trained."""
+    described = {"task": "transductive", "seed": 0, "links": len(events), "alpha": [1.0], "unit": 1.0}
+    write_run(folder, cawn.Config(), events, described)
 
 
 def queries(events: cawn.Events, seed: int, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,11 @@ import torch
 
 import cawn
 from cawn import laws
-from cawn.batches import WALK_SEED, input_widths
-from cawn.checkpoints import read_model
+from cawn.batches import WALK_SEED
+from cawn.checkpoints import stored_model
 from cawn.config import Config
 from cawn.predictor import LinkPredictor, Scores
+from cawn.runs import read_run
 
 SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)
 
@@ -46,7 +46,7 @@ def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, 
 def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor) -> None:
     src, dst, t = some(events)
     batcher = predictor._batcher
-    model = read_model(folder, input_widths(batcher.config, events, 8))
+    model = stored_model(read_run(folder))
     logits = model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
     found = json.loads((folder / "report.json").read_text())["calibration"]
     expected = 1 / (1 + np.exp(-(logits / found["temperature"] + found["shift"])))
@@ -57,7 +57,7 @@ def test_a_stored_index_gives_the_same_as_one_built_anew(events, folder, predict
     src, dst, t = some(events)
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    shutil.rmtree(copy / "index")
+    shutil.rmtree(next(copy.glob("index-*")))
     np.testing.assert_array_equal(LinkPredictor.load(copy).score(src, dst, t), predictor.score(src, dst, t))
 
 
@@ -131,7 +131,7 @@ def test_rank_says_how_it_chose(events, predictor) -> None:
 def test_embeddings(events, folder, predictor) -> None:
     src, dst, t = some(events)
     found = predictor.embed(src, dst, t)
-    model = read_model(folder, input_widths(predictor._batcher.config, events, 8))
+    model = stored_model(read_run(folder))
     assert found.shape == (20, model.width)
     logits = model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
     np.testing.assert_allclose(predictor._calibration.probability(logits), predictor.score(src, dst, t), rtol=1e-5)
@@ -153,7 +153,7 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
     np.testing.assert_array_equal(
         LinkPredictor.load(tmp_path / "later").score("n1", ["n2", "newcomer"], now + 10), after
     )
-    with pytest.raises(cawn.QueryError, match="exists already"):
+    with pytest.raises(cawn.QueryError, match="holds a run already"):
         predictor.save(tmp_path / "later")
     with pytest.raises(cawn.QueryError, match="new links since its training"):
         cawn.evaluate_run(tmp_path / "later")
@@ -166,14 +166,16 @@ def test_attributes_must_fit(events, predictor) -> None:
         predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
 
 
-def test_a_run_in_memory_is_a_predictor_too(events, folder) -> None:
+def test_a_run_in_memory_is_a_predictor_too(events, folder, tmp_path) -> None:
     run = cawn.train(events, SMALL, quiet=True, kinds=("random",))
     src, dst, t = some(events)
     np.testing.assert_array_equal(
         LinkPredictor.of(run).score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
     )
-    with pytest.raises(cawn.QueryError, match="train with out="):
-        LinkPredictor.of(run).save("anywhere")
+    LinkPredictor.of(run).save(tmp_path / "saved")
+    np.testing.assert_array_equal(
+        LinkPredictor.load(tmp_path / "saved").score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
+    )
 
 
 @pytest.mark.parametrize("name", [None, 3.7, True, b"3", ["n1", "n2"], {}])
@@ -249,37 +251,20 @@ def test_two_sided_names_and_dates(tmp_path: Path) -> None:
     assert predictor.score("zz", "zz", "2024-12-01") == predictor.score("zz", "other", "2024-12-01")
 
 
-def test_loading_takes_no_time_whatever_the_size(tmp_path: Path) -> None:
-    """Half a million links with string names: nothing is parsed, built or copied."""
-    rng = np.random.default_rng(0)
-    src, dst = rng.integers(0, 20_000, (2, 500_000))
-    events = cawn.Events(src, dst, np.arange(500_000), labels=[f"node {i}" for i in range(20_000)])
-    trainer = cawn.Trainer(events, SMALL, out=tmp_path / "run", quiet=True)
-    from cawn.checkpoints import write_checkpoint
-    from cawn.runs import write_description, write_index, write_network
-
-    write_network(trainer.folder, events)
-    write_description(trainer.folder, SMALL, trainer._description())
-    write_index(trainer.folder, trainer._batcher(events))
-    write_checkpoint(trainer.folder, {}, trainer.model.state_dict(), {})
-    LinkPredictor.load(tmp_path / "run")
-    start = time.perf_counter()
-    predictor = LinkPredictor.load(tmp_path / "run")
-    assert time.perf_counter() - start < 0.5
-    assert np.isfinite(predictor.score("node 7", "node 8", 500_001)).all()
-
-
-@pytest.mark.parametrize("part", ["weights.safetensors", "network", "index", "run.json", "config.toml", "report.json"])
+@pytest.mark.parametrize(
+    "part", ["weights.safetensors", "network-*", "index-*", "run.json", "config.toml", "report.json"]
+)
 def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
-    damaged = sorted((copy / part).iterdir())[0] if (copy / part).is_dir() else copy / part
+    chosen = next(copy.glob(part))
+    damaged = sorted(chosen.iterdir())[0] if chosen.is_dir() else chosen
     damaged.write_bytes(b"\x00 damaged")
     with pytest.raises(cawn.StorageError) as caught:
         LinkPredictor.load(copy)
     assert "\n" not in str(caught.value)
-    shutil.rmtree(copy / part) if (copy / part).is_dir() else (copy / part).unlink()
-    if part == "index":
+    shutil.rmtree(chosen) if chosen.is_dir() else chosen.unlink()
+    if part in ("index-*", "config.toml"):
         LinkPredictor.load(copy)
     else:
         with pytest.raises(cawn.StorageError):

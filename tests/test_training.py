@@ -19,6 +19,7 @@ from cawn.decays import LADDERS, decays
 from cawn.interrupt import Interrupt
 from cawn.splits import split
 from cawn.training import Trainer
+from networks import store
 
 TINY = Config(alpha="ladder", num_walks=8, length=2, dim=8, frequencies=4, batch_size=64, epochs=3, lr=3e-3)
 
@@ -113,7 +114,10 @@ def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
 def test_the_run_folder(events, tmp_path: Path) -> None:
     run = cawn.train(events, TINY, task="inductive", seed=1, out=tmp_path / "run", quiet=True)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    expected = ["checkpoint.safetensors", "config.toml", "index", "metrics.jsonl", "network", "report.json"]
+    network, index = (
+        json.loads((tmp_path / "run" / "run.json").read_text())[k]["folder"] for k in ("network", "index")
+    )
+    expected = [".lock", "checkpoint.safetensors", "config.toml", index, "metrics.jsonl", network, "report.json"]
     expected += ["results.json", "run.json", "weights.safetensors"]
     assert names == expected
     assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY
@@ -126,16 +130,16 @@ def test_the_run_folder(events, tmp_path: Path) -> None:
 
 
 def test_the_network_of_a_run_is_kept(tmp_path: Path) -> None:
-    from cawn.runs import read_events, write_network
+    from cawn.runs import read_events
 
     named = cawn.Events([0, 1, 2], [1, 2, 0], [3.5, 1.0, 2.0], msg=[[1, 2]] * 3, x=[1, 2, 3], labels=["ä", "b", "c"])
     for events in (named, cawn.Events([0], [5], [2**62])):
-        write_network(tmp_path, events)
+        store(tmp_path, events)
         back = read_events(tmp_path)
         for name in ("src", "dst", "t", "msg", "x", "labels"):
             np.testing.assert_array_equal(getattr(back, name), getattr(events, name))
         assert back.num_nodes == events.num_nodes
-    (tmp_path / "network" / "src.npy").write_bytes(b"damaged")
+    next(tmp_path.glob("network-*/src.npy")).write_bytes(b"damaged")
     with pytest.raises(cawn.StorageError, match="missing or damaged"):
         read_events(tmp_path)
 
@@ -155,7 +159,7 @@ def test_bad_folders(events, tmp_path: Path) -> None:
         cawn.train(events, TINY, quiet=True, resume=True)
     settings = (folder / "config.toml").read_text()
     (folder / "config.toml").write_text("dim = = 3")
-    with pytest.raises(cawn.StorageError, match=r"config.toml: missing or damaged \(not TOML"):
+    with pytest.raises(cawn.StorageError, match=r"config\.toml: damaged, or changed"):
         cawn.train(events, TINY, out=folder, quiet=True, resume=True)
     (folder / "config.toml").write_text(settings)
     (folder / "checkpoint.safetensors").write_bytes(b"damaged")

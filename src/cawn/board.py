@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from cawn.errors import QueryError
+from cawn.files import storing
 
 
 class Board:
-    """Writes rows of figures into a folder that `tensorboard --logdir` shows."""
+    """Writes rows of figures into a folder that `tensorboard --logdir` shows; the folder is made with the first."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -18,11 +19,15 @@ class Board:
             raise QueryError(
                 "tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'"
             ) from error
-        self._writer = SummaryWriter(str(folder))
+        self._folder, self._open = folder, SummaryWriter
+        self._writer: SummaryWriter | None = None
 
     def add(self, row: dict[str, Any]) -> None:
         """One epoch: every figure of the row but its number."""
-        for name, value in row.items():
-            if name != "epoch":
-                self._writer.add_scalar(name, value, row["epoch"])
-        self._writer.flush()
+        with storing(self._folder):
+            if self._writer is None:
+                self._writer = self._open(str(self._folder))
+            for name, value in row.items():
+                if name != "epoch":
+                    self._writer.add_scalar(name, value, row["epoch"])
+            self._writer.flush()

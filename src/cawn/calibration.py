@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.errors import DataError, QueryError
 
 Array = npt.NDArray[np.float64]
 
@@ -38,6 +39,17 @@ class Calibration:
             slope = FLATTEST
             (shift,) = _most_likely(features[1:], truth, start=np.zeros(1), offset=slope * logits)
         return cls(float(1 / slope), float(shift))
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Calibration:
+        """From a JSON file; raises DataError for numbers that would turn or spoil every probability."""
+        try:
+            temperature, shift = found["temperature"], found["shift"]
+            if not (0 < temperature < math.inf and math.isfinite(shift)):
+                raise ValueError
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError("calibration needs a temperature above 0 and a shift, both finite") from error
+        return cls(float(temperature), float(shift))
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
         """The probability of a link among candidates of which a share `prior` are true links."""

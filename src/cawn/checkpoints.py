@@ -7,41 +7,40 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 
+from cawn.batches import input_widths
 from cawn.errors import StorageError
-from cawn.files import write_atomically
+from cawn.files import write_bytes
 from cawn.model import CAWN
-from cawn.runs import part, read_config, read_weights
+from cawn.runs import StoredRun, Weights
+from cawn.store import digest_of
 
 Tensors = dict[str, torch.Tensor]
 
 
-def read_model(folder: Path, widths: tuple[int, int]) -> CAWN:
+def stored_model(run: StoredRun) -> CAWN:
     """The network of a run with its best weights."""
-    model = CAWN(read_config(folder), *widths)
-    try:
-        model.load_state_dict({name: torch.from_numpy(value) for name, value in read_weights(folder).items()})
-    except RuntimeError as error:
-        raise StorageError(f"{folder}: the weights do not fit its config; the run must be trained again") from error
+    model = CAWN(run.config, *input_widths(run.config, run.events, len(run.batcher.history.alpha)))
+    load_weights(model, run.weights, run.folder)
     return model.eval()
 
 
-def read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
-    """The tensors of a file and the state beside them."""
+def load_weights(model: CAWN, weights: Weights, folder: Path) -> None:
+    """Give a model the weights of a run in `folder`."""
     try:
-        with safe_open(path, "pt") as file:
-            return {key: file.get_tensor(key) for key in file.keys()}, (file.metadata() or {}).get("state", "{}")  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise StorageError(f"{path}: damaged; remove it to start over") from error
+        model.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    except (RuntimeError, TypeError) as error:
+        raise StorageError(f"{folder}: the weights do not fit its config; the run must be trained again") from error
 
 
-def write_checkpoint(folder: Path, tensors: Tensors, best: Tensors, state: dict[str, Any]) -> None:
-    """The checkpoint, and the best weights by themselves."""
-    held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-    held |= {f"best.{name}": value.detach().cpu().contiguous().clone() for name, value in best.items()}
-    weights = part(held, "best.")
-    metadata = {"state": json.dumps(state)}
-    write_atomically(folder / "checkpoint.safetensors", lambda path: save_file(held, path, metadata))
-    write_atomically(folder / "weights.safetensors", lambda path: save_file(weights, path))
+def write_checkpoint(folder: Path, tensors: Tensors, best: Tensors | None, state: dict[str, Any]) -> None:
+    """One file, so that weights, best weights and log are always of the same moment. No `best` before a validation."""
+    held = _on_host(tensors) | {f"best.{name}": value for name, value in _on_host(best or {}).items()}
+    text = json.dumps(state)
+    checksum = digest_of({name: value.numpy() for name, value in held.items()}, text)
+    write_bytes(folder / "checkpoint.safetensors", save(held, {"state": text, "checksum": checksum}))
+
+
+def _on_host(tensors: Tensors) -> Tensors:
+    return {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}

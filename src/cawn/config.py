@@ -90,8 +90,13 @@ class Config:
         """The inverse of `to_toml`; settings left out have their defaults."""
         try:
             values = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise QueryError(f"not TOML: {error}") from error
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Config:
+        """From settings by name, lists for tuples; settings left out have their defaults."""
         return cls().with_(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
 
 

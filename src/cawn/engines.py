@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -13,7 +12,7 @@ from cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead, input_widths, p
 from cawn.devices import Device, check_device, may_have_cuda, pick_device
 from cawn.errors import StorageError
 from cawn.inference import Inference, supports
-from cawn.runs import read_weights
+from cawn.runs import StoredRun
 
 if TYPE_CHECKING:
     from cawn.gpu.batches import DeviceBatcher
@@ -160,20 +159,20 @@ def engine_of(model: CAWN) -> Engine:
     return HostEngine(TorchNetwork(model))
 
 
-def load_engine(folder: Path, batcher: Batcher, device: Device, threads: int | None) -> Engine:
-    """For the weights of a run folder. PyTorch is loaded only if it is needed."""
+def load_engine(run: StoredRun, device: Device, threads: int | None) -> Engine:
+    """For the weights of a run. PyTorch is loaded only if it is needed."""
     check_device(device)
-    config = batcher.config
+    config, batcher = run.config, run.batcher
     if supports(config) and (device == "cpu" or (device == "auto" and not may_have_cuda())):
-        network = Inference(config, read_weights(folder), threads)
+        network = Inference(config, run.weights, threads)
         if not network.fits(*_widths(batcher)):
-            raise StorageError(f"{folder}: the weights do not fit its config; the run must be trained again")
+            raise StorageError(f"{run.folder}: the weights do not fit its config; the run must be trained again")
         return HostEngine(network)
-    from cawn.checkpoints import read_model
+    from cawn.checkpoints import stored_model
     from cawn.gpu.launch import memory_for
 
     with memory_for("the model"):
-        return engine_of(read_model(folder, _widths(batcher)).to(pick_device(device)))
+        return engine_of(stored_model(run).to(pick_device(device)))
 
 
 def _widths(batcher: Batcher) -> tuple[int, int]:

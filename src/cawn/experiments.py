@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cawn import metrics
-from cawn.batches import input_widths
-from cawn.checkpoints import read_model
+from cawn.checkpoints import stored_model
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
 from cawn.devices import Device, pick_device
@@ -23,7 +22,7 @@ from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
 from cawn.kernels.jit import check_threads
 from cawn.negatives import Kind, check_kinds
-from cawn.runs import read_batcher, read_calibration, read_description, read_network, refuse_existing
+from cawn.runs import read_description, read_run, refuse_existing
 from cawn.seeds import seed_for
 from cawn.splits import Task, split
 from cawn.training import Run, Trainer
@@ -136,14 +135,13 @@ def evaluate_run(
     path = Path(folder)
     check_kinds(kinds)
     check_threads(threads)
-    found = read_description(path)
-    events, _ = read_network(path)
+    run = read_run(path, threads=threads)
+    found, events = run.description, run.events
     if len(events) != found["links"]:
         raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
-    place, batcher = pick_device(device), read_batcher(path, events, threads)
-    model = read_model(path, input_widths(batcher.config, events, len(batcher.history.alpha)))
+    place, model = pick_device(device), stored_model(run)
     with memory_for("the model"):
         model.to(place)
-    placed = on_device(batcher, place)
+    placed = on_device(run.batcher, place)
     parts = split(events, found["task"], seed=found["seed"])
-    return evaluate(model, placed, events, parts, kinds, read_calibration(path), seed=seed_for(found["seed"], "test"))
+    return evaluate(model, placed, events, parts, kinds, run.calibration, seed=seed_for(found["seed"], "test"))

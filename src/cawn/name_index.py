@@ -30,14 +30,10 @@ class NameIndex:
     def of(cls, labels: Array) -> NameIndex:
         """Index names, all integers or all strings."""
         if labels.dtype.kind in "iu":
-            return cls({"names": labels.astype(np.int64), "name_order": np.argsort(labels, kind="stable")})
-        ends, text = _utf8(labels.tolist())
-        order = np.array(
-            sorted(
-                range(len(labels)), key=[name.encode("utf-8", "surrogatepass") for name in labels.tolist()].__getitem__
-            )
-        )
-        return cls({"name_ends": ends, "name_bytes": text, "name_order": order.astype(np.int64)})
+            return cls(name_arrays(labels) | {"name_order": np.argsort(labels, kind="stable")})
+        encoded = [name.encode("utf-8", "surrogatepass") for name in labels.tolist()]
+        order = np.array(sorted(range(len(labels)), key=encoded.__getitem__), np.int64)
+        return cls(name_arrays(labels) | {"name_order": order})
 
     def check(self) -> None:
         """Raise KeyError where arrays are missing."""
@@ -84,6 +80,14 @@ class NameIndex:
                 return NameIndex.of(np.concatenate([self.arrays["names"], np.array(more, np.int64)]))
         everyone = [str(name) for name in [*self.all().tolist(), *names]]
         return NameIndex.of(np.array(everyone, object))
+
+
+def name_arrays(labels: Array) -> dict[str, Array]:
+    """The names themselves, without the order that finds them."""
+    if labels.dtype.kind in "iu":
+        return {"names": labels.astype(np.int64)}
+    ends, text = _utf8(labels.tolist())
+    return {"name_ends": ends, "name_bytes": text}
 
 
 def two_sided(events: Events) -> tuple[str, str] | None:

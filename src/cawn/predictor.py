@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,9 @@ from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.candidates import KINDS, Candidates
 from cawn.devices import Device
 from cawn.engines import Engine, engine_of, load_engine
-from cawn.errors import DataError, QueryError, StorageError
+from cawn.errors import DataError, QueryError
 from cawn.events import Events, as_array, as_times
+from cawn.files import make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
 from cawn.name_index import Name, NameIndex, two_sided
 from cawn.node_names import Names, Spelling, listed, one
@@ -27,15 +27,7 @@ from cawn.readers import read
 from cawn.readers.tables import Source
 from cawn.readers.tables import as_times as times_of
 from cawn.reading import Reading
-from cawn.runs import (
-    read_batcher,
-    read_calibration,
-    read_description,
-    read_network,
-    read_reading,
-    write_index,
-    write_network,
-)
+from cawn.runs import Record, read_run, refuse_existing, write_report, write_run
 from cawn.splits import digest
 from cawn.updates import joined
 from cawn.walks import query_times
@@ -48,7 +40,6 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 MAX_DRAWS = 1_000
-KEPT = ("config.toml", "run.json", "weights.safetensors", "report.json", "results.json", "metrics.jsonl")
 
 
 class Scores(NamedTuple):
@@ -84,27 +75,39 @@ class LinkPredictor:
         prefixes: tuple[str, str] | None = None,
         reading: Reading | None = None,
         folder: Path | None = None,
+        record: Record | None = None,
     ) -> None:
         self._engine, self._batcher, self._names, self._calibration = engine, batcher, names, calibration
-        self._spelling, self._folder = Spelling(prefixes), folder
+        self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
         self._pending: list[Events] = []
         self.reading = reading or Reading()
 
     @classmethod
     def load(
-        cls, folder: str | os.PathLike[str], *, device: Device = "auto", threads: int | None = None
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        device: Device = "auto",
+        threads: int | None = None,
+        verify: bool = True,
     ) -> LinkPredictor:
-        """From a run folder; nothing large is read before it is needed."""
-        path = Path(folder)
+        """From a run folder. Every file is checked first, in time linear in its size.
+
+        Args:
+            verify: Whether to compare checksums; types, shapes and ranges are checked in any case.
+        """
         check_threads(threads)
-        found = read_description(path)
-        events, names = read_network(path)
-        batcher = read_batcher(path, events, threads)
-        engine = load_engine(path, batcher, device, threads)
-        given = found.get("prefixes")
-        prefixes = (str(given[0]), str(given[1])) if isinstance(given, list) and len(given) == 2 else None
-        reading = read_reading(path)
-        return cls(engine, batcher, names, read_calibration(path), prefixes=prefixes, reading=reading, folder=path)
+        run = read_run(Path(folder), threads=threads, verify=verify)
+        return cls(
+            load_engine(run, device, threads),
+            run.batcher,
+            run.names,
+            run.calibration,
+            prefixes=run.prefixes,
+            reading=run.reading,
+            folder=run.folder,
+            record=run.record,
+        )
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
@@ -118,30 +121,22 @@ class LinkPredictor:
             prefixes=two_sided(events),
             reading=events.reading,
             folder=run.folder,
+            record=run.record,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """A new run folder with this predictor and all links it knows by now."""
-        if self._folder is None:
-            raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")
+        if self._record is None:
+            raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = Path(folder)
-        if target.exists():
-            raise QueryError(f"{target}: exists already; choose another folder")
+        refuse_existing(target)
         batcher, names = self._current()
-        named = batcher.events.named(names.all())
-        part = target.with_name(f".{target.name}.{os.getpid()}.part")
-        try:
-            part.mkdir(parents=True)
-            for name in KEPT:
-                if (self._folder / name).exists():
-                    shutil.copyfile(self._folder / name, part / name)
-            write_network(part, named)
-            write_index(part, batcher)
+        named, record = batcher.events.named(names.all()), self._record
+        make_folder(target.absolute().parent)
+        with temporary_folder(target.absolute()) as part:
+            write_report(part, self._engine.network.weights, record.report, record.results, record.metrics)
+            write_run(part, batcher.config, named, record.description, batcher)
             part.rename(target)
-        except OSError as error:
-            raise StorageError(f"{target}: cannot be written ({error.strerror or error})") from error
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
 
     # What is asked.
 
@@ -292,7 +287,7 @@ class LinkPredictor:
     @property
     def finished(self) -> bool:
         """Whether training had come to its end, so that probabilities are calibrated."""
-        return self._folder is None or (self._folder / "report.json").exists()
+        return self._record is None or self._record.finished
 
     @property
     def identity(self) -> str:

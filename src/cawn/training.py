@@ -25,14 +25,14 @@ from cawn.attributes import Encoder
 from cawn.batches import Batcher, input_widths
 from cawn.board import Board
 from cawn.calibration import FITTED_PRIOR, Calibration
-from cawn.checkpoints import read_tensors, write_checkpoint
+from cawn.checkpoints import load_weights, write_checkpoint
 from cawn.config import Config
 from cawn.decays import decays
 from cawn.devices import Device, pick_device
 from cawn.errors import QueryError, StorageError
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
-from cawn.files import write_text
+from cawn.files import FolderLock, write_text
 from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
 from cawn.gpu.steps import DeviceSteps, optimizer_of
@@ -42,13 +42,16 @@ from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, check_kinds
 from cawn.runs import (
-    check_description,
+    Record,
+    begin_run,
+    continue_run,
+    digest_of_links,
     part,
     read_encoder,
+    read_checkpoint,
     refuse_existing,
-    write_description,
     write_index,
-    write_network,
+    write_report,
 )
 from cawn.seeds import seed_for
 from cawn.splits import Split, Task, split
@@ -83,6 +86,7 @@ class Run:
     report: dict[str, Any] = field(repr=False)
     epochs: list[dict[str, Any]] = field(repr=False)
     folder: Path | None
+    record: Record = field(repr=False)
 
     @property
     def alpha(self) -> tuple[float, ...]:
@@ -140,6 +144,7 @@ class Trainer:
         if tensorboard and self.folder is None:
             raise QueryError("tensorboard=True needs out=, the folder of the run")
         self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
+        self.lock: FolderLock | None = None  # held while the run folder is written to
         if resume:
             self._restore()
         elif self.folder is not None:
@@ -162,10 +167,17 @@ class Trainer:
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         check_kinds(kinds)
-        if self.folder is not None:
-            if not (self.folder / "network").exists():
-                write_network(self.folder, self.events)
-            write_description(self.folder, self.config, self._description())
+        if self.folder is not None and self.lock is None:
+            start = continue_run if self.log or self.progress.step else begin_run
+            self.lock = start(self.folder, self.config, self.events, self._description())
+        try:
+            return self._fit(kinds)
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+                self.lock = None
+
+    def _fit(self, kinds: tuple[Kind, ...]) -> Run:
         if self._finished():
             self._say("training has ended already")
         with self.interrupt:
@@ -176,8 +188,6 @@ class Trainer:
         calibration = Calibration.fit(*self._validate(slice(None)))
         del self.steps, self.batcher  # a GPU may have no room for two
         full = self._batcher(self.events)
-        if self.folder is not None:
-            write_index(self.folder, full)
         results = evaluate(
             self.model,
             on_device(full, self.device),
@@ -189,11 +199,24 @@ class Trainer:
         )
         report = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
         report["candidates"] = candidate_recall(full, np.concatenate(list(self.parts.test.values())))
-        if self.folder is not None:
-            write_text(self.folder / "results.json", json.dumps(results, indent=1) + "\n")
-            write_text(self.folder / "report.json", json.dumps(report, indent=1) + "\n")
+        if self.folder is not None and self.lock is not None:
+            self.lock.check()
+            write_index(self.folder, full)
+            weights = {name: value.detach().cpu().numpy() for name, value in self.best.items()}
+            write_report(self.folder, weights, report, results, self._metrics())
+        record = Record(self._description(), report, results, self._metrics())
         return Run(
-            self.model, full, self.config, self.task, self.seed, calibration, results, report, self.log, self.folder
+            model=self.model,
+            batcher=full,
+            config=self.config,
+            task=self.task,
+            seed=self.seed,
+            calibration=calibration,
+            results=results,
+            report=report,
+            epochs=self.log,
+            folder=self.folder,
+            record=record,
         )
 
     def trial(self) -> tuple[Any, Any]:
@@ -272,6 +295,7 @@ class Trainer:
             "unit": self.unit,
             "widths": self.widths,
             "links": len(self.events),
+            "contents": digest_of_links(self.events),
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
             "prefixes": two_sided(self.events),
@@ -280,34 +304,49 @@ class Trainer:
         }
 
     def _save_checkpoint(self) -> None:
-        if self.folder is None:
+        if self.folder is None or self.lock is None:
             return
+        self.lock.check()
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         for i, moments in self.optimizer.state_dict()["state"].items():
             tensors |= {f"adam.{i}.{name}": value for name, value in moments.items()}
         state = {"progress": asdict(self.progress), "log": self.log}
-        write_checkpoint(self.folder, tensors, self.best, state)
-        write_text(self.folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.log))
+        write_checkpoint(self.folder, tensors, self.best if self.progress.best_epoch >= 0 else None, state)
+        write_text(self.folder / "metrics.jsonl", self._metrics())
+
+    def _metrics(self) -> str:
+        return "".join(json.dumps(row) + "\n" for row in self.log)
 
     def _restore(self) -> None:
         """Continue from the checkpoint of the run folder, if it is of the same config, data, task and seed."""
         if self.folder is None:
             raise QueryError("resume=True needs out=, the folder of the run to resume")
-        check_description(self.folder, self.config, self._description())
+        self.lock = continue_run(self.folder, self.config, self.events, self._description())
         path = self.folder / "checkpoint.safetensors"
-        if not path.exists():
+        found = read_checkpoint(path)
+        if found is None:
             return
-        tensors, state = read_tensors(path)
+        tensors, saved = found
         try:
-            saved = json.loads(state)
-            self.progress, self.log = Progress(**saved["progress"]), saved["log"]
-        except (KeyError, TypeError, ValueError) as error:
+            self.progress, self.log = Progress(**saved["progress"]), list(saved["log"])
+            load_weights(self.model, part(tensors, "model."), self.folder)
+            self._load_moments(part(tensors, "adam."))
+        except (KeyError, TypeError, ValueError, StorageError) as error:
             raise StorageError(f"{path}: damaged; remove it to start over") from error
-        self.model.load_state_dict(part(tensors, "model."))
-        self.best = {name: value.to(self.device) for name, value in part(tensors, "best.").items()}
+        if self.progress.best_epoch >= 0:
+            best = part(tensors, "best.")
+            self.best = {name: torch.from_numpy(best[name]).to(self.device) for name in self.best}
+        write_text(self.folder / "metrics.jsonl", self._metrics())
+
+    def _load_moments(self, moments: dict[str, Any]) -> None:
+        """Adam's, by the number of the parameter; ValueError where they do not fit it."""
         adam = self.optimizer.state_dict()
-        numbers = sorted({int(name.split(".")[1]) for name in tensors if name.startswith("adam.")})
-        adam["state"] = {i: part(tensors, f"adam.{i}.") for i in numbers}
+        for i, parameter in enumerate(self.model.parameters()):
+            held = {name: torch.from_numpy(value) for name, value in part(moments, f"{i}.").items()}
+            if any(value.ndim and value.shape != parameter.shape for value in held.values()):
+                raise ValueError(i)
+            if held:
+                adam["state"][i] = held
         self.optimizer.load_state_dict(adam)
 
 
