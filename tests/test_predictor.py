@@ -89,7 +89,7 @@ def test_a_time_before_all_history_is_allowed(events, predictor) -> None:
 
 def test_draws_give_the_sampling_error(events, predictor) -> None:
     src, dst, t = some(events)
-    few, many = predictor.score(src, dst, t, draws=4), predictor.score(src, dst, t, draws=64)
+    few, many = predictor.score(src, dst, t, draws=16), predictor.score(src, dst, t, draws=64)
     assert isinstance(many, Scores)
     assert (many.error >= 0).all()
     assert many.error.mean() < few.error.mean()

@@ -151,7 +151,7 @@ def test_bad_folders(events, tmp_path: Path) -> None:
         cawn.train(events, TINY, out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"another config \(dim, lr\)"):
         cawn.train(events, TINY.with_(dim=4, lr=1.0), out=folder, quiet=True, resume=True)
-    with pytest.raises(cawn.QueryError, match="other task, seed, split"):
+    with pytest.raises(cawn.QueryError, match=r"other task, seed, .*split"):
         cawn.train(events, TINY, seed=5, task="inductive", out=folder, quiet=True, resume=True)
     with pytest.raises(cawn.StorageError, match="holds no run"):
         cawn.train(events, TINY, out=tmp_path / "nowhere", quiet=True, resume=True)
