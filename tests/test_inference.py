@@ -11,6 +11,7 @@ from cawn.config import Config
 from cawn.engines import HostEngine, TorchNetwork, engine_of
 from cawn.inference import Inference, supports
 from test_model import OPTIONS, SMALL, attributed, network, pairs
+from tolerances import assert_same_scores
 
 SUPPORTED = [options for options in OPTIONS if supports(Config(**SMALL, **options))]
 
@@ -32,8 +33,8 @@ def test_it_is_the_same_network(options: dict) -> None:
     mine, theirs = engine_of(model), HostEngine(TorchNetwork(model))
     assert isinstance(mine, HostEngine)
     assert isinstance(mine.network, Inference)
-    np.testing.assert_allclose(mine.logits(*asked, seed=3), theirs.logits(*asked, seed=3), rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(mine.embed(*asked, seed=3), theirs.embed(*asked, seed=3), rtol=2e-5, atol=2e-5)
+    assert_same_scores(mine.logits(*asked, seed=3), theirs.logits(*asked, seed=3))
+    assert_same_scores(mine.embed(*asked, seed=3), theirs.embed(*asked, seed=3))
     assert mine.network.width == theirs.network.width == mine.embed(*asked, seed=3).shape[1]
 
 

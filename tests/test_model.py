@@ -9,6 +9,7 @@ from cawn.batches import Batcher, Level, input_widths
 from cawn.config import Config
 from cawn.model import CAWN, Tensors
 from networks import random_events
+from tolerances import assert_same_scores
 
 SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}
 
@@ -80,7 +81,7 @@ def test_encoding_once_is_exact(options: dict) -> None:
     batch = Tensors.of(batcher.pairs(*pairs(), seed=3), "cpu")
     every = unshared(batch, config.num_walks)
     assert sum(len(level.owner) for level in every.levels) > 1.5 * sum(len(level.owner) for level in batch.levels)
-    torch.testing.assert_close(model(batch), model(every), rtol=1e-5, atol=1e-5)
+    assert_same_scores(model(batch), model(every))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -97,7 +98,7 @@ def test_renaming_nodes_changes_no_score(options: dict) -> None:
     for network_events, u, v in ((events, src, dst), (renamed, name[src], name[dst])):
         model, batcher = network(network_events, config)
         scores.append(model(batcher.pairs(u, v, t, seed=3)))
-    torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-5)
+    assert_same_scores(*scores)
 
 
 def test_the_future_changes_no_score() -> None:
@@ -116,8 +117,8 @@ def test_the_future_changes_no_score() -> None:
     for version in (events, past, shuffled):
         model, batcher = network(version, config)
         scores.append(model(batcher.pairs(src, dst, t, seed=1)))
-    torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=0)
-    torch.testing.assert_close(scores[0], scores[2], rtol=0, atol=0)
+    assert torch.equal(scores[0], scores[1])
+    assert torch.equal(scores[0], scores[2])
 
 
 @pytest.mark.parametrize("options", OPTIONS[1:])
@@ -136,7 +137,7 @@ def test_a_score_does_not_depend_on_its_batch() -> None:
     together = model(batcher.pairs(src, dst, t, seed=2))
     for i in range(0, 40, 7):
         alone = model(batcher.pairs(src[i : i + 1], dst[i : i + 1], t[i : i + 1], seed=2))
-        torch.testing.assert_close(alone, together[i : i + 1], rtol=1e-5, atol=1e-5)
+        assert_same_scores(alone, together[i : i + 1])
 
 
 def test_contrast_is_two_sets_of_pairs() -> None:
@@ -144,8 +145,8 @@ def test_contrast_is_two_sets_of_pairs() -> None:
     src, dst, t = pairs()
     false = np.roll(dst, 3)
     both = model(batcher.contrast(src, dst, false, t, seed=2)).view(2, -1)
-    torch.testing.assert_close(both[0], model(batcher.pairs(src, dst, t, seed=2)), rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(both[1], model(batcher.pairs(src, false, t, seed=2)), rtol=1e-5, atol=1e-5)
+    assert_same_scores(both[0], model(batcher.pairs(src, dst, t, seed=2)))
+    assert_same_scores(both[1], model(batcher.pairs(src, false, t, seed=2)))
 
 
 def test_the_papers_equations_by_hand() -> None:
@@ -175,7 +176,7 @@ def test_the_papers_equations_by_hand() -> None:
                 h = o_gate.sigmoid() * c.tanh()
             encodings.append(h)
     expected = model.head(torch.stack(encodings).mean(dim=0))
-    torch.testing.assert_close(model(batcher.pairs(u, v, t, seed=5)), expected, rtol=1e-5, atol=1e-5)
+    assert_same_scores(model(batcher.pairs(u, v, t, seed=5)), expected)
 
 
 def test_unknown_nodes_are_scored() -> None:
@@ -194,7 +195,7 @@ def test_without_directions_both_orders_score_the_same(options: dict) -> None:
     src, dst, t = pairs()
     with torch.no_grad():
         one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
-    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    assert_same_scores(one, other)
     assert np.ptp(one) > 1e-3
 
 

@@ -17,6 +17,7 @@ from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.readers.chunks import Pairs
 from cawn.scoring import Question, score_to_file
+from tolerances import assert_same_scores
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
@@ -74,7 +75,7 @@ def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: st
     assert found.column_names == ["note", "src", "dst", "t", "probability"]
     assert found["note"].to_pylist() == table["note"]
     expected = predictor.score(table["src"], table["dst"], table["t"])
-    np.testing.assert_allclose(found["probability"].to_numpy(), expected, rtol=1e-12)
+    assert_same_scores(found["probability"], expected)
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, out.name])
 
 
@@ -89,7 +90,7 @@ def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
     found = read_text(tmp_path / "out.csv", ",")
     assert found.column_names == ["src", "dst", "probability", "error"]
     expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
-    np.testing.assert_allclose(found["error"].to_numpy(), expected.error, rtol=1e-12)
+    assert_same_scores(found["error"], expected.error)
 
 
 def test_text_stays_as_it_was(predictor, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cawn.interrupt import Interrupt
 from cawn.splits import split
 from cawn.training import Trainer
 from networks import store
+from tolerances import SCORES
 
 TINY = Config(alpha="ladder", num_walks=8, length=2, dim=8, frequencies=4, batch_size=64, epochs=3, lr=3e-3)
 
@@ -281,7 +282,7 @@ def test_several_seeds(events, tmp_path: Path) -> None:
 
 
 def test_ranks_among_many(events) -> None:
-    """The same whatever the byte budget, and the same as from scores of single pairs."""
+    """The same whatever the byte budget, and the same as from scores of single pairs, but for ties by rounding."""
     from cawn import metrics
     from cawn.batches import WALK_SEED
     from cawn.evaluation import rank_links
@@ -290,14 +291,15 @@ def test_ranks_among_many(events) -> None:
     links = trainer.parts.val[:6]
     src, dst, t = events.src[links], events.dst[links], events.t[links]
     candidates = np.random.default_rng(0).integers(0, 60, (6, 30))
-    whole = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates)
-    pieces = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates, byte_budget=1)
-    np.testing.assert_array_equal(whole, pieces)
-    for i in range(6):
-        others = np.concatenate([dst[i : i + 1], candidates[i]])
-        batch = trainer.batcher.pairs(np.repeat(src[i], 31), others, np.repeat(t[i], 31), seed=WALK_SEED)
-        logits = trainer.model(batch).detach().double().numpy()
-        assert whole[i] == metrics.ranks(logits[:1], logits[None, 1:])[0]
+    for options in ({}, {"byte_budget": 1}):
+        found = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates, **options)
+        for i in range(6):
+            others = np.concatenate([dst[i : i + 1], candidates[i]])
+            batch = trainer.batcher.pairs(np.repeat(src[i], 31), others, np.repeat(t[i], 31), seed=WALK_SEED)
+            logits = trainer.model(batch).detach().double().numpy()
+            slack = 2 * SCORES * (1 + np.abs(logits).max())
+            best, worst = (metrics.ranks(logits[:1] + s, logits[None, 1:])[0] for s in (slack, -slack))
+            assert best <= found[i] <= worst <= best + 3
 
 
 def test_memory_does_not_grow_from_epoch_to_epoch(events) -> None:

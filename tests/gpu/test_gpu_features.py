@@ -10,6 +10,7 @@ from cawn.gpu.batches import DeviceBatcher
 from cawn.gpu.scoring import of_contrast, of_one, of_pairs
 from cawn.model import CAWN
 from networks import random_events
+from tolerances import assert_same_scores
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 
@@ -60,10 +61,10 @@ def test_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
     with torch.no_grad():
         expected = model(host.contrast(src, dst, false, t, seed=5)).view(2, -1).numpy()
         found = np.stack(of_contrast(there, device, src, dst, false, t, seed=5))
-        assert np.allclose(found, expected, atol=2e-5)
-        assert np.allclose(of_pairs(there, device, src, false, t, seed=5), expected[1], atol=2e-5)
+        assert_same_scores(found, expected)
+        assert_same_scores(of_pairs(there, device, src, false, t, seed=5), expected[1])
         embedded = of_pairs(there.embed, device, src, dst, t, seed=5)
-        assert np.allclose(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy(), atol=2e-5)
+        assert_same_scores(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy())
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
@@ -80,7 +81,7 @@ def test_one_against_many_in_pieces(gpu) -> None:
     with torch.no_grad():
         expected = model(next(host.one_against_many(src[0], dst, t[0], 100, seed=2))).numpy()
     for budget in (None, 1, 1 << 20):
-        assert np.allclose(of_one(there, device, src[0], dst, t[0], seed=2, byte_budget=budget), expected, atol=2e-5)
+        assert_same_scores(of_one(there, device, src[0], dst, t[0], seed=2, byte_budget=budget), expected)
     assert of_one(there, device, src[0], dst[:0], t[0], seed=2).shape == (0,)
 
 
@@ -118,15 +119,13 @@ def test_the_engine_that_a_predictor_holds(gpu) -> None:
     expected = theirs.logits(host, src, false, t, seed=3)
     found = mine.logits(host, src, false, t, seed=3)
     assert found.dtype == np.float64
-    assert np.allclose(found, expected, atol=2e-5)
-    assert np.allclose(mine.embed(host, src, false, t, seed=3), theirs.embed(host, src, false, t, seed=3), atol=2e-5)
+    assert_same_scores(found, expected)
+    assert_same_scores(mine.embed(host, src, false, t, seed=3), theirs.embed(host, src, false, t, seed=3))
     one = {"seed": 3, "byte_budget": 1 << 20}
     ranked = mine.logits_of_one(host, int(src[0]), false, t[0], **one)
-    assert np.allclose(ranked, theirs.logits_of_one(host, int(src[0]), false, t[0], **one), atol=2e-5)
+    assert_same_scores(ranked, theirs.logits_of_one(host, int(src[0]), false, t[0], **one))
     placed = mine._there(host)
     assert mine._there(host) is placed
     other = Batcher.of(host.config, host.events[:50], host.history.alpha, host.unit)
-    assert np.allclose(
-        mine.logits(other, src, false, t, seed=3), theirs.logits(other, src, false, t, seed=3), atol=2e-5
-    )
+    assert_same_scores(mine.logits(other, src, false, t, seed=3), theirs.logits(other, src, false, t, seed=3))
     assert mine.embed(host, src[:0], false[:0], t[:0], seed=3).shape == (0, 16)
