@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +16,7 @@ from cawn.events import Events
 from cawn.history import History
 from cawn.identities import anonymize_each
 from cawn.kernels.cpu_prefixes import Room
-from cawn.prefixes import Prefixes, share_prefixes
+from cawn.prefixes import Prefixes, merge_prefixes, share_prefixes
 from cawn.rates import Rates, in_units, rates_width
 from cawn.walks import Walks
 
@@ -50,6 +50,7 @@ class Batch:
     g: Array  # [K, L] those vectors divided by M; with `logarithms` [K, 3L], also their logarithms and whether > 0
     levels: list[Level[Array]]
     rates: Array  # [B, R] exact rates of both ends and of the pair; R = 0 without them
+    rows: list[Array] | None = None  # of `merged` pairs, for each level: which of its n_i prefixes each owner has
 
 
 def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
@@ -156,6 +157,28 @@ class Batcher:
             rates = self._rates(np.full(len(some), src), some, now)
             yield self._batch(repeated, self._sample(some, now, seed), rates)
 
+    def merged(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
+        """The pairs (src, dst) at times t, for those that have ends in common: each node's walks are sampled once, and
+        equal prefixes of different pairs are one."""
+        nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
+        order = np.lexsort((times, nodes))
+        is_new = np.ones(len(order), bool)
+        is_new[1:] = (np.diff(nodes[order]) != 0) | (np.diff(times[order]) != 0)
+        number = np.empty(len(order), np.int64)
+        number[order] = np.cumsum(is_new) - 1
+        different = order[is_new]
+        walks = self._sample(nodes[different], times[different], seed)
+        roots = number.reshape(2, -1).T  # [B, 2]
+        walks_u, walks_v = (Walks(*(field[roots[:, side]] for field in _fields(walks))) for side in (0, 1))
+        shared = share_prefixes(walks_u, walks_v, threads=self.threads)
+        distinct, rows = merge_prefixes(shared, roots)
+        batch = self._of_prefixes(distinct, self._rates(src, dst, t))
+        levels = [
+            replace(level, owner=room.owner, weight=_shares(room, shared))
+            for level, room in zip(batch.levels, shared.levels, strict=True)
+        ]
+        return replace(batch, levels=levels, rows=rows)
+
     def _sample(self, nodes: Array, t: Array, seed: int) -> Walks:
         config = self.config
         return self.history.sample(
@@ -179,7 +202,7 @@ class Batcher:
                     owner=room.owner,
                     own=_identities(self.config.identity, shared, depth),
                     other=room.other,
-                    weight=(room.ended / shared.num_walks).astype(np.float32),
+                    weight=_shares(room, shared),
                     elapsed=in_units(room.elapsed, self.unit).astype(np.float32),
                     x=self._x(room, shared, depth),
                 )
@@ -214,6 +237,11 @@ class Batcher:
         if self.config.degree:
             parts.append(np.log1p(self.history.degree(room.node, room.t))[:, None] / _LOG_UNIT)
         return np.concatenate(parts, axis=1).astype(np.float32) if parts else np.empty((n, 0), np.float32)
+
+
+def _shares(room: Room, shared: Prefixes) -> npt.NDArray[np.float32]:
+    """The share of the walks that end at each prefix."""
+    return np.asarray((room.ended / shared.num_walks).astype(np.float32))
 
 
 def _fields(walks: Walks) -> tuple[Array, Array, Array]:

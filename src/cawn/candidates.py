@@ -2,6 +2,7 @@
 
 Three sources, each saying why: partners of the node (links repeat), nodes its walks reach in two or three steps
 (triangles close, and in two-sided networks people take what their likes took), destinations that are popular right now.
+Where a source finds too many, the most frequent are kept, of equally frequent ones those seen last: never by node id.
 """
 
 from __future__ import annotations
@@ -23,39 +24,64 @@ WALKS = 512
 
 
 class Candidates:
-    """Chooses candidates from a history."""
+    """Chooses candidates from a history. May be used by several threads at once."""
 
     def __init__(self, events: Events, history: History) -> None:
         self._events, self._history = events, history
         self._first: Array | None = None
+        self._popular: tuple[int, list[int]] = (0, [])  # of the last question's time: it often is the next one's too
 
     def choose(self, node: int, t: Any, kinds: tuple[str, ...] = KINDS) -> dict[int, str]:
         """Node ids in the order of how they were found, each with the first kind that found it. `node` is not one."""
-        walks = self._history.sample([node], t, num_walks=WALKS * len(self._history.alpha), length=3, seed=0, threads=1)
-        partners, near = walks.nodes[0, :, 1], walks.nodes[0, :, 2:]
         found: dict[int, str] = {}
-        for kind, nodes in (("recent", partners), ("two hops", near), ("popular", self._popular(t))):
-            if kind in kinds:
-                for other in _most_frequent(self._destinations(nodes, t)):
-                    found.setdefault(other, kind)
+        if "recent" in kinds or "two hops" in kinds:
+            num_walks = WALKS * len(self._history.alpha)
+            walks = self._history.sample([node], t, num_walks=num_walks, length=3, seed=0, threads=1)
+            for kind, steps in (("recent", slice(1, 2)), ("two hops", slice(2, None))):
+                if kind in kinds:
+                    reached = walks.nodes[0, :, steps].ravel(), walks.events[0, :, steps].ravel()
+                    for other in self._most_frequent(*self._destinations(*reached, t)):
+                        found.setdefault(other, kind)
+        if "popular" in kinds:
+            for other in self._popular_before(t):
+                found.setdefault(other, "popular")
         found.pop(node, None)
         return found
 
-    def _popular(self, t: Any) -> Array:
-        end = int(np.searchsorted(self._events.t, t))
-        return self._events.dst[max(end - POPULAR_LINKS, 0) : end]
+    def everyone(self, node: int, t: Any) -> Array:
+        """Every node that some link has gone to before t, the first such first; not `node`."""
+        nodes = self._events.dst[: self._num_before(t)]
+        _, first = np.unique(nodes, return_index=True)
+        different = nodes[np.sort(first)].astype(np.int64)
+        return np.asarray(different[different != node])
 
-    def _destinations(self, nodes: Array, t: Any) -> Array:
-        """Those of the nodes that some link has gone to before t."""
+    def _num_before(self, t: Any) -> int:
+        return int(np.searchsorted(self._events.t, t))
+
+    def _popular_before(self, t: Any) -> list[int]:
+        end = self._num_before(t)
+        held_end, held = self._popular
+        if held_end != end:
+            start = max(end - POPULAR_LINKS, 0)
+            held = self._most_frequent(self._events.dst[start:end], np.arange(start, end))
+            self._popular = end, held
+        return held
+
+    def _destinations(self, nodes: Array, links: Array, t: Any) -> tuple[Array, Array]:
+        """Those of the nodes that some link has gone to before t, and the links they were reached by."""
         if self._first is None:
             first = np.full(self._events.num_nodes, len(self._events))
             first[self._events.dst[::-1]] = np.arange(len(self._events))[::-1]
             self._first = first
-        known = nodes[nodes >= 0]
-        return np.asarray(known[self._first[known] < np.searchsorted(self._events.t, t)])
+        at = np.flatnonzero(nodes >= 0)
+        at = at[self._first[nodes[at]] < self._num_before(t)]
+        return nodes[at], links[at]
 
-
-def _most_frequent(nodes: Array) -> list[int]:
-    different, count = np.unique(nodes, return_counts=True)
-    best: list[int] = different[np.argsort(-count, kind="stable")[:LONGEST]].tolist()
-    return best
+    def _most_frequent(self, nodes: Array, links: Array) -> list[int]:
+        """The nodes that occur most often, each by one of the links; of equals the one with the newest link first."""
+        different, at, count = np.unique(nodes, return_inverse=True, return_counts=True)
+        newest = np.zeros(len(different), np.int64)
+        # The two ends of a link differ in being its destination, so no two nodes are equal.
+        np.maximum.at(newest, at, 2 * links.astype(np.int64) + (self._events.dst[links] == nodes))
+        best: list[int] = different[np.lexsort((-newest, -count))[:LONGEST]].tolist()
+        return best

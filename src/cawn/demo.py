@@ -20,7 +20,8 @@ from cawn.devices import Device
 from cawn.events import Events
 from cawn.history import History
 from cawn.identities import anonymize, walk_shapes
-from cawn.predictor import LinkPredictor, Scores
+from cawn.predictor import LinkPredictor
+from cawn.rankings import Scores
 from cawn.reports import show_results
 from cawn.summary import describe, in_words
 from cawn.walks import Walks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from cawn.model import CAWN
 
 Array = npt.NDArray[Any]
-_BYTE_BUDGET = 1 << 28  # of one pass on the CPU, where nobody says
+_PAIRS_MERGED = 2048  # in one pass on the CPU, where those of several sources share their walks
+
+
+Source = tuple[int, Array, Any]  # a node, destinations [C], and a time
 
 
 class Engine(Protocol):
@@ -39,6 +42,11 @@ class Engine(Protocol):
         self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
     ) -> Array:
         """Of the pairs (src, each of dst) at one time; src's walks are sampled once. [B] float64."""
+
+    def logits_of_many(
+        self, batcher: Batcher, sources: Sequence[Source], *, seed: int, byte_budget: int | None
+    ) -> list[Array]:
+        """The same for several sources, each with its destinations and its time."""
 
 
 class Network(Protocol):
@@ -103,10 +111,27 @@ class HostEngine:
     def logits_of_one(
         self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
     ) -> Array:
-        config, width = batcher.config, width_of_x(batcher.config, batcher.events)
-        most = pairs_within(byte_budget or _BYTE_BUDGET, config, width)
-        pieces = batcher.one_against_many(src, dst, t, most, seed=seed)
-        return np.concatenate([self.network.logits(batch) for batch in pieces])
+        return self.logits_of_many(batcher, [(src, dst, t)], seed=seed, byte_budget=byte_budget)[0]
+
+    def logits_of_many(
+        self, batcher: Batcher, sources: Sequence[Source], *, seed: int, byte_budget: int | None
+    ) -> list[Array]:
+        src, dst, t = _pairs_of(sources)
+        # Neighbours in this order have ends in common. It does not depend on how nodes are numbered.
+        order = np.argsort(_by_appearance(dst), kind="stable")
+        most = _PAIRS_MERGED
+        if byte_budget is not None:
+            most = min(most, pairs_within(byte_budget, batcher.config, width_of_x(batcher.config, batcher.events)))
+        make = batcher.merged if isinstance(self.network, Inference) else batcher.pairs
+
+        def task(part: Array) -> Callable[[], Batch]:
+            return lambda: make(src[part], dst[part], t[part], seed=seed)
+
+        pieces = [task(order[i : i + most]) for i in range(0, len(order), most)]
+        logits = np.empty(len(order))
+        if pieces:
+            logits[order] = np.concatenate([self.network.logits(batch) for batch in ahead(pieces, 1)])
+        return np.split(logits, np.cumsum([len(others) for _, others, _ in sources])[:-1])
 
     def _batches(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int) -> Iterable[Batch]:
         def task(part: slice) -> Callable[[], Batch]:
@@ -141,13 +166,43 @@ class DeviceEngine:
         there = self._there(batcher)
         return of_one(self._model, there, src, dst, t, seed=seed, byte_budget=byte_budget).astype(np.float64)
 
+    def logits_of_many(
+        self, batcher: Batcher, sources: Sequence[Source], *, seed: int, byte_budget: int | None
+    ) -> list[Array]:
+        if byte_budget is not None or len(sources) == 1:
+            return [
+                self.logits_of_one(batcher, src, dst, t, seed=seed, byte_budget=byte_budget)
+                if len(dst)
+                else np.empty(0)
+                for src, dst, t in sources
+            ]
+        logits = self.logits(batcher, *_pairs_of(sources), seed=seed)
+        return np.split(logits, np.cumsum([len(others) for _, others, _ in sources])[:-1])
+
     def _there(self, batcher: Batcher) -> DeviceBatcher:
         from cawn.gpu.batches import DeviceBatcher
 
-        if self._placed is None or self._placed[0] is not batcher:
-            self._placed = None  # make room
-            self._placed = batcher, DeviceBatcher(batcher, next(self._model.parameters()).device)
-        return self._placed[1]
+        placed = self._placed
+        if placed is None or placed[0] is not batcher:
+            placed = self._placed = None  # make room
+            placed = batcher, DeviceBatcher(batcher, next(self._model.parameters()).device)
+            self._placed = placed
+        return placed[1]
+
+
+def _pairs_of(sources: Sequence[Source]) -> tuple[Array, Array, Array]:
+    """All pairs of the sources and their destinations, and the times."""
+    sizes = [len(dst) for _, dst, _ in sources]
+    src = np.repeat(np.array([node for node, _, _ in sources], np.int64), sizes)
+    return src, np.concatenate([dst for _, dst, _ in sources]), np.repeat([t for _, _, t in sources], sizes)
+
+
+def _by_appearance(nodes: Array) -> Array:
+    """Numbers the nodes in the order they first appear."""
+    _, first, at = np.unique(nodes, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[at])
 
 
 def engine_of(model: CAWN) -> Engine:

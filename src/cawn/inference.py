@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cawn.batches import Batch, Level
 from cawn.config import Config
-from cawn.kernels import cpu_lstm
+from cawn.kernels import cpu_lstm, cpu_merge
 from cawn.kernels.jit import in_parallel
 from cawn.rates import pair_width
 
@@ -67,9 +67,12 @@ class Inference:
         """[B, width]"""
         apart = self.config.sides != "together"
         pooled = np.zeros((batch.num_pairs * (2 if apart else 1), self.config.dim), np.float32)
-        for level, h in zip(batch.levels, self._states(batch), strict=True):
+        for depth, (level, h) in enumerate(zip(batch.levels, self._states(batch), strict=True)):
             if len(h):
                 owner, share = (level.owner, 1) if apart else (level.owner >> 1, 2)
+                if batch.rows is not None:
+                    cpu_merge.pool_rows(h, batch.rows[depth], owner, level.weight / np.float32(share), pooled)
+                    continue
                 first = np.flatnonzero(np.diff(owner, prepend=-1))  # owners come in order
                 pooled[owner[first]] += np.add.reduceat(h * (level.weight / share)[:, None], first)
         pooled, rates = pooled.reshape(batch.num_pairs, -1), batch.rates

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +72,12 @@ class NameIndex:
         """Every name in the order of the ids: int64 or str objects."""
         return np.array([self.name(i) for i in range(len(self))], object) if self.strings else self.arrays["names"]
 
-    def extended(self, names: list[Name]) -> NameIndex:
+    def canonical(self, name: Name) -> str:
+        """The one spelling of a name here: text, and where names are integers 7 for 7.0."""
+        number = None if self.strings else _as_integer(name)
+        return str(name) if number is None else str(number)
+
+    def extended(self, names: Sequence[Name]) -> NameIndex:
         """These names and then some new ones."""
         if not self.strings:
             more = [_as_integer(name) for name in names]

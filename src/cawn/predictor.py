@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
@@ -19,17 +22,20 @@ from cawn.devices import Device
 from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError
 from cawn.events import Events, as_array, as_times
-from cawn.files import make_folder, temporary_folder
+from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
 from cawn.name_index import Name, NameIndex, two_sided
 from cawn.node_names import Names, Spelling, listed, one
+from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.readers import read
+from cawn.readers.chunks import column_names
 from cawn.readers.tables import Source
 from cawn.readers.tables import as_times as times_of
 from cawn.reading import Reading
-from cawn.runs import Record, read_run, refuse_existing, write_report, write_run
+from cawn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.splits import digest
-from cawn.updates import joined
+from cawn.updates import KnownLinks, Update, batch_digest, joined
+from cawn.updates import Names as AllNames
 from cawn.walks import query_times
 
 if TYPE_CHECKING:
@@ -42,20 +48,39 @@ Array = npt.NDArray[Any]
 MAX_DRAWS = 1_000
 
 
-class Scores(NamedTuple):
-    """Probabilities, and how far they would move by other walks: the standard error over the draws. [B] each."""
-
-    probability: npt.NDArray[np.float64]
-    error: npt.NDArray[np.float64]
+PAIRS_AT_ONCE = 1 << 14  # of several sources that are ranked together
+EVERYONE = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """One candidate: its name, the probability, and why it was considered."""
+class Snapshot:
+    """One state of a history: everything in it belongs together, and nothing in it changes."""
 
-    name: Name
-    probability: float
-    found: str  # "given", or the kind of candidate
+    batcher: Batcher
+    names: NameIndex
+    candidates: Candidates
+
+    @classmethod
+    def of(cls, batcher: Batcher, names: NameIndex) -> Snapshot:
+        return cls(batcher, names, Candidates(batcher.events, batcher.history))
+
+
+class _State(NamedTuple):
+    """A snapshot, and the updates that are not in it yet. Replaced as one; only `pending` grows, under a lock."""
+
+    snapshot: Snapshot
+    pending: list[Events]
+
+
+class _Considered(NamedTuple):
+    """Whom a source is asked about: ids [C], why, and names where the user gave them."""
+
+    ids: Array
+    found: Sequence[str]
+    given: list[Name] | None
+
+    def named(self, i: int, names: NameIndex) -> Name:
+        return names.name(int(self.ids[i])) if self.given is None else self.given[i]
 
 
 class LinkPredictor:
@@ -63,6 +88,11 @@ class LinkPredictor:
 
     Nodes are called by the names they had in the data; unknown ones are allowed and have no history. Times are numbers
     in the data's unit, or dates where the data had dates. Only links strictly before a query's time count.
+
+    Threads may ask and update at the same time. Every answer comes from one state of the history, which has all updates
+    that returned before the question was asked. `update` only queues links; the next question rebuilds the index, once
+    for all that are queued. A thread that asks in the meantime waits for that rebuild instead of repeating it;
+    questions that are already being answered, and other updates, are not held up.
     """
 
     def __init__(
@@ -77,10 +107,28 @@ class LinkPredictor:
         folder: Path | None = None,
         record: Record | None = None,
     ) -> None:
-        self._engine, self._batcher, self._names, self._calibration = engine, batcher, names, calibration
+        self._engine, self._calibration = engine, calibration
+        self._state = _State(Snapshot.of(batcher, names), [])
+        updates = [] if record is None else record.description.get("updates", [])
+        self._known, self._all_names = KnownLinks(updates), AllNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
-        self._pending: list[Events] = []
         self.reading = reading or Reading()
+        self._renew_locks()
+
+    def _renew_locks(self) -> None:
+        self._updating = Lock()  # one update at a time
+        self._rebuilding = Lock()  # one rebuild at a time
+        self._swapping = Lock()  # for a moment, while `_state` is replaced or its queue grows
+        _ALIVE.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._updating, self._swapping:
+            held = {name: value for name, value in self.__dict__.items() if not isinstance(value, type(Lock()))}
+            return held | {"_state": _State(self._state.snapshot, list(self._state.pending))}
+
+    def __setstate__(self, held: dict[str, Any]) -> None:
+        self.__dict__.update(held)
+        self._renew_locks()
 
     @classmethod
     def load(
@@ -130,13 +178,26 @@ class LinkPredictor:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = Path(folder)
         refuse_existing(target)
-        batcher, names = self._current()
-        named, record = batcher.events.named(names.all()), self._record
+        batcher, named, updates = self._links()
+        record = replace(self._record, description=self._record.description | {"updates": updates})
         make_folder(target.absolute().parent)
         with temporary_folder(target.absolute()) as part:
             write_report(part, self._engine.network.weights, record.report, record.results, record.metrics)
             write_run(part, batcher.config, named, record.description, batcher)
             part.rename(target)
+
+    def save_links(self, lock: FolderLock) -> None:
+        """Put all links it knows by now into the run folder it was loaded from, which the caller has locked."""
+        if self._folder is None:
+            raise QueryError("this predictor was not loaded from a run folder: use save")
+        batcher, named, updates = self._links()
+        replace_links(self._folder, named, batcher, lock=lock, updates=updates)
+
+    def _links(self) -> tuple[Batcher, Events, list[str]]:
+        """The history with the names of its nodes, and the digests of exactly the batches in it."""
+        with self._updating:
+            snapshot, updates = self._snapshot(), list(self._known.digests)
+        return snapshot.batcher, snapshot.batcher.events.named(snapshot.names.all()), updates
 
     # What is asked.
 
@@ -162,17 +223,31 @@ class LinkPredictor:
         """
         if draws is not None and (not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS):
             raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
-        batcher, ends = self._question(src, dst, t)
+        snapshot, ends = self._question(src, dst, t)
         seeds = [WALK_SEED] if draws is None else [WALK_SEED + i for i in range(draws)]
-        drawn = np.stack([self._probabilities(batcher, *ends, seed, prior) for seed in seeds])  # [draws, B]
+        drawn = np.stack([self._probabilities(snapshot.batcher, *ends, seed, prior) for seed in seeds])  # [draws, B]
         if draws is None:
             return np.asarray(drawn[0])
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
 
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
         """What the network makes of each pair before it decides: [B, width]."""
-        batcher, ends = self._question(src, dst, t)
-        return self._engine.embed(batcher, *ends, seed=WALK_SEED)
+        snapshot, ends = self._question(src, dst, t)
+        return self._engine.embed(snapshot.batcher, *ends, seed=WALK_SEED)
+
+    def score_table(
+        self, src: Names, dst: Names, t: Any, *, prior: float = FITTED_PRIOR, draws: int | None = None
+    ) -> pa.Table:
+        """`score` as a table of src, dst, t (dates where the data had dates), probability and, with draws, error."""
+        u, v = listed(src), listed(dst)
+        scores = self.score(u, v, t, prior=prior, draws=draws)
+        found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
+        size = len(found["probability"])
+        times = np.broadcast_to(self._times(t, self._batcher).reshape(-1), size)
+        if self.reading.dates:
+            times = (times * 1e6).astype("datetime64[us]") if times.dtype.kind == "f" else times.astype("datetime64[s]")
+        ends = {name: names_column(ends * size if len(ends) == 1 else ends) for name, ends in (("src", u), ("dst", v))}
+        return pa.table(ends | {"t": pa.array(times)} | {name: pa.array(values) for name, values in found.items()})
 
     def rank(
         self,
@@ -184,43 +259,89 @@ class LinkPredictor:
         kinds: Sequence[str] = KINDS,
         prior: float = FITTED_PRIOR,
         byte_budget: int | None = None,
-    ) -> list[Ranked]:
-        """The k most probable destinations of src at time t, best first.
+    ) -> Ranking:
+        """The k most probable destinations of src at time t, best first; equally probable ones by name.
 
         Args:
-            candidates: Whom to consider; chosen from the history if not given.
+            candidates: Whom to consider: names; "all" for every node that has been a destination before t; chosen from
+                the history if not given.
             kinds: How to choose them: "recent" partners, "two hops" away, "popular" destinations.
             byte_budget: Memory for the tensors of one pass; as suits the device if not given. src's walks are sampled
                 once, whatever it is.
+
+        Returns a list of `Ranked`, each of which unpacks as (name, probability, found); `to_table()` makes it a table.
         """
-        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-            raise QueryError(f"k is {k!r}: give a positive number")
-        if unknown := [kind for kind in kinds if kind not in KINDS]:
-            raise QueryError(f"candidates of kind {unknown[0]!r}: there are {', '.join(KINDS)}")
-        batcher, names = self._current()
-        now = self._times(t, batcher)
+        _check_ranking(k, kinds, byte_budget)
+        snapshot = self._snapshot()
+        now = self._times(t, snapshot.batcher)
         if now.size != 1:
-            raise QueryError(f"t has {now.size} times: rank asks about one")
-        src = one(src, "src")
-        node = int(self._spelling.ids(names, [src], 0)[0])
-        if candidates is None:
-            choice = Candidates(batcher.events, batcher.history).choose(node, now.reshape(-1)[0], tuple(kinds))
-            found: list[tuple[Name, str]] = [(names.name(other), kind) for other, kind in choice.items()]
-            ids = np.array(list(choice), np.int64)
-        else:
-            given = list(dict.fromkeys(listed(candidates)))
-            found, ids = [(name, "given") for name in given], self._spelling.ids(names, given, 1)
-            ids[
-                [bool(i >= len(names) and self._spelling.same(src, name)) for i, name in zip(ids, given, strict=True)]
-            ] = node
-        if len(ids) == 0:
-            return []
-        logits = self._engine.logits_of_one(
-            batcher, node, ids, now.reshape(-1)[0], seed=WALK_SEED, byte_budget=byte_budget
+            raise QueryError(f"t has {now.size} times: rank asks about one; rank_many takes several")
+        src, moment = one(src, "src"), now.reshape(-1)[0]
+        node = int(self._spelling.ids(snapshot.names, [src], 0)[0])
+        considered = self._considered(snapshot, src, node, moment, self._given(snapshot, candidates), kinds)
+        logits = np.empty(0)
+        if len(considered.ids):
+            logits = self._engine.logits_of_one(
+                snapshot.batcher, node, considered.ids, moment, seed=WALK_SEED, byte_budget=byte_budget
+            )
+        return self._ranking(snapshot, src, considered, logits, int(k), prior)
+
+    def rank_many(
+        self,
+        nodes: Names,
+        t: Any,
+        k: int = 10,
+        *,
+        candidates: Names | None = None,
+        kinds: Sequence[str] = KINDS,
+        prior: float = FITTED_PRIOR,
+        byte_budget: int | None = None,
+    ) -> Iterator[Ranking]:
+        """The rankings of many sources, one after the other and as by `rank`, in memory that does not grow with them.
+
+        Sources are scored together, so that walks of candidates they have in common are sampled and encoded once: much
+        faster than calling `rank` for each. All are answered from the history as it is at this call.
+
+        Args:
+            nodes: The sources; `nodes()` for everyone.
+            t: One time for all, or one for each.
+            k, candidates, kinds, prior, byte_budget: As for `rank`.
+        """
+        _check_ranking(k, kinds, byte_budget)
+        snapshot, sources = self._snapshot(), listed(nodes)
+        times = self._times(t, snapshot.batcher).reshape(-1)
+        if len(times) not in (1, len(sources)):
+            raise QueryError(f"{len(sources)} nodes and {len(times)} times: give one time for all, or one for each")
+        ids, times = self._spelling.ids(snapshot.names, sources, 0), np.broadcast_to(times, len(sources))
+        given = self._given(snapshot, candidates)
+        asked = (
+            (src, int(node), now, self._considered(snapshot, src, int(node), now, given, kinds))
+            for src, node, now in zip(sources, ids, times, strict=True)
         )
-        probability = self._calibration.probability(logits, prior)
-        best = np.argsort(-probability, kind="stable")[:k]
-        return [Ranked(found[i][0], float(probability[i]), found[i][1]) for i in best.tolist()]
+
+        def answers() -> Iterator[Ranking]:
+            for group in _groups(asked):
+                logits = self._engine.logits_of_many(
+                    snapshot.batcher,
+                    [(node, considered.ids, now) for _, node, now, considered in group],
+                    seed=WALK_SEED,
+                    byte_budget=byte_budget,
+                )
+                for (src, _, _, considered), found in zip(group, logits, strict=True):
+                    yield self._ranking(snapshot, src, considered, found, int(k), prior)
+
+        return answers()
+
+    def nodes(self, side: Literal["src", "dst"] | None = None) -> list[Name]:
+        """The names of all nodes, or of those that have been a source ("src") or a destination ("dst")."""
+        snapshot = self._snapshot()
+        if side is None:
+            names: list[Name] = snapshot.names.all().tolist()
+            return names
+        if side not in ("src", "dst"):
+            raise QueryError(f"side is {side!r}: give 'src' or 'dst', or leave it out")
+        ends = snapshot.batcher.events.src if side == "src" else snapshot.batcher.events.dst
+        return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
     def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
         """Why src and dst are scored as they are at time t: the walks behind it, and what each adds.
@@ -234,10 +355,10 @@ class LinkPredictor:
         if not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS:
             raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
         given = one(src, "src"), one(dst, "dst")
-        batcher, ends = self._question(*given, t)
+        snapshot, ends = self._question(*given, t)
+        batcher, names = snapshot.batcher, snapshot.names
         if len(ends[0]) != 1:
             raise QueryError(f"t has {len(ends[0])} times: one link is explained")
-        _, names = self._current()
         for name, node in zip(given, ends[:2], strict=True):
             if node[0] >= len(names):
                 raise QueryError(f"{name!r} is not in the network: it has no history to explain anything by")
@@ -259,14 +380,35 @@ class LinkPredictor:
         batcher, _ = self._current()
         return law_of_run(self._folder, batcher, self._engine.network, int(links))
 
-    def update(self, new_events: Any, **columns: Any) -> None:
+    def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
         """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.
 
+        Columns that are not given are those of the links the model was trained on, where the file or table has them.
         The index is rebuilt when the next question is asked, in time linear in all links; many small updates cost one.
+
+        Where links have ids (`link_id="column"`, or Events with `link_id`), those whose id is known are skipped.
+        Without ids, links that are given again are added again, and a warning says so.
+
+        Args:
+            once: Skip the whole batch if the same links, in any order, were added as one batch before.
         """
-        new, held = read(new_events, **columns), self._batcher.events
-        if held.encoder is not None:
-            new = held.encoder.transform(new)
+        new, encoder = self._read(new_events, columns), self._state.snapshot.batcher.events.encoder
+        if encoder is not None:
+            new = encoder.transform(new)
+        self._refuse_misfits(new)
+        with self._updating:
+            return self._add(new, once=once)
+
+    def _read(self, source: Any, columns: dict[str, Any]) -> Events:
+        if isinstance(source, Events):
+            return read(source, **columns)
+        recorded = self.reading.columns_in(*column_names(source, columns.get("header")))
+        # Spelling knows the sides of a two-sided network, whatever the columns are called.
+        return read(source, **({"bipartite": False} | recorded | columns))
+
+    def _refuse_misfits(self, new: Events) -> None:
+        """Refuse links that cannot become history."""
+        held = self._state.snapshot.batcher.events
         for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
             width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
             if width != given and not (what == "node" and given == 0):
@@ -274,7 +416,34 @@ class LinkPredictor:
         if len(new):
             times = query_times(new.t, held.t.dtype)
             as_times(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))  # the span can be counted
-            self._pending.append(new)
+
+    def _add(self, new: Events, *, once: bool) -> Update:
+        """Queue those of the links that are new. Called by one thread at a time."""
+        known, (held, names) = self._known, (self._state.snapshot.batcher.events, self._state.snapshot.names)
+        if not known.digests:
+            sides = [[names.name(i) for i in np.unique(ends).tolist()] for ends in (held.src, held.dst)]
+            known.digests.append(batch_digest(held, sides, held.t.dtype))
+        sides = [new.labels[np.unique(ends)].tolist() for ends in (new.src, new.dst)]
+        spelled = [[names.canonical(self._spelling.spelled(n, i)) for n in side] for i, side in enumerate(sides)]
+        batch = batch_digest(new, spelled, held.t.dtype)
+        repeated = batch in known.digests and len(new) > 0
+        if once and repeated:
+            return Update(0, len(new), 0)
+        unknown = known.is_unknown(held, new)
+        if repeated and unknown.any() and new.link_id is None:
+            warnings.warn(
+                f"the same {len(new):,} links were added before and are now added again; give once=True or link ids "
+                "to skip known links",
+                stacklevel=3,
+            )
+        added, nodes_before = new[unknown], len(self._all_names.added)
+        if len(added):
+            for i, ends in enumerate((added.src, added.dst)):
+                self._all_names.ids(added.labels[np.unique(ends)].tolist(), i)
+            with self._swapping:
+                self._state.pending.append(added)
+        known.add(added, batch)
+        return Update(len(added), len(new) - len(added), len(self._all_names.added) - nodes_before)
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
@@ -306,23 +475,86 @@ class LinkPredictor:
     @property
     def num_links(self) -> int:
         """How many links the history has."""
-        return len(self._batcher.events) + sum(map(len, self._pending))
+        with self._swapping:
+            return len(self._state.snapshot.batcher.events) + sum(map(len, self._state.pending))
 
     # How it is answered.
 
-    def _current(self) -> tuple[Batcher, NameIndex]:
-        """The batcher and the names, with all updates in them: all, or as before where that fails."""
-        if self._pending:
-            old, events, names = self._batcher, self._batcher.events, self._names
-            for new in self._pending:
-                events, names = joined(events, names, new, self._spelling)
-            self._batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
-            self._names, self._pending = names, []
-        return self._batcher, self._names
+    def _snapshot(self) -> Snapshot:
+        """The history with all updates in it; as it was before where building that fails."""
+        state = self._state
+        if not state.pending:
+            return state.snapshot
+        with self._rebuilding:
+            state = self._state
+            with self._swapping:
+                pending = list(state.pending)
+            if not pending:
+                return state.snapshot
+            old = state.snapshot.batcher
+            events, names = joined(old.events, state.snapshot.names, pending, self._spelling)
+            batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
+            built = Snapshot.of(batcher, names)
+            with self._swapping:
+                self._state = _State(built, state.pending[len(pending) :])
+            return built
 
-    def _question(self, src: Names, dst: Names, t: Any) -> tuple[Batcher, tuple[Array, Array, Array]]:
-        """Ids and times of B pairs, and the batcher to ask."""
-        batcher, names = self._current()
+    def _current(self) -> tuple[Batcher, NameIndex]:
+        snapshot = self._snapshot()
+        return snapshot.batcher, snapshot.names
+
+    @property
+    def _batcher(self) -> Batcher:
+        return self._snapshot().batcher
+
+    @property
+    def _names(self) -> NameIndex:
+        return self._snapshot().names
+
+    def _given(self, snapshot: Snapshot, candidates: Names | None) -> _Considered | str | None:
+        """Candidates as the user gave them: names with their ids, "all" or None."""
+        if candidates is None or (isinstance(candidates, str) and candidates == EVERYONE):
+            return candidates
+        given = list(dict.fromkeys(listed(candidates)))
+        return _Considered(self._spelling.ids(snapshot.names, given, 1), ["given"] * len(given), given)
+
+    def _considered(
+        self, snapshot: Snapshot, src: Name, node: int, t: Any, given: _Considered | str | None, kinds: Sequence[str]
+    ) -> _Considered:
+        """Whom to rank for one source."""
+        if isinstance(given, _Considered) and given.given is not None:
+            if node < len(snapshot.names):
+                return given
+            same = [
+                bool(i >= len(snapshot.names) and self._spelling.same(src, name))
+                for i, name in zip(given.ids, given.given, strict=True)
+            ]
+            return given._replace(ids=np.where(same, node, given.ids))
+        if given == EVERYONE:
+            ids = snapshot.candidates.everyone(node, t)
+            return _Considered(ids, [EVERYONE] * len(ids), None)
+        choice = snapshot.candidates.choose(node, t, tuple(kinds))
+        return _Considered(np.array(list(choice), np.int64), list(choice.values()), None)
+
+    def _ranking(
+        self, snapshot: Snapshot, src: Name, considered: _Considered, logits: Array, k: int, prior: float
+    ) -> Ranking:
+        """The best k, in an order that does not depend on how nodes are numbered."""
+        probability = self._calibration.probability(logits, prior)
+        best = np.argsort(-probability, kind="stable")
+        if len(best) > k:
+            best = best[: np.searchsorted(-probability[best], -probability[best[k - 1]], side="right")]
+        ranked = [
+            Ranked(considered.named(i, snapshot.names), float(probability[i]), considered.found[i])
+            for i in best.tolist()
+        ]
+        ranked.sort(key=lambda r: (-r.probability, isinstance(r.name, str), r.name))
+        return Ranking(src, ranked[:k])
+
+    def _question(self, src: Names, dst: Names, t: Any) -> tuple[Snapshot, tuple[Array, Array, Array]]:
+        """Ids and times of B pairs, and the history to ask."""
+        snapshot = self._snapshot()
+        batcher, names = snapshot.batcher, snapshot.names
         u, v = listed(src), listed(dst)
         times = self._times(t, batcher).reshape(-1)
         sizes = {len(u), len(v), len(times)} - {1}
@@ -337,7 +569,7 @@ class LinkPredictor:
         for i in np.flatnonzero(strangers):
             if self._spelling.same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
                 ids[1][i] = ids[0][i]
-        return batcher, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
+        return snapshot, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
 
     def _times(self, t: Any, batcher: Batcher) -> Array:
         """Times in the type of the history's; dates as Unix seconds."""
@@ -356,4 +588,45 @@ class LinkPredictor:
         return self._calibration.probability(self._engine.logits(batcher, src, dst, t, seed=seed), prior)
 
     def __repr__(self) -> str:
-        return f"LinkPredictor({self.num_links:,} links, {len(self._names):,} nodes)"
+        return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"
+
+
+_ALIVE: WeakSet[LinkPredictor] = WeakSet()
+
+
+def _after_fork() -> None:
+    """A lock that another thread held while the process was forked is never released in the child."""
+    for predictor in list(_ALIVE):
+        predictor._renew_locks()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _check_ranking(k: Any, kinds: Any, byte_budget: Any) -> None:
+    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
+        raise QueryError(f"k is {k!r}: give a positive number")
+    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
+        raise QueryError(f"kinds is {kinds!r}: give a list of {', '.join(KINDS)}")
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise QueryError(f"candidates of kind {unknown[0]!r}: there are {', '.join(KINDS)}")
+    if byte_budget is not None and (not isinstance(byte_budget, int | np.integer) or byte_budget < 1):
+        raise QueryError(f"byte_budget is {byte_budget!r}: give a positive number of bytes")
+
+
+Asked = tuple[Name, int, Any, _Considered]
+
+
+def _groups(asked: Iterator[Asked]) -> Iterator[list[Asked]]:
+    """Sources that are scored together: as many as have PAIRS_AT_ONCE candidates."""
+    group: list[Asked] = []
+    pairs = 0
+    for source in asked:
+        group.append(source)
+        pairs += len(source[3].ids)
+        if pairs >= PAIRS_AT_ONCE:
+            yield group
+            group, pairs = [], 0
+    if group:
+        yield group

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.cpu_merge import merge_rows
 from cawn.kernels.cpu_prefixes import Room, find_prefixes
 from cawn.kernels.jit import in_parallel, num_threads
 from cawn.walks import Walks
@@ -47,6 +48,32 @@ def share_prefixes(walks_u: Walks, walks_v: Walks, *, threads: int | None = None
     return Prefixes(B, M, np.concatenate([vectors for vectors, _ in parts]), _joined(parts, bounds))
 
 
+def merge_prefixes(shared: Prefixes, roots: Array) -> tuple[Prefixes, list[Array]]:
+    """Equal prefixes of different pairs once, and for each depth which of them each prefix is: [n_i].
+
+    Prefixes are equal if they begin at the same root, take the same links, and meet nodes of the same counts. `owner`
+    and `ended` of what is returned are those of one pair only.
+
+    Args:
+        roots: The number of the walk set of each side of each pair, by its node and time: [B, 2].
+    """
+    vectors, number = np.unique(shared.vectors, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    levels: list[Room] = []
+    rows: list[Array] = []
+    for room in shared.levels:
+        own, other = number[room.own], number[room.other]
+        parent = rows[-1][room.parent] if rows else room.parent
+        step = room.event if rows else roots.reshape(-1)[room.owner]
+        row, first = np.empty(len(step), np.int64), np.empty(len(step), np.int64)
+        table = np.full(1 << (2 * len(step)).bit_length(), -1, np.int64)
+        count = merge_rows(parent, step, own, other, table, row, first)
+        some = first[:count]
+        levels.append(Room(*(field[some] for field in room._replace(parent=parent, own=own, other=other))))
+        rows.append(row)
+    return Prefixes(shared.num_pairs, shared.num_walks, vectors, levels), rows
+
+
 def _share(walks_u: Walks, walks_v: Walks, first: int, last: int) -> tuple[Array, list[Room]]:
     _, M, L = walks_u.nodes.shape
     pairs = max(last - first, 1)
@@ -55,7 +82,8 @@ def _share(walks_u: Walks, walks_v: Walks, first: int, last: int) -> tuple[Array
         *(np.empty(size, np.int64) for _ in range(5)),
         *(np.empty(size, dtype) for dtype in (np.int32, np.int64, walks_u.t.dtype, np.float64, np.float64)),
     )
-    vectors = np.empty((4 * M * L * pairs, L), np.int32)
+    # All walks of a set begin at its root, so the first count is 0 or M; the others are 0 to M.
+    vectors = np.empty((min(4 * M * L * pairs, 2 * (M + 1) ** (L - 1)), L), np.int32)
     table = np.full(1 << (2 * len(vectors) - 1).bit_length(), -1, np.int64)
     set_u, set_v = ((walks.nodes, walks.t, walks.events) for walks in (walks_u, walks_v))
     sizes, num_vectors = find_prefixes(set_u, set_v, room, vectors, table, first, last)

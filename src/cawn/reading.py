@@ -36,6 +36,19 @@ class Reading:
     link_id: Column | None = None
     unit: Unit = "s"
 
+    def columns_in(self, names: list[str], has_names: bool) -> dict[str, Any]:
+        """Those of the recorded columns that a file or table with these columns has, as arguments of `cawn.read`."""
+
+        def has(column: Column | None) -> bool:
+            return (
+                (column in names if has_names else False)
+                if isinstance(column, str)
+                else (not has_names and column is not None and column < len(names))
+            )
+
+        found = {role: getattr(self, role) for role in ("src", "dst", "time", "link_id") if has(getattr(self, role))}
+        return found | ({"msg": list(self.msg)} if self.msg and all(map(has, self.msg)) else {})
+
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
         return asdict(self) | {"msg": list(self.msg)}

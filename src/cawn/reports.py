@@ -15,7 +15,7 @@ from rich.text import Text
 from cawn.errors import printable
 from cawn.events import Events
 from cawn.metrics import mean_and_interval
-from cawn.predictor import Ranked
+from cawn.rankings import Ranked
 from cawn.summary import moment
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at

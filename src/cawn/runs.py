@@ -584,6 +584,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     ),
     "encoder": _holds(Encoder.from_dict),
     "reading": _holds(Reading.from_dict),
+    "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
     "config": lambda value: value is None or isinstance(value, dict),
     "network": lambda value: value is None or _is_arrays(value),
     "index": lambda value: value is None or _is_arrays(value),

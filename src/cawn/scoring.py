@@ -27,7 +27,8 @@ from pyarrow import csv
 
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import write_atomically
-from cawn.predictor import LinkPredictor, Scores
+from cawn.predictor import LinkPredictor
+from cawn.rankings import Scores
 from cawn.readers.chunks import Pairs
 from cawn.readers.tables import as_names, as_times
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -88,6 +89,19 @@ class Pairs:
                     yield from (opened_file.get_batch(i) for i in range(opened_file.num_record_batches))
                 else:
                     yield from opened_file
+
+
+def column_names(source: Any, header: bool | None = None) -> tuple[list[str], bool]:
+    """What the columns of a file or table are called, and whether that is said by itself; nothing where unknown."""
+    if isinstance(source, str | os.PathLike):
+        path = os.fspath(source)
+        kind = files.kind_of(files.check(path))
+        if kind != "text":
+            return _schema(path, kind), True
+        dialect = sniff(path, header=header, columns=2)
+        return dialect.names, dialect.has_header
+    names = getattr(source, "column_names", getattr(source, "columns", []))
+    return [str(name) for name in names], True
 
 
 @contextmanager
