@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.events import NO_LINK_ID, Events, hash_ids
+from cawn.events import NO_LINK_ID, Events
+from cawn.hashing import hash_ids
 from cawn.name_index import Name, NameIndex
 from cawn.node_names import Spelling
 from cawn.splits import digest
