@@ -40,5 +40,5 @@ def test_one_that_cannot_is_named_and_auto_says_why_not(a_gpu, monkeypatch, wher
 
 
 def test_what_is_no_device() -> None:
-    with pytest.raises(cawn.QueryError, match="give auto, cpu or cuda"):
+    with pytest.raises(cawn.QueryError, match="give one of auto, cpu, cuda"):
         devices.pick_device("tpu")  # type: ignore[arg-type]

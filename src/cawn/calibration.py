@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import DataError, QueryError
+from cawn.checks import check_number
+from cawn.errors import DataError
 
 Array = npt.NDArray[np.float64]
 
@@ -53,10 +54,14 @@ class Calibration:
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
         """The probability of a link among candidates of which a share `prior` are true links."""
-        if not isinstance(prior, float | int) or not 0 < prior < 1:
-            raise QueryError(f"prior is {prior!r}: give the share of true links among the candidates, between 0 and 1")
+        check_prior(prior)
         moved = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
         return sigmoid(np.asarray(logits, float) / self.temperature + self.shift + moved)
+
+
+def check_prior(prior: float) -> None:
+    rule = "the share of true links among the candidates, between 0 and 1"
+    check_number(prior, "prior", rule, lambda share: 0 < share < 1)
 
 
 def _most_likely(features: Array, truth: Array, start: Array, offset: Array | float = 0.0) -> Array:

@@ -7,7 +7,7 @@ import tomllib
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args, get_type_hints
 
-from cawn.errors import QueryError
+from cawn.errors import QueryError, brief
 
 Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
@@ -63,15 +63,15 @@ class Config:
     @classmethod
     def preset(cls, name: str) -> Config:
         """ "default", or the paper's equations and settings: "paper-mean", "paper-attn"."""
-        if name not in _PRESETS:
-            raise QueryError(f"preset {name!r}: there are {', '.join(_PRESETS)}")
+        if not isinstance(name, str) or name not in _PRESETS:
+            raise QueryError(f"preset {brief(name)}: there are {', '.join(_PRESETS)}")
         return replace(cls(), **_PRESETS[name])
 
     def with_(self, /, **changes: Any) -> Config:
-        """The same settings but for some."""
+        """Returns a copy with these settings changed."""
         known = {field.name for field in fields(self)}
         if unknown := sorted(set(changes) - known):
-            raise QueryError(f"setting {unknown[0]!r} does not exist; there are {', '.join(sorted(known))}")
+            raise QueryError(f"setting {brief(unknown[0])} does not exist; there are {', '.join(sorted(known))}")
         if "directed" in changes and self.sides != "together":
             changes = {"sides": "auto"} | changes
         return replace(self, **changes)
@@ -88,9 +88,11 @@ class Config:
     @classmethod
     def from_toml(cls, text: str) -> Config:
         """The inverse of `to_toml`; settings left out have their defaults."""
+        if not isinstance(text, str):
+            raise QueryError(f"settings are {brief(text)}: give the text of a TOML file")
         try:
             values = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also of integers too long, and of nesting too deep
             raise QueryError(f"not TOML: {error}") from error
         return cls.from_dict(values)
 
@@ -139,21 +141,22 @@ _RANGES = {
 def _check(name: str, value: Any, hint: Any) -> None:
     if name == "alpha":
         decays = value if isinstance(value, tuple) and value else (value,)
-        if value not in ("auto", "ladder", "paper") and not all(_is_number(a) and 0 <= a < math.inf for a in decays):
+        named = isinstance(value, str) and value in ("auto", "ladder", "paper")
+        if not named and not all(_is_number(a) and 0 <= a < math.inf for a in decays):
             raise QueryError(
-                f"alpha is {value!r}: give 'auto', 'ladder', 'paper', a number >= 0, or a tuple of such numbers"
+                f"alpha is {brief(value)}: give 'auto', 'ladder', 'paper', a number >= 0, or a tuple of such numbers"
             )
     elif hint is bool:
         if not isinstance(value, bool):
-            raise QueryError(f"{name} is {value!r}: give true or false")
+            raise QueryError(f"{name} is {brief(value)}: give true or false")
     elif choices := get_args(hint):
-        if value not in choices:
-            raise QueryError(f"{name} is {value!r}: give one of {', '.join(choices)}")
+        if not isinstance(value, str) or value not in choices:
+            raise QueryError(f"{name} is {brief(value)}: give one of {', '.join(choices)}")
     else:
         low, high = _RANGES[name]
         if not _is_number(value) or (hint is int and not isinstance(value, int)) or not low <= value <= high:
             kind = "an integer" if hint is int else "a number"
-            raise QueryError(f"{name} is {value!r}: give {kind} from {low} to {high}")
+            raise QueryError(f"{name} is {brief(value)}: give {kind} from {low} to {high}")
 
 
 def _is_number(value: Any) -> bool:

@@ -10,7 +10,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any, Literal
 
-from cawn.errors import DeviceError, QueryError
+from cawn.checks import check_choice
+from cawn.errors import DeviceError, QueryError, brief
 
 if TYPE_CHECKING:
     import torch
@@ -35,20 +36,21 @@ def pick_device(device: Device) -> torch.device:
 
 def check_device(device: str) -> None:
     """Refuse what is no device."""
-    if device not in ("auto", "cpu", "cuda"):
-        raise QueryError(f"device is {device!r}: give auto, cpu or cuda")
+    check_choice(device, "device", ("auto", "cpu", "cuda"))
 
 
 def named_device(device: Any) -> torch.device:
     """A device as PyTorch names it, "cuda:1" say, if it can be used."""
     import torch
 
+    if not isinstance(device, str | torch.device):
+        raise QueryError(f"device is {brief(device)}: give cpu or cuda")
     try:
         found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise QueryError(f"device is {device!r}: give cpu or cuda") from error
+    except RuntimeError as error:
+        raise QueryError(f"device is {brief(device)}: give cpu or cuda") from error
     if found.type not in ("cpu", "cuda"):
-        raise QueryError(f"device is {device!r}: give cpu or cuda")
+        raise QueryError(f"device is {brief(device)}: give cpu or cuda")
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise DeviceError(f"device is {str(found)!r}, but {why_no_cuda()}; give cpu")

@@ -53,10 +53,10 @@ def one_line(message: str) -> str:
     return f"{text[: MAX_MESSAGE - len(end) - 5]} ... {end}"
 
 
-def brief(value: Any) -> str:
-    """A value of a user as a message quotes it: its repr, one line, cut to some 80 characters."""
+def brief(value: Any, limit: int = 80) -> str:
+    """A value of a user as a message quotes it: its repr, printable, on one line, cut to `limit` characters."""
     text = " ".join(printable(_short.repr(value)).split())
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 @contextmanager

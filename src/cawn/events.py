@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.attributes import Attribute, Encoder
+from cawn.checks import is_integer
 from cawn.dates import numbers_of
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.hashing import hash_ids
 from cawn.reading import Reading
 
@@ -347,7 +348,7 @@ def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
         return np.array(given)
     ids = given.tolist()
     if wrong := [each for each in ids if not isinstance(each, str | int) or isinstance(each, bool)]:
-        raise DataError(f"link_id holds {wrong[0]!r}: ids are whole numbers or strings")
+        raise DataError(f"link_id holds {brief(wrong[0])}: ids are whole numbers or strings")
     return hash_ids(ids)
 
 
@@ -368,8 +369,8 @@ def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
 
 
 def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | None) -> int:
-    if given is not None and (not isinstance(given, int | np.integer) or not 0 <= given <= _MAX_ID + 1):
-        raise DataError(f"num_nodes is {given!r}: give an integer from 0 to 2**31 - 1")
+    if given is not None and (not is_integer(given) or not 0 <= given <= _MAX_ID + 1):
+        raise DataError(f"num_nodes is {brief(given)}: give an integer from 0 to 2**31 - 1")
     count = given if given is not None else occurring if labels is None else len(labels)
     if count < occurring:
         raise DataError(

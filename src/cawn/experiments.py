@@ -6,15 +6,15 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from cawn import metrics
 from cawn.checkpoints import stored_model
+from cawn.checks import check_flag, check_path
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
-from cawn.devices import Device, pick_device
-from cawn.errors import QueryError
+from cawn.devices import Device, check_device, pick_device
+from cawn.errors import QueryError, brief
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
@@ -25,7 +25,7 @@ from cawn.negatives import Kind, check_kinds
 from cawn.runs import read_description, read_run, refuse_existing
 from cawn.seeds import seed_for
 from cawn.splits import Task, split
-from cawn.training import Run, Trainer
+from cawn.training import Run, Trainer, check_training
 from cawn.walks import check_seed
 
 TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
@@ -58,16 +58,17 @@ def train(
         tensorboard: Also write the curves to `out`/tensorboard.
         kinds: The negatives to evaluate against.
     """
-    if not isinstance(events, Events):
-        raise QueryError(f"events is a {type(events).__name__}: give cawn.Events, or read them with cawn.read")
-    check_seed(seed)
-    config = config or Config()
+    config = Config() if config is None else config
+    check_training(events, config, task, seed, out, device, threads)
+    for flag, name in ((resume, "resume"), (quiet, "quiet"), (tensorboard, "tensorboard")):
+        check_flag(flag, name)
+    check_kinds(kinds)
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
     alpha = None
     if resume and out is not None:
-        alpha = tuple(read_description(Path(out))["alpha"])
+        alpha = tuple(read_description(check_path(out, "out"))["alpha"])
     elif out is not None:
-        refuse_existing(Path(out))
+        refuse_existing(check_path(out, "out"))
     if config.alpha == "auto" and not resume:
         try:
             alpha = compare_ladders(events, config, quiet=quiet, **options)
@@ -109,16 +110,19 @@ def train_seeds(
 
     Each run has a folder of its own in `out`, called after its seed; `options` are those of `train`.
     """
-    if not seeds:
-        raise QueryError("seeds is empty: give at least one")
+    if not isinstance(seeds, Sequence) or isinstance(seeds, str | bytes) or not seeds:
+        raise QueryError(f"seeds is {brief(seeds)}: give a list of at least one seed")
+    for seed in seeds:
+        check_seed(seed)
+    folder_of_all = None if out is None else check_path(out, "out")
     runs = []
     for seed in seeds:
-        folder = None if out is None else Path(out) / f"seed-{seed}"
+        folder = None if folder_of_all is None else folder_of_all / f"seed-{seed}"
         begun = folder is not None and (folder / "run.json").exists()
         runs.append(train(events, config, seed=seed, out=folder, **options | {"resume": resume and begun}))
     summary = mean_rows([run.results for run in runs])
-    if out is not None:
-        write_text(Path(out) / "summary.json", json.dumps(summary, indent=1) + "\n")
+    if folder_of_all is not None:
+        write_text(folder_of_all / "summary.json", json.dumps(summary, indent=1) + "\n")
     return runs, summary
 
 
@@ -132,8 +136,9 @@ def evaluate_run(
     """Test the model of a run folder again: the rows of its results.json, to the last digit if software and device are
     the same.
     """
-    path = Path(folder)
+    path = check_path(folder, "folder")
     check_kinds(kinds)
+    check_device(device)
     check_threads(threads)
     run = read_run(path, threads=threads)
     found, events = run.description, run.events

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cpu_counts import count_positions
 from cawn.kernels.jit import even_bounds, in_parallel
 from cawn.walks import Walks
@@ -36,7 +36,8 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
 
         return identities.anonymize(walks_u.nodes, walks_v.nodes)
     B, M, L = walks_u.nodes.shape
-    counts = np.empty((B, 2, M, L, 2, L), np.int32)
+    with enough_memory("counting positions", "ask for fewer walks at once"):
+        counts = np.empty((B, 2, M, L, 2, L), np.int32)
     in_parallel(
         partial(count_positions, walks_u.nodes, walks_v.nodes, counts), even_bounds(B, _PAIRS_PER_TASK), threads
     )
@@ -64,6 +65,8 @@ def walk_shapes(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
     d_uw is the first position at which a walk from u has the node, infinity where none has; both are -1 at positions
     without a node.
     """
+    if not isinstance(counts, np.ndarray) or counts.ndim != 6 or counts.dtype.kind not in "iu":
+        raise QueryError(f"counts is {brief(counts)}: give the array of integers that `anonymize` returns")
     hit = counts > 0  # [B, 2, M, L, 2, L]
     occurs = hit.any(axis=-1)  # [B, 2, M, L, 2]
     distance = np.where(occurs, hit.argmax(axis=-1), np.inf).astype(np.float32)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.checks import check_integer, check_number
+from cawn.errors import enough_memory
 from cawn.events import Events
 from cawn.walks import check_seed
 
@@ -64,11 +65,12 @@ def two_pairs(num_pairs: int = 2, num_times: int = 2) -> LawNetwork:
 
     Every node has the same history but for who it was with. After the first time, all links follow from the law.
     """
-    if not all(isinstance(n, int | np.integer) for n in (num_pairs, num_times)) or num_pairs < 2 or num_times < 1:
-        raise QueryError(f"two_pairs({num_pairs}, {num_times}): needs two pairs or more, and one time or more")
-    left = np.tile(np.arange(0, 2 * num_pairs, 2), num_times)
-    t = np.repeat(np.arange(1, num_times + 1), num_pairs)
-    return LawNetwork(Events(left, left + 1, t), t > 1)
+    check_integer(num_pairs, "num_pairs", 2, 2**30)
+    check_integer(num_times, "num_times", 1, 2**30)
+    with enough_memory("making the network", "ask for fewer links"):
+        left = np.tile(np.arange(0, 2 * num_pairs, 2), num_times)
+        t = np.repeat(np.arange(1, num_times + 1), num_pairs)
+        return LawNetwork(Events(left, left + 1, t), t > 1)
 
 
 def null(num_nodes: int = 100, num_links: int = 3000, *, seed: int) -> LawNetwork:
@@ -103,12 +105,9 @@ def _network(
 
 
 def _generator(num_nodes: int, num_links: int, actors: int, seed: int, noise: float) -> np.random.Generator:
-    whole = all(isinstance(number, int | np.integer) for number in (num_nodes, num_links))
-    if not whole or not actors <= num_nodes < 2**31 or not 1 <= num_links < 2**31 or not 0 <= noise <= 1:
-        raise QueryError(
-            f"num_nodes={num_nodes}, num_links={num_links}, noise={noise}: this law needs at least {actors} nodes, "
-            "one link, and noise between 0 and 1"
-        )
+    check_integer(num_nodes, "num_nodes", actors, 2**31 - 1)
+    check_integer(num_links, "num_links", 1, 2**31 - 1)
+    check_number(noise, "noise", "a share of random links between 0 and 1", lambda share: 0 <= share <= 1)
     return np.random.default_rng(int(check_seed(seed)))
 
 

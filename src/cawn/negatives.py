@@ -11,7 +11,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import DataError, QueryError
+from cawn.checks import check_words
+from cawn.errors import DataError
 from cawn.events import Events
 from cawn.kernels.cpu import mix64
 from cawn.kernels.jit import njit
@@ -61,8 +62,7 @@ class Choices:
 
 def check_kinds(kinds: tuple[str, ...]) -> None:
     """Refuse what is no kind of negatives."""
-    if wrong := [kind for kind in kinds if kind not in get_args(Kind)]:
-        raise QueryError(f"negatives {wrong[0]!r}: give one of {', '.join(get_args(Kind))}")
+    check_words(kinds, "negatives", get_args(Kind))
 
 
 def negatives(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.errors import QueryError, brief
 from cawn.name_index import UNKNOWN, Name, NameIndex
 
 Names = Name | Iterable[Name]
@@ -47,10 +47,13 @@ def listed(names: Names) -> list[Name]:
     elif isinstance(names, np.ndarray):
         given = names.reshape(-1).tolist()
     else:
-        given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
+        try:
+            given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
+        except Exception as error:  # whatever the iteration of the user's object raises
+            raise QueryError(f"names cannot be listed ({type(error).__name__}); give a list of names") from error
     found = [int(name) if isinstance(name, np.integer) else name for name in given]
     if wrong := [name for name in found if not isinstance(name, str | int) or isinstance(name, bool)]:
-        raise QueryError(f"{wrong[0]!r} is no node name: names are integers or strings")
+        raise QueryError(f"{brief(wrong[0])} is no node name: names are integers or strings")
     return found
 
 
@@ -58,5 +61,5 @@ def one(name: Any, what: str) -> Name:
     """The only name given."""
     found = listed(name)
     if len(found) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
-        raise QueryError(f"{what} is {name!r}: give one name")
+        raise QueryError(f"{what} is {brief(name)}: give one name")
     return found[0]

@@ -16,11 +16,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cawn.batches import WALK_SEED, Batcher
-from cawn.calibration import FITTED_PRIOR, Calibration
+from cawn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.candidates import KINDS, Candidates
-from cawn.devices import Device
+from cawn.checks import check_flag, check_integer, check_path, check_words
+from cawn.devices import Device, check_device
 from cawn.engines import Engine, engine_of, load_engine
-from cawn.errors import DataError, QueryError
+from cawn.errors import DataError, QueryError, brief
 from cawn.events import Events, as_array, as_times
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
@@ -144,8 +145,11 @@ class LinkPredictor:
         Args:
             verify: Whether to compare checksums; types, shapes and ranges are checked in any case.
         """
+        path = check_path(folder, "folder")
+        check_device(device)
+        check_flag(verify, "verify")
         check_threads(threads)
-        run = read_run(Path(folder), threads=threads, verify=verify)
+        run = read_run(path, threads=threads, verify=verify)
         return cls(
             load_engine(run, device, threads),
             run.batcher,
@@ -160,6 +164,8 @@ class LinkPredictor:
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
         """From a run that has just been trained."""
+        if not hasattr(run, "batcher") or not hasattr(run, "model"):
+            raise QueryError(f"run is {brief(run)}: give what cawn.train returns")
         events, names = run.batcher.events, NameIndex.of(run.batcher.events.labels)
         return cls(
             engine_of(run.model),
@@ -176,7 +182,7 @@ class LinkPredictor:
         """A new run folder with this predictor and all links it knows by now."""
         if self._record is None:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
-        target = Path(folder)
+        target = check_path(folder, "folder")
         refuse_existing(target)
         batcher, named, updates = self._links()
         record = replace(self._record, description=self._record.description | {"updates": updates})
@@ -221,8 +227,9 @@ class LinkPredictor:
             prior: The share of true links among what is asked about. Probabilities were calibrated for one half.
             draws: Average over so many sets of walks, and also return the standard error: `Scores`.
         """
-        if draws is not None and (not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS):
-            raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
+        if draws is not None:
+            check_integer(draws, "draws", 2, MAX_DRAWS)
+        check_prior(prior)
         snapshot, ends = self._question(src, dst, t)
         seeds = [WALK_SEED] if draws is None else [WALK_SEED + i for i in range(draws)]
         drawn = np.stack([self._probabilities(snapshot.batcher, *ends, seed, prior) for seed in seeds])  # [draws, B]
@@ -271,7 +278,7 @@ class LinkPredictor:
 
         Returns a list of `Ranked`, each of which unpacks as (name, probability, found); `to_table()` makes it a table.
         """
-        _check_ranking(k, kinds, byte_budget)
+        _check_ranking(k, kinds, prior, byte_budget)
         snapshot = self._snapshot()
         now = self._times(t, snapshot.batcher)
         if now.size != 1:
@@ -307,7 +314,7 @@ class LinkPredictor:
             t: One time for all, or one for each.
             k, candidates, kinds, prior, byte_budget: As for `rank`.
         """
-        _check_ranking(k, kinds, byte_budget)
+        _check_ranking(k, kinds, prior, byte_budget)
         snapshot, sources = self._snapshot(), listed(nodes)
         times = self._times(t, snapshot.batcher).reshape(-1)
         if len(times) not in (1, len(sources)):
@@ -338,8 +345,8 @@ class LinkPredictor:
         if side is None:
             names: list[Name] = snapshot.names.all().tolist()
             return names
-        if side not in ("src", "dst"):
-            raise QueryError(f"side is {side!r}: give 'src' or 'dst', or leave it out")
+        if not isinstance(side, str) or side not in ("src", "dst"):
+            raise QueryError(f"side is {brief(side)}: give 'src' or 'dst', or leave it out")
         ends = snapshot.batcher.events.src if side == "src" else snapshot.batcher.events.dst
         return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
@@ -352,8 +359,8 @@ class LinkPredictor:
         """
         from cawn.explain.link import explain_link
 
-        if not isinstance(draws, int | np.integer) or not 2 <= draws <= MAX_DRAWS:
-            raise QueryError(f"draws is {draws!r}: give an integer from 2 to {MAX_DRAWS:,}")
+        check_integer(draws, "draws", 2, MAX_DRAWS)
+        check_prior(prior)
         given = one(src, "src"), one(dst, "dst")
         snapshot, ends = self._question(*given, t)
         batcher, names = snapshot.batcher, snapshot.names
@@ -361,7 +368,7 @@ class LinkPredictor:
             raise QueryError(f"t has {len(ends[0])} times: one link is explained")
         for name, node in zip(given, ends[:2], strict=True):
             if node[0] >= len(names):
-                raise QueryError(f"{name!r} is not in the network: it has no history to explain anything by")
+                raise QueryError(f"{brief(name)} is not in the network: it has no history to explain anything by")
         network = self._engine.network
         return explain_link(batcher, network, names, self._calibration, ends, draws=int(draws), prior=prior)
 
@@ -373,8 +380,7 @@ class LinkPredictor:
         """
         from cawn.explain.runs import law_of_run
 
-        if not isinstance(links, int | np.integer) or isinstance(links, bool) or links < 1:
-            raise QueryError(f"links is {links!r}: give a positive number")
+        check_integer(links, "links", 1)
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")
         batcher, _ = self._current()
@@ -575,11 +581,12 @@ class LinkPredictor:
         """Times in the type of the history's; dates as Unix seconds."""
         times = as_array(t, "t")
         if times.dtype.kind in "UO":
-            column = pa.chunked_array([pa.array([str(moment) for moment in times.reshape(-1).tolist()], pa.string())])
             try:
+                texts = pa.array([str(moment) for moment in times.reshape(-1).tolist()], pa.string())
+                column = pa.chunked_array([texts])
                 times = times_of(column, "t", Source("t")).reshape(times.shape)
-            except DataError as error:
-                raise QueryError(f"t is {t!r}: give numbers in the data's unit of time, or ISO dates") from error
+            except (DataError, ValueError) as error:  # the latter of text that is not Unicode, and of huge integers
+                raise QueryError(f"t is {brief(t)}: give numbers in the data's unit of time, or ISO dates") from error
         if times.dtype.kind == "M":
             times = as_times(times.reshape(-1)).reshape(times.shape)
         return query_times(times, batcher.events.t.dtype)
@@ -604,15 +611,13 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _check_ranking(k: Any, kinds: Any, byte_budget: Any) -> None:
-    if not isinstance(k, int | np.integer) or isinstance(k, bool) or k < 1:
-        raise QueryError(f"k is {k!r}: give a positive number")
-    if isinstance(kinds, str) or not isinstance(kinds, Sequence):
-        raise QueryError(f"kinds is {kinds!r}: give a list of {', '.join(KINDS)}")
-    if unknown := [kind for kind in kinds if kind not in KINDS]:
-        raise QueryError(f"candidates of kind {unknown[0]!r}: there are {', '.join(KINDS)}")
-    if byte_budget is not None and (not isinstance(byte_budget, int | np.integer) or byte_budget < 1):
-        raise QueryError(f"byte_budget is {byte_budget!r}: give a positive number of bytes")
+def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
+    """Refuse what no ranking can be made with."""
+    check_integer(k, "k", 1)
+    check_words(kinds, "candidates of kind", KINDS)
+    check_prior(prior)
+    if byte_budget is not None:
+        check_integer(byte_budget, "byte_budget", 1)
 
 
 Asked = tuple[Name, int, Any, _Considered]

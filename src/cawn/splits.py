@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import check_choice
 from cawn.errors import DataError, QueryError
 from cawn.events import Events
 
@@ -48,8 +49,7 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
     touch them leave training and validation and become the test: `new-new` where both ends are hidden,
     `new-old` where one is.
     """
-    if task not in get_args(Task):
-        raise QueryError(f"task is {task!r}: give one of {', '.join(get_args(Task))}")
+    check_choice(task, "task", get_args(Task))
     if len(events) == 0:
         raise DataError("no links to split")
     ends = np.quantile(events.t, [TRAIN_UNTIL, VALIDATE_UNTIL], method="lower")  # exact for any time

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import LateEventError, QueryError
+from cawn.checks import check_choice, check_integer, check_number, is_integer
+from cawn.errors import LateEventError, QueryError, brief
 from cawn.events import link_arrays
 from cawn.kernels import cpu_ring
 from cawn.walks import Engine, Sampler, check_alphas, query_arrays, query_times
@@ -45,12 +46,10 @@ class Stream(Sampler):
         late: Literal["error", "drop"] = "error",
         dtype: npt.DTypeLike | None = None,
     ) -> None:
-        if not isinstance(num_nodes, int | np.integer) or not 0 <= num_nodes < 2**31:
-            raise QueryError(f"num_nodes is {num_nodes!r}: give how many nodes to make room for, from 0 to 2**31 - 1")
-        if not isinstance(late, str) or late not in ("error", "drop"):
-            raise QueryError(f"late is {late!r}: give 'error' or 'drop'")
-        if dtype is not None and dtype not in _TIME_TYPES:
-            raise QueryError(f"dtype is {dtype!r}: times are int64 or float64")
+        check_integer(num_nodes, "num_nodes", 0, 2**31 - 1)
+        check_choice(late, "late", ("error", "drop"))
+        if dtype is not None and not (isinstance(dtype, str | type | np.dtype) and dtype in _TIME_TYPES):
+            raise QueryError(f"dtype is {brief(dtype)}: times are int64 or float64")
         self._alphas = check_alphas(alpha)
         if isinstance(capacity, str) and capacity == "auto":
             if tau is None:
@@ -58,8 +57,8 @@ class Stream(Sampler):
                     "capacity='auto' needs tau, the links of a node per unit of time; see events.intensity"
                 )
             capacity = ring_capacity(tau, float(self._alphas.min()), tolerance)
-        elif not isinstance(capacity, int | np.integer) or not 1 <= capacity < 2**31:
-            raise QueryError(f"capacity is {capacity!r}: give a positive number of links, or 'auto'")
+        elif not is_integer(capacity) or not 1 <= capacity < 2**31:
+            raise QueryError(f"capacity is {brief(capacity)}: give a positive number of links, or 'auto'")
         self.capacity = int(capacity)
         self.dropped = 0
         self._late = late
@@ -184,10 +183,8 @@ def ring_capacity(tau: float, alpha: float, tolerance: float) -> int:
     With intensity tau, each older link weighs tau / (tau + alpha) of the one after it on average, so c links leave out
     (tau / (tau + alpha)) ** c of the total.
     """
-    if not isinstance(tau, int | float) or not (math.isfinite(tau) and tau >= 0):
-        raise QueryError(f"tau is {tau!r}: give the links of a node per unit of time, a finite number >= 0")
-    if not isinstance(tolerance, int | float) or not 0 < tolerance < 1:
-        raise QueryError(f"tolerance is {tolerance!r}: give a fraction between 0 and 1")
+    check_number(tau, "tau", "the links of a node per unit of time, a finite number >= 0", lambda rate: rate >= 0)
+    check_number(tolerance, "tolerance", "a fraction between 0 and 1", lambda share: 0 < share < 1)
     if alpha == 0:
         raise QueryError("alpha=0 weighs all links alike, so no ring is enough; give a capacity, or use a History")
     if tau == 0:

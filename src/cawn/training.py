@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -26,9 +26,10 @@ from cawn.batches import Batcher, input_widths
 from cawn.board import Board
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.checkpoints import load_weights, write_checkpoint
+from cawn.checks import check_choice, check_path, check_type
 from cawn.config import Config
 from cawn.decays import decays
-from cawn.devices import Device, pick_device
+from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
@@ -56,6 +57,7 @@ from cawn.runs import (
 from cawn.seeds import seed_for
 from cawn.splits import Split, Task, split
 from cawn.steps import HostSteps, Plan, Steps
+from cawn.walks import check_seed
 
 TIME_UNITS = 1e6  # in the training period
 TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"
@@ -113,9 +115,9 @@ class Trainer:
         tensorboard: bool = False,
     ) -> None:
         """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
+        check_training(events, config, task, seed, out, device, threads)
         self.config, self.task, self.seed = config, task, seed
         self.folder = None if out is None else Path(out)
-        check_threads(threads)
         self.device = pick_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -348,6 +350,18 @@ class Trainer:
             if held:
                 adam["state"][i] = held
         self.optimizer.load_state_dict(adam)
+
+
+def check_training(events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any) -> None:
+    """Refuse wrong arguments of a training before any of it begins."""
+    check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
+    check_type(config, "config", Config, "give a cawn.Config")
+    check_choice(task, "task", get_args(Task))
+    check_seed(seed)
+    check_device(device)
+    check_threads(threads)
+    if out is not None:
+        check_path(out, "out")
 
 
 def keep_freed_memory() -> None:

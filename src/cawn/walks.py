@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.checks import is_integer
+from cawn.errors import QueryError, brief
 from cawn.events import as_array
 from cawn.kernels.jit import even_bounds, in_parallel
 
@@ -144,14 +145,14 @@ def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
     alphas = np.array(given if numeric else np.nan, np.float64)
     if alphas.ndim != 1 or alphas.size == 0 or not (np.isfinite(alphas).all() and (alphas >= 0).all()):
         raise QueryError(
-            f"alpha is {alpha!r}: give a finite number >= 0 (per unit of time), or a tuple of such numbers"
+            f"alpha is {brief(alpha)}: give a finite number >= 0 (per unit of time), or a tuple of such numbers"
         )
     return alphas
 
 
 def check_seed(seed: int) -> np.uint64:
-    if not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise QueryError(f"seed is {seed!r}: give an integer from 0 to 2**64 - 1")
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise QueryError(f"seed is {brief(seed)}: give an integer from 0 to 2**64 - 1")
     return np.uint64(seed)
 
 
@@ -164,20 +165,20 @@ def step_widths(
             raise QueryError(
                 "give num_walks and length, or fanouts, not both: the fan-outs alone say how many walks there are"
             )
-        if not isinstance(fanouts, Sequence):
-            raise QueryError(f"fanouts={fanouts!r}: give one number for each step, such as (8, 4, 2)")
+        if not isinstance(fanouts, Sequence) or len(fanouts) > MAX_LENGTH:
+            raise QueryError(f"fanouts={brief(fanouts)}: give one number for each step, such as (8, 4, 2)")
         steps = tuple(fanouts)
-        what = f"fanouts={steps}"
+        what = f"fanouts={brief(steps)}"
     else:
         num_walks, length = 64 if num_walks is None else num_walks, 2 if length is None else length
-        what = f"num_walks={num_walks!r}, length={length!r}"
-        possible = isinstance(length, int | np.integer) and 0 < length <= MAX_LENGTH
+        what = f"num_walks={brief(num_walks)}, length={brief(length)}"
+        possible = is_integer(length) and 0 < length <= MAX_LENGTH
         steps = (num_walks, *(1,) * (int(length) - 1)) if possible else ()
-    if not 1 <= len(steps) <= MAX_LENGTH or not all(isinstance(k, int | np.integer) and k > 0 for k in steps):
+    if not 1 <= len(steps) <= MAX_LENGTH or not all(is_integer(k) and k > 0 for k in steps):
         raise QueryError(f"{what}: a walk has 1 to {MAX_LENGTH} steps, and each number must be a positive integer")
     widths = tuple(math.prod(int(k) for k in steps[: i + 1]) for i in range(len(steps)))
     if widths[-1] >= MAX_WALKS:
-        raise QueryError(f"{what}: {widths[-1]:,} walks per query are too many")
+        raise QueryError(f"{what}: more than {MAX_WALKS - 1:,} walks per query are too many")
     if widths[0] % num_decays:
         raise QueryError(
             f"{what}: the first step draws {widths[0]} links, which {num_decays} decays cannot share evenly; "

@@ -25,6 +25,7 @@ from cawn.cli.options import (
     say,
     use_threads,
 )
+from cawn.errors import brief
 
 if TYPE_CHECKING:
     from cawn.events import Events
@@ -154,7 +155,7 @@ def _events(
         return datasets.load(data)
     if not Path(data).exists() and "." not in data and "/" not in data:
         known = ", ".join(datasets.CATALOG)
-        raise QueryError(f"{data!r}: no such file, and no dataset of this name; there are {known}")
+        raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; there are {known}")
     attributes = [int(name) if name.isdecimal() else name for name in msg or []]
     ends = {"src": column(src), "dst": column(dst), "time": column(time)}
     events = read(data, **ends, msg=attributes or None, bipartite=bipartite)  # type: ignore[arg-type]
@@ -168,4 +169,4 @@ def _columns(data: str, ends: dict[str, Any]) -> str:
 
     found = Pairs.open(data, **ends, timed=True)
     names, layout = found.names, found.layout
-    return f"{data}: from {names[layout.src]!r} to {names[layout.dst]!r} at {names[layout.time]!r}"
+    return f"{data}: from {brief(names[layout.src])} to {brief(names[layout.dst])} at {brief(names[layout.time])}"

@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from cawn.datasets.catalog import CATALOG, Dataset, Source
-from cawn.errors import QueryError, StorageError
+from cawn.errors import QueryError, StorageError, brief
 from cawn.files import write_text
 
 Progress = Callable[[int, int | None], object]
@@ -29,7 +29,7 @@ class Copy:
 def named(name: str) -> Dataset:
     """The dataset of this name."""
     if not isinstance(name, str) or name not in CATALOG:
-        raise QueryError(f"there is no dataset {name!r}; there are {', '.join(sorted(CATALOG))}")
+        raise QueryError(f"there is no dataset {brief(name)}; there are {', '.join(sorted(CATALOG))}")
     return CATALOG[name]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import reprlib
 import stat
 import tempfile
 from collections.abc import Callable
@@ -13,9 +12,9 @@ from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numba
-import numpy as np
 
-from cawn.errors import QueryError
+from cawn.checks import is_integer
+from cawn.errors import QueryError, brief
 
 MAX_THREADS = 1024
 
@@ -85,10 +84,8 @@ def num_threads(threads: int | None) -> int:
 
 def check_threads(threads: int | None) -> None:
     """Refuse a number of threads that cannot be meant."""
-    if threads is None:
-        return
-    if isinstance(threads, bool) or not isinstance(threads, int | np.integer) or not 1 <= threads <= MAX_THREADS:
-        raise QueryError(f"threads is {reprlib.repr(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
+    if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
+        raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
 
 
 @lru_cache(maxsize=8)

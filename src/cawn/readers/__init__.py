@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.events import Events, as_array
 from cawn.readers import files, text
 from cawn.readers.columns import Roles
@@ -49,7 +49,7 @@ def read(
     Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds.
     """
     if bipartite is not None and not isinstance(bipartite, bool):
-        raise DataError(f"bipartite={bipartite!r}: give True or False")
+        raise DataError(f"bipartite={brief(bipartite)}: give True or False")
     optional = {"weight": weight, "negative": negative, "link_id": link_id}
     roles = Roles.of(src=src, dst=dst, time=time, msg=msg, **optional)
     if isinstance(source, Events):

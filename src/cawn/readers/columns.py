@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.reading import Column, Reading
 
 # Source and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
@@ -82,12 +82,12 @@ class Roles:
         **optional: Column | None,
     ) -> Roles:
         if msg is not None and not isinstance(msg, str | int | Sequence):
-            raise DataError(f"msg={msg!r}: name a column or a list of columns")
+            raise DataError(f"msg={brief(msg)}: name a column or a list of columns")
         chosen = () if msg is None else (msg,) if isinstance(msg, str | int) else tuple(msg)
         single = {"src": src, "dst": dst, "time": time} | optional
         for role, column in (*single.items(), *(("msg", c) for c in chosen)):
             if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
-                raise DataError(f"{role}={printable(column)}: name a column, or give its position from 0")
+                raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
         return cls(src, dst, time, chosen, **optional)
 
 
@@ -237,12 +237,12 @@ def _position(column: Column, names: Sequence[str], role: str, where: str, *, ha
         return column
     if not has_names:
         raise DataError(
-            f"{where}: {role}={printable(column)}, but the file has no header; give positions from 0, or header=True"
+            f"{where}: {role}={brief(column)}, but the file has no header; give positions from 0, or header=True"
         )
     matches = [i for i, name in enumerate(names) if name == column]
     if len(matches) != 1:
         problem = "there is no such column" if not matches else "more than one column has this name"
-        raise DataError(f"{where}: {role}={printable(column)}, but {problem} among {_listed(names)}")
+        raise DataError(f"{where}: {role}={brief(column)}, but {problem} among {_listed(names)}")
     return matches[0]
 
 
@@ -254,17 +254,11 @@ def _prefixes(names: Sequence[str], src: int, dst: int) -> tuple[str, str]:
     return (first, second) if first != second else ("src", "dst")
 
 
-def printable(value: object, limit: int = 60) -> str:
-    """Something of a user's, short and without control characters, for a message."""
-    shown = repr(value)
-    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
-
-
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
 def _listed(names: Sequence[str]) -> str:
     names = [name for name in names if name]
-    shown = ", ".join(printable(name, 24) for name in names[:12])
+    shown = ", ".join(brief(name, 24) for name in names[:12])
     return f"{shown}, ... ({len(names)} columns)" if len(names) > 12 else shown or "no columns"

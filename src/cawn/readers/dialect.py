@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.readers.columns import recognised
 
 _SAMPLE_BYTES = 1 << 16
@@ -44,9 +44,9 @@ class Dialect:
 def sniff(path: str, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> Dialect:
     """Guess the layout from the first lines; there should be as many columns or more."""
     if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
-        raise DataError(f"delimiter={delimiter!r}: give a single character")
+        raise DataError(f"delimiter={brief(delimiter)}: give a single character")
     if header is not None and not isinstance(header, bool):
-        raise DataError(f"header={header!r}: give True or False")
+        raise DataError(f"header={brief(header)}: give True or False")
     compression = compression_of(path)
     lines = _first_lines(path, compression)
     skip = next(

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 
 Kind = Literal["text", "parquet", "ipc file", "ipc stream"]
 
@@ -15,7 +15,7 @@ Kind = Literal["text", "parquet", "ipc file", "ipc stream"]
 def check(path: str) -> str:
     """The path itself, if there is something to read."""
     if not path.isprintable():
-        raise DataError(f"{path!r}: not a path; give the name of a file")
+        raise DataError(f"{brief(path)}: not a path; give the name of a file")
     if not os.path.exists(path):
         raise DataError(f"{path}: no such file")
     if os.path.isdir(path):

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cawn.dates import PER_SECOND, calendar_dates, in_unit, numbers_of
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.events import NO_NEGATIVE, Events
 from cawn.hashing import hash_ids
 from cawn.names import number_nodes, number_two_sided
-from cawn.readers.columns import Layout, Roles, find_layout, printable, reading_of
+from cawn.readers.columns import Layout, Roles, find_layout, reading_of
 from cawn.reading import Reading, Unit
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
@@ -35,8 +35,8 @@ class Source:
     place: Callable[[int], str] = _row_from_one
 
     def error(self, row: int, column: str, found: object, rule: str) -> DataError:
-        shown = "nothing" if found is None or found == "" else printable(found)
-        return DataError(f"{self.name}, {self.place(row)}, column {printable(column)}: found {shown}; {rule}")
+        shown = "nothing" if found is None or found == "" else brief(found)
+        return DataError(f"{self.name}, {self.place(row)}, column {brief(column)}: found {shown}; {rule}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _refuse_difference(first: Rows, part: Rows) -> None:
         mine, others = getattr(part.reading, role), getattr(first.reading, role)
         if mine != others:
             raise DataError(
-                f"{part.source.name}: {role} is {printable(mine)}, but {printable(others)} in {first.source.name}; "
+                f"{part.source.name}: {role} is {brief(mine)}, but {brief(others)} in {first.source.name}; "
                 "files read together need the same columns"
             )
     if first.has_dates != part.has_dates:
@@ -184,7 +184,7 @@ def as_weights(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArra
     weights = as_attribute(column, name, source, "link weights are finite numbers from 0")
     _refuse_rows(weights < 0, weights, name, source, "link weights are finite numbers from 0")
     if not weights.any():
-        raise DataError(f"{source.name}, column {name!r}: all weights are 0; give some links a weight above 0")
+        raise DataError(f"{source.name}, column {brief(name)}: all weights are 0; give some links a weight above 0")
     return weights
 
 
@@ -220,7 +220,7 @@ def as_names(
         if pc.any(empty).as_py():
             raise source.error(_first(empty), name, "", needed)
         return column
-    raise DataError(f"{source.name}, column {name!r}: found {kind}, expected {what} (integers or strings)")
+    raise DataError(f"{source.name}, column {brief(name)}: found {kind}, expected {what} (integers or strings)")
 
 
 def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.int64]:
@@ -251,8 +251,10 @@ def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[
         _refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, name, source, "every link needs a finite date")
         return np.array(ticks.astype(f"datetime64[{unit}]"))
     if pa.types.is_floating(kind):
-        raise DataError(f"{source.name}, column {name!r}: found {kind}, which rounds times; store float64 or int64")
-    raise DataError(f"{source.name}, column {name!r}: found {kind}, {rule}")
+        raise DataError(
+            f"{source.name}, column {brief(name)}: found {kind}, which rounds times; store float64 or int64"
+        )
+    raise DataError(f"{source.name}, column {brief(name)}: found {kind}, {rule}")
 
 
 def as_attribute(
@@ -267,7 +269,7 @@ def as_attribute(
     elif not any(
         test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
     ):
-        raise DataError(f"{source.name}, column {name!r}: found {kind}; {rule}")
+        raise DataError(f"{source.name}, column {brief(name)}: found {kind}; {rule}")
     exact = column.cast(pa.float64(), safe=False).to_numpy()
     with np.errstate(over="ignore"):
         values = exact.astype(np.float32)
@@ -313,7 +315,7 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: Source,
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         row = _first_misfit(column, kind)
         if row is None:
-            raise DataError(f"{source.name}, column {name!r}: found {column.type}; {rule}") from error
+            raise DataError(f"{source.name}, column {brief(name)}: found {column.type}; {rule}") from error
         raise source.error(row, name, _shown(column[row]), rule) from error
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.names import integers_in
 from cawn.readers.authors import is_authors_file, link_features, node_features
 from cawn.readers.columns import Layout, Roles, find_layout, reading_of
@@ -115,7 +115,7 @@ def _read_slowly(path: str, dialect: Dialect, needed: list[str]) -> pa.Table:
         row = ragged[0]
         place = f"line {line_of(path, dialect, row.number - 1 - dialect.skip)}"
         fields = f"found {row.actual_columns} fields, expected {row.expected_columns}"
-        raise DataError(f"{path}, {place}: {fields}: {row.text[:60]!r}")
+        raise DataError(f"{path}, {place}: {fields}: {brief(row.text[:60])}")
     return table
 
 

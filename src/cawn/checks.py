@@ -1,0 +1,83 @@
+"""Checks of arguments that many public functions share: the value in its plain type, or a QueryError of one line."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cawn.errors import QueryError, brief
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_integer(value: Any, name: str, low: int, high: int | None = None) -> int:
+    """An integer from low to high (inclusive)."""
+    if not is_integer(value) or value < low or (high is not None and value > high):
+        bounds = f"of {low:,} or more" if high is None else f"from {low:,} to {high:,}"
+        raise QueryError(f"{name} is {brief(value)}: give an integer {bounds}")
+    return int(value)
+
+
+def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], bool]) -> float:
+    """A finite number that is `accepted`; `rule` puts that into words."""
+    if (
+        not (isinstance(value, float | np.floating) or is_integer(value))
+        or not _is_finite(value)
+        or not accepted(value)
+    ):
+        raise QueryError(f"{name} is {brief(value)}: give {rule}")
+    return float(value)
+
+
+def check_flag(value: Any, name: str) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise QueryError(f"{name} is {brief(value)}: give True or False")
+    return bool(value)
+
+
+def check_choice(value: Any, name: str, choices: Sequence[str]) -> None:
+    """One of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        raise QueryError(f"{name} is {brief(value)}: give one of {', '.join(choices)}")
+
+
+def check_words(values: Any, name: str, choices: Sequence[str]) -> tuple[str, ...]:
+    """Several of a few words."""
+    if not isinstance(values, tuple | list):
+        raise QueryError(f"{name} is {brief(values)}: give a tuple of {', '.join(choices)}")
+    for value in values:
+        if not isinstance(value, str) or value not in choices:
+            raise QueryError(f"{name} {brief(value)}: give one of {', '.join(choices)}")
+    return tuple(values)
+
+
+def check_path(value: Any, name: str) -> Path:
+    """The path of a file or folder."""
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(found, str) or "\0" in found or not found:
+        raise QueryError(f"{name} is {brief(value)}: give a path")
+    try:
+        os.fsencode(found)
+    except UnicodeError as error:
+        raise QueryError(f"{name} is {brief(value)}: not the name of a file here; give a path") from error
+    return Path(found)
+
+
+def check_type(value: Any, name: str, kind: type, remedy: str) -> None:
+    """An object of a class of ours."""
+    if not isinstance(value, kind):
+        raise QueryError(f"{name} is a {type(value).__name__}: {remedy}")
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
