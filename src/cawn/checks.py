@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -61,12 +62,15 @@ def check_words(values: Any, name: str, choices: Sequence[str]) -> tuple[str, ..
 def check_path(value: Any, name: str) -> Path:
     """The path of a file or folder."""
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
-    if not isinstance(found, str) or "\0" in found or not found:
+    if not isinstance(found, str) or not found:
         raise QueryError(f"{name} is {brief(value)}: give a path")
     try:
-        os.fsencode(found)
-    except UnicodeError as error:
-        raise QueryError(f"{name} is {brief(value)}: not the name of a file here; give a path") from error
+        os.lstat(found)
+    except ValueError as error:
+        raise QueryError(f"{name} is {brief(value)}: no file can have this name; give a path") from error
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            raise QueryError(f"{name} is {brief(value)}: {error.strerror}; give a path") from error
     return Path(found)
 
 

@@ -78,7 +78,6 @@ def _check(*sets: Walks) -> None:
     for walks in sets:
         if not isinstance(walks, Walks):
             raise QueryError(f"found a {type(walks).__name__}, expected Walks as `sample` returns them")
-        if walks.nodes.ndim != 3 or str(walks.nodes.dtype).removeprefix("torch.") != "int32":
-            raise QueryError(
-                f"walks.nodes is {walks.nodes.dtype} of shape {walks.nodes.shape}, expected int32 [B, M, m + 1]"
-            )
+        shape, kind = (getattr(walks.nodes, name, None) for name in ("shape", "dtype"))
+        if shape is None or len(shape) != 3 or str(kind).removeprefix("torch.") != "int32":
+            raise QueryError(f"walks.nodes is {kind} of shape {shape}, expected an int32 array [B, M, m + 1]")
