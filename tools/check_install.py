@@ -40,15 +40,18 @@ def newest_pip(folder: Path) -> Path | None:
 
 
 def interpreter(version: str) -> str | None:
-    """The path of a Python that runs, or None."""
-    name = f"python{version}"
+    """The path of a Python of that version that runs, on the PATH or made by pyenv; None if there is none."""
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         return sys.executable
-    try:
-        done = run(name, "-c", "import sys; print(sys.executable)")
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for python in (f"python{version}", *sorted(pyenv.glob(f"{version}.*/bin/python"))):
+        try:
+            done = run(python, "-c", "import sys; print(sys.executable)")
+        except OSError:
+            continue
+        if done.returncode == 0:
+            return done.stdout.strip()
+    return None
 
 
 def resolve(pip: Path, python: str, extras: list[str]) -> tuple[str, dict[str, str]]:
