@@ -270,3 +270,19 @@ def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
     else:
         with pytest.raises(cawn.StorageError):
             LinkPredictor.load(copy)
+
+
+def test_without_directions_both_orders_are_one_question() -> None:
+    events = laws.triadic_closure(40, 900, seed=0).events
+    one_way = cawn.Events(np.minimum(events.src, events.dst), np.maximum(events.src, events.dst), events.t)
+    config = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1, directed=False)
+    predictor = LinkPredictor.of(cawn.train(one_way, config, quiet=True, kinds=("random",), device="cpu"))
+    rng = np.random.default_rng(0)
+    src, dst, t = rng.integers(0, 45, 200), rng.integers(0, 45, 200), rng.integers(0, 2000, 200)
+    np.testing.assert_array_equal(predictor.score(src, dst, t), predictor.score(dst, src, t))
+    np.testing.assert_array_equal(predictor.embed(src, dst, t), predictor.embed(dst, src, t))
+    both = predictor.score([3, 9, 3], [9, 3, 9], [900, 900, 800])
+    assert both[0] == both[1]
+    assert len(predictor.score([], [], [])) == 0
+    last = int(one_way.t[-1]) + 1  # node 0 is never a destination, and a candidate all the same
+    assert 0 in [name for name, *_ in predictor.rank(39, last, k=40, candidates="all")]

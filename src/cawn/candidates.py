@@ -24,10 +24,16 @@ WALKS = 512
 
 
 class Candidates:
-    """Chooses candidates from a history. May be used by several threads at once."""
+    """Chooses candidates from a history. May be used by several threads at once.
 
-    def __init__(self, events: Events, history: History) -> None:
+    Args:
+        directed: Whether only nodes that links have gone to are candidates; else all that had a link.
+    """
+
+    def __init__(self, events: Events, history: History, *, directed: bool = True) -> None:
         self._events, self._history = events, history
+        self._ends = events.dst if directed else np.stack([events.dst, events.src], axis=1).reshape(-1)
+        self._per_link = 1 if directed else 2
         self._first: Array | None = None
         self._popular: tuple[int, list[int]] = (0, [])  # of the last question's time: it often is the next one's too
 
@@ -49,29 +55,30 @@ class Candidates:
         return found
 
     def everyone(self, node: int, t: Any) -> Array:
-        """Every node that some link has gone to before t, the first such first; not `node`."""
-        nodes = self._events.dst[: self._num_before(t)]
+        """Every node that could be a candidate at t, the first in the history first; not `node`."""
+        nodes = self._ends[: self._num_before(t)]
         _, first = np.unique(nodes, return_index=True)
         different = nodes[np.sort(first)].astype(np.int64)
         return np.asarray(different[different != node])
 
     def _num_before(self, t: Any) -> int:
-        return int(np.searchsorted(self._events.t, t))
+        """How many of `_ends` belong to links before t."""
+        return int(np.searchsorted(self._events.t, t)) * self._per_link
 
     def _popular_before(self, t: Any) -> list[int]:
         end = self._num_before(t)
         held_end, held = self._popular
         if held_end != end:
-            start = max(end - POPULAR_LINKS, 0)
-            held = self._most_frequent(self._events.dst[start:end], np.arange(start, end))
+            start = max(end - POPULAR_LINKS * self._per_link, 0)
+            held = self._most_frequent(self._ends[start:end], np.arange(start, end) // self._per_link)
             self._popular = end, held
         return held
 
     def _destinations(self, nodes: Array, links: Array, t: Any) -> tuple[Array, Array]:
-        """Those of the nodes that some link has gone to before t, and the links they were reached by."""
+        """Those of the nodes that could be candidates at t, and the links they were reached by."""
         if self._first is None:
-            first = np.full(self._events.num_nodes, len(self._events))
-            first[self._events.dst[::-1]] = np.arange(len(self._events))[::-1]
+            first = np.full(self._events.num_nodes, len(self._ends))
+            first[self._ends[::-1]] = np.arange(len(self._ends))[::-1]
             self._first = first
         at = np.flatnonzero(nodes >= 0)
         at = at[self._first[nodes[at]] < self._num_before(t)]

@@ -102,7 +102,7 @@ def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
     """How often the true destination is among the candidates that `rank` would choose: some links of the test."""
     events = batcher.events
     some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
-    choice = Candidates(events, batcher.history)
+    choice = Candidates(events, batcher.history, directed=batcher.config.directed)
     places, sizes = [], []
     for link in some:
         found = list(choice.choose(int(events.src[link]), events.t[link]))

@@ -63,7 +63,7 @@ class Snapshot:
 
     @classmethod
     def of(cls, batcher: Batcher, names: NameIndex) -> Snapshot:
-        return cls(batcher, names, Candidates(batcher.events, batcher.history))
+        return cls(batcher, names, Candidates(batcher.events, batcher.history, directed=batcher.config.directed))
 
 
 class _State(NamedTuple):
@@ -232,7 +232,9 @@ class LinkPredictor:
         check_prior(prior)
         snapshot, ends = self._question(src, dst, t)
         seeds = [WALK_SEED] if draws is None else [WALK_SEED + i for i in range(draws)]
-        drawn = np.stack([self._probabilities(snapshot.batcher, *ends, seed, prior) for seed in seeds])  # [draws, B]
+        ends, asked = _distinct(snapshot.batcher, ends)
+        logits = np.stack([self._engine.logits(snapshot.batcher, *ends, seed=seed) for seed in seeds])[:, asked]
+        drawn = self._calibration.probability(logits, prior)  # [draws, B]
         if draws is None:
             return np.asarray(drawn[0])
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
@@ -240,7 +242,8 @@ class LinkPredictor:
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
         """What the network makes of each pair before it decides: [B, width]."""
         snapshot, ends = self._question(src, dst, t)
-        return self._engine.embed(snapshot.batcher, *ends, seed=WALK_SEED)
+        ends, asked = _distinct(snapshot.batcher, ends)
+        return np.asarray(self._engine.embed(snapshot.batcher, *ends, seed=WALK_SEED)[asked])
 
     def score_table(
         self, src: Names, dst: Names, t: Any, *, prior: float = FITTED_PRIOR, draws: int | None = None
@@ -591,9 +594,6 @@ class LinkPredictor:
             times = as_times(times.reshape(-1)).reshape(times.shape)
         return query_times(times, batcher.events.t.dtype)
 
-    def _probabilities(self, batcher: Batcher, src: Array, dst: Array, t: Array, seed: int, prior: float) -> Array:
-        return self._calibration.probability(self._engine.logits(batcher, src, dst, t, seed=seed), prior)
-
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"
 
@@ -609,6 +609,24 @@ def _after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _distinct(batcher: Batcher, ends: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array, Array], Any]:
+    """The questions to ask, and which of them answers each of those given.
+
+    Where the order of the two ends does not matter, the smaller id comes first and each question is asked once, so that
+    both orders have the same score to the last bit.
+    """
+    if not batcher.config.symmetric or len(ends[0]) == 0:
+        return ends, slice(None)
+    columns = np.minimum(*ends[:2]), np.maximum(*ends[:2]), ends[2]
+    order = np.lexsort(columns)
+    changes = np.any([column[order[1:]] != column[order[:-1]] for column in columns], axis=0)
+    asked = np.empty(len(order), np.int64)
+    asked[order] = np.cumsum(np.append(0, changes))
+    first = order[np.append(True, changes)]
+    low, high, t = (column[first] for column in columns)
+    return (low, high, t), asked
 
 
 def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
