@@ -15,7 +15,7 @@ from networks import random_events
 
 def test_the_words_say_which_pairs_repeat() -> None:
     words = in_words(describe(cawn.Events([0, 1, 2, 0], [1, 0, 3, 1], [10, 20, 30, 40])))
-    assert "50% repeat an earlier pair, in either direction" in words
+    assert "50% repeat an earlier pair (in either direction)" in words
     assert "from 10 to 40; an average node links every 15 units of time (1/tau)" in words
 
 

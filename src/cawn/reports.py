@@ -16,7 +16,7 @@ from cawn.errors import printable
 from cawn.events import Events
 from cawn.metrics import mean_and_interval
 from cawn.rankings import Ranked
-from cawn.summary import moment
+from cawn.summary import as_written
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
 
@@ -101,8 +101,7 @@ def show_next(folder: str | Path, events: Events, console: Console | None = None
     link = example_link(events)
     if link is not None:
         src, dst = (shlex.quote(str(events.labels[end[link]])) for end in (events.src, events.dst))
-        value, dated = events.t[link].item(), events.reading is not None and events.reading.dates
-        t = moment(value) if dated else repr(value)
+        t = as_written(events.t[link].item(), events.reading)
         lines.insert(0, f"cawn rank {place} --node {src} --time {t} -k 5")
         lines.insert(1, f"cawn explain {place} --src {src} --dst {dst} --time {t} -o why.html")
     console = console or Console(stderr=True)
@@ -134,6 +133,68 @@ def show_ranking(ranked: list[Ranked], console: Console | None = None) -> None:
     for place, row in enumerate(ranked, start=1):
         table.add_row(str(place), Text(printable(row.name)), f"{row.probability:.4f}", row.found)
     (console or Console()).print(table if ranked else "no candidates: there is no link before this time")
+
+
+def show_info(info: dict[str, Any], console: Console | None = None) -> None:
+    """Prints what `run_info` found: a table of facts, then the accuracy."""
+    console = console or Console(highlight=False)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _facts(info).items():
+        if text:
+            table.add_row(name, Text(printable(text)))
+    console.print(table)
+    if info["results"]:
+        show_results([info["results"]], console=console)
+    if info["candidates"]:
+        show_candidates(info, console)
+
+
+def _facts(info: dict[str, Any]) -> dict[str, str]:
+    """What a run is, a line for each aspect."""
+    data, training, versions = info["data"], info["training"], info["versions"]
+    widths = [f"{data[f'{kind}_attributes']} {kind} attributes" for kind in ("link", "node")]
+    extra = [text for text in widths if not text.startswith("0 ")]
+    extra += [
+        name for name, has in (("link weights", data["weighted"]), ("own negatives", data["own_negatives"])) if has
+    ]
+    new = data["links"] - data["links_trained_on"]
+    best, calibration = training["best"], info["calibration"]
+    large = [f"{name} {size / 1e6:,.1f}" for name, size in info["files"].items() if size >= 50_000]
+    return {
+        "run": info["run"],
+        "state": "finished" if info["finished"] else "not finished; to go on: cawn train --resume -o RUN",
+        "data": f"{data['links']:,} links, {data['nodes']:,} nodes" + "".join(f", {text}" for text in extra),
+        "period": "" if data["first"] is None else f"{data['first']} to {data['last']}",
+        "columns": _columns(data["reading"]),
+        "names": "" if not data["two_sided"] else f"two-sided: {data['two_sided'][0]}:..., {data['two_sided'][1]}:...",
+        "added since": f"{new:,} links" if new > 0 else "",
+        "task": f"{info['task']}, seed {info['seed']}",
+        "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + " (alpha, per unit of time)",
+        "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items())
+        or "those of the default preset",
+        "epochs": f"{training['epochs']} of at most {training['at_most']}"
+        + ("" if best is None else f"; best is {best['epoch']}, validation AP {best['val_ap']:.4f}"),
+        "calibration": ""
+        if not calibration
+        else f"temperature {calibration['temperature']:.3f}, shift {calibration['shift']:.3f}",
+        "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value is not None),
+        "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
+        "links digest": data["digest"] or "",
+        "split digest": info["split"] or "",
+        "weights digest": info["weights"] or "",
+    }
+
+
+def _columns(reading: dict[str, Any] | None) -> str:
+    """How a file was read, in words."""
+    if reading is None or reading.get("src") is None:
+        return ""
+    named = {role: reading.get(role) for role in ("src", "dst", "time", "weight", "negative", "link_id")}
+    parts = [f"{role} {column}" for role, column in named.items() if column is not None]
+    parts += [f"attributes {', '.join(map(str, reading['msg']))}"] if reading.get("msg") else []
+    return "; ".join(parts)
 
 
 def _mean(values: list[float]) -> str:

@@ -276,6 +276,16 @@ def read_events(folder: Path) -> Events:
     return _at_one_moment(folder, read)
 
 
+def read_record(folder: Path) -> tuple[Record, Config, Events]:
+    """What is known of a run, finished or not, with its settings and its links; nodes are numbered."""
+
+    def read(found: dict[str, Any]) -> tuple[Record, Config, Events]:
+        events, _ = _read_network(folder, found, verify=True)
+        return _read_record(folder, found), _read_config(folder, found), events
+
+    return _at_one_moment(folder, read)
+
+
 def read_config(folder: Path) -> Config:
     """The settings of a run."""
     return _read_config(folder, read_description(folder))

@@ -9,6 +9,7 @@ import numpy as np
 
 from cawn.decays import LADDERS
 from cawn.events import Events
+from cawn.reading import Reading
 
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 _EARLIEST_DATE, _LATEST_DATE = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
@@ -43,7 +44,7 @@ def in_words(found: dict[str, Any]) -> str:
     shares = ", ".join(
         f"{found[key] / links:.0%} {words}"
         for key, words in (
-            ("repeats", "repeat an earlier pair, in either direction"),
+            ("repeats", "repeat an earlier pair (in either direction)"),
             ("ties", "share a time"),
             ("self_loops", "self-loops"),
         )
@@ -66,6 +67,16 @@ def _when(found: dict[str, Any]) -> str:
         size, name = next((size, name) for size, name in _SPANS if time >= size or size == 1)
     period = f"from {moment(found['start'])} to {moment(found['end'])}"
     return f"{period}; an average node links every {time / size:,.3g} {name} (1/tau)"
+
+
+def as_written(t: float, reading: Reading | None) -> str:
+    """A time as a user writes it: a date where the data had dates, else the number itself."""
+    if reading is None or not reading.dates:
+        return repr(t)
+    if isinstance(t, float):
+        return moment(t)
+    text = str(np.datetime64(t, reading.unit))
+    return text.removesuffix("T00:00:00")
 
 
 def moment(t: float) -> str:

@@ -42,6 +42,7 @@ from cawn.kernels.jit import check_threads
 from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, check_kinds
+from cawn.run_info import current_versions
 from cawn.runs import (
     Record,
     begin_run,
@@ -199,8 +200,9 @@ class Trainer:
             calibration,
             seed=self.plan.number("test"),
         )
-        report = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
+        report: dict[str, Any] = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
         report["candidates"] = candidate_recall(full, np.concatenate(list(self.parts.test.values())))
+        report["versions"] = current_versions() | {"device": self.device.type}
         if self.folder is not None and self.lock is not None:
             self.lock.check()
             write_index(self.folder, full)

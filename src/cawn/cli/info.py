@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from cawn.cli.options import AsJson, RunFolder
 
 
@@ -10,3 +12,12 @@ def info(run: RunFolder, as_json: AsJson = False) -> None:
 
     Example: cawn info runs/mine
     """
+    from cawn.run_info import run_info
+
+    found = run_info(run)
+    if as_json:
+        print(json.dumps(found))
+    else:
+        from cawn.reports import show_info
+
+        show_info(found)
