@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export CAWN_DATA ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: demo test lint bench dist check-dist check-install clean
+.PHONY: demo test lint bench fuzz dist check-dist check-install clean
 
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
@@ -24,6 +24,10 @@ lint: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
+
+# Thousands of malformed files, run folders and arguments; `make test` tries a few hundred.
+fuzz: $(VENV)/.dev
+	CAWN_FUZZ_CASES=$(or $(CASES),3000) $(BIN)/python -m pytest tests/fuzz
 
 # A wheel and an sdist in dist/.
 dist: $(VENV)/.dev
