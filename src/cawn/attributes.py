@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.hashing import hash_ids
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 Kind = Literal["number", "category", "presence"]
 
 MAX_LEVELS = 32  # of a category that is encoded one-hot
+MAX_CODES = 1 << 24  # of a category: those that float32 counts exactly
 BUCKETS = 32  # of one that has more levels
 MAX_DEVIATIONS = 10.0  # standard deviations from the mean, where numbers are clipped
 
@@ -134,7 +135,7 @@ class Encoder:
         msg, x = _encode(self.msg, events.msg, links), _encode(self.x, events.x, nodes)
         if x is not None:
             x[~_present(events.x, nodes)] = 0
-        return events.encoded(msg, x, self)
+        return events.with_attributes(msg, x, encoder=self)
 
     @property
     def marks_presence(self) -> bool:
@@ -169,6 +170,29 @@ def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str
     return columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
 
 
+def joined_attributes(
+    parts: Sequence[tuple[Array | None, tuple[Attribute, ...]]],
+) -> tuple[Array | None, tuple[Attribute, ...]]:
+    """The rows of several tables that have the same columns, their categories coded alike."""
+    arrays, columns = [array for array, _ in parts if array is not None], parts[0][1]
+    if len(arrays) < 2:
+        return parts[0]
+    values = np.concatenate(arrays)
+    together = list(columns)
+    for i, column in enumerate(columns):
+        if column.kind == "category":
+            codes: dict[str, int] = {}
+            recoded = [
+                np.array([codes.setdefault(level, len(codes)) for level in part[i].levels])[
+                    array[:, i].astype(np.int64)
+                ]
+                for array, (_, part) in zip(arrays, parts, strict=True)
+            ]
+            values[:, i] = np.concatenate(recoded)
+            together[i] = replace(column, levels=tuple(codes))
+    return values, tuple(together)
+
+
 def _by_column(values: Array | None, columns: tuple[Attribute, ...]) -> Iterator[tuple[Array, Attribute]]:
     for i, column in enumerate(columns):
         assert values is not None
@@ -196,15 +220,15 @@ def _encode(features: tuple[Feature, ...], values: Array | None, columns: tuple[
 def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, ...], of: str) -> None:
     """Refuse columns other than those the encoder was fitted on. Their order counts, their names do not."""
     if len(features) != len(columns):
-        listed = ", ".join(feature.name for feature in features) or "none"
+        listed = ", ".join(brief(feature.name) for feature in features[:12]) or "none"
         raise DataError(
             f"the new links have {len(columns)} {of} attributes, the model's {len(features)} ({listed}); give as many"
         )
     for feature, column in zip(features, columns, strict=True):
         if feature.kind != column.kind:
             raise DataError(
-                f"{of} attribute {column.name!r} is a {column.kind}, but the model was trained with a {feature.kind} "
-                f"({feature.name!r}); give the same columns"
+                f"{of} attribute {brief(column.name)} is a {column.kind}, but the model was trained with a "
+                f"{feature.kind} ({brief(feature.name)}); give the same columns"
             )
 
 

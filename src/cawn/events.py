@@ -156,13 +156,19 @@ class Events:
         events._describe_as(self)
         return events
 
-    def encoded(
-        self, msg: npt.NDArray[np.float32] | None, x: npt.NDArray[np.float32] | None, encoder: Encoder
+    def with_attributes(
+        self,
+        msg: npt.NDArray[np.float32] | None,
+        x: npt.NDArray[np.float32] | None,
+        *,
+        columns: tuple[Attribute, ...] = (),
+        node_columns: tuple[Attribute, ...] = (),
+        encoder: Encoder | None = None,
     ) -> Events:
-        """The same links and nodes with these attributes, which the encoder made."""
+        """The same links and nodes with these attributes, rows in the same order."""
         events = self[:]
         events.msg, events.x, events.encoder = msg, x, encoder
-        events.columns = events.node_columns = ()
+        events.columns, events.node_columns = columns, node_columns
         events._freeze()
         return events
 

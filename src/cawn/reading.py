@@ -19,6 +19,7 @@ class Reading:
     Args:
         src, dst, time: Columns, by name, or by position where there was no header.
         msg: Columns of link attributes.
+        categorical: Those of them that hold categories.
         weight, negative, link_id: Columns of link weights, own negatives and link ids.
         bipartite: Whether equal names on both sides are two nodes.
         dates: Whether times were written as dates; they are Unix time in the events.
@@ -34,6 +35,7 @@ class Reading:
     weight: Column | None = None
     negative: Column | None = None
     link_id: Column | None = None
+    categorical: tuple[Column, ...] = ()
     unit: Unit = "s"
 
     def columns_in(self, names: list[str], has_names: bool) -> dict[str, Any]:
@@ -51,7 +53,7 @@ class Reading:
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
-        return asdict(self) | {"msg": list(self.msg)}
+        return asdict(self) | {"msg": list(self.msg), "categorical": list(self.categorical)}
 
     @classmethod
     def from_dict(cls, found: Any) -> Reading:
@@ -60,18 +62,18 @@ class Reading:
         if not isinstance(found, dict) or not set(found) <= known:
             raise DataError("not the description of how a file was read")
         src, dst, time, *_ = columns = [found.get(name) for name in ("src", "dst", "time", *_OPTIONAL)]
-        msg, bipartite, dates = found.get("msg", []), found.get("bipartite"), found.get("dates", False)
+        bipartite, dates = found.get("bipartite"), found.get("dates", False)
+        msg, categorical = (found.get(name, []) for name in ("msg", "categorical"))
         unit = found.get("unit", "s")
         if (
             not all(column is None or _is_column(column) for column in columns)
-            or not isinstance(msg, list)
-            or not all(map(_is_column, msg))
+            or not all(isinstance(several, list) and all(map(_is_column, several)) for several in (msg, categorical))
             or not isinstance(bipartite, bool | None)
             or not isinstance(dates, bool)
             or unit not in get_args(Unit)
         ):
             raise DataError("not the description of how a file was read")
-        optional = {name: found.get(name) for name in _OPTIONAL}
+        optional = {name: found.get(name) for name in _OPTIONAL} | {"categorical": tuple(categorical)}
         return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates, unit=unit, **optional)
 
 

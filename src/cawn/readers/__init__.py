@@ -9,7 +9,8 @@ from typing import Any
 from cawn.errors import DataError, brief
 from cawn.events import Events, as_array
 from cawn.readers import files, text
-from cawn.readers.columns import Roles
+from cawn.readers.columns import Roles, column_list
+from cawn.readers.nodes import NodeTable
 from cawn.readers.tables import Source, events_of, rows_of_table
 from cawn.reading import Column
 
@@ -23,9 +24,12 @@ def read(
     dst: Column | None = None,
     time: Column | None = None,
     msg: Sequence[Column] | Column | None = None,
+    categorical: Sequence[Column] | Column | None = None,
     weight: Column | None = None,
     negative: Column | None = None,
     link_id: Column | None = None,
+    nodes: Any = None,
+    node: Column | None = None,
     bipartite: bool | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
@@ -37,11 +41,15 @@ def read(
             with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a PyTorch Geometric `TemporalData`.
         src, dst, time: The columns, by name or by position from 0. Found by their usual names if not given; in text
             without a header they are the first three.
-        msg: Columns of numbers that become link attributes.
+        msg: Columns that become link attributes. Text is read as categories, whose names `events.columns` keeps.
+        categorical: Columns of link attributes (or of `nodes`) that hold categories though they look like numbers.
         weight: A column of link weights for training: finite numbers from 0, not all 0.
         negative: A column of false destinations for training; empty for none. A name that occurs nowhere else becomes
             a node.
         link_id: A column of link ids, so that updates can tell links they have seen; ids are compared by their text.
+        nodes: A table of node attributes, or the path of one: a column of names, and attributes in all others. Nodes
+            that it lacks have zeros; names that do not occur in the links are left out.
+        node: Its column of names, if that is not called node, name or id.
         bipartite: Whether a source and a destination of the same name are different nodes. By default they are
             where the columns are called user and item, as in the JODIE format.
         delimiter, header: How text is laid out, if the guess is wrong.
@@ -51,7 +59,22 @@ def read(
     if bipartite is not None and not isinstance(bipartite, bool):
         raise DataError(f"bipartite={brief(bipartite)}: give True or False")
     optional = {"weight": weight, "negative": negative, "link_id": link_id}
-    roles = Roles.of(src=src, dst=dst, time=time, msg=msg, **optional)
+    categories = column_list("categorical", categorical)
+    if nodes is None and node is not None:
+        raise DataError(f"node={brief(node)}: names a column of nodes, which are not given")
+    table = None if nodes is None else NodeTable.read(nodes, node, categories)
+    if table is not None:
+        theirs = {column.name for column in table.columns}
+        ours = column_list("msg", msg)
+        categories = tuple(column for column in categories if column not in theirs or column in ours)
+    roles = Roles.of(src=src, dst=dst, time=time, msg=msg, categorical=categories, **optional)
+    events = _read_links(source, roles, bipartite=bipartite, delimiter=delimiter, header=header)
+    return events if table is None else table.attached(events)
+
+
+def _read_links(
+    source: Any, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None
+) -> Events:
     if isinstance(source, Events):
         return source
     if isinstance(source, str | os.PathLike):

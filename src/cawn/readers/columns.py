@@ -41,6 +41,7 @@ _PAIRS = (
     ("nodea", "nodeb"),
 )
 _OPTIONAL = ("weight", "negative", "link_id")
+_NODE_NAMES = ("node", "nodeid", "name", "id")
 _TWO_SIDED = {("user", "item"), ("userid", "itemid")}
 _TIMES = frozenset(
     (
@@ -67,6 +68,7 @@ class Roles:
     dst: Column | None
     time: Column | None
     msg: tuple[Column, ...]
+    categorical: tuple[Column, ...] = ()  # of msg
     weight: Column | None = None
     negative: Column | None = None
     link_id: Column | None = None
@@ -79,16 +81,13 @@ class Roles:
         dst: Column | None,
         time: Column | None,
         msg: Sequence[Column] | Column | None,
+        categorical: Sequence[Column] | Column | None = None,
         **optional: Column | None,
     ) -> Roles:
-        if msg is not None and not isinstance(msg, str | int | Sequence):
-            raise DataError(f"msg={brief(msg)}: name a column or a list of columns")
-        chosen = () if msg is None else (msg,) if isinstance(msg, str | int) else tuple(msg)
-        single = {"src": src, "dst": dst, "time": time} | optional
-        for role, column in (*single.items(), *(("msg", c) for c in chosen)):
-            if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
-                raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
-        return cls(src, dst, time, chosen, **optional)
+        for role, column in ({"src": src, "dst": dst, "time": time} | optional).items():
+            _refuse_non_column(role, column)
+        chosen, categories = column_list("msg", msg), column_list("categorical", categorical)
+        return cls(src, dst, time, tuple(dict.fromkeys((*chosen, *categories))), categories, **optional)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,7 @@ class Layout:
     msg: tuple[int, ...]
     two_sided: bool  # sources and destinations have name spaces of their own
     prefixes: tuple[str, str] = ("src", "dst")
+    categorical: frozenset[int] = frozenset()  # of msg
     weight: int | None = None
     negative: int | None = None
     link_id: int | None = None
@@ -120,8 +120,9 @@ class Layout:
         """The same columns in a table that holds nothing but the needed ones."""
         at = {old: new for new, old in enumerate(self.needed)}
         optional: dict[str, Any] = {role: at[old] for role, old in self.optional.items()}
-        msg = tuple(at[i] for i in self.msg)
-        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], msg=msg, **optional)
+        optional["msg"] = tuple(at[i] for i in self.msg)
+        optional["categorical"] = frozenset(at[i] for i in self.categorical)
+        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], **optional)
 
 
 def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bool = True) -> Layout:
@@ -129,8 +130,8 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
     if not has_names:
         return _positional_layout(len(names), roles, names, where)
     plain = [_plain(name) for name in names]
-    src = None if roles.src is None else _position(roles.src, names, "src", where)
-    dst = None if roles.dst is None else _position(roles.dst, names, "dst", where)
+    src = None if roles.src is None else find_column(roles.src, names, "src", where)
+    dst = None if roles.dst is None else find_column(roles.dst, names, "dst", where)
     pair = ("", "")
     if src is None or dst is None:
         found = [
@@ -146,21 +147,23 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
             )
             raise DataError(f"{where}: {problem} among {_listed(names)}; say which (src and dst)")
         src, dst, pair = found[0]
-    time = None if roles.time is None else _position(roles.time, names, "time", where)
+    time = None if roles.time is None else find_column(roles.time, names, "time", where)
     if time is None:
         times = [i for i, name in enumerate(plain) if name in _TIMES and i not in (src, dst)]
         if len(times) != 1:
             problem = "no column that names the time" if not times else "more than one choice for the time"
             raise DataError(f"{where}: {problem} among {_listed(names)}; say which (time)")
         time = times[0]
+    categorical = frozenset(_positions(roles.categorical, names, "categorical", where))
     return _checked(
         Layout(
             src,
             dst,
             time,
-            _msg_positions(roles, names, where),
+            _positions(roles.msg, names, "msg", where),
             pair in _TWO_SIDED,
             _prefixes(names, src, dst),
+            categorical,
             **_optional_positions(roles, names, where),
         ),
         where,
@@ -181,9 +184,19 @@ def reading_of(
         column(layout.dst),
         column(layout.time),
         msg=tuple(map(column, layout.msg)),
+        categorical=tuple(column(i) for i in layout.msg if i in layout.categorical),
         bipartite=layout.two_sided if bipartite is None else bipartite,
         **{role: column(i) for role, i in layout.optional.items()},  # type: ignore[arg-type]
     )
+
+
+def find_node_column(names: Sequence[str], where: str) -> int:
+    """The column of a table of nodes that holds their names."""
+    plain = [_plain(name) for name in names]
+    for usual in _NODE_NAMES:
+        if plain.count(usual) == 1:
+            return plain.index(usual)
+    raise DataError(f"{where}: no column that names the nodes among {_listed(names)}; say which (node)")
 
 
 def recognised(names: Sequence[str]) -> bool:
@@ -194,17 +207,18 @@ def recognised(names: Sequence[str]) -> bool:
 
 def _positional_layout(width: int, roles: Roles, names: Sequence[str], where: str) -> Layout:
     chosen = [
-        default if said is None else _position(said, names, role, where, has_names=False)
+        default if said is None else find_column(said, names, role, where, has_names=False)
         for role, said, default in (("src", roles.src, 0), ("dst", roles.dst, 1), ("time", roles.time, 2))
     ]
     if max(chosen) >= width:
         raise DataError(
             f"{where}: {width} column(s), expected at least source, destination and time; is the delimiter right?"
         )
-    msg = tuple(_position(c, names, "msg", where, has_names=False) for c in roles.msg)
+    categorical = frozenset(_positions(roles.categorical, names, "categorical", where, has_names=False))
+    msg = _positions(roles.msg, names, "msg", where, has_names=False)
     src, dst, time = chosen
     optional = _optional_positions(roles, names, where, has_names=False)
-    return _checked(Layout(src, dst, time, msg, two_sided=False, **optional), where)
+    return _checked(Layout(src, dst, time, msg, two_sided=False, categorical=categorical, **optional), where)
 
 
 def _checked(layout: Layout, where: str) -> Layout:
@@ -217,20 +231,39 @@ def _checked(layout: Layout, where: str) -> Layout:
     return layout
 
 
-def _msg_positions(roles: Roles, names: Sequence[str], where: str) -> tuple[int, ...]:
-    return tuple(_position(column, names, "msg", where) for column in roles.msg)
+def column_list(role: str, columns: Sequence[Column] | Column | None) -> tuple[Column, ...]:
+    """One column or several, as a tuple."""
+    if columns is not None and not isinstance(columns, str | int | Sequence):
+        raise DataError(f"{role}={brief(columns)}: name a column or a list of columns")
+    chosen = () if columns is None else (columns,) if isinstance(columns, str | int) else tuple(columns)
+    for column in chosen:
+        _refuse_non_column(role, column)
+    return chosen
+
+
+def _refuse_non_column(role: str, column: object) -> None:
+    if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
+        raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
+
+
+def _positions(
+    columns: Sequence[Column], names: Sequence[str], role: str, where: str, *, has_names: bool = True
+) -> tuple[int, ...]:
+    """Every position once."""
+    return tuple(dict.fromkeys(find_column(column, names, role, where, has_names=has_names) for column in columns))
 
 
 def _optional_positions(roles: Roles, names: Sequence[str], where: str, *, has_names: bool = True) -> dict[str, Any]:
     said = {role: getattr(roles, role) for role in _OPTIONAL}
     return {
-        role: _position(column, names, role, where, has_names=has_names)
+        role: find_column(column, names, role, where, has_names=has_names)
         for role, column in said.items()
         if column is not None
     }
 
 
-def _position(column: Column, names: Sequence[str], role: str, where: str, *, has_names: bool = True) -> int:
+def find_column(column: Column, names: Sequence[str], role: str, where: str, *, has_names: bool = True) -> int:
+    """The position of a column given by name or position."""
     if isinstance(column, int):
         if not 0 <= column < len(names):
             raise DataError(f"{where}: {role}={column}, but there are {len(names)} columns, counted from 0")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.attributes import MAX_CODES, Attribute, joined_attributes
 from cawn.dates import PER_SECOND, calendar_dates, in_unit, numbers_of
 from cawn.errors import DataError, brief
 from cawn.events import NO_NEGATIVE, Events
@@ -50,6 +51,7 @@ class Rows:
     prefixes: tuple[str, str]
     source: Source
     msg: npt.NDArray[np.float32] | None = None
+    columns: tuple[Attribute, ...] = ()  # what msg holds
     weight: npt.NDArray[np.float32] | None = None
     negative: tuple[pa.ChunkedArray, npt.NDArray[np.int64]] | None = None  # names, and the rows they belong to
     link_id: npt.NDArray[np.uint64] | None = None
@@ -74,8 +76,10 @@ def rows_of(table: pa.Table, layout: Layout, source: Source, reading: Reading) -
     optional: dict[str, Any] = {
         role: columns[role](table.column(i), names[i], source) for role, i in layout.optional.items()
     }
-    msg = attributes_of(table, layout, source)
-    return Rows(src, dst, t, reading, layout.prefixes, source, msg, **optional)
+    msg, attributes = attributes_of(table, layout.msg, layout.categorical, source)
+    kinds = zip(reading.msg, attributes, strict=True)
+    reading = replace(reading, categorical=tuple(column for column, found in kinds if found.kind == "category"))
+    return Rows(src, dst, t, reading, layout.prefixes, source, msg, attributes, **optional)
 
 
 def rows_of_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Rows:
@@ -100,17 +104,21 @@ def events_of(parts: Sequence[Rows]) -> Events:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
         src_ids, dst_ids, labels = number_nodes(src, dst)
     columns: dict[str, Any] = {}
+    attributes: tuple[Attribute, ...] = ()
     if given:
         columns["negative"] = np.full(len(src_ids), NO_NEGATIVE, np.int32)
         starts = np.cumsum([0, *(len(part.t) for part in parts)])
         rows = np.concatenate([start + rows for start, (_, rows) in zip(starts[:-1], given, strict=True)])
         columns["negative"][rows] = dst_ids[len(src_ids) :]
         dst_ids = dst_ids[: len(src_ids)].copy()
-    for name in ("msg", "weight", "link_id"):
+    if first.msg is not None:
+        columns["msg"], attributes = joined_attributes([(part.msg, part.columns) for part in parts])
+    for name in ("weight", "link_id"):
         if getattr(first, name) is not None:
             columns[name] = _stacked([getattr(part, name) for part in parts])
     x = None if first.node_attributes is None or len(parts) > 1 else first.node_attributes(labels)
     events = Events.adopt(src_ids, dst_ids, times, columns.pop("msg", None), x, labels, **columns)
+    events.columns = attributes
     events.reading = replace(first.reading, dates=first.has_dates, unit=unit)
     return events
 
@@ -122,7 +130,7 @@ def _stacked(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 def _refuse_difference(first: Rows, part: Rows) -> None:
     """Refuse files that cannot be parts of one log."""
-    for role in ("src", "dst", "time", "msg", "weight", "negative", "link_id", "bipartite"):
+    for role in ("src", "dst", "time", "msg", "categorical", "weight", "negative", "link_id", "bipartite"):
         mine, others = getattr(part.reading, role), getattr(first.reading, role)
         if mine != others:
             raise DataError(
@@ -193,10 +201,38 @@ def as_link_ids(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArr
     return hash_ids(as_names(column, name, source, "link ids", "every link needs an id").to_pylist())
 
 
-def attributes_of(table: pa.Table, layout: Layout, source: Source) -> npt.NDArray[np.float32] | None:
-    """The link attributes of every row: [E, d]."""
-    columns = [as_attribute(table.column(i), table.column_names[i], source) for i in layout.msg]
-    return np.stack(columns, axis=1) if columns else None
+def attributes_of(
+    table: pa.Table, chosen: Sequence[int], categorical: Collection[int], source: Source, *, of: str = "link"
+) -> tuple[npt.NDArray[np.float32] | None, tuple[Attribute, ...]]:
+    """The chosen columns as attributes of every row, [E, d], and what they hold.
+
+    Text is a category, unless its first value is a number: then all must be.
+    """
+    rule = f"{of} attributes are finite numbers, unless the column is named in categorical"
+    values, columns = [], []
+    for i in chosen:
+        column, name = _plain(table.column(i)), table.column_names[i]
+        text = pa.types.is_large_string(column.type) and not _all_fit(column.slice(0, 1), pa.float64())
+        if i in categorical or text:
+            codes, levels = as_category(column, name, source)
+            values.append(codes)
+            columns.append(Attribute(name, "category", levels))
+        else:
+            values.append(as_attribute(column, name, source, rule))
+            columns.append(Attribute(name))
+    return np.stack(values, axis=1) if values else None, tuple(columns)
+
+
+def as_category(column: pa.ChunkedArray, name: str, source: Source) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+    """Codes of the values of a column, and the text of each code. A missing value is the empty text."""
+    names = _cast(_plain(column), pa.large_string(), name, source, "categories are text or numbers")
+    coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
+    levels = coded.dictionary.to_pylist()
+    if len(levels) > MAX_CODES:
+        raise DataError(
+            f"{source.name}, column {brief(name)}: found {len(levels):,} categories; is it a column of ids?"
+        )
+    return coded.indices.to_numpy().astype(np.float32), tuple(levels)
 
 
 def as_names(
@@ -257,10 +293,8 @@ def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[
     raise DataError(f"{source.name}, column {brief(name)}: found {kind}, {rule}")
 
 
-def as_attribute(
-    column: pa.ChunkedArray, name: str, source: Source, rule: str = "link attributes are finite numbers"
-) -> npt.NDArray[np.float32]:
-    """One link attribute as float32, none missing."""
+def as_attribute(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.float32]:
+    """Numbers as float32, none missing."""
     column = _plain(column)
     kind = column.type
     _refuse_nulls(column, name, source, rule)

@@ -6,6 +6,7 @@ strings, to find the value that is wrong, or to see that nothing is (a column wh
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -56,21 +57,10 @@ def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
     """A table of the needed columns only, in the layout's order; names are integers only if all of them are."""
     needed = [f"{i}" for i in layout.needed]
     ends = [f"{i}" for i in (layout.src, layout.dst, layout.negative) if i is not None]
-    texts = ends if layout.link_id is None else [*ends, f"{layout.link_id}"]
-    try:
-        table = _read_csv(path, dialect, needed, as_text=texts)
-        time = table.column(f"{layout.time}")
-        if pa.types.is_float64(time.type) and _beyond_float64(time):
-            table = _read_slowly(path, dialect, needed)
-    except pa.ArrowInvalid:
-        table = _read_slowly(path, dialect, needed)
-    except (OSError, EOFError, UnicodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
-    if dialect.padded:
-        for name in texts:
-            trimmed = pc.utf8_trim_whitespace(table.column(name))
-            table = table.set_column(table.column_names.index(name), name, trimmed)
+    texts = [*ends, *(f"{i}" for i in layout.categorical if f"{i}" not in ends)]
+    if layout.link_id is not None:
+        texts.append(f"{layout.link_id}")
+    table = _read_guessed(path, dialect, needed, texts, exact=f"{layout.time}")
     integers = [integers_in(table.column(name)) for name in ends[:2]]
     if layout.negative is not None:
         integers.append(_integers_or_nothing(table.column(ends[2])))
@@ -88,6 +78,37 @@ def _integers_or_nothing(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
         return None
     place = pc.subtract(pc.cumulative_sum(pc.cast(there, pa.int64())), 1)
     return given.take(pc.if_else(there, place, None))
+
+
+def read_columns(
+    path: str, names_at: Callable[[list[str]], list[int]], categorical: Sequence[str | int]
+) -> tuple[pa.Table, Source]:
+    """All columns of a text file; those at `names_at` (of the header) and the categorical ones stay text."""
+    dialect = sniff(path, columns=2)
+    named = names_at(dialect.names)
+    texts = [f"{i}" for i, name in enumerate(dialect.names) if i in named or name in categorical]
+    table = _read_guessed(path, dialect, [f"{i}" for i in range(len(dialect.names))], texts)
+    return table.rename_columns(dialect.names), Source(path, lambda row: f"line {line_of(path, dialect, row)}")
+
+
+def _read_guessed(
+    path: str, dialect: Dialect, needed: list[str], texts: list[str], exact: str | None = None
+) -> pa.Table:
+    """The needed columns, with types guessed but for `texts`; all as text where a guess fails or rounds `exact`."""
+    try:
+        table = _read_csv(path, dialect, needed, as_text=texts)
+        if exact is not None and pa.types.is_float64(table.column(exact).type) and _beyond_float64(table.column(exact)):
+            table = _read_slowly(path, dialect, needed)
+    except pa.ArrowInvalid:
+        table = _read_slowly(path, dialect, needed)
+    except (OSError, EOFError, UnicodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
+    if dialect.padded:
+        for i, name in enumerate(table.column_names):
+            if pa.types.is_string(table.column(i).type):
+                table = table.set_column(i, name, pc.utf8_trim_whitespace(table.column(i)))
+    return table
 
 
 def _beyond_float64(time: pa.ChunkedArray) -> bool:
