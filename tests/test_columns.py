@@ -80,9 +80,9 @@ def test_stored_with_a_run(tmp_path: Path) -> None:
 def test_updates_carry_ids() -> None:
     events = example()
     names = NameIndex.of(events.labels)
-    both, _ = joined(events, names, cawn.Events([0], [1], [9], link_id=["d"]), Spelling(None))
+    both, _ = joined(events, names, [cawn.Events([0], [1], [9], link_id=["d"])], Spelling(None))
     assert both.link_id.tolist() == hash_ids("abcd").tolist()
-    without, _ = joined(events, names, cawn.Events([0], [1], [9]), Spelling(None))
+    without, _ = joined(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
     assert without.link_id.tolist() == [*hash_ids("abc").tolist(), 0]
 
 

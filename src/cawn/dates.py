@@ -13,6 +13,7 @@ from cawn.reading import Unit
 Dates = npt.NDArray[np.datetime64]
 
 PER_SECOND: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
 _COARSE = ("Y", "M", "W", "D", "h", "m")
 
 
@@ -44,11 +45,25 @@ def in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     return _in_ticks(whole, ticks, unit)
 
 
+def dates_of(numbers: npt.NDArray[Any], unit: Unit) -> Dates:
+    """The dates that numbers of this unit stand for; those of float64 to the microsecond."""
+    if numbers.dtype.kind == "i":
+        return np.asarray(numbers.astype(f"datetime64[{unit}]"))
+    whole = np.floor(numbers)
+    fraction = np.rint((numbers - whole) * 10**6).astype("timedelta64[us]")
+    return np.asarray(whole.astype(np.int64).astype("datetime64[s]") + fraction)
+
+
+def is_unix_seconds(t: float) -> bool:
+    """Whether a number can hardly be anything but a date in Unix seconds."""
+    return bool(_EARLIEST < t < _LATEST)
+
+
 def calendar_dates(numbers: npt.NDArray[Any]) -> Dates:
-    """The dates that integers such as 20160123 stand for (1900 to 2199), NaT where one stands for none."""
+    """The dates that whole numbers such as 20160123 stand for (1900 to 2199), NaT where one stands for none."""
     dates = np.full(numbers.shape, "NaT", "datetime64[D]")
-    candidates = (numbers >= 1900_01_01) & (numbers <= 2199_12_31)
-    if numbers.dtype.kind not in "iu" or not candidates.any():
+    candidates = (numbers >= 1900_01_01) & (numbers <= 2199_12_31) & (numbers == np.floor(numbers))
+    if not candidates.any():
         return dates
     given = numbers[candidates].astype(np.int64)
     year, month, day = given // 10_000, given // 100 % 100, given % 100

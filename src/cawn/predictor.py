@@ -19,10 +19,11 @@ from cawn.batches import WALK_SEED, Batcher
 from cawn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.candidates import KINDS, Candidates
 from cawn.checks import check_flag, check_integer, check_path, check_words
+from cawn.dates import dates_of
 from cawn.devices import Device, check_device
 from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError, brief
-from cawn.events import Events, as_array, as_times
+from cawn.events import Events, as_times
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
 from cawn.name_index import Name, NameIndex, two_sided
@@ -30,14 +31,12 @@ from cawn.node_names import Names, Spelling, listed, one
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.readers import read
 from cawn.readers.chunks import column_names
-from cawn.readers.tables import Source
-from cawn.readers.tables import as_times as times_of
 from cawn.reading import Reading
 from cawn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.splits import digest
+from cawn.times import times_of_links, times_of_queries
 from cawn.updates import KnownLinks, Update, batch_digest, joined
 from cawn.updates import Names as AllNames
-from cawn.walks import query_times
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
@@ -113,7 +112,7 @@ class LinkPredictor:
         updates = [] if record is None else record.description.get("updates", [])
         self._known, self._all_names = KnownLinks(updates), AllNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
-        self.reading = reading or Reading()
+        self.reading = batcher.events.reading = reading or Reading()
         self._renew_locks()
 
     def _renew_locks(self) -> None:
@@ -255,7 +254,7 @@ class LinkPredictor:
         size = len(found["probability"])
         times = np.broadcast_to(self._times(t, self._batcher).reshape(-1), size)
         if self.reading.dates:
-            times = (times * 1e6).astype("datetime64[us]") if times.dtype.kind == "f" else times.astype("datetime64[s]")
+            times = dates_of(times, self.reading.unit)
         ends = {name: names_column(ends * size if len(ends) == 1 else ends) for name, ends in (("src", u), ("dst", v))}
         return pa.table(ends | {"t": pa.array(times)} | {name: pa.array(values) for name, values in found.items()})
 
@@ -423,7 +422,7 @@ class LinkPredictor:
             if width != given and not (what == "node" and given == 0):
                 raise DataError(f"the new links have {given} {what} attributes, the model's {width}; give as many")
         if len(new):
-            times = query_times(new.t, held.t.dtype)
+            times = times_of_links(new, held)
             as_times(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))  # the span can be counted
 
     def _add(self, new: Events, *, once: bool) -> Update:
@@ -431,10 +430,10 @@ class LinkPredictor:
         known, (held, names) = self._known, (self._state.snapshot.batcher.events, self._state.snapshot.names)
         if not known.digests:
             sides = [[names.name(i) for i in np.unique(ends).tolist()] for ends in (held.src, held.dst)]
-            known.digests.append(batch_digest(held, sides, held.t.dtype))
+            known.digests.append(batch_digest(held, sides, held))
         sides = [new.labels[np.unique(ends)].tolist() for ends in (new.src, new.dst)]
         spelled = [[names.canonical(self._spelling.spelled(n, i)) for n in side] for i, side in enumerate(sides)]
-        batch = batch_digest(new, spelled, held.t.dtype)
+        batch = batch_digest(new, spelled, held)
         repeated = batch in known.digests and len(new) > 0
         if once and repeated:
             return Update(0, len(new), 0)
@@ -581,18 +580,8 @@ class LinkPredictor:
         return snapshot, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
 
     def _times(self, t: Any, batcher: Batcher) -> Array:
-        """Times in the type of the history's; dates as Unix seconds."""
-        times = as_array(t, "t")
-        if times.dtype.kind in "UO":
-            try:
-                texts = pa.array([str(moment) for moment in times.reshape(-1).tolist()], pa.string())
-                column = pa.chunked_array([texts])
-                times = times_of(column, "t", Source("t")).reshape(times.shape)
-            except (DataError, ValueError) as error:  # the latter of text that is not Unicode, and of huge integers
-                raise QueryError(f"t is {brief(t)}: give numbers in the data's unit of time, or ISO dates") from error
-        if times.dtype.kind == "M":
-            times = as_times(times.reshape(-1)).reshape(times.shape)
-        return query_times(times, batcher.events.t.dtype)
+        """Times in the type and unit of the history's."""
+        return times_of_queries(t, batcher.events.t, self.reading)
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from cawn.dates import is_unix_seconds
 from cawn.decays import LADDERS
 from cawn.events import Events
 from cawn.reading import Reading
 
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
-_EARLIEST_DATE, _LATEST_DATE = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
 
 
 def describe(events: Events) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def _when(found: dict[str, Any]) -> str:
     if not found["tau"] > 0:
         return f"all links are at {moment(found['start'])}, so none is earlier than another"
     time, size, name = 1 / found["tau"], 1, "units of time"
-    if _EARLIEST_DATE < found["start"] < _LATEST_DATE:
+    if is_unix_seconds(found["start"]):
         size, name = next((size, name) for size, name in _SPANS if time >= size or size == 1)
     period = f"from {moment(found['start'])} to {moment(found['end'])}"
     return f"{period}; an average node links every {time / size:,.3g} {name} (1/tau)"
@@ -81,7 +81,7 @@ def as_written(t: float, reading: Reading | None) -> str:
 
 def moment(t: float) -> str:
     """A time as text: a date where it looks like Unix seconds."""
-    if _EARLIEST_DATE < t < _LATEST_DATE:
+    if is_unix_seconds(t):
         date = datetime.fromtimestamp(t, UTC)
         fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
         if t % 86_400 == 0:

@@ -13,7 +13,7 @@ from cawn.hashing import hash_ids
 from cawn.name_index import Name, NameIndex
 from cawn.node_names import Spelling
 from cawn.splits import digest
-from cawn.walks import query_times
+from cawn.times import times_of_links
 
 Array = npt.NDArray[Any]
 
@@ -56,16 +56,17 @@ class KnownLinks:
             self.digests.append(batch)
 
 
-def batch_digest(links: Events, names: Sequence[Sequence[Name]], time_dtype: np.dtype[Any]) -> str:
+def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -> str:
     """Names a batch by its links, whatever their order and however nodes are numbered.
 
     Args:
         names: Of the different sources and of the different destinations, in the order of their ids.
+        held: Links whose unit of time is used.
     """
     ends = []
     for side, different in zip((links.src, links.dst), names, strict=True):
         ends.append(hash_ids(different)[np.unique(side, return_inverse=True)[1]])
-    t = query_times(links.t, time_dtype)
+    t = times_of_links(links, held)
     order = np.lexsort((ends[1], ends[0], t))
     columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
     return digest(*(column[order] for column in columns))
@@ -107,7 +108,7 @@ def joined(held: Events, names: NameIndex, batches: Sequence[Events], spelling: 
         sides.append(ends)
     index = everyone.index()
     src, dst = (np.concatenate([mine, *(ends[i] for ends in sides)]) for i, mine in enumerate((held.src, held.dst)))
-    t = np.concatenate([held.t, *(query_times(new.t, held.t.dtype) for new in batches)])
+    t = np.concatenate([held.t, *(times_of_links(new, held) for new in batches)])
     msg = None if held.msg is None else np.concatenate([held.msg, *(new.msg for new in batches if new.msg is not None)])
     link_id = None
     if any(links.link_id is not None for links in (held, *batches)):
@@ -120,7 +121,7 @@ def joined(held: Events, names: NameIndex, batches: Sequence[Events], spelling: 
             given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
             x[ids[given]] = rows[given]
     both = Events(src, dst, t, msg, x=x, num_nodes=len(index), link_id=link_id)
-    both.encoder = held.encoder
+    both.encoder, both.reading = held.encoder, held.reading
     return both, index
 
 

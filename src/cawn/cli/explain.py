@@ -6,11 +6,11 @@ import json
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, moment, refuse_output, say
+from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, load_predictor, refuse_output, say
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
@@ -81,12 +81,12 @@ def explain(
         say(f"for a page that shows it: -o {'law' if whole else 'why'}.html", quiet)
 
 
-def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, Any]:
+def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, str]:
     from cawn.errors import QueryError
 
     if src is None or dst is None or time is None:
         raise QueryError("give --src, --dst and --time of the link to explain, or --global")
-    return src, dst, moment(time)
+    return src, dst, time
 
 
 def _refuse_output(out: Path, force: bool) -> None:

@@ -99,16 +99,6 @@ def load_predictor(run: Path, device: Any, threads: int | None, quiet: bool) -> 
     return predictor
 
 
-def moment(text: str) -> Any:
-    """A time as a number where it is one; else it must be a date."""
-    for kind in (int, float):
-        try:
-            return kind(text) if len(text) < 400 else text
-        except ValueError:
-            continue
-    return text
-
-
 def refuse_output(out: Path, force: bool) -> None:
     """Refuse an output that should not be written over."""
     from cawn.errors import QueryError

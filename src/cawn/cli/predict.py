@@ -23,7 +23,6 @@ from cawn.cli.options import (
     Time,
     column,
     load_predictor,
-    moment,
     refuse_output,
     say,
 )
@@ -74,7 +73,7 @@ def predict(
     from cawn.interrupt import Interrupt
     from cawn.scoring import Question, score_to_file, score_to_stream
 
-    question = Question(asked, None if at is None else moment(at), prior, draws)
+    question = Question(asked, at, prior, draws)
     if out is None:
         try:
             count = score_to_stream(predictor, question, sys.stdout.buffer)
@@ -125,7 +124,7 @@ def rank(
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
     options = {"kinds": tuple(kind)} if kind else {}
-    best = predictor.rank(node, moment(time), k, candidates=candidate, prior=prior, **options)  # type: ignore[arg-type]
+    best = predictor.rank(node, time, k, candidates=candidate, prior=prior, **options)  # type: ignore[arg-type]
     if as_json:
         rows = [{"name": r.name, "probability": r.probability, "found": r.found} for r in best]
         print(json.dumps({"node": node, "time": time, "ranked": rows}))
