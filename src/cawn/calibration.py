@@ -45,12 +45,12 @@ class Calibration:
     def from_dict(cls, found: Any) -> Calibration:
         """From a JSON file; raises DataError for numbers that would turn or spoil every probability."""
         try:
-            temperature, shift = found["temperature"], found["shift"]
-            if not (0 < temperature < math.inf and math.isfinite(shift)):
+            calibration = cls(float(found["temperature"]), float(found["shift"]))
+            if not (0 < calibration.temperature < math.inf and math.isfinite(calibration.shift)):
                 raise ValueError
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise DataError("calibration needs a temperature above 0 and a shift, both finite") from error
-        return cls(float(temperature), float(shift))
+        return calibration
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
         """The probability of a link among candidates of which a share `prior` are true links."""

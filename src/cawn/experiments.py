@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
 from cawn.kernels.jit import check_threads
 from cawn.negatives import Kind, check_kinds
-from cawn.runs import read_description, read_run, refuse_existing
+from cawn.runs import read_description, read_run, refuse_existing, refuse_foreign
 from cawn.seeds import seed_for
 from cawn.splits import Task, split
 from cawn.training import Run, Trainer, check_training
@@ -115,6 +116,8 @@ def train_seeds(
     for seed in seeds:
         check_seed(seed)
     folder_of_all = None if out is None else check_path(out, "out")
+    if folder_of_all is not None:
+        refuse_foreign(folder_of_all)
     runs = []
     for seed in seeds:
         folder = None if folder_of_all is None else folder_of_all / f"seed-{seed}"
@@ -142,6 +145,8 @@ def evaluate_run(
     check_threads(threads)
     run = read_run(path, threads=threads)
     found, events = run.description, run.events
+    if not run.record.finished:
+        warnings.warn(f"{path}: its training has not ended; these are its best weights so far", stacklevel=2)
     if len(events) != found["links"]:
         raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
     place, model = pick_device(device), stored_model(run)

@@ -189,6 +189,15 @@ class FolderLock:
         if not same:
             raise StorageError(f"{self.folder}: was removed or replaced while it was in use; nothing more is written")
 
+    @contextmanager
+    def kept(self) -> Iterator[FolderLock]:
+        """Released only where something fails."""
+        try:
+            yield self
+        except BaseException:
+            self.release()
+            raise
+
     def release(self) -> None:
         """Let others in."""
         if self._descriptor >= 0:

@@ -58,7 +58,7 @@ class History(Sampler):
 
     @classmethod
     def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
-        """The history whose `arrays` these are."""
+        """The history whose `arrays` these are; those of a file pass `check_history` first."""
         history = cls.__new__(cls)
         history._index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
         return history

@@ -40,21 +40,32 @@ class Inference:
         return self.config.dim * ((1 if self.config.sides == "together" else 2) + self.config.rates)
 
     def fits(self, x_width: int, rates_width: int) -> bool:
-        """Whether there are weights of the right sizes."""
-        config, d = self.config, self.config.dim
+        """Whether there are all the weights, and of the right sizes."""
+        config, d, sides = self.config, self.config.dim, 1 if self.config.sides == "together" else 2
         inputs = max((2 * config.frequencies if config.time else 0) + x_width, 1)
-        expected = {"walks.position.from_features.weight": (4 * d, inputs), "walks.position.bias": (1, 4 * d)}
+        expected: dict[str, tuple[int, ...]] = {
+            "walks.position.from_features.weight": (4 * d, inputs),
+            "walks.position.bias": (1, 4 * d),
+        }
         expected |= {"walks.from_state.weight": (4 * d, d)}
         if config.identity == "caw":
             counts = (config.length + 1) * (3 if config.logarithms else 1)
-            expected["walks.position.f1.mlps.0.0.weight"] = (d, counts)
+            for mlp in (f"walks.position.f1.mlps.{i}" for i in range(sides)):
+                expected |= {f"{mlp}.0.weight": (d, counts), f"{mlp}.0.bias": (d,)}
+                expected |= {f"{mlp}.3.weight": (d, d), f"{mlp}.3.bias": (d,)}
+            expected["walks.position.f1.project.weight"] = (4 * d, d)
+        elif config.identity == "aw":
+            expected["walks.position.one_hot.weight"] = (config.length + 2, 4 * d)
+        if config.time:
+            expected["walks.position.f2.omega"] = (config.frequencies,)
         if config.head == "linear":
-            expected["head.weight"] = (1, self.width)
+            expected |= {"head.weight": (1, self.width), "head.bias": (1,)}
         else:
-            expected |= {"head.0.weight": (d, self.width), "head.3.weight": (1, d)}
+            expected |= {"head.0.weight": (d, self.width), "head.0.bias": (d,)}
+            expected |= {"head.3.weight": (1, d), "head.3.bias": (1,)}
         if config.rates:
-            expected["from_rates.0.weight"] = (d, rates_width)
-        return all(name in self.weights and self.weights[name].shape == shape for name, shape in expected.items())
+            expected |= {"from_rates.0.weight": (d, rates_width), "from_rates.0.bias": (d,)}
+        return {name: values.shape for name, values in self.weights.items()} == expected
 
     def logits(self, batch: Batch) -> npt.NDArray[np.float64]:
         """[B]"""

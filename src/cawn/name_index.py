@@ -35,12 +35,6 @@ class NameIndex:
         order = np.array(sorted(range(len(labels)), key=encoded.__getitem__), np.int64)
         return cls(name_arrays(labels) | {"name_order": order})
 
-    def check(self) -> None:
-        """Raise KeyError where arrays are missing."""
-        for name in ("name_order", *(("name_ends", "name_bytes") if self.strings else ("names",))):
-            if name not in self.arrays:
-                raise KeyError(name)
-
     def __len__(self) -> int:
         return len(self.arrays["name_order"])
 

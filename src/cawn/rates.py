@@ -87,12 +87,10 @@ class Rates:
 
     @classmethod
     def adopt(cls, arrays: dict[str, Array], history: History) -> Rates:
-        """The rates whose `arrays` these are."""
+        """The rates whose `arrays` these are; those of a file pass `check_rates` first."""
         rates = cls.__new__(cls)
         kinds = ("pairs", "ways", "sources", "destinations")
         names = [name for name in kinds if any(key.startswith(f"{name}.") for key in arrays)]
-        if len(names) not in (1, len(kinds)):
-            raise KeyError(names)
         rates._keep({name: Tally(*(arrays[f"{name}.{f}"] for f in Tally._fields)) for name in names}, history)
         return rates
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +35,7 @@ from cawn.attributes import Encoder
 from cawn.batches import Batcher
 from cawn.calibration import Calibration
 from cawn.config import Config
-from cawn.errors import CawnError, DataError, QueryError, StorageError
+from cawn.errors import DataError, QueryError, StorageError
 from cawn.events import PER_LINK, Events
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.history import History
@@ -44,12 +44,14 @@ from cawn.rates import Rates
 from cawn.reading import Reading
 from cawn.splits import Task
 from cawn.store import Arrays, digest_of, read_arrays, read_tensors, remove_arrays, stamp_of, write_arrays
+from cawn.validation import check_history, check_links, check_names, check_rates, check_weights
 
 FORMAT = 3
 _READABLE = (2, 3)  # in 2 the folders were called network/ and index/, and nothing had a checksum
 _FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 _ATTEMPTS = 10  # to read a run that is being changed
 _TRAIN_AGAIN = "the run must be trained again"
+_RESUME = "resume the run (--resume) to have it written again"
 
 Weights = dict[str, npt.NDArray[Any]]
 Result = TypeVar("Result")
@@ -110,6 +112,18 @@ def refuse_existing(folder: Path) -> None:
         raise QueryError(f"{folder}: is not a folder; choose another name")
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder for the runs of several seeds that holds anything but such runs and their summary."""
+    if not folder.is_dir():
+        return refuse_existing(folder)
+    entries = sorted(folder.iterdir())
+    runs = [path for path in entries if re.fullmatch(r"seed-[0-9]+", path.name) and path.is_dir()]
+    allowed = {*runs, folder / "summary.json"} if runs else set()
+    if foreign := [path.name for path in entries if path not in allowed]:
+        raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
+    return None
+
+
 def _is_leftover(path: Path) -> bool:
     """Whether a run that was killed before it had a run.json left this."""
     if path.is_symlink():
@@ -121,10 +135,11 @@ def _is_leftover(path: Path) -> bool:
 
 def begin_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
     """A new run with its links; returns the lock on it."""
-    make_folder(folder)
-    lock = FolderLock(folder)
     refuse_existing(folder)
-    write_run(folder, config, events, description)
+    make_folder(folder)
+    with FolderLock(folder).kept() as lock:
+        refuse_existing(folder)  # another process may have been faster
+        write_run(folder, config, events, description)
     return lock
 
 
@@ -139,12 +154,13 @@ def write_run(
 def continue_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
     """Lock a run to go on with it, if it was started with the same; returns the lock."""
     read_description(folder)  # no lock is left in a folder that is no run
-    lock = FolderLock(folder)
-    found = _check_same(folder, config, description)
-    if found["format"] != FORMAT:
-        write_run(folder, config, events, description)
-    elif not (folder / "config.toml").exists():
-        write_text(folder / "config.toml", config.to_toml())
+    with FolderLock(folder).kept() as lock:
+        found = _check_same(folder, config, description)
+        if found["format"] != FORMAT:
+            write_run(folder, config, events, description)
+            _remove_format_2(folder)
+        elif not (folder / "config.toml").exists():
+            write_text(folder / "config.toml", config.to_toml())
     return lock
 
 
@@ -172,7 +188,10 @@ def replace_links(
     lock.check()
     found = read_description(folder)
     content = found | _stamps(_read_config(folder, found)) | changes
-    return _commit(folder, content | _write_links(folder, events, batcher))
+    _commit(folder, content | _write_links(folder, events, batcher))
+    if found["format"] == 2:
+        _remove_format_2(folder)
+    return None
 
 
 def write_report(
@@ -187,10 +206,10 @@ def write_report(
     vouched = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
     before = _read_report(folder, verify=False) if (folder / "report.json").exists() else {}
     with storing(folder):
+        if any(before.get(what) != vouched[what] for what in vouched):
+            (folder / "results.json").unlink(missing_ok=True)
         if before.get("weights") != vouched["weights"]:
             (folder / "report.json").unlink(missing_ok=True)
-        if before.get("results") != vouched["results"]:
-            (folder / "results.json").unlink(missing_ok=True)
     write_bytes(folder / "weights.safetensors", content)
     _write_sealed(folder / "report.json", report | vouched)
     if rows is not None:
@@ -206,10 +225,14 @@ def _stamps(config: Config) -> dict[str, Any]:
 def _write_links(folder: Path, events: Events, batcher: Batcher | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    name, files = write_arrays(folder, "network", held | NameIndex.of(events.labels).arrays)
-    written: dict[str, Any] = {"network": {"folder": name, "files": files}, "index": None}
+    network, files = write_arrays(folder, "network", held | NameIndex.of(events.labels).arrays)
+    written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
     if batcher is not None:
-        name, files = write_arrays(folder, "index", _index_arrays(batcher))
+        try:
+            name, files = write_arrays(folder, "index", _index_arrays(batcher))
+        except StorageError:
+            remove_arrays(folder / network)
+            raise
         written["index"] = {"folder": name, "files": files}
     return written
 
@@ -225,9 +248,13 @@ def _commit(folder: Path, content: dict[str, Any]) -> None:
     _write_sealed(folder / "run.json", content)
     named = {content[kind]["folder"] for kind in ("network", "index") if content[kind] is not None}
     for path in folder.iterdir():
-        ours = _FOLDER.fullmatch(path.name) or path.name in ("network", "index")
-        if ours and path.name not in named and path.is_dir() and not path.is_symlink():
+        if _FOLDER.fullmatch(path.name) and path.name not in named:
             remove_arrays(path)
+
+
+def _remove_format_2(folder: Path) -> None:
+    for kind in ("network", "index"):
+        remove_arrays(folder / kind)
 
 
 def _write_sealed(path: Path, content: dict[str, Any]) -> None:
@@ -255,6 +282,10 @@ def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -
         batcher = _read_batcher(folder, found, config, events, threads, verify=verify)
         record = _read_record(folder, found, verify=verify)
         weights = _read_weights(folder, record, verify=verify)
+        try:
+            check_weights(weights)
+        except DataError as error:
+            raise StorageError(f"{folder}: its weights are damaged ({error}); {_TRAIN_AGAIN}") from error
         calibration = _calibration(folder, record)
         return StoredRun(folder, found, config, events, names, batcher, weights, calibration, record)
 
@@ -316,8 +347,8 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     _check_seal(path, found, verify=verify and found["format"] != 2)
     if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
         raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
-    if found["format"] != 2 and not _is_arrays(found.get("network")):
-        raise StorageError(f"{path}: damaged (network); {_TRAIN_AGAIN}")
+    if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
+        raise StorageError(f"{path}: damaged (network, config); {_TRAIN_AGAIN}")
     return found
 
 
@@ -421,14 +452,16 @@ def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple
     """The links, nodes numbered, and the names of the nodes."""
     path, manifest = _arrays(folder, found, "network")
     arrays = read_arrays(path, manifest, verify=verify)
-    names = NameIndex({key: arrays.pop(key) for key in list(arrays) if key.startswith("name")})
+    named = {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
     try:
-        names.check()
+        check_names(named)
+        names = NameIndex(named)
+        check_links(arrays, len(names))
         src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
         columns = {name: arrays.get(name) for name in PER_LINK}
         events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
-    except (KeyError, DataError) as error:
-        raise StorageError(f"{path}: damaged; {_TRAIN_AGAIN}") from error
+    except DataError as error:
+        raise StorageError(f"{path}: damaged ({error}); {_TRAIN_AGAIN}") from error
     events.encoder = _encoder(found)
     widths = tuple(0 if array is None else array.shape[1] for array in (events.msg, events.x))
     if events.encoder is not None and events.encoder.widths != widths:
@@ -441,28 +474,32 @@ def _read_batcher(
 ) -> Batcher:
     """Ready to make batches: from the stored index, or from the links where there is none yet."""
     alpha, unit = tuple(map(float, found["alpha"])), float(found["unit"])
+    if config.num_walks % len(alpha):
+        raise StorageError(f"{folder / 'run.json'}: damaged (alpha); {_TRAIN_AGAIN}")
+    stored = found["format"] == 2 or found.get("index") is not None
+    path, manifest = _arrays(folder, found, "index") if stored else (folder / "index", None)
+    if not stored or not path.exists():
+        return Batcher.of(config, events, alpha, unit, threads=threads)
+    arrays = read_arrays(path, manifest, verify=verify)
+    lists, tallies = part(arrays, "history."), part(arrays, "rates.")
     try:
-        if found["format"] != 2 and found.get("index") is None:
-            return Batcher.of(config, events, alpha, unit, threads=threads)
-        path, manifest = _arrays(folder, found, "index")
-        if not path.exists():
-            return Batcher.of(config, events, alpha, unit, threads=threads)
-        arrays = read_arrays(path, manifest, verify=verify)
-        history = History.adopt(part(arrays, "history."))
-        rates = Rates.adopt(part(arrays, "rates."), history) if config.rates else None
-    except (KeyError, CawnError) as error:
-        raise StorageError(f"{folder}: its index is damaged; remove it and it is built anew") from error
-    return Batcher(config, events, history, unit, rates, threads)
+        check_history(lists, events.t, events.num_nodes, alpha)
+        if config.rates:
+            check_rates(tallies, events.t, alpha, directed=config.directed)
+    except DataError as error:
+        raise StorageError(f"{path}: damaged ({error}); remove this folder and it is built anew") from error
+    history = History.adopt(lists)
+    return Batcher(config, events, history, unit, Rates.adopt(tallies, history) if config.rates else None, threads)
 
 
 def _read_record(folder: Path, found: dict[str, Any], *, verify: bool = True) -> Record:
     path = folder / "report.json"
-    results = _read_results(folder)
     if not path.exists():
-        if results is not None:
-            raise StorageError(f"{path}: missing; resume the run (--resume) to have it written again")
+        if (folder / "results.json").exists():
+            raise StorageError(f"{path}: missing; {_RESUME}")
         return Record(found, {}, None, _read_metrics(folder))
-    return Record(found, _read_report(folder, verify=verify and found["format"] != 2), results, _read_metrics(folder))
+    report = _read_report(folder, verify=verify)
+    return Record(found, report, _read_results(folder, report, verify=verify), _read_metrics(folder))
 
 
 def _read_report(folder: Path, *, verify: bool) -> dict[str, Any]:
@@ -471,19 +508,25 @@ def _read_report(folder: Path, *, verify: bool) -> dict[str, Any]:
         found = _read_json(path)
     except FileNotFoundError as error:
         raise StorageError(f"{path}: missing; {_TRAIN_AGAIN}") from error
-    _check_seal(path, found, verify=verify)
+    _check_seal(path, found, verify=verify and ("weights" in found or "checksum" in found))  # else of format 2
     return found
 
 
-def _read_results(folder: Path) -> list[dict[str, Any]] | None:
+def _read_results(folder: Path, report: dict[str, Any], *, verify: bool) -> list[dict[str, Any]] | None:
+    """The evaluation that the report vouches for; None where there is none."""
     path = folder / "results.json"
     try:
-        found = json.loads(read_file(path))
+        content = read_file(path)
+        if verify and report.get("results") not in (None, stamp_of(content)):
+            raise ValueError
+        found = json.loads(content)
+        if not isinstance(found, list):
+            raise ValueError
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: damaged; resume the run (--resume) to have it written again") from error
-    return found if isinstance(found, list) else None
+        raise StorageError(f"{path}: damaged; {_RESUME}") from error
+    return found
 
 
 def _read_metrics(folder: Path) -> str:
@@ -502,9 +545,9 @@ def _read_weights(folder: Path, record: Record, *, verify: bool = True) -> Weigh
     try:
         weights, _, content = read_tensors(path)
     except OSError as error:
-        raise StorageError(f"{path}: missing; resume the run (--resume) to have it written again") from error
+        raise StorageError(f"{path}: missing; {_RESUME}") from error
     if verify and vouched is not None and stamp_of(content) != vouched:
-        raise StorageError(f"{path}: damaged; resume the run (--resume) to have it written again")
+        raise StorageError(f"{path}: damaged; {_RESUME}")
     return weights
 
 
@@ -560,7 +603,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 def _holds(read: Callable[[Any], object]) -> Callable[[Any], bool]:
@@ -585,7 +628,7 @@ def _is_arrays(value: Any) -> bool:
 
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: value in get_args(Task),
-    "seed": _is_count,
+    "seed": lambda value: _is_count(value) and value < 2**64,
     "links": _is_count,
     "alpha": lambda value: isinstance(value, list) and value != [] and all(_is_number(a) and a >= 0 for a in value),
     "unit": lambda value: _is_number(value) and value > 0,

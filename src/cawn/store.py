@@ -68,10 +68,11 @@ def read_arrays(folder: Path, manifest: Mapping[str, Any] | None, *, verify: boo
 
 def remove_arrays(folder: Path) -> None:
     """Remove a folder of arrays; anything else that was put into it stays."""
-    with suppress(OSError):
-        for path in folder.glob("*.npy"):
-            path.unlink()
-        folder.rmdir()
+    if folder.is_dir() and not folder.is_symlink():
+        with suppress(OSError):
+            for path in folder.glob("*.npy"):
+                path.unlink()
+            folder.rmdir()
 
 
 def stamp_of(content: bytes) -> list[Any]:
