@@ -277,7 +277,7 @@ def test_several_seeds(events, tmp_path: Path) -> None:
     assert mean == pytest.approx(np.mean(aucs))
     assert half == pytest.approx(4.303 * np.std(aucs, ddof=1) / np.sqrt(3))
     assert {path.name for path in tmp_path.iterdir()} == {"seed-1", "seed-2", "seed-3", "summary.json"}
-    with pytest.raises(cawn.QueryError, match="seeds is empty"):
+    with pytest.raises(cawn.QueryError, match="at least one seed"):
         cawn.train_seeds(events, config, seeds=())
 
 
