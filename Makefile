@@ -14,8 +14,9 @@ endif
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
 
+# One worker for each core, up to eight; a file's tests stay together, as they share what they train.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

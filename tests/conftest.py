@@ -1,12 +1,17 @@
-"""What several tests share: the real networks, where they are present."""
+"""What several tests share: the real networks, where they are present, and settings that hold on any machine."""
+
+from __future__ import annotations
 
 import ctypes
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-import cawn
+if TYPE_CHECKING:
+    import cawn
 
 
 def has_cuda() -> bool:
@@ -17,9 +22,25 @@ def has_cuda() -> bool:
     return True
 
 
-# The GPU's kernels run on a GPU where there is one, else in Triton's interpreter; it is asked for before Triton loads.
+# What follows is read when Triton, NumPy and PyTorch load, which is why nothing above imports them.
+
+# The GPU's kernels run on a GPU where there is one, else in Triton's interpreter.
 if not has_cuda():
     os.environ["TRITON_INTERPRET"] = "1"
+
+# Workers of pytest-xdist share the cores: one thread each, and one for each process they start.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+
+# The same examples everywhere and always, and none too slow for a busy machine.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+settings.load_profile("suite")
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +61,8 @@ def network():
         path = Path(folder or ".") / name / "edges.csv.gz"
         if not folder or not path.exists():
             pytest.skip(f"needs the network {name!r} in $CAWN_DATA")
+        import cawn
+
         return cawn.read(path)
 
     return load

@@ -18,7 +18,6 @@ def run(*arguments: str, code: str | None = None, **environment: str) -> subproc
         capture_output=True,
         text=True,
         env=os.environ | {"COLUMNS": "120", "NO_COLOR": "1"} | environment,
-        timeout=120,
         check=False,
     )
 
@@ -86,7 +85,7 @@ def test_a_closed_pipe_ends_a_command_quietly(arguments: list[str], tmp_path: Pa
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
-        [sys.executable, "-m", "cawn", *arguments], stdout=write_end, stderr=subprocess.PIPE, check=False, timeout=120
+        [sys.executable, "-m", "cawn", *arguments], stdout=write_end, stderr=subprocess.PIPE, check=False
     )
     os.close(write_end)
     assert done.stderr == b""

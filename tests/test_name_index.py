@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
@@ -11,7 +11,6 @@ from cawn.name_index import UNKNOWN, NameIndex, two_sided
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
 
-@settings(deadline=None)
 @given(st.lists(TEXT, min_size=1, max_size=30, unique=True), st.lists(TEXT, max_size=10))
 def test_strings(names: list[str], others: list[str]) -> None:
     index = NameIndex.of(np.array(names, object))
@@ -21,7 +20,6 @@ def test_strings(names: list[str], others: list[str]) -> None:
     assert index.ids(others).tolist() == [place.get(name, UNKNOWN) for name in others]
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30, unique=True))
 def test_integers(names: list[int]) -> None:
     index = NameIndex.of(np.array(names))

@@ -2,10 +2,6 @@
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +15,7 @@ from cawn.decays import LADDERS, decays
 from cawn.interrupt import Interrupt
 from cawn.splits import split
 from cawn.training import Trainer
+from ctrl_c import interrupted
 from networks import store
 from tolerances import SCORES
 
@@ -95,20 +92,13 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, 
 
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
-    script = (
+    stopped = interrupted(
         "import cawn; from cawn import laws; from cawn.config import Config\n"
-        "events = laws.null(100, 20_000, seed=0).events\n"
-        f"cawn.train(events, Config(alpha='ladder', num_walks=16, epochs=9), out={str(tmp_path / 'r')!r})"
+        "events = laws.null(60, 400, seed=0).events\n"
+        f"cawn.train(events, Config(alpha='ladder', num_walks=8, dim=4), out={str(tmp_path / 'r')!r})"
     )
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "r" / "run.json").exists():
-        time.sleep(0.1)
-        assert process.poll() is None
-    time.sleep(2)
-    process.send_signal(signal.SIGINT)
-    _, shown = process.communicate(timeout=60)
-    assert process.returncode != 0
-    assert f"cawn train --resume -o {tmp_path / 'r'}" in shown
+    assert stopped.returncode != 0
+    assert f"cawn train --resume -o {tmp_path / 'r'}" in stopped.stderr
     assert (tmp_path / "r" / "checkpoint.safetensors").exists()
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
@@ -22,7 +22,7 @@ LINE = st.lists(FIELD, min_size=1, max_size=5)
 HEADER = st.sampled_from(
     ["", "src,dst,t", "u,i,ts,label", "user_id,item_id,timestamp,state_label,f", "a,b,c", "t,src,dst,w"]
 )
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=200)
 
 
 def check(events: cawn.Events) -> None:
