@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.splits import snapshot_split, snapshots, split
+from cawn.splits import TimeSplit, snapshot_split, snapshots, split
 from networks import random_events
 
 
@@ -59,6 +59,58 @@ def test_links_of_equal_time_stay_together() -> None:
 def test_too_few(events: cawn.Events) -> None:
     with pytest.raises(cawn.DataError, match="are too few"):
         split(events, "transductive", seed=0)
+
+
+def sizes(events: cawn.Events, **cuts) -> tuple[int, int, int]:
+    parts = split(events, "transductive", seed=0, by=TimeSplit(**cuts))
+    everything = np.concatenate([parts.train, parts.val, parts.test["all"]])
+    np.testing.assert_array_equal(everything, np.arange(len(events)))
+    return len(parts.train), len(parts.val), len(parts.test["all"])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_splits_at_times_and_shares(dtype) -> None:
+    events = cawn.Events([0] * 100, [1] * 100, np.arange(100, dtype=dtype))
+    assert sizes(events) == (70, 15, 15)
+    assert sizes(events, train_share=0.5, val_share=0.25) == (50, 25, 25)
+    assert sizes(events, train_until=60, test_from=90) == (60, 30, 10)
+    assert sizes(events, train_until=59.5, test_from=90) == (60, 30, 10)
+    assert sizes(events, train_until=60, test_from=60) == sizes(events, test_from=60) == (51, 9, 40)
+    assert sizes(events, train_until=60, val_share=0.5) == (30, 30, 40)
+
+
+def test_splits_at_dates() -> None:
+    from datetime import date, datetime
+
+    days = np.datetime64("2024-01-01") + np.arange(100)
+    events = cawn.Events([0] * 100, [1] * 100, days)
+    assert sizes(events, train_until="2024-02-01", test_from="2024-03-01") == (31, 29, 40)
+    assert sizes(events, train_until=date(2024, 2, 1), test_from=datetime(2024, 3, 1)) == (31, 29, 40)
+    kept = TimeSplit(train_until="2024-02-01", test_from="2024-03-01").on(events)
+    assert TimeSplit.from_dict(kept.to_dict()) == kept
+    assert kept.train_until == 1706745600
+
+
+@pytest.mark.parametrize(
+    ("cuts", "message"),
+    [
+        ({"train_share": 0.9, "val_share": 0.1}, "leave nothing for the test"),
+        ({"train_share": 0}, "train_share is 0: give a number between 0 and 1"),
+        ({"val_share": True}, "val_share is True"),
+        ({"train_share": 0.5, "test_from": 9}, "not both"),
+        ({"train_until": 60, "test_from": 50}, "train_until=60 lies after test_from=50"),
+        ({"train_until": "soon"}, "train_until is 'soon': give a number"),
+        ({"train_until": float("nan")}, "train_until is nan"),
+        ({"train_until": 60, "test_from": 1e300}, "the test part would be empty: training until 60"),
+        ({"train_until": 0, "test_from": 50}, "the training part would be empty"),
+        ({"train_until": 60, "test_from": 60.5}, "the validation part would be empty: training until 60, test from 61"),
+    ],
+)
+def test_splits_that_cannot_be(cuts: dict, message: str) -> None:
+    events = cawn.Events([0] * 100, [1] * 100, np.delete(np.arange(101), 60))
+    with pytest.raises(cawn.CawnError, match=message) as caught:
+        split(events, "transductive", seed=0, by=TimeSplit(**cuts))
+    assert "\n" not in str(caught.value)
 
 
 def test_unknown_task() -> None:

@@ -116,7 +116,8 @@ def test_the_run_folder(events, tmp_path: Path) -> None:
     assert results == run.results
     assert {row["negatives"] for row in results} == {"random", "historical", "inductive"}
     for row in results:
-        assert set(row["rules"]) == {"recency", "edgebank", "edgebank (window)", "popularity"}
+        assert set(row["rules"]) == {"rates only", "recency", "edgebank", "edgebank (window)", "popularity"}
+        assert row["trained_with"] == "mixed"
         assert row["split"] == split(events, "inductive", seed=1).digest
 
 
@@ -225,7 +226,7 @@ def test_what_is_chosen_before_training_follows_from_the_training_links(events) 
     a, b = (Trainer(e, TINY, quiet=True) for e in (events, cawn.Events(src, dst, events.t)))
     assert (a.alpha, a.unit) == (b.alpha, b.unit)
     for mine, theirs in zip(a.steps.tasks(0, 0), b.steps.tasks(0, 0), strict=True):
-        np.testing.assert_array_equal(mine().rates, theirs().rates)
+        np.testing.assert_array_equal(mine().batch.rates, theirs().batch.rates)
 
 
 def test_hidden_nodes_do_not_move_the_decays(events) -> None:
@@ -334,7 +335,144 @@ def test_results_rank_links_among_many(events) -> None:
     ranks = run.results[0]["ranks"]
     assert ranks["links"] == 200
     assert ranks["candidates"] == 100
-    for figures in (ranks["model"], ranks["recency"]):
+    for figures in (ranks["model"], ranks["rates only"], ranks["recency"]):
         assert 0 < figures["mrr"] <= 1
         assert figures["hits@1"] <= figures["hits@3"] <= figures["hits@10"]
     assert "ranks" not in run.results[1]
+
+
+def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
+    cuts = cawn.TimeSplit(train_until=events.t[800].item(), test_from=events.t[1_200].item())
+    config = TINY.with_(epochs=1)
+    events = events[:1_400]
+    run = cawn.train(events, config, out=tmp_path, split=cuts, quiet=True, kinds=("random",))
+    assert run.results[0]["count"] == int((events.t >= cuts.test_from).sum())
+    assert cawn.evaluate_run(tmp_path, ("random",))[0]["split"] == run.results[0]["split"]
+    again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, kinds=("random",))
+    assert again.results == run.results
+    with pytest.raises(cawn.QueryError, match=r"other .*split, cuts"):
+        cawn.train(events, config, out=tmp_path, resume=True, split=cawn.TimeSplit(train_share=0.5), quiet=True)
+
+
+def test_a_run_split_by_another_version_is_not_tested(events, tmp_path: Path) -> None:
+    cawn.train(events, TINY.with_(epochs=1), task="inductive", out=tmp_path, quiet=True, kinds=("random",))
+    description = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(description | {"split": "0" * 12}))
+    with pytest.raises(cawn.StorageError, match="split by another version"):
+        cawn.evaluate_run(tmp_path)
+
+
+def with_columns(events: cawn.Events, **columns) -> cawn.Events:
+    return cawn.Events(events.src, events.dst, events.t, num_nodes=events.num_nodes, **columns)
+
+
+def one_epoch(events: cawn.Events) -> Trainer:
+    trainer = Trainer(events, TINY.with_(negatives="mixed"), quiet=True)
+    list(trainer.steps.epoch(0, 0))
+    return trainer
+
+
+def test_own_negatives_and_weights(events) -> None:
+    """Links of weight 0 have no influence on the weights, own negatives replace drawn ones, and only ratios count."""
+    rng = np.random.default_rng(0)
+    weight = rng.choice([0.0, 1.0, 3.0], len(events)).astype(np.float32)
+    own = np.where(rng.random(len(events)) < 0.5, rng.integers(0, 60, len(events)), -1)
+    base = one_epoch(with_columns(events, weight=weight, negative=own))
+    assert (events.negative, base.plan.weights.mean()) == (None, pytest.approx(1, abs=1e-6))
+    assert (weight[base.plan.links] > 0).all()
+    assert len(base.plan.links) < len(base.parts.train)
+    false = base.plan.negatives(7)
+    given = own[base.plan.links] >= 0
+    np.testing.assert_array_equal(false[given], own[base.plan.links][given])
+    same = {
+        "doubled": with_columns(events, weight=2 * weight, negative=own),
+        "of weight 0": with_columns(events, weight=weight, negative=np.where(weight == 0, 5, own)),
+    }
+    for name, other in same.items():
+        for mine, theirs in zip(base.model.parameters(), one_epoch(other).model.parameters(), strict=True):
+            assert torch.equal(mine, theirs), name
+    for other in (with_columns(events, negative=own), with_columns(events, weight=weight)):
+        pairs = zip(base.model.parameters(), one_epoch(other).model.parameters(), strict=True)
+        assert not all(torch.equal(mine, theirs) for mine, theirs in pairs)
+
+
+def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
+    own = np.where(np.arange(len(events)) % 3 == 0, (events.dst + 1) % 60, -1)
+    given = with_columns(events, negative=own)
+    run = cawn.train(given, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",))
+    rows = [row for row in run.results if row["negatives"] == "own"]
+    parts = split(given, "inductive", seed=0)
+    assert [row["count"] for row in rows] == [int((own[part] >= 0).sum()) for part in parts.test.values()]
+    assert all(row["trained_with"] == "own, random" or row["trained_with"] == "own, mixed" for row in rows)
+    trainer = Trainer(given, TINY, task="inductive", quiet=True)
+    for false in (trainer.plan.negatives(0), trainer.false_val):
+        assert not trainer.parts.hidden[false].any()
+
+
+def test_training_links_without_weight_are_refused(events) -> None:
+    weight = (np.arange(len(events)) > 1_400).astype(np.float32)
+    with pytest.raises(cawn.DataError, match="training part have weight 0"):
+        cawn.train(with_columns(events, weight=weight), TINY, quiet=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"tensorboard": True}, "needs out="),
+        ({"tensorboard": True, "out": "new"}, "needs the package tensorboard"),
+        ({"out": "file"}, "file"),
+        ({"out": "file/run"}, "cannot be written"),
+        ({"kinds": ("frob",)}, "negatives 'frob'"),
+        ({"seed": -1}, "seed"),
+        ({"split": cawn.TimeSplit(test_from=10**15)}, "the test part would be empty"),
+        ({"resume": True}, "needs out="),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_the_decays_are_compared(
+    events, tmp_path: Path, monkeypatch, options: dict, message: str
+) -> None:
+    monkeypatch.setattr("cawn.experiments.compare_ladders", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cawn.CawnError, match=message):
+        cawn.train(events, TINY.with_(alpha="auto"), **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_impossible_negatives_are_refused_before_the_decays_are_compared(monkeypatch) -> None:
+    monkeypatch.setattr("cawn.experiments.compare_ladders", lambda *_, **__: pytest.fail("too late"))
+    with pytest.raises(cawn.DataError, match="one destination"):
+        cawn.train(cawn.Events([0] * 90, [1] * 90, np.arange(90)))
+
+
+def test_progress_is_told(events, capsys) -> None:
+    cawn.train(events, TINY.with_(alpha="auto", epochs=2), kinds=("random",))
+    shown = capsys.readouterr().err
+    assert "3 short trainings of 17 steps" in shown
+    first, last = (line for line in shown.splitlines() if line.startswith("epoch "))
+    assert first.startswith("epoch 1/2  loss ")
+    assert "links/s  at most " in first
+    assert last.startswith("epoch 2/2  loss ")
+    assert "left" not in last
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [("compare_ladders", "stopped; nothing was written"), ("training.evaluate", "stopped; to go on: cawn train")],
+)
+def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, capsys, phase: str, message: str) -> None:
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"cawn.{phase}" if "." in phase else f"cawn.experiments.{phase}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            cawn.train(events, TINY.with_(alpha="auto", epochs=1), out=tmp_path / "run", kinds=("random",))
+    assert capsys.readouterr().err.splitlines()[-1].startswith(message)
+    resume = (tmp_path / "run").exists()
+    run = cawn.train(
+        events, TINY.with_(alpha="auto", epochs=1), out=tmp_path / "run", resume=resume, quiet=True, kinds=("random",)
+    )
+    assert len(run.results) == 1

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # for type checkers and editors; at run time `__getattr__` lo
     from cawn.identities import walk_shapes as walk_shapes
     from cawn.predictor import LinkPredictor as LinkPredictor
     from cawn.readers import read as read
+    from cawn.splits import TimeSplit as TimeSplit
     from cawn.stream import Stream as Stream
     from cawn.training import Run as Run
     from cawn.training import Trainer as Trainer
@@ -51,6 +52,7 @@ _HOME = {
     "Run": "training",
     "StorageError": "errors",
     "Stream": "stream",
+    "TimeSplit": "splits",
     "Trainer": "training",
     "Walks": "walks",
     "anonymize": "identities",

@@ -9,18 +9,27 @@ from cawn.errors import QueryError
 from cawn.files import storing
 
 
+def check_board(out: object) -> None:
+    """Refuse TensorBoard without a run folder, or where it is not installed."""
+    if out is None:
+        raise QueryError("tensorboard=True needs out=, the folder of the run")
+    _writer_class()
+
+
+def _writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise QueryError("tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'") from error
+    return SummaryWriter
+
+
 class Board:
     """Writes rows of figures into a folder that `tensorboard --logdir` shows; the folder is made with the first."""
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError as error:
-            raise QueryError(
-                "tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'"
-            ) from error
-        self._folder, self._open = folder, SummaryWriter
-        self._writer: SummaryWriter | None = None
+        self._folder, self._open = folder, _writer_class()
+        self._writer: Any = None
 
     def add(self, row: dict[str, Any]) -> None:
         """One epoch: every figure of the row but its number."""

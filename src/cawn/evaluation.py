@@ -1,9 +1,9 @@
-"""Scores of a model and of the learning-free rules on the same links, against the same negatives."""
+"""Accuracy of a model and of its baselines on the same links, against the same negatives."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from cawn.events import Events
 from cawn.gpu.batches import DeviceBatcher
 from cawn.gpu.scoring import of_contrast, of_one
 from cawn.model import CAWN
-from cawn.negatives import Kind, destinations, negatives
-from cawn.rules import Past
+from cawn.negatives import Kind, Negatives, destinations, negatives
+from cawn.progress import Report, progress
+from cawn.rules import Past, Rule
 from cawn.splits import Split, digest
 
 Array = npt.NDArray[Any]
@@ -37,17 +38,23 @@ def score_contrast(
     t: Array,
     *,
     seed: int = WALK_SEED,
+    report: Report = lambda _: None,
 ) -> tuple[Array, Array]:
-    """Logits of the pairs (src, dst) and (src, false): [B] each."""
+    """Logits of the pairs (src, dst) and (src, false): [B] each. `report` is told how many links are done."""
     model.eval()
     if isinstance(batcher, DeviceBatcher):
-        return of_contrast(model, batcher, src, dst, false, t, seed=seed)
+        found = of_contrast(model, batcher, src, dst, false, t, seed=seed)
+        report(len(src))
+        return found
 
     def task(part: slice) -> Callable[[], Batch]:
         return lambda: batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)
 
     tasks = [task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)]
-    logits = [model(batch).view(2, -1) for batch in ahead(tasks, 1)]
+    logits = []
+    for i, batch in enumerate(ahead(tasks, 1), start=1):
+        logits.append(model(batch).view(2, -1))
+        report(min(i * PAIRS_PER_BATCH, len(src)))
     true, wrong = torch.cat(logits, dim=1).double().cpu().numpy()
     return true, wrong
 
@@ -61,41 +68,65 @@ def evaluate(
     calibration: Calibration,
     *,
     seed: int,
+    baselines: dict[str, Rule] | None = None,
+    quiet: bool = True,
 ) -> list[dict[str, Any]]:
-    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and rules.
+    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and baselines.
 
-    Rows of random negatives also have "ranks", MRR and Hits@k of links spread over the test period among random
-    destinations, and "reliability", the errors of the probabilities.
+    Test links that have negatives of their own make a row "own". Rows of random negatives also have "ranks", MRR and
+    Hits@k of links spread over the test period among random destinations, and "reliability", the errors of the
+    probabilities. `baselines` are reported beside the untrained ones; each row says what negatives training used.
     """
-    past = Past(events)
-    rows = []
-    for links_name, links in parts.test.items():
-        if len(links) == 0:
-            continue
-        src, dst, t = events.src[links], events.dst[links], events.t[links]
-        for kind in kinds:
-            drawn = negatives(events, links, kind, seen=parts.train, seed=seed)
-            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t)
+    rules = Past(events).rules() | (baselines or {})
+    questions = list(_questions(events, parts, kinds, seed))
+    rows, done = [], 0
+    with progress("testing", sum(len(links) for _, _, links, _ in questions), quiet=quiet) as report:
+        for links_name, kind, links, drawn in questions:
+            src, dst, t = events.src[links], events.dst[links], events.t[links]
+
+            def part_done(count: float, before: int = done) -> None:
+                report(before + count)
+
+            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t, report=part_done)
+            done += len(links)
             row: dict[str, Any] = {
                 "links": links_name,
                 "negatives": kind,
+                "trained_with": _training_negatives(model, events, parts),
                 "count": len(links),
                 "fallback": round(drawn.fallback, 4),
                 "split": parts.digest,
                 "digest": drawn.digest,
                 "model": _figures(true, false),
-            }
-            row["rules"] = {
-                name: _figures(rule(src, dst, t), rule(src, drawn.dst, t)) for name, rule in past.rules().items()
+                "rules": {name: _figures(rule(src, dst, t), rule(src, drawn.dst, t)) for name, rule in rules.items()},
             }
             if kind == "random":
-                row["ranks"] = _among_many(model, batcher, events, links, past, seed)
+                row["ranks"] = _among_many(model, batcher, events, links, rules, seed)
                 row["reliability"] = {
                     "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
                     "raw": reliability(sigmoid(true), sigmoid(false)),
                 }
             rows.append(row)
     return rows
+
+
+def _questions(
+    events: Events, parts: Split, kinds: tuple[Kind, ...], seed: int
+) -> Iterator[tuple[str, str, Array, Negatives]]:
+    """What is tested: the name of the test links, the kind of negatives, the links and their negatives."""
+    for name, links in parts.test.items():
+        if len(links) == 0:
+            continue
+        for kind in kinds:
+            yield name, kind, links, negatives(events, links, kind, seen=parts.train, seed=seed)
+        if events.negative is not None and len(some := links[events.negative[links] >= 0]):
+            yield name, "own", some, Negatives(events.negative[some], 0.0)
+
+
+def _training_negatives(model: CAWN, events: Events, parts: Split) -> str:
+    """Which negatives the model was trained with."""
+    given = events.negative is not None and bool((events.negative[parts.train] >= 0).any())
+    return "own, " * given + model.config.negatives
 
 
 def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
@@ -113,18 +144,21 @@ def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
 
 
 def _among_many(
-    model: CAWN, batcher: Batcher | DeviceBatcher, events: Events, links: Array, past: Past, seed: int
+    model: CAWN, batcher: Batcher | DeviceBatcher, events: Events, links: Array, rules: dict[str, Rule], seed: int
 ) -> dict[str, Any]:
-    """Ranks of some links among random destinations: model and recency rule."""
+    """Ranks of some links among random destinations: model, recency and rates only."""
     some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
     src, dst, t = events.src[some], events.dst[some], events.t[some]
     pool, place = destinations(events, links[-1] + 1)
     drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
     candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
-    by_model = rank_links(model, batcher, src, dst, t, candidates)
+    ranks = {"model": rank_links(model, batcher, src, dst, t, candidates)}
     flat = (np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES))
-    by_rule = metrics.ranks(past.recency(src, dst, t), past.recency(*flat).reshape(candidates.shape))
-    figures = {name: _rank_figures(ranks) for name, ranks in (("model", by_model), ("recency", by_rule))}
+    for name in ("recency", "rates only"):
+        if name in rules:
+            others = rules[name](*flat).reshape(candidates.shape)
+            ranks[name] = metrics.ranks(rules[name](src, dst, t), others)
+    figures = {name: _rank_figures(found) for name, found in ranks.items()}
     return {"links": len(some), "candidates": CANDIDATES, "digest": digest(some, candidates)} | figures
 
 

@@ -7,15 +7,17 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from cawn import metrics
+from cawn import metrics, splits
+from cawn.board import check_board
 from cawn.checkpoints import stored_model
-from cawn.checks import check_flag, check_path
+from cawn.checks import check_flag, check_path, check_type
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import QueryError, brief
+from cawn.errors import QueryError, StorageError, brief
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
@@ -23,10 +25,13 @@ from cawn.gpu.batches import on_device
 from cawn.gpu.launch import memory_for
 from cawn.kernels.jit import check_threads
 from cawn.negatives import Kind, check_kinds
+from cawn.progress import progress
+from cawn.rates_only import train_rates_only
 from cawn.runs import read_description, read_run, refuse_existing, refuse_foreign
 from cawn.seeds import seed_for
-from cawn.splits import Task, split
-from cawn.training import Run, Trainer, check_training
+from cawn.splits import Task, TimeSplit, recorded_cuts, split_of_run
+from cawn.steps import TrainingLinks
+from cawn.training import TRIAL_STEPS, Run, Stopped, Trainer, check_training, how_to_resume
 from cawn.walks import check_seed
 
 TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
@@ -45,11 +50,14 @@ def train(
     quiet: bool = False,
     tensorboard: bool = False,
     kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+    split: TimeSplit | None = None,
 ) -> Run:
     """Train CAW-N on a network and evaluate it on its last links.
 
     Args:
-        events: The network.
+        events: The network. Where links have own negatives (`events.negative`), these are used in place of drawn ones;
+            where they have weights (`events.weight`), the loss of each is multiplied by its weight, and links of
+            weight 0 are only part of the past.
         config: Settings; the preset "default" if not given.
         task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test is links that touch them.
         seed: Of the split, the negatives, the weights and the walks.
@@ -57,39 +65,87 @@ def train(
         device: "auto" is the GPU where there is one.
         resume: Continue the run in `out` where it stopped.
         tensorboard: Also write the curves to `out`/tensorboard.
-        kinds: The negatives to evaluate against.
+        kinds: The negatives to evaluate against. Own negatives of test links are always evaluated, too.
+        split: Where training ends and the test begins; by default after 70 % and 85 % of the links. A resumed run
+            keeps its own.
     """
     config = Config() if config is None else config
     check_training(events, config, task, seed, out, device, threads)
     for flag, name in ((resume, "resume"), (quiet, "quiet"), (tensorboard, "tensorboard")):
         check_flag(flag, name)
-    check_kinds(kinds)
-    options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads}
+    if split is not None:
+        check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
+    check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
     alpha = None
     if resume and out is not None:
-        alpha = tuple(read_description(check_path(out, "out"))["alpha"])
-    elif out is not None:
-        refuse_existing(check_path(out, "out"))
-    if config.alpha == "auto" and not resume:
-        try:
-            alpha = compare_ladders(events, config, quiet=quiet, **options)
-        except KeyboardInterrupt:
-            if not quiet:
-                print("stopped before the training began; nothing was written", file=sys.stderr, flush=True)
-            raise
+        found = read_description(check_path(out, "out"))
+        alpha, split = tuple(found["alpha"]), split or recorded_cuts(found)
+    parts = splits.split(events, task, seed=seed, by=split)
+    TrainingLinks(events, parts, config, seed).negatives(0)  # refused where there are none
+    options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
-    return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
+    try:
+        if config.alpha == "auto" and not resume:
+            alpha = compare_ladders(events, config, quiet=quiet, **options)
+        return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
+    except Stopped:
+        raise
+    except KeyboardInterrupt:
+        if not quiet:
+            print(f"stopped{how_to_resume(out)}", file=sys.stderr, flush=True)
+        raise
+
+
+def check_options(
+    *,
+    seed: int,
+    out: str | os.PathLike[str] | None,
+    device: Device,
+    resume: bool,
+    tensorboard: bool,
+    kinds: tuple[Kind, ...] = (),
+) -> None:
+    """Refuse what can be refused before any link is read."""
+    check_seed(seed)
+    check_kinds(kinds)
+    check_device(device)
+    if device != "auto":
+        pick_device(device)
+    if tensorboard:
+        check_board(out)
+    if resume and out is None:
+        raise QueryError("resume=True needs out=, the folder of the run to resume")
+    if out is not None and not resume:
+        folder = check_path(out, "out")
+        refuse_existing(folder)
+        _check_writable(folder)
+
+
+def _check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made or written to."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise StorageError(f"{folder}: cannot be written; choose another folder")
 
 
 def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
     """The decays of the ladder that does best on validation links after a short training; see `decays`."""
-    if not quiet:
-        print("comparing slow and fast decays ...", file=sys.stderr, flush=True)
     small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
-    tau = events[split(events, options["task"], seed=options["seed"]).train].intensity
-    trials = {
-        name: Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name)).trial() for name in LADDERS
-    }
+    parts = splits.split(events, options["task"], seed=options["seed"], by=options.get("split"))
+    tau = events[parts.train].intensity
+    steps = min(TRIAL_STEPS, -(-len(parts.train) // config.batch_size))
+    if not quiet:
+        line = f"comparing slow and fast decays: {len(LADDERS)} short trainings of {steps} steps ..."
+        print(line, file=sys.stderr, flush=True)
+    trials = {}
+    with progress("comparing decays", len(LADDERS) * steps, quiet=quiet) as report:
+        for number, name in enumerate(LADDERS):
+
+            def steps_done(count: float, before: int = number * steps) -> None:
+                report(before + count)
+
+            trainer = Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name))
+            trials[name] = trainer.trial(steps_done)
     chosen = better(trials)
     if not quiet:
         found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
@@ -135,6 +191,7 @@ def evaluate_run(
     *,
     device: Device = "auto",
     threads: int | None = None,
+    quiet: bool = True,
 ) -> list[dict[str, Any]]:
     """Test the model of a run folder again: the rows of its results.json, to the last digit if software and device are
     the same.
@@ -152,6 +209,18 @@ def evaluate_run(
     place, model = pick_device(device), stored_model(run)
     with memory_for("the model"):
         model.to(place)
-    placed = on_device(run.batcher, place)
-    parts = split(events, found["task"], seed=found["seed"])
-    return evaluate(model, placed, events, parts, kinds, run.calibration, seed=seed_for(found["seed"], "test"))
+    placed, parts = on_device(run.batcher, place), split_of_run(events, found)
+    links = TrainingLinks(events, parts, run.batcher.config, found["seed"])
+    with progress("training the baseline on rates", 1.0, quiet=quiet) as report:
+        rates_only = train_rates_only(links, run.batcher, report)
+    return evaluate(
+        model,
+        placed,
+        events,
+        parts,
+        kinds,
+        run.calibration,
+        seed=seed_for(found["seed"], "test"),
+        baselines={"rates only": rates_only},
+        quiet=quiet,
+    )

@@ -21,10 +21,14 @@ from cawn.summary import as_written
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
 
 
+_MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
+_BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
+
+
 def show_results(
     runs: list[list[dict[str, Any]]], *, batch_metrics: bool = False, console: Console | None = None
 ) -> None:
-    """Prints a table for each kind of negatives: the model and, below it, untrained baselines; means over runs."""
+    """Prints a table for each kind of negatives: the model and, below it, its baselines; means over runs."""
     console = console or Console()
     several = len(runs) > 1
     if several:
@@ -43,6 +47,7 @@ def show_results(
             if same[0]["negatives"] == against:
                 _add_rows(table, same, batch_metrics)
         console.print(table)
+    _show_training(runs[0][0], console)
     _show_verdict(runs, console)
     ranked = [r for rows in runs for r in rows if "ranks" in r]
     if ranked:
@@ -55,24 +60,31 @@ def show_results(
         )
 
 
+def _show_training(row: dict[str, Any], console: Console) -> None:
+    """Says which negatives the model was trained with, on which its figures depend."""
+    kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
+    if kinds:
+        console.print(f"model and rates only: trained with {', else '.join(kinds)} negatives", style="dim")
+
+
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
-    """Says where an untrained baseline is better."""
+    """Says where a baseline is better."""
     for same in zip(*runs, strict=True):
         row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
         best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
         if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
             console.print(
-                f"{row['links']} links against {row['negatives']} negatives: the untrained baseline {best!r} has the "
-                "better AP. More links or more epochs may help.",
+                f"{row['links']} links against {row['negatives']} negatives: the baseline {best!r} has the better AP. "
+                "More links or more epochs may help.",
                 style="yellow",
             )
 
 
 def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
-    """Adds the model's row on one kind of test links, and below it the untrained baselines."""
+    """Adds the model's row on one kind of test links, and below it the baselines."""
     row = same[0]
     note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
-    rules = {"recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
+    rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
     for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
         figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
         cells = [_figure([f[key] for f in figures]) for key in ("auc", "ap")]

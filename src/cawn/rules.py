@@ -1,4 +1,4 @@
-"""Scores without any learning, computed beside every model: what a network adds is what it adds to these."""
+"""Untrained baselines, computed beside every model: what a network adds is what it adds to these."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cawn.kernels.jit import njit
 
 Scores = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
+Rule = Callable[[Array, Array, Array], Scores]  # of (src, dst, t)
 
 
 class Past:
@@ -28,8 +29,8 @@ class Past:
         low, high = np.minimum(src, dst).astype(np.int64), np.maximum(src, dst)
         return low * self._num_nodes + high
 
-    def rules(self) -> dict[str, Callable[[Array, Array, Array], Scores]]:
-        """Every rule by name, each a function of (src, dst, t)."""
+    def rules(self) -> dict[str, Rule]:
+        """Every untrained baseline by name."""
         return {
             "recency": self.recency,
             "edgebank": self.edgebank,

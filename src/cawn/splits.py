@@ -3,22 +3,113 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, date, datetime
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import check_choice
-from cawn.errors import DataError, QueryError
-from cawn.events import Events
+from cawn.errors import DataError, QueryError, StorageError
+from cawn.events import Events, as_times
+from cawn.summary import moment
 
 Task = Literal["transductive", "inductive"]
 
-TRAIN_UNTIL, VALIDATE_UNTIL = 0.70, 0.85  # quantiles of the link times
 HIDDEN_SHARE = 0.10  # of all nodes
 
 Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSplit:
+    """Where in time training ends and the test begins. Links of equal time stay together.
+
+    By shares of the links: the first `train_share` train, the next `val_share` validate, the rest test. By times:
+    links before `train_until` train, links from `test_from` on test, those in between validate; if the two are equal,
+    or only one is given, the last `val_share` of the links before it validate.
+
+    Args:
+        train_share: Between 0 and 1.
+        val_share: Between 0 and 1.
+        train_until: A number in the data's unit of time, or a date; links at this very time do not train.
+        test_from: Likewise; links at this very time test.
+    """
+
+    train_share: float = 0.70
+    val_share: float = 0.15
+    train_until: Any = None
+    test_from: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("train_share", "val_share"):
+            share = getattr(self, name)
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
+                raise QueryError(f"{name} is {share!r}: give a number between 0 and 1")
+        if self.by_times:
+            if self.train_share != TimeSplit.__dataclass_fields__["train_share"].default:
+                raise QueryError("give train_share, or times to split at, not both")
+        elif self.train_share + self.val_share >= 1:
+            raise QueryError(
+                f"train_share={self.train_share:g} and val_share={self.val_share:g} leave nothing for the test: "
+                "their sum must be below 1"
+            )
+
+    @property
+    def by_times(self) -> bool:
+        return self.train_until is not None or self.test_from is not None
+
+    def on(self, events: Events) -> TimeSplit:
+        """The same with both times, if it is by times, as numbers in the unit of these events."""
+        if not self.by_times:
+            return self
+        given = [value for value in (self.train_until, self.test_from) if value is not None]
+        until = _as_number(given[0], "train_until" if self.train_until is not None else "test_from", events)
+        start = until if len(given) == 1 else _as_number(given[1], "test_from", events)
+        if until > start:
+            raise QueryError(f"train_until={self.train_until} lies after test_from={self.test_from}")
+        return replace(self, train_until=until, test_from=start)
+
+    def periods(self, events: Events) -> Positions:
+        """0 for links of the training period, 1 for validation, 2 for test: [E]."""
+        t = events.t
+        if not self.by_times:
+            quantiles = [self.train_share, self.train_share + self.val_share]
+            ends = np.quantile(t, quantiles, method="lower")  # exact for any time
+            return np.searchsorted(ends, t, side="left")  # 0: t <= first end
+        cuts = self.on(events)
+        until, start = np.searchsorted(t, np.array([cuts.train_until, cuts.test_from], t.dtype))
+        if cuts.train_until == cuts.test_from and start > 0:
+            end = np.quantile(t[:start], 1 - self.val_share, method="lower")
+            until = min(np.searchsorted(t, end, side="right"), start)
+        return np.repeat(np.arange(3), [until, start - until, len(t) - start])
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a JSON file; times must be numbers, see `on`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: Any) -> TimeSplit:
+        """The inverse of `to_dict`; raises QueryError where that is not what was given."""
+        if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
+            raise QueryError("not the description of a split")
+        return cls(**found)
+
+
+def _as_number(value: Any, name: str, events: Events) -> int | float:
+    """A time to split at as a number that events' times can be compared with exactly."""
+    try:
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC).replace(tzinfo=None)
+        moments = np.array([value], "datetime64") if isinstance(value, str | date) else [value]
+        number: int | float = as_times(moments)[0].item()
+    except (DataError, ValueError) as error:
+        raise QueryError(f"{name} is {value!r}: give a number in the data's unit of time, or an ISO date") from error
+    if events.t.dtype == np.int64:
+        return min(max(math.ceil(number), -(2**63)), 2**63 - 1)
+    return float(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +133,8 @@ class Split:
         return digest(self.train, self.val, *(self.test[kind] for kind in sorted(self.test)), self.hidden)
 
 
-def split(events: Events, task: Task, *, seed: int) -> Split:
-    """Cut at the 70 % and 85 % quantiles of the link times; links of equal time stay together.
+def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None) -> Split:
+    """Cut the links by time, by default at the 70 % and 85 % quantiles of their times; see `TimeSplit`.
 
     Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Links that
     touch them leave training and validation and become the test: `new-new` where both ends are hidden,
@@ -52,8 +143,8 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
     check_choice(task, "task", get_args(Task))
     if len(events) == 0:
         raise DataError("no links to split")
-    ends = np.quantile(events.t, [TRAIN_UNTIL, VALIDATE_UNTIL], method="lower")  # exact for any time
-    period = np.searchsorted(ends, events.t, side="left")  # 0: t <= first end, 1, 2
+    by = by or TimeSplit()
+    period = by.periods(events)
     hidden = np.zeros(events.num_nodes, np.bool_)
     if task == "inductive":
         later = by_appearance(events)
@@ -76,12 +167,43 @@ def split(events: Events, task: Task, *, seed: int) -> Split:
         hidden=hidden,
         visible=visible,
     )
-    sizes = {"train": len(found.train), "val": len(found.val), "test": sum(map(len, test.values()))}
-    if short := [name for name, size in sizes.items() if size == 0]:
-        raise DataError(
-            f"{len(events):,} links are too few, or at too few times, for the {task} task: none is left to {short[0]}"
-        )
+    _refuse_empty(found, events, by)
     return found
+
+
+def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:
+    sizes = {"training": len(parts.train), "validation": len(parts.val), "test": sum(map(len, parts.test.values()))}
+    empty = [name for name, size in sizes.items() if size == 0]
+    if not empty:
+        return
+    if by.by_times:
+        cuts = by.on(events)
+        times = (cuts.train_until, cuts.test_from, events.t[0].item(), events.t[-1].item())
+        why = "training until {}, test from {}, links from {} to {}".format(*map(moment, times))
+    else:
+        why = f"{len(events):,} links are too few, or at too few times"
+    raise DataError(f"the {empty[0]} part would be empty: {why} ({parts.task} task)")
+
+
+def recorded_cuts(description: dict[str, Any]) -> TimeSplit:
+    """Where a run's training ended and its test began, from its run.json."""
+    try:
+        return TimeSplit.from_dict(description.get("cuts") or {})
+    except QueryError as error:
+        raise StorageError(f"run.json: damaged (cuts: {error}); the run must be trained again") from error
+
+
+def split_of_run(events: Events, description: dict[str, Any]) -> Split:
+    """The split that a run was trained with, from its run.json."""
+    try:
+        parts = split(events, description["task"], seed=description["seed"], by=recorded_cuts(description))
+    except (DataError, QueryError) as error:
+        raise StorageError(
+            f"run.json: the split cannot be repeated ({error}); the run must be trained again"
+        ) from error
+    if description.get("split", parts.digest) != parts.digest:
+        raise StorageError("the run was split by another version of cawn; train it again to test it")
+    return parts
 
 
 def by_appearance(events: Events) -> npt.NDArray[np.int32]:
@@ -108,7 +230,7 @@ def snapshot_split(count: int) -> tuple[int, int, int]:
     """How many snapshots train, validate and test: as near to 70:15:15 as they allow (the paper's Table 5)."""
     if count < 3:
         raise QueryError(f"count is {count}: three parts need three snapshots or more")
-    test = val = max(round(count * (1 - VALIDATE_UNTIL) + 1e-9), 1)
+    test = val = max(round(count * 0.15 + 1e-9), 1)
     return count - val - test, val, test
 
 

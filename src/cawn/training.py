@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shlex
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,10 +20,10 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from cawn import metrics
+from cawn import metrics, splits
 from cawn.attributes import Encoder
 from cawn.batches import Batcher, input_widths
-from cawn.board import Board
+from cawn.board import Board, check_board
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.checkpoints import load_weights, write_checkpoint
 from cawn.checks import check_choice, check_path, check_type
@@ -42,6 +42,8 @@ from cawn.kernels.jit import check_threads
 from cawn.model import CAWN
 from cawn.name_index import two_sided
 from cawn.negatives import Kind, check_kinds
+from cawn.progress import Report, progress
+from cawn.rates_only import train_rates_only
 from cawn.run_info import current_versions
 from cawn.runs import (
     Record,
@@ -56,12 +58,16 @@ from cawn.runs import (
     write_report,
 )
 from cawn.seeds import seed_for
-from cawn.splits import Split, Task, split
+from cawn.splits import Split, Task, TimeSplit
 from cawn.steps import HostSteps, Plan, Steps
 from cawn.walks import check_seed
 
 TIME_UNITS = 1e6  # in the training period
 TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"
+
+
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C during an epoch: the checkpoint is written and the user has been told."""
 
 
 @dataclass
@@ -114,6 +120,7 @@ class Trainer:
         quiet: bool = False,
         alpha: tuple[float, ...] | None = None,
         tensorboard: bool = False,
+        split: TimeSplit | None = None,
     ) -> None:
         """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
         check_training(events, config, task, seed, out, device, threads)
@@ -123,7 +130,8 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         self.threads, self.quiet = threads, quiet
-        self.parts: Split = split(events, task, seed=seed)
+        self.cuts = (split or TimeSplit()).on(events)
+        self.parts: Split = splits.split(events, task, seed=seed, by=self.cuts)
         self.events = events = self._encoded(events, resume)
         train = events[self.parts.train]
         self.alpha = alpha or decays(config, train.intensity)
@@ -137,15 +145,16 @@ class Trainer:
         self.plan = Plan(events, self.parts, config, seed, self.model, self.optimizer)
         self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
         self.progress, self.log, self.interrupt = Progress(), list[dict[str, Any]](), Interrupt()
-        self.false_val = self.plan.random_choices(self.parts.val).draw(self.plan.number("val"))
+        self._spent: list[float] = []  # seconds of each epoch since the training began or was resumed
+        self.false_val = self.plan.validation_negatives()
         self.batcher = on_device(self._batcher(events[self.parts.visible]), self.device)
         self.steps: Steps = (
             HostSteps(self.plan, self.batcher)
             if isinstance(self.batcher, Batcher)
             else DeviceSteps(self.plan, self.batcher)
         )
-        if tensorboard and self.folder is None:
-            raise QueryError("tensorboard=True needs out=, the folder of the run")
+        if tensorboard:
+            check_board(out)
         self.board = Board(self.folder / "tensorboard") if tensorboard and self.folder is not None else None
         self.lock: FolderLock | None = None  # held while the run folder is written to
         if resume:
@@ -191,6 +200,8 @@ class Trainer:
         calibration = Calibration.fit(*self._validate(slice(None)))
         del self.steps, self.batcher  # a GPU may have no room for two
         full = self._batcher(self.events)
+        with progress("training the baseline on rates", 1.0, quiet=self.quiet) as report_share:
+            rates_only = train_rates_only(self.plan, full, report_share)
         results = evaluate(
             self.model,
             on_device(full, self.device),
@@ -199,6 +210,8 @@ class Trainer:
             kinds,
             calibration,
             seed=self.plan.number("test"),
+            baselines={"rates only": rates_only},
+            quiet=self.quiet,
         )
         report: dict[str, Any] = {"calibration": asdict(calibration) | {"prior": FITTED_PRIOR}}
         report["candidates"] = candidate_recall(full, np.concatenate(list(self.parts.test.values())))
@@ -223,10 +236,14 @@ class Trainer:
             record=record,
         )
 
-    def trial(self) -> tuple[Any, Any]:
-        """Scores of some validation links, true and false, after a few steps of training."""
+    def trial(self, report: Report = lambda _: None) -> tuple[Any, Any]:
+        """Scores of some validation links, true and false, after a few steps of training.
+
+        `report` is told how many steps are done.
+        """
         with self.interrupt:
-            for _ in islice(self.steps.epoch(0, 0), TRIAL_STEPS):
+            for step, _ in enumerate(islice(self.steps.epoch(0, 0), TRIAL_STEPS), start=1):
+                report(step)
                 self.interrupt.check()
         return self._validate(slice(0, TRIAL_LINKS))
 
@@ -241,53 +258,54 @@ class Trainer:
 
     def _epoch(self) -> None:
         """One pass over the training links, then validation. An interruption in between is kept and passed on."""
-        progress, start, first = self.progress, time.perf_counter(), self.progress.step
+        state, start, first = self.progress, time.perf_counter(), self.progress.step
+        title = f"epoch {state.epoch + 1}/{self.config.epochs}"
         try:
-            for step, _ in enumerate(self._shown(self.steps.epoch(progress.epoch, first)), start=first + 1):
-                progress.step = step
-                self.interrupt.check()
-            progress.loss += self.steps.loss()
+            with progress(title, self.plan.steps_per_epoch, quiet=self.quiet) as report:
+                for step, _ in enumerate(self.steps.epoch(state.epoch, first), start=first + 1):
+                    state.step = step
+                    report(step)
+                    self.interrupt.check()
+            state.loss += self.steps.loss()
         except Interrupted:
-            progress.loss += self.steps.loss()
+            state.loss += self.steps.loss()
             self._save_checkpoint()
-            self._say(f"stopped in epoch {progress.epoch + 1}, step {progress.step}" + self._how_to_resume())
-            raise
-        links = (progress.step - first) * self.config.batch_size
-        rate = links / (time.perf_counter() - start)
+            self._say(f"stopped in {title}, step {state.step}{how_to_resume(self.folder)}")
+            raise Stopped from None
+        steps = state.step - first
+        rate = steps * self.config.batch_size / (time.perf_counter() - start)
         true, false = self._validate(slice(None))
         auc, ap = metrics.auc(true, false), metrics.average_precision(true, false)
-        if ap > progress.best_ap:
-            progress.best_ap, progress.best_epoch = ap, progress.epoch
+        if ap > state.best_ap:
+            state.best_ap, state.best_epoch = ap, state.epoch
             self.best = {name: value.clone() for name, value in self.model.state_dict().items()}
-        row = {"epoch": progress.epoch + 1, "loss": progress.loss / progress.step, "val_auc": auc, "val_ap": ap}
+        row = {"epoch": state.epoch + 1, "loss": state.loss / state.step, "val_auc": auc, "val_ap": ap}
         self.log.append(row)
         if self.board is not None:
             self.board.add(row)
-        mark = " *" if progress.best_epoch == progress.epoch else ""
+        mark = " *" if state.best_epoch == state.epoch else ""
+        state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        self._spent.append((time.perf_counter() - start) * self.plan.steps_per_epoch / steps)
         self._say(
-            "epoch {epoch}  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**row)
-            + f"  {rate:,.0f} links/s{mark}"
+            title
+            + "  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**row)
+            + f"  {rate:,.0f} links/s{self._time_left()}{mark}"
         )
-        progress.epoch, progress.step, progress.loss = progress.epoch + 1, 0, 0.0
         self._save_checkpoint()
 
-    def _shown(self, steps: Iterator[None]) -> Iterator[None]:
-        """The steps, with a bar beside them on a terminal."""
-        if self.quiet or not sys.stderr.isatty():
-            return steps
-        from rich.console import Console
-        from rich.progress import track
-
-        left = self.plan.steps_per_epoch - self.progress.step
-        title = f"epoch {self.progress.epoch + 1}"
-        return iter(track(steps, title, left, console=Console(stderr=True), transient=True))
+    def _time_left(self) -> str:
+        """Until the last epoch, if training does not stop before."""
+        if self._finished():
+            return ""
+        left = (self.config.epochs - self.progress.epoch) * sum(self._spent) / len(self._spent)
+        size, unit = next(
+            (size, unit) for size, unit in ((3600, "h"), (60, "min"), (1, "s")) if left >= 2 * size or size == 1
+        )
+        return f"  at most {left / size:.0f} {unit} left"
 
     def _say(self, line: str) -> None:
         if not self.quiet:
             print(line, file=sys.stderr, flush=True)
-
-    def _how_to_resume(self) -> str:
-        return "" if self.folder is None else f"; to go on: cawn train --resume -o {self.folder}, or resume=True"
 
     # The run folder.
 
@@ -302,6 +320,7 @@ class Trainer:
             "contents": digest_of_links(self.events),
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
+            "cuts": None if self.cuts == TimeSplit() else self.cuts.to_dict(),
             "prefixes": two_sided(self.events),
             "encoder": None if self.events.encoder is None else self.events.encoder.to_dict(),
             "reading": None if self.events.reading is None else self.events.reading.to_dict(),
@@ -364,6 +383,13 @@ def check_training(events: Any, config: Any, task: Any, seed: Any, out: Any, dev
     check_threads(threads)
     if out is not None:
         check_path(out, "out")
+
+
+def how_to_resume(folder: str | os.PathLike[str] | None) -> str:
+    """How to continue what was stopped, to be appended to a sentence."""
+    if folder is None or not (Path(folder) / "run.json").exists():
+        return "; nothing was written"
+    return f"; to go on: cawn train --resume -o {shlex.quote(str(folder))}, or resume=True"
 
 
 def keep_freed_memory() -> None:

@@ -27,7 +27,7 @@ for T in ("*i64", "*fp64"):
           L=3, LOGARITHMS=True, DIRECTED=True, DEGREE=True, BLOCK=256)
     check(features.rate_features, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32", 1,
           D=8, AGES=3, BLOCK=16, DECAYS=16)
-    check(links.take_links, f"*i64 *i64 *i64 *i64 {{T}} *i64 *i64 {{T}} *fp32 i32 i32", BLOCK=128)
+    check(links.take_links, f"*i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32", BLOCK=128)
 for fallback in (False, True):
     check(negatives.draw, "*i64 " * 10 + "i32", 2, SALT=0x5851F42D4C957F2D, HAS_FALLBACK=fallback, BLOCK=128)
 check(counts.count_positions, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)

@@ -38,8 +38,9 @@ def test_negatives_are_those_of_the_cpu(gpu) -> None:
         assert np.array_equal(either.cpu().numpy(), np.where(expected[1] >= 0, *expected[::-1]))
 
 
-def made(gpu, config: cawn.Config = CONFIG) -> tuple[Plan, Batcher]:
+def made(gpu, config: cawn.Config = CONFIG, **columns) -> tuple[Plan, Batcher]:
     events = random_events(5, num_nodes=6, num_links=16, span=1000)
+    events = cawn.Events(events.src, events.dst, events.t, num_nodes=6, **columns)
     parts = split(events, "transductive", seed=0)
     torch.manual_seed(1)
     model = CAWN(config, *input_widths(config, events, 2)).to(gpu)
@@ -48,12 +49,18 @@ def made(gpu, config: cawn.Config = CONFIG) -> tuple[Plan, Batcher]:
     return Plan(events, parts, config, 0, model, optimizer_of(model, config)), host
 
 
-def test_an_epoch_is_that_of_the_cpu(gpu) -> None:
+WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3, 2, 1] * 3, "negative": [-1, 2, 4] * 5 + [-1]}
+
+
+@pytest.mark.parametrize("columns", [{}, WEIGHTED], ids=["plain", "weights and own negatives"])
+def test_an_epoch_is_that_of_the_cpu(gpu, columns: dict) -> None:
     """The same order, negatives and walks, so weights stay together; the last batch is not a full one."""
-    plan, host = made(torch.device("cpu"))
-    there, _ = made(gpu)
+    plan, host = made(torch.device("cpu"), **columns)
+    there, _ = made(gpu, **columns)
     steps, expected = DeviceSteps(there, DeviceBatcher(host, gpu)), HostSteps(plan, host)
-    assert len(plan.parts.train) % CONFIG.batch_size
+    assert len(plan.links) % CONFIG.batch_size
+    steps._shuffle(0)
+    assert steps._false.tolist() == plan.negatives(plan.number("epoch", 0)).tolist()
     assert len(list(steps.epoch(0, 0))) == len(list(expected.epoch(0, 0))) == plan.steps_per_epoch
     assert steps.loss() == pytest.approx(expected.loss(), rel=1e-5)
     for mine, theirs in zip(there.model.parameters(), plan.model.parameters(), strict=True):

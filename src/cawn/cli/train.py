@@ -22,6 +22,7 @@ from cawn.cli.options import (
     Threads,
     Time,
     column,
+    moment,
     say,
     use_threads,
 )
@@ -29,6 +30,7 @@ from cawn.errors import brief
 
 if TYPE_CHECKING:
     from cawn.events import Events
+    from cawn.splits import TimeSplit
 
 
 def train(
@@ -44,12 +46,20 @@ def train(
     task: Annotated[
         Literal["transductive", "inductive"], typer.Option(help="Test on all last links, or on those of hidden nodes.")
     ] = "transductive",
+    train_until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Train on links before this date or number.")
+    ] = None,
+    test_from: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Test on links from this date or number on.")
+    ] = None,
+    train_share: Annotated[float | None, typer.Option(help="Train on this share of the links; 0.7 by default.")] = None,
+    val_share: Annotated[float | None, typer.Option(help="Validate on the next share; 0.15 by default.")] = None,
     preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of split, negatives, weights and walks.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Train so many times, from --seed on, and give intervals.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, starting at --seed; reports 95 % intervals.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run; DATA may be left out.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
     batch_metrics: BatchMetrics = False,
@@ -60,31 +70,34 @@ def train(
 ) -> None:
     """Train CAW-N on a network and test it on its last links.
 
-    Example: cawn train edges.csv --task inductive -o runs/mine
+    Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     use_threads(threads)
     from cawn import reports
     from cawn.cli.settings import parse_settings
     from cawn.config import Config
     from cawn.errors import QueryError
+    from cawn.experiments import check_options, train_seeds
     from cawn.experiments import train as train_once
-    from cawn.experiments import train_seeds
-    from cawn.runs import read_config, read_description, refuse_existing
+    from cawn.runs import read_config, read_description
+    from cawn.splits import recorded_cuts
     from cawn.summary import describe, in_words
 
     first = out / f"seed-{seed}" if seeds > 1 else out
+    cuts = _split(train_until, test_from, train_share, val_share)
+    check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard)
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        if settings or preset != "default":
-            raise QueryError("--resume goes on with the run's own settings; leave out --preset and --set")
+        if settings or preset != "default" or cuts is not None:
+            raise QueryError("--resume keeps the run's own settings and split; leave out --preset, --set and the split")
+        cuts = recorded_cuts(description)
     else:
         config = Config.preset(preset).with_(**parse_settings(settings or []))
-        refuse_existing(first)
     events = _events(data, first, resume, src, dst, time, msg, bipartite, quiet)
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
-    options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
+    options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
         rows, report = [run.results for run in runs], runs[0].report
@@ -112,7 +125,7 @@ def evaluate(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Test a run again on its last links, beside rules that learn nothing.
+    """Test a run again on its last links and compare it with its baselines.
 
     Example: cawn evaluate runs/mine --negatives historical
     """
@@ -122,11 +135,24 @@ def evaluate(
 
     kinds = tuple(negatives) if negatives else ("random", "historical", "inductive")
     say(f"testing {run}", quiet or not sys.stderr.isatty())
-    results = evaluate_run(run, kinds, device=device, threads=threads)  # type: ignore[arg-type]
+    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet)  # type: ignore[arg-type]
     if as_json:
         print(json.dumps({"run": str(run), "results": results}))
     else:
         reports.show_results([results], batch_metrics=batch_metrics)
+
+
+def _split(
+    train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
+) -> TimeSplit | None:
+    """Where training ends and the test begins; None where no option says so."""
+    from cawn.splits import TimeSplit
+
+    times = {"train_until": train_until, "test_from": test_from}
+    given: dict[str, Any] = {name: moment(text) for name, text in times.items() if text is not None}
+    shares = {"train_share": train_share, "val_share": val_share}
+    given |= {name: share for name, share in shares.items() if share is not None}
+    return TimeSplit(**given) if given else None
 
 
 def _events(

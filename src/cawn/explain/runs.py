@@ -13,7 +13,7 @@ from cawn.explain.law import Law, explain_law
 from cawn.negatives import negatives
 from cawn.runs import read_description
 from cawn.seeds import seed_for
-from cawn.splits import split
+from cawn.splits import split_of_run
 
 
 def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> Law:
@@ -21,7 +21,7 @@ def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> L
     found, events = read_description(folder), batcher.events
     if len(events) != found["links"]:
         raise QueryError(f"{folder}: has learned of new links since its training; explain the run it was saved from")
-    parts = split(events, found["task"], seed=found["seed"])
+    parts = split_of_run(events, found)
     links = np.sort(np.concatenate(list(parts.test.values())))
     some = links[np.linspace(0, len(links) - 1, min(most, len(links))).astype(int)]
     false = negatives(events, some, "random", seen=parts.train, seed=seed_for(found["seed"], "test")).dst

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from cawn.config import Config
+from cawn.events import NO_NEGATIVE
 from cawn.gpu.batches import DeviceBatcher, contrast_rows
 from cawn.gpu.launch import USE_CPU, current, memory_for, ran_out
 from cawn.gpu.negatives import DeviceChoices
@@ -37,16 +38,20 @@ class DeviceSteps:
     def _place(self, device: torch.device) -> None:
         """All that an update reads, and the recording finds at the same place whenever it is replayed."""
         plan = self.plan
-        train, events = plan.parts.train, plan.events
-        self._size = min(plan.config.batch_size, len(train))
+        links, events = plan.links, plan.events
+        self._size = min(plan.config.batch_size, len(links))
         self._links = [
-            torch.from_numpy(array[train]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
+            torch.from_numpy(array[links]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
             for array in (events.src, events.dst, events.t)
         ]
-        self._random = DeviceChoices(plan.random_choices(train), device)
-        historical = plan.historical_choices()
+        self._random = DeviceChoices(plan.random_choices, device)
+        historical = plan.historical_choices
         self._historical = None if historical is None else DeviceChoices(historical, device)
-        n = len(train)
+        n = len(links)
+        self._own = torch.from_numpy(plan.own_negatives(links)).to(device).to(torch.int64)
+        self._weights = torch.ones(n, device=device)
+        if plan.weights is not None:
+            self._weights.copy_(torch.from_numpy(plan.weights))
         self._order = torch.arange(n, device=device)
         self._false = torch.zeros(n, dtype=torch.int64, device=device)
         self._rows = contrast_rows(self._size, device)
@@ -88,7 +93,7 @@ class DeviceSteps:
         if self._historical is not None:
             historical = self._historical.draw(self._seed, fallback=false)
             false = torch.where(device_coins(seed, len(false), HARD_SHARE, device), historical, false)
-        self._false.copy_(false)
+        self._false.copy_(torch.where(self._own == NO_NEGATIVE, false, self._own))
         self._order.copy_(device_order(seed, len(false), device))
         self._lr.copy_(torch.tensor([plan.learning_rate(epoch, step) for step in range(len(self._lr))]))
 
@@ -96,8 +101,9 @@ class DeviceSteps:
         """One update, as the device's own counter says which."""
         plan = self.plan
         plan.model.train()
-        ends, t, counts = self._take()
-        loss = (losses(plan.model(self._batcher.paired(ends, t, self._rows, self._seed))) * counts).sum() / counts.sum()
+        ends, t, weights, present = self._take()
+        each = losses(plan.model(self._batcher.paired(ends, t, self._rows, self._seed)))
+        loss = (each * weights).sum() / present.sum()
         for group in plan.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):
                 group["lr"].copy_(self._lr.gather(0, self._step)[0])
@@ -108,17 +114,19 @@ class DeviceSteps:
         self._loss += loss.detach()
         self._step += 1
 
-    def _take(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Ends and times of the next links, see `DeviceBatcher.paired`, and which of them count."""
+    def _take(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ends and times of the next links, see `DeviceBatcher.paired`, their weights, and 1 for each that is there."""
         from cawn.kernels.cuda.links import take_links
 
         size, (src, dst, t) = self._size, self._links
         ends, times = src.new_empty(4 * size), t.new_empty(3 * size)
-        counts = torch.empty(size, device=src.device)
+        weights, present = torch.empty(2, size, device=src.device)
         take_links[(-(-size // _LINKS),)](
-            *(self._order, src, dst, self._false, t, self._step, ends, times, counts, len(src), size), BLOCK=_LINKS
+            *(self._order, src, dst, self._false, t, self._weights, self._step),
+            *(ends, times, weights, present, len(src), size),
+            BLOCK=_LINKS,
         )
-        return ends, times, counts
+        return ends, times, weights, present
 
     def _record(self) -> None:
         """Warm up, undo that, and record one update."""

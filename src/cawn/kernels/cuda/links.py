@@ -13,10 +13,12 @@ def take_links(
     dst,
     false,
     t,  # [n]
+    weight,  # [n] float32
     step,  # [1] int64, which update
     ends,  # [4, size] int64 out: src, src, dst, false
     times,  # [3, size] out: t thrice
-    counts,  # [size] float32 out: 0 where there are no more links, which the last of them fills
+    weights,  # [size] float32 out: 0 where there are no more links; the last link fills those places
+    present,  # [size] float32 out: 1 for a link, 0 likewise
     n,
     size,
     BLOCK: tl.constexpr,
@@ -33,4 +35,6 @@ def take_links(
     tl.store(times + i, now, mask=inside)
     tl.store(times + size + i, now, mask=inside)
     tl.store(times + 2 * size + i, now, mask=inside)
-    tl.store(counts + i, (at < n).to(tl.float32), mask=inside)
+    there = inside & (at < n)
+    tl.store(weights + i, tl.load(weight + link, mask=there, other=0), mask=inside)
+    tl.store(present + i, there.to(tl.float32), mask=inside)
