@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.splits import TimeSplit, snapshot_split, snapshots, split
+from cawn.splits import TimeSplit, snapshot_split, snapshots, split, split_of_run
 from networks import random_events
 
 
@@ -111,6 +111,19 @@ def test_splits_that_cannot_be(cuts: dict, message: str) -> None:
     with pytest.raises(cawn.CawnError, match=message) as caught:
         split(events, "transductive", seed=0, by=TimeSplit(**cuts))
     assert "\n" not in str(caught.value)
+
+
+def test_the_split_of_a_run() -> None:
+    events = random_events(1, num_nodes=40, num_links=500, span=200)
+    cuts = TimeSplit(train_share=0.5)
+    expected = split(events, "inductive", seed=3, by=cuts).digest
+    description = {"task": "inductive", "seed": 3, "cuts": cuts.to_dict(), "split": expected}
+    assert split_of_run(events, description).digest == expected
+    with pytest.raises(cawn.StorageError, match="split by another version of cawn"):
+        split_of_run(events, description | {"split": "0" * 12})
+    for broken in ({"frob": 1}, {"val_share": "x"}, 5):
+        with pytest.raises(cawn.StorageError, match="damaged"):
+            split_of_run(events, description | {"cuts": broken})
 
 
 def test_unknown_task() -> None:

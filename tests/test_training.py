@@ -354,14 +354,6 @@ def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
         cawn.train(events, config, out=tmp_path, resume=True, split=cawn.TimeSplit(train_share=0.5), quiet=True)
 
 
-def test_a_run_split_by_another_version_is_not_tested(events, tmp_path: Path) -> None:
-    cawn.train(events, TINY.with_(epochs=1), task="inductive", out=tmp_path, quiet=True, kinds=("random",))
-    description = json.loads((tmp_path / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(description | {"split": "0" * 12}))
-    with pytest.raises(cawn.StorageError, match="split by another version"):
-        cawn.evaluate_run(tmp_path)
-
-
 def with_columns(events: cawn.Events, **columns) -> cawn.Events:
     return cawn.Events(events.src, events.dst, events.t, num_nodes=events.num_nodes, **columns)
 

@@ -285,7 +285,8 @@ class Trainer:
             self.board.add(row)
         mark = " *" if state.best_epoch == state.epoch else ""
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
-        self._spent.append((time.perf_counter() - start) * self.plan.steps_per_epoch / steps)
+        if steps > 0:  # an epoch may be resumed after its last step
+            self._spent.append((time.perf_counter() - start) * self.plan.steps_per_epoch / steps)
         self._say(
             title
             + "  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**row)
@@ -295,7 +296,7 @@ class Trainer:
 
     def _time_left(self) -> str:
         """Until the last epoch, if training does not stop before."""
-        if self._finished():
+        if self._finished() or not self._spent:
             return ""
         left = (self.config.epochs - self.progress.epoch) * sum(self._spent) / len(self._spent)
         size, unit = next(
