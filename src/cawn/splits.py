@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import asdict, dataclass, fields, replace
-from datetime import UTC, date, datetime
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -13,8 +11,10 @@ import numpy.typing as npt
 
 from cawn.checks import check_choice
 from cawn.errors import DataError, QueryError, StorageError
-from cawn.events import Events, as_times
+from cawn.events import Events
+from cawn.reading import Reading
 from cawn.summary import moment
+from cawn.times import times_of_queries
 
 Task = Literal["transductive", "inductive"]
 
@@ -99,17 +99,15 @@ class TimeSplit:
 
 
 def _as_number(value: Any, name: str, events: Events) -> int | float:
-    """A time to split at as a number that events' times can be compared with exactly."""
+    """A time to split at in the unit of the events."""
     try:
-        if isinstance(value, datetime) and value.tzinfo is not None:
-            value = value.astimezone(UTC).replace(tzinfo=None)
-        moments = np.array([value], "datetime64") if isinstance(value, str | date) else [value]
-        number: int | float = as_times(moments)[0].item()
-    except (DataError, ValueError) as error:
-        raise QueryError(f"{name} is {value!r}: give a number in the data's unit of time, or an ISO date") from error
-    if events.t.dtype == np.int64:
-        return min(max(math.ceil(number), -(2**63)), 2**63 - 1)
-    return float(number)
+        times = times_of_queries(value, events.t, events.reading or Reading())
+    except QueryError as error:
+        raise QueryError(f"{name}: {error}") from error
+    if times.size != 1:
+        raise QueryError(f"{name} has {times.size} values: give one time")
+    number: int | float = times.reshape(-1)[0].item()
+    return number
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from cawn.cli.options import (
     Threads,
     Time,
     column,
-    moment,
     say,
     use_threads,
 )
@@ -149,7 +148,7 @@ def _split(
     from cawn.splits import TimeSplit
 
     times = {"train_until": train_until, "test_from": test_from}
-    given: dict[str, Any] = {name: moment(text) for name, text in times.items() if text is not None}
+    given: dict[str, Any] = {name: text for name, text in times.items() if text is not None}
     shares = {"train_share": train_share, "val_share": val_share}
     given |= {name: share for name, share in shares.items() if share is not None}
     return TimeSplit(**given) if given else None
