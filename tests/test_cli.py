@@ -89,7 +89,7 @@ def test_predict_to_stdout_and_to_files(workshop: Path, tmp_path: Path) -> None:
     assert len(lines) == 52
     out = tmp_path / "scored.csv"
     told = cawn("predict", run, pairs, "-o", str(out), "--json")
-    assert json.loads(told.stdout) == {"rows": 51, "out": str(out)}
+    assert json.loads(told.stdout) == {"rows": 51, "unknown": 1, "out": str(out)}
     assert out.read_text() == shown.stdout
     assert cawn("predict", run, pairs, "-o", str(out)).returncode == 2
     assert cawn("predict", run, pairs, "-o", str(out), "--force", "--draws", "3").returncode == 0

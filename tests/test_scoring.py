@@ -16,7 +16,7 @@ from cawn.config import Config
 from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.readers.chunks import Pairs
-from cawn.scoring import Question, score_to_file
+from cawn.scoring import Done, NodeQuestions, PairQuestions, answer_to_file
 from tolerances import assert_same_scores
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
@@ -34,8 +34,8 @@ def small_chunks(monkeypatch) -> None:
     monkeypatch.setattr(scoring, "ROWS", 64)
 
 
-def question(path: Path, at=None, draws=None) -> Question:
-    return Question(Pairs.open(str(path), src=None, dst=None, time=None, timed=at is None), at, 0.5, draws)
+def question(path: Path, at=None, draws=None) -> PairQuestions:
+    return PairQuestions(Pairs.open(str(path), src=None, dst=None, time=None, timed=at is None), at, 0.5, draws)
 
 
 def pairs(count: int = 300) -> dict[str, list]:
@@ -70,7 +70,7 @@ def write(path: Path, table: dict[str, list], suffix: str) -> Path:
 def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: str, out_suffix: str) -> None:
     table = pairs()
     path, out = write(tmp_path, table, suffix), tmp_path / f"out{out_suffix}"
-    assert score_to_file(predictor, question(path), out, identity="x") == 300
+    assert answer_to_file(predictor, question(path), out, identity="x").size == 300
     found = pq.read_table(out) if out_suffix == ".parquet" else read_text(out, "\t" if suffix == ".tsv" else ",")
     assert found.column_names == ["note", "src", "dst", "t", "probability"]
     assert found["note"].to_pylist() == table["note"]
@@ -86,7 +86,7 @@ def read_text(path: Path, delimiter: str, **options) -> pa.Table:
 def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
     table = pairs(20)
     path = write(tmp_path, {"src": table["src"], "dst": table["dst"]}, ".csv")
-    score_to_file(predictor, question(path, at=20_000, draws=3), tmp_path / "out.csv", identity="x")
+    answer_to_file(predictor, question(path, at=20_000, draws=3), tmp_path / "out.csv", identity="x")
     found = read_text(tmp_path / "out.csv", ",")
     assert found.column_names == ["src", "dst", "probability", "error"]
     expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
@@ -96,17 +96,17 @@ def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
 def test_text_stays_as_it_was(predictor, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text('src,dst,t,note\nn1,007,5,plain\nn2,n3,6,"with, comma"\nn2,n3,6,"two\nlines"\n')
-    score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
     found = read_text(tmp_path / "out.csv", ",", newlines_in_values=True)
     assert found["note"].to_pylist() == ["plain", "with, comma", "two\nlines"]
     path.write_text("src,dst,t\nn1,007,5\n")
-    score_to_file(predictor, question(path), tmp_path / "plain.csv", identity="x")
+    answer_to_file(predictor, question(path), tmp_path / "plain.csv", identity="x")
     assert (tmp_path / "plain.csv").read_text().startswith("src,dst,t,probability\nn1,007,5,0.")
 
 
 def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
     path = write(tmp_path, pairs(5) | {"probability": [7] * 5}, ".csv")
-    score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
     found = read_text(tmp_path / "out.csv", ",")
     assert found["probability"].to_pylist() == [7] * 5
     assert "cawn_probability" in found.column_names
@@ -115,7 +115,7 @@ def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
 def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
     whole = tmp_path / "whole.csv"
-    score_to_file(predictor, question(path), whole, identity="x")
+    answer_to_file(predictor, question(path), whole, identity="x")
     calls = []
 
     def stop() -> None:
@@ -124,15 +124,15 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
             raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        score_to_file(predictor, question(path), out, identity="x", check=stop)
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
     assert not out.exists()
     asked = []
-    answer = Question._answer
+    answer = PairQuestions._answer
     monkeypatch.setattr(
-        Question, "_answer", lambda self, p, rows, n: asked.append(len(rows)) or answer(self, p, rows, n)
+        PairQuestions, "_answer", lambda self, p, rows, n: asked.append(len(rows)) or answer(self, p, rows, n)
     )
     counts: list[int] = []
-    score_to_file(predictor, question(path), out, identity="x", progress=counts.append)
+    answer_to_file(predictor, question(path), out, identity="x", progress=counts.append)
     assert counts[0] == 128
     assert sum(asked) == 300 - 128
     assert out.read_bytes() == whole.read_bytes()
@@ -141,7 +141,7 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, damage: str) -> None:
     path, out, whole = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv", tmp_path / "whole.csv"
-    score_to_file(predictor, question(path), whole, identity="x")
+    answer_to_file(predictor, question(path), whole, identity="x")
     calls = []
 
     def stop() -> None:
@@ -150,10 +150,10 @@ def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, dam
             raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        score_to_file(predictor, question(path), out, identity="x", check=stop)
-    piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.npz"
-    piece.unlink() if damage == "missing" else piece.write_bytes(b"PK")
-    score_to_file(predictor, question(path), out, identity="x")
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+    piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.arrow"
+    piece.unlink() if damage == "missing" else piece.write_bytes(b"ARROW1")
+    answer_to_file(predictor, question(path), out, identity="x")
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -164,7 +164,7 @@ def test_a_file_that_changes_meanwhile_is_refused(predictor, tmp_path: Path) -> 
         path.write_text(path.read_text() + "more,n1,n2,5\n")
 
     with pytest.raises(cawn.DataError, match="has changed while"):
-        score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x", check=change)
+        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x", check=change)
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -173,16 +173,16 @@ def test_two_at_once_are_refused(predictor, tmp_path: Path) -> None:
 
     def again() -> None:
         with pytest.raises(cawn.StorageError, match="another process"):
-            score_to_file(predictor, question(path), out, identity="x")
+            answer_to_file(predictor, question(path), out, identity="x")
 
-    assert score_to_file(predictor, question(path), out, identity="x", check=again) == 300
+    assert answer_to_file(predictor, question(path), out, identity="x", check=again).size == 300
 
 
 def test_no_rows(predictor, tmp_path: Path) -> None:
     path = tmp_path / "pairs.parquet"
     pq.write_table(pa.table(pairs()).slice(0, 0), path)
     with pytest.raises(cawn.DataError, match="no rows"):
-        score_to_file(predictor, question(path), tmp_path / "out.parquet", identity="x")
+        answer_to_file(predictor, question(path), tmp_path / "out.parquet", identity="x")
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.parquet"]
 
 
@@ -191,11 +191,9 @@ def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
     plain, padded = tmp_path / "plain.csv", tmp_path / "padded.csv"
     plain.write_text("src,dst,t\nn1,n2,4000\nn3,n4,4000\n")
     padded.write_text("src, dst, t\nn1, n2, 4000\nn3, n4, 4000\n")
-    asked = question(padded)
-    score_to_file(predictor, asked, tmp_path / "b.csv", identity="x")
-    score_to_file(predictor, question(plain), tmp_path / "a.csv", identity="x")
+    assert answer_to_file(predictor, question(padded), tmp_path / "b.csv", identity="x") == Done(2, 0)
+    answer_to_file(predictor, question(plain), tmp_path / "a.csv", identity="x")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
-    assert asked.unknown == [0]
 
 
 @pytest.mark.parametrize("change", ["run", "file", "options"])
@@ -206,12 +204,12 @@ def test_another_question_starts_over(predictor, tmp_path: Path, change: str) ->
         raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        score_to_file(predictor, question(path), out, identity="x", check=stop)
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
     if change == "file":
         path = write(tmp_path, pairs(301), ".csv")
     asked = question(path, draws=2 if change == "options" else None)
     counts: list[int] = []
-    score_to_file(predictor, asked, out, identity="y" if change == "run" else "x", progress=counts.append)
+    answer_to_file(predictor, asked, out, identity="y" if change == "run" else "x", progress=counts.append)
     assert counts[0] == 0
 
 
@@ -220,16 +218,16 @@ def test_bad_rows_are_named(predictor, tmp_path: Path) -> None:
     path = write(tmp_path, table, ".csv")
     path.write_text(path.read_text().replace(f"row 90,{table['src'][90]},{table['dst'][90]},", "row 90,n1,n2,soon"))
     with pytest.raises(cawn.DataError, match=r"line 92, column 't': found 'soon"):
-        score_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
     table = pairs(10)
     table["dst"][4] = ""
     with pytest.raises(cawn.DataError, match="line 6, column 'dst': found nothing"):
-        score_to_file(predictor, question(write(tmp_path, table, ".csv")), tmp_path / "out.csv", identity="x")
+        answer_to_file(predictor, question(write(tmp_path, table, ".csv")), tmp_path / "out.csv", identity="x")
     assert not (tmp_path / "out.csv").exists()
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("src,dst,t\nn1,n2,3\nn1,n2\n")
     with pytest.raises(cawn.DataError, match="cannot be read"):
-        score_to_file(predictor, question(ragged), tmp_path / "out.csv", identity="x")
+        answer_to_file(predictor, question(ragged), tmp_path / "out.csv", identity="x")
 
 
 @pytest.mark.parametrize("names", [["src", "dst"], ["a", "b", "c"], ["src", "t"]])
@@ -247,7 +245,20 @@ def test_memory_is_flat(predictor, tmp_path: Path, monkeypatch) -> None:
         file.write("src,dst,t\n")
         file.writelines(f"n{i % 40},n{(i * 7) % 40},{i % 30_000}\n" for i in range(60_000))
     sizes: list[int] = []
-    score_to_file(
+    answer_to_file(
         predictor, question(path), tmp_path / "out.csv", identity="x", progress=lambda _: sizes.append(resident_bytes())
     )
     assert sizes[-1] < sizes[len(sizes) // 3] + 30e6
+
+
+def test_totals_are_known_beforehand(tmp_path: Path) -> None:
+    for suffix in (".csv", ".csv.gz", ".parquet"):
+        assert question(write(tmp_path, pairs(), suffix)).pairs.num_rows() == 300
+
+
+def test_rankings_of_all_nodes_to_a_file(predictor, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "NODES", 1)
+    questions = NodeQuestions(None, 20_000, k=2, candidates=["7", "n3"])
+    done = answer_to_file(predictor, questions, tmp_path / "top.parquet", identity="x")
+    assert done == Done(40, 0)
+    assert set(pq.read_table(tmp_path / "top.parquet")["candidate"].to_pylist()) == {"7", "n3"}

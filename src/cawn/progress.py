@@ -10,6 +10,11 @@ from typing import Literal
 Report = Callable[[float], object]  # takes the amount done so far
 
 
+def shows(quiet: bool) -> bool:
+    """Whether progress is shown at all: on a terminal."""
+    return not quiet and sys.stderr.isatty()
+
+
 @contextmanager
 def progress(
     title: str, total: float | None = None, *, unit: Literal["", "bytes"] = "", quiet: bool = False
@@ -19,7 +24,7 @@ def progress(
     Nothing is shown where stderr is not a terminal. Call the yielded function with the amount done so far; with
     `total=None` only that amount is shown.
     """
-    if quiet or not sys.stderr.isatty():
+    if not shows(quiet):
         yield lambda _: None
         return
     from rich.console import Console

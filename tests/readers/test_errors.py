@@ -16,9 +16,12 @@ import cawn
     [
         (
             "a,b,c\nx,y,1\n",
-            r"no columns that name the two ends of a link among 'a', 'b', 'c'; say which \(src and dst\)",
+            r"no columns that name the two ends of a link among 'a', 'b', 'c'; say which with src and dst \(--src",
         ),
-        ("src,dst,weight\nx,y,1\n", r"no column that names the time among 'src', 'dst', 'weight'; say which \(time\)"),
+        (
+            "src,dst,weight\nx,y,1\n",
+            r"no column that names the time among 'src', .*; say which with time \(--time\)",
+        ),
         ("src,dst,from,to,t\n1,2,3,4,5\n", r"more than one choice for the two ends of a link"),
         ("src,dst,date,time\n1,2,3,4\n", r"more than one choice for the time"),
         ("src,src,dst,t\n1,1,2,3\n", r"no columns that name the two ends of a link among 'src', 'src'"),

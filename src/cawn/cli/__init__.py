@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import data, demo, explain, info, predict, train
+from cawn.cli import data, demo, explain, info, predict, train, update
 from cawn.cli.options import Command, Group, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
@@ -50,6 +50,7 @@ for _command in (
     train.evaluate,
     predict.predict,
     predict.rank,
+    update.update,
     explain.explain,
     info.info,
 ):

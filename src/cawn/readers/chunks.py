@@ -14,11 +14,13 @@ from pyarrow import csv
 
 from cawn.errors import DataError
 from cawn.readers import files
-from cawn.readers.columns import Layout, Roles, find_layout
-from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
-from cawn.readers.tables import Source
+from cawn.readers.columns import Layout, Roles, find_layout, recognised
+from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff, split
+from cawn.readers.tables import Source, as_names
 
 _BLOCK = 1 << 24  # bytes of text at a time, and the longest line
+NODE = "node"
+_NODE_COLUMNS = ("name", "id", "node_id", "nodes", "src", "source", "user", "user_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,21 @@ class Pairs:
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise DataError(f"{self.path}: cannot be read ({reason[:120]})") from error
 
+    def num_rows(self) -> int | None:
+        """How many rows there are, about: lines of text are counted, which may be parts of rows. None if not known."""
+        try:
+            if self.kind == "parquet":
+                import pyarrow.parquet as pq
+
+                return int(pq.read_metadata(self.path).num_rows)
+            if self.dialect is None:
+                return None
+            with opened(self.path, self.dialect.compression) as file:
+                lines: int = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+            return max(lines - self.dialect.skip, 1)
+        except (pa.ArrowException, OSError, EOFError):
+            return None  # reading the rows says what is wrong
+
     def _batches(self, rows: int) -> Iterator[pa.RecordBatch]:
         if self.dialect is not None:
             with _text(self.path, self.dialect) as reader:
@@ -89,6 +106,47 @@ class Pairs:
                     yield from (opened_file.get_batch(i) for i in range(opened_file.num_record_batches))
                 else:
                     yield from opened_file
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFile:
+    """A file of node names: its column `node`, else the first."""
+
+    rows: Pairs
+    column: int
+
+    @classmethod
+    def open(cls, path: str) -> NodeFile:
+        """Look at the beginning of a file. Text has a header if its first line holds the usual name of a column."""
+        kind = files.kind_of(files.check(path))
+        dialect = None
+        if kind == "text":
+            first = sniff(path, "\t", header=False, columns=1)
+            with opened(path, first.compression) as file:
+                line = file.read(1 << 16).decode("utf-8-sig", "replace").splitlines()[first.skip :][:1]
+            delimiter = next((mark for mark in ",;|" if line and mark in line[0]), "\t")
+            names = [name.strip().lower() for name in split(line[0], delimiter)] if line else []
+            has_header = NODE in names or recognised(names) or (len(names) == 1 and names[0] in _NODE_COLUMNS)
+            dialect = sniff(path, delimiter, header=has_header, columns=1)
+        names = dialect.names if dialect else _schema(path, kind)
+        if not names:
+            raise DataError(f"{path}: has no columns; expected names of nodes")
+        plain = [name.strip().lower() for name in names]
+        column = plain.index(NODE) if NODE in plain else 0
+        layout = Layout(column, column, column, (), False)
+        return cls(Pairs(path, kind, names, layout, False, dialect), column)
+
+    @property
+    def path(self) -> str:
+        return self.rows.path
+
+    def chunks(self, rows: int) -> Iterator[list[Any]]:
+        """The names in order, `rows` at a time but for the last."""
+        first = 0
+        for table in self.rows.chunks(rows):
+            name = self.rows.names[self.column]
+            yield as_names(table.column(self.column), name, self.rows.source(first)).to_pylist()
+            first += len(table)
 
 
 def column_names(source: Any, header: bool | None = None) -> tuple[list[str], bool]:

@@ -145,14 +145,14 @@ def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bo
                 if not found
                 else "more than one choice for the two ends of a link"
             )
-            raise DataError(f"{where}: {problem} among {_listed(names)}; say which (src and dst)")
+            raise DataError(f"{where}: {problem} among {_listed(names)}; say which with src and dst (--src and --dst)")
         src, dst, pair = found[0]
     time = None if roles.time is None else find_column(roles.time, names, "time", where)
     if time is None:
         times = [i for i, name in enumerate(plain) if name in _TIMES and i not in (src, dst)]
         if len(times) != 1:
             problem = "no column that names the time" if not times else "more than one choice for the time"
-            raise DataError(f"{where}: {problem} among {_listed(names)}; say which (time)")
+            raise DataError(f"{where}: {problem} among {_listed(names)}; say which with time (--time)")
         time = times[0]
     categorical = frozenset(_positions(roles.categorical, names, "categorical", where))
     return _checked(

@@ -1,0 +1,53 @@
+"""`cawn update`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cawn.cli.options import AsJson, Dst, Quiet, RunFolder, Src, Threads, Time, column, say
+
+
+def update(
+    run: RunFolder,
+    new: Annotated[Path, typer.Argument(metavar="DATA", help="A file of new links.", show_default=False)],
+    id_column: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column of link ids; known links are skipped.")
+    ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Do nothing if a file of the same links was added before.")
+    ] = False,
+    src: Src = None,
+    dst: Dst = None,
+    time: Time = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add new links to the history of a run; the model stays as it is.
+
+    Columns are those of the links the run was trained on, where the file has them. Links and index change in one step,
+    or not at all.
+
+    Example: cawn update runs/mine today.csv --id transaction
+    """
+    from cawn.files import FolderLock
+    from cawn.predictor import LinkPredictor
+    from cawn.runs import read_description
+
+    read_description(run)
+    given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}
+    columns = {role: said for role, said in given.items() if said is not None}
+    with FolderLock(run) as lock:
+        predictor = LinkPredictor.load(run, device="cpu", threads=threads)
+        done = predictor.update(new, once=once, **columns)
+        if done.added:
+            predictor.save_links(lock)
+    if as_json:
+        print(json.dumps(done._asdict() | {"links": predictor.num_links, "run": str(run)}))
+    else:
+        skipped = f", {done.skipped:,} known ones skipped" if done.skipped else ""
+        say(f"{done.added:,} links and {done.nodes_added:,} nodes added{skipped}: {run}", quiet)
