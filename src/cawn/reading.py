@@ -49,7 +49,9 @@ class Reading:
             )
 
         found = {role: getattr(self, role) for role in ("src", "dst", "time", "link_id") if has(getattr(self, role))}
-        return found | ({"msg": list(self.msg)} if self.msg and all(map(has, self.msg)) else {})
+        if self.msg and all(map(has, self.msg)):
+            found |= {"msg": list(self.msg), "categorical": list(self.categorical)}
+        return found
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""

@@ -44,6 +44,22 @@ Prior = Annotated[
 Msg = Annotated[
     list[str] | None, typer.Option("--msg", metavar="COLUMN", help="A column of link attributes; may be repeated.")
 ]
+Categorical = Annotated[
+    list[str] | None,
+    typer.Option("--categorical", metavar="COLUMN", help="A column of categories, of links or nodes; may be repeated."),
+]
+Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="Column of link weights for training.")]
+Negative = Annotated[
+    str | None, typer.Option("--negative", metavar="COLUMN", help="Column of false destinations for training.")
+]
+NodesTable = Annotated[
+    Path | None,
+    typer.Option("--nodes-table", metavar="FILE", help="A file of node attributes, with a column of names."),
+]
+NodeColumn = Annotated[
+    str | None,
+    typer.Option("--node-column", metavar="COLUMN", help="Its column of names; node, name or id by default."),
+]
 Bipartite = Annotated[
     bool | None, typer.Option("--bipartite/--one-name-space", help="Whether equal names on both sides are two nodes.")
 ]

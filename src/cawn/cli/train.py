@@ -13,14 +13,19 @@ from cawn.cli.options import (
     AsJson,
     BatchMetrics,
     Bipartite,
+    Categorical,
     DeviceName,
     Dst,
     Msg,
+    Negative,
+    NodeColumn,
+    NodesTable,
     Quiet,
     RunFolder,
     Src,
     Threads,
     Time,
+    Weight,
     column,
     say,
     use_threads,
@@ -41,6 +46,11 @@ def train(
     dst: Dst = None,
     time: Time = None,
     msg: Msg = None,
+    categorical: Categorical = None,
+    weight: Weight = None,
+    negative: Negative = None,
+    nodes_table: NodesTable = None,
+    node_column: NodeColumn = None,
     bipartite: Bipartite = None,
     task: Annotated[
         Literal["transductive", "inductive"], typer.Option(help="Test on all last links, or on those of hidden nodes.")
@@ -93,7 +103,9 @@ def train(
         cuts = recorded_cuts(description)
     else:
         config = Config.preset(preset).with_(**parse_settings(settings or []))
-    events = _events(data, first, resume, src, dst, time, msg, bipartite, quiet)
+    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
+    columns |= {"weight": weight, "negative": negative, "node": node_column}
+    events = _events(data, first, resume, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
@@ -158,11 +170,8 @@ def _events(
     data: str | None,
     out: Path,
     resume: bool,
-    src: str | None,
-    dst: str | None,
-    time: str | None,
-    msg: list[str] | None,
-    bipartite: bool | None,
+    columns: dict[str, str | list[str] | None],
+    options: dict[str, Any],
     quiet: bool,
 ) -> Events:
     """The links to train on: of the file, of the dataset, or of the run that goes on."""
@@ -175,23 +184,43 @@ def _events(
             raise QueryError("DATA is missing: name a file of links, or a dataset (see 'cawn datasets')")
         from cawn.runs import read_events
 
+        _refuse_given(columns | options, "the links of the run are used")
         return read_events(out)
     if data in datasets.CATALOG and not Path(data).exists():
+        _refuse_given(columns | options, f"{data} is a dataset")
         return datasets.load(data)
     if not Path(data).exists() and "." not in data and "/" not in data:
         known = ", ".join(datasets.CATALOG)
         raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; there are {known}")
-    attributes = [int(name) if name.isdecimal() else name for name in msg or []]
-    ends = {"src": column(src), "dst": column(dst), "time": column(time)}
-    events = read(data, **ends, msg=attributes or None, bipartite=bipartite)  # type: ignore[arg-type]
-    say(_columns(data, ends), quiet)
+    chosen: dict[str, Any] = {
+        role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
+    }
+    events = read(data, **chosen, **options)
+    say(f"{data}: {_columns(events)}", quiet)
     return events
 
 
-def _columns(data: str, ends: dict[str, Any]) -> str:
-    """Which columns of a file were taken for what."""
-    from cawn.readers.chunks import Pairs
+def _refuse_given(options: dict[str, Any], reason: str) -> None:
+    """Refuse options that say how a file is read where none is."""
+    from cawn.errors import QueryError
 
-    found = Pairs.open(data, **ends, timed=True)
-    names, layout = found.names, found.layout
-    return f"{data}: from {brief(names[layout.src])} to {brief(names[layout.dst])} at {brief(names[layout.time])}"
+    names = {"nodes": "nodes-table", "node": "node-column"}
+    if given := [names.get(role, role) for role, value in options.items() if value is not None]:
+        raise QueryError(f"--{given[0]} describes a file, but {reason}; leave it out")
+
+
+def _columns(events: Events) -> str:
+    """Which columns of a file were taken for what."""
+    assert events.reading is not None
+    reading = events.reading
+    found = f"from {brief(reading.src)} to {brief(reading.dst)} at {brief(reading.time)}"
+    for of, attributes in (("link", events.columns), ("node", events.node_columns)):
+        described = [
+            brief(each.name) + (f" ({len(each.levels):,} categories)" if each.kind == "category" else "")
+            for each in attributes
+            if each.kind != "presence"
+        ]
+        if described:
+            more = f" and {len(described) - 8} more" if len(described) > 8 else ""
+            found += f"; {of} attributes {', '.join(described[:8])}{more}"
+    return found
