@@ -99,6 +99,8 @@ class Config:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Config:
         """From settings by name, lists for tuples; settings left out have their defaults."""
+        if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+            raise QueryError(f"settings are {brief(values)}: give a dictionary of settings by name")
         return cls().with_(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
 
 

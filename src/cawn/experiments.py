@@ -17,7 +17,7 @@ from cawn.checks import check_flag, check_path, check_type
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import QueryError, StorageError, brief
+from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.evaluation import evaluate, mean_rows
 from cawn.events import Events
 from cawn.files import write_text
@@ -171,6 +171,7 @@ def train_seeds(
         raise QueryError(f"seeds is {brief(seeds)}: give a list of at least one seed")
     for seed in seeds:
         check_seed(seed)
+    check_flag(resume, "resume")
     folder_of_all = None if out is None else check_path(out, "out")
     if folder_of_all is not None:
         refuse_foreign(folder_of_all)
@@ -185,6 +186,7 @@ def train_seeds(
     return runs, summary
 
 
+@enough_memory("testing", "train with a lower num_walks or dim")
 def evaluate_run(
     folder: str | os.PathLike[str],
     kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),

@@ -22,7 +22,7 @@ from cawn.checks import check_flag, check_integer, check_path, check_words
 from cawn.dates import dates_of
 from cawn.devices import Device, check_device
 from cawn.engines import Engine, engine_of, load_engine
-from cawn.errors import DataError, QueryError, brief
+from cawn.errors import DataError, QueryError, brief, enough_memory
 from cawn.events import Events, as_times
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+_answering = enough_memory("answering", "ask about fewer pairs at once, or train with a lower num_walks or dim")
 MAX_DRAWS = 1_000
 
 
@@ -206,6 +207,7 @@ class LinkPredictor:
 
     # What is asked.
 
+    @_answering
     def score(
         self,
         src: Names,
@@ -238,6 +240,7 @@ class LinkPredictor:
             return np.asarray(drawn[0])
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
 
+    @_answering
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
         """What the network makes of each pair before it decides: [B, width]."""
         snapshot, ends = self._question(src, dst, t)
@@ -258,6 +261,7 @@ class LinkPredictor:
         ends = {name: names_column(ends * size if len(ends) == 1 else ends) for name, ends in (("src", u), ("dst", v))}
         return pa.table(ends | {"t": pa.array(times)} | {name: pa.array(values) for name, values in found.items()})
 
+    @_answering
     def rank(
         self,
         src: Name,
@@ -352,6 +356,7 @@ class LinkPredictor:
         ends = snapshot.batcher.events.src if side == "src" else snapshot.batcher.events.dst
         return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
+    @_answering
     def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
         """Why src and dst are scored as they are at time t: the walks behind it, and what each adds.
 
@@ -374,6 +379,7 @@ class LinkPredictor:
         network = self._engine.network
         return explain_link(batcher, network, names, self._calibration, ends, draws=int(draws), prior=prior)
 
+    @_answering
     def law(self, links: int = 5_000) -> Law:
         """What the model goes by: every shape of walk over test links of its run, and as many false ones.
 
@@ -462,6 +468,8 @@ class LinkPredictor:
         """How many of these pairs have an end that is not in the network."""
         _, names = self._current()
         u, v = (self._spelling.ids(names, listed(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
+        if len(u) != len(v) and 1 not in (len(u), len(v)):
+            raise QueryError(f"{len(u)} src and {len(v)} dst: give as many of each, or one for all")
         return int((u | v).sum())
 
     @property

@@ -30,7 +30,7 @@ from cawn.checks import check_choice, check_path, check_type
 from cawn.config import Config
 from cawn.decays import decays
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import QueryError, StorageError
+from cawn.errors import QueryError, StorageError, enough_memory
 from cawn.evaluation import candidate_recall, evaluate, score_contrast
 from cawn.events import Events
 from cawn.files import FolderLock, write_text
@@ -176,6 +176,7 @@ class Trainer:
     def _batcher(self, events: Events) -> Batcher:
         return Batcher.of(self.config, events, self.alpha, self.unit, threads=1, build_threads=self.threads)
 
+    @enough_memory("training")
     def fit(self, kinds: tuple[Kind, ...] = ("random", "historical", "inductive")) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         check_kinds(kinds)
@@ -236,6 +237,7 @@ class Trainer:
             record=record,
         )
 
+    @enough_memory("training")
     def trial(self, report: Report = lambda _: None) -> tuple[Any, Any]:
         """Scores of some validation links, true and false, after a few steps of training.
 

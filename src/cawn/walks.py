@@ -75,7 +75,9 @@ class Question(NamedTuple):
             room = np.empty(shape, np.int32), np.empty(shape, times.dtype), np.empty(shape, np.int64)
         except (MemoryError, ValueError) as error:
             size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
-            raise QueryError(f"no memory for {size}; ask for fewer at once") from error
+            raise QueryError(
+                f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once"
+            ) from error
         return cls(node_ids, times, times.view(np.uint64), np.array(widths, np.int64), check_seed(seed), *room)
 
     @property

@@ -19,6 +19,8 @@ import pytest
 import torch
 
 import cawn
+from cawn.cli import main
+from cawn.cli.settings import parse_settings
 from cawn.errors import brief
 from cawn.training import Run, Trainer
 
@@ -115,6 +117,7 @@ TREE = {"nodes": [0, 1], "t": 3, "seed": 0, "fanouts": (2, 2)}
 STREAM = {"num_nodes": 3, "alpha": 0.5, "capacity": 2, "tau": 1.0, "tolerance": 0.1, "late": "drop", "dtype": "int64"}
 PAIRS = {"src": 1, "dst": [2, 3], "t": 60}
 RANKING = {"src": 1, "t": 60, "k": 3, "kinds": ("recent",), "prior": 0.5, "byte_budget": None}
+RANKING_MANY = {"nodes": [1, 2], "t": 60, "k": 3, "candidates": [2, 3], "kinds": ("recent",), "byte_budget": None}
 LAW = {"num_nodes": 9, "num_links": 30, "seed": 0, "noise": 0.1}
 OPTIONAL = dict.fromkeys(("msg", "x", "labels", "num_nodes", "weight", "negative", "link_id"))
 
@@ -204,6 +207,7 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "Config": lambda w: (cawn.Config, SETTINGS),
     "Config.with_": lambda w: (CONFIG.with_, SETTINGS),
     "Config.preset": lambda w: (cawn.Config.preset, {"name": "default"}),
+    "Config.from_dict": lambda w: (cawn.Config.from_dict, {"values": {"dim": 3}}),
     "Config.from_toml": lambda w: (cawn.Config.from_toml, {"text": "dim = 3"}),
     "train": lambda w: (cawn.train, w.training() | {"kinds": ("random",)}),
     "train_seeds": lambda w: (train_seeds, w.training() | {"kinds": ("random",), "seeds": [1, 2]}),
@@ -222,6 +226,8 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "LinkPredictor.embed": lambda w: (w.predictor.embed, PAIRS),
     "LinkPredictor.rank": lambda w: (w.predictor.rank, RANKING),
     "LinkPredictor.rank, candidates": lambda w: (w.predictor.rank, RANKING | {"candidates": [2, 3]}),
+    "LinkPredictor.rank_many": lambda w: (lambda **given: list(w.predictor.rank_many(**given)), RANKING_MANY),
+    "LinkPredictor.nodes": lambda w: (w.predictor.nodes, {"side": "src"}),
     "LinkPredictor.explain": lambda w: (
         w.predictor.explain,
         {"src": int(w.events.src[-1]), "dst": int(w.events.dst[-1]), "t": 119, "draws": 2, "prior": 0.5},
@@ -275,3 +281,68 @@ def call(function: Callable[..., Any], arguments: dict[str, Any]) -> str | None:
     except Exception as error:  # the subject of the test
         return f"{type(error).__name__}: {brief(str(error))}"
     return None
+
+
+PIECES = (
+    *("[", "]", "{", "}", "=", '"', "'", ",", "\n", "#", ".", "-", "1", "0x", "1e999", "nan", "inf", "true", "\\u00ff"),
+    *("dim", "alpha", "num_walks", "rnn", "auto", "lstm", "2020-01-01", "\x00", "\x1b[31m", "é", "\ud800", "  "),
+    *("[" * 3_000, "9" * 5_000, "a." * 2_000, "{a=" * 1_000, "dim = 3\n", "alpha = [0.1, 0.2]\n", '"""', "'''"),
+)
+
+
+def text_of(chance: random.Random) -> str:
+    return "".join(chance.choice(PIECES) for _ in range(chance.randint(1, 6)))
+
+
+def test_settings_as_text_are_refused_in_one_line() -> None:
+    chance = random.Random(f"{SEED} settings")
+    failures = []
+    for _ in range(CASES):
+        text = text_of(chance)
+        for function in (cawn.Config.from_toml, lambda text: CONFIG.with_(**parse_settings([text, f"alpha={text}"]))):
+            if problem := call(function, {"text": text}):
+                failures.append(f"{brief(text)}: {problem}")
+    assert not failures, f"{len(failures)} failures\n" + "\n".join(dict.fromkeys(failures))
+
+
+COMMANDS = {
+    "evaluate": ("--negatives", "--threads", "--device"),
+    "rank": ("--node", "--time", "-k", "--candidate", "--kind", "--prior", "--threads"),
+    "explain": ("--src", "--dst", "--time", "--out", "--draws", "--prior", "--links"),
+    "predict": ("--out", "--at", "--draws", "--prior", "--src", "--dst", "--time"),
+    "info": ("--json",),
+    "train": ("--out", "--src", "--time", "--msg", "--task", "--preset", "--set", "--seed", "--seeds", "--threads"),
+    "datasets": ("where", "verify", "--json"),
+}
+GOOD = {"--node": "1", "--src": "1", "--dst": "2", "--time": "60", "--negatives": "random", "--set": "epochs=1"}
+
+
+def test_command_lines_end_well(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 0, or 2 and one line."""
+    chance = random.Random(f"{SEED} commands")
+    places = [str(workshop.folder / name) for name in ("run", "edges.csv", "none")]
+    failures = []
+    for _ in range(max(CASES // 10, 1)):
+        command = chance.choice(list(COMMANDS))
+        line = [command, places[0] if command not in ("train", "datasets") else places[1]]
+        for option in chance.sample(COMMANDS[command], chance.randint(0, len(COMMANDS[command]))):
+            value = chance.choice((GOOD.get(option, "1"), *places, text_of(chance).replace("\0", "")))
+            line += [option, value] if chance.random() < 0.9 else [option]
+        monkeypatch.setattr("sys.argv", ["cawn", *line])
+        try:
+            main()
+        except AcceptedError:
+            continue
+        except SystemExit as error:
+            shown = capsys.readouterr()
+            if error.code == 0:
+                continue
+            fine = error.code == 2 and shown.err.count("cawn: ") == 1 and len(shown.err.splitlines()[-1]) < MAX_LENGTH
+            problem = "" if fine else f"exit {error.code}: {brief(shown.err)}"
+        except Exception as error:  # the subject of the test
+            problem = f"{type(error).__name__}: {brief(str(error))}"
+        if problem:
+            failures.append(f"{' '.join(map(brief, line))}: {problem}")
+    assert not failures, f"{len(failures)} failures\n" + "\n".join(dict.fromkeys(failures))
