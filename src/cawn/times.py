@@ -66,10 +66,10 @@ def _has_dates(held: Array, reading: Reading) -> bool:
 
 def _parsed(values: Array, given: Any) -> Array:
     """Text (or objects that are written as such) as numbers or dates."""
-    column = pa.chunked_array([pa.array([str(value) for value in values.tolist()], pa.string())])
     try:
+        column = pa.chunked_array([pa.array([str(value) for value in values.tolist()], pa.string())])
         return as_times(column, "t", Source("t"))
-    except DataError as error:
+    except (DataError, ValueError) as error:  # the latter of text that is not Unicode, and of integers too long
         raise QueryError(
             f"t is {brief(given)}: give numbers in the data's unit of time, or ISO dates such as 2016-01-23"
         ) from error

@@ -27,6 +27,7 @@ from cawn.training import Run, Trainer
 CASES = int(os.environ.get("CAWN_FUZZ_CASES", "900"))
 SEED = os.environ.get("CAWN_FUZZ_SEED", "0")
 MAX_LENGTH = 600
+pytestmark = pytest.mark.filterwarnings("ignore:t is :UserWarning")  # of times far from the data
 
 
 class Hostile:
