@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export CAWN_DATA ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: demo test lint bench fuzz dist check-dist check-install clean
+.PHONY: demo test test-kernels lint bench fuzz dist check-dist check-install clean
 
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
@@ -17,6 +17,10 @@ demo: $(VENV)/.core
 # One worker for each core, up to eight; a file's tests stay together, as they share what they train.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+
+# The tests of numbers as on other CPUs; `make test-kernels ARGS=--all` runs every test, ARGS="--load 8" on a busy machine.
+test-kernels: $(VENV)/.dev
+	$(BIN)/python tests/kernel_types.py $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -44,7 +48,7 @@ check-install: $(BIN)/python
 	$(BIN)/python tools/check_install.py
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .numba
 
 # The first supported Python that can make environments; a command may exist and still not run.
 SUPPORTED := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info)

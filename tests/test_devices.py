@@ -7,6 +7,17 @@ import cawn
 from cawn import devices
 
 
+def test_on_this_machine() -> None:
+    """Nothing is pretended: what is picked computes, and a GPU is refused only where there is a reason."""
+    device = devices.pick_device("auto")
+    assert torch.ones(3, device=device).sum().item() == 3
+    assert device.type == "cuda" or not torch.cuda.is_available()
+    if not torch.cuda.is_available():
+        assert device.type == "cpu"
+        with pytest.raises(cawn.DeviceError, match=r"for the CPU alone|no CUDA driver|does not start|no CUDA device"):
+            devices.pick_device("cuda")
+
+
 @pytest.fixture
 def a_gpu(monkeypatch) -> None:
     """PyTorch says there is one of compute capability 9.0; Triton and a compiler are there too."""

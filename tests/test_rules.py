@@ -8,6 +8,7 @@ from cawn import metrics
 from cawn.negatives import negatives
 from cawn.rules import Past
 from cawn.splits import split
+from networks import random_events
 
 
 def test_by_hand() -> None:
@@ -20,17 +21,24 @@ def test_by_hand() -> None:
     assert score[0] > 1 > score[2] > 0 == score[1] == score[3]
 
 
-def test_the_future_changes_nothing() -> None:
-    from networks import random_events
-
-    events = random_events(3, num_links=300)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_future_changes_nothing(seed: int) -> None:
+    """Other links at or after the query's time, none of them: only the scale of recency is that of all times."""
+    events = random_events(seed, num_links=300)
     now = int(np.median(events.t))
-    src, dst = np.arange(8), np.arange(8)[::-1]
-    t = np.full(8, now)
-    for name, rule in Past(events).rules().items():
-        cut = Past(cawn.Events(events.src, events.dst, np.minimum(events.t, now + 1), num_nodes=8))
-        if name in ("edgebank", "popularity"):
-            np.testing.assert_array_equal(rule(src, dst, t), cut.rules()[name](src, dst, t))
+    past, later = events[events.t < now], events[events.t >= now]
+    other = np.random.default_rng(seed).integers(0, 8, (2, len(later)))
+    src, dst = np.repeat(np.arange(8), 8), np.tile(np.arange(8), 8)
+    t = np.full(64, now)
+    shuffled = cawn.Events(np.append(past.src, other[0]), np.append(past.dst, other[1]), events.t, num_nodes=8)
+    truth, same = Past(events).rules(), Past(shuffled).rules()
+    assert set(truth) == {"recency", "edgebank", "edgebank (window)", "popularity"}
+    for name, rule in truth.items():
+        np.testing.assert_array_equal(rule(src, dst, t), same[name](src, dst, t))
+        assert len(set(rule(src, dst, t))) > 1
+    removed = Past(cawn.Events(past.src, past.dst, past.t, num_nodes=8))
+    orders = [np.unique(found.recency(src, dst, t), return_inverse=True)[1] for found in (Past(events), removed)]
+    np.testing.assert_array_equal(*orders)
 
 
 @pytest.mark.parametrize(
