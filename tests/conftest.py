@@ -43,6 +43,20 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _on_the_cpu(request):
+    """All tests but those of the GPU run on the CPU, also where there is a GPU: they compare exact numbers."""
+    if not has_cuda() or request.node.get_closest_marker("gpu"):
+        yield
+        return
+    import torch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: False)
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")  # of the processes that tests start
+        yield
+
+
 @pytest.fixture(scope="session")
 def gpu():
     """The device for tests of the GPU's kernels: the CPU where they are interpreted."""

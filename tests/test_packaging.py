@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from importlib.metadata import requires
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import pytest
@@ -38,6 +38,12 @@ def test_every_direct_dependency_is_pinned() -> None:
 @pytest.mark.parametrize("package", ["torch", "numba", "tensorboard", "selenium", "pytest"])
 def test_no_pin_contradicts_a_dependency(package: str) -> None:
     """The stock build of torch names one version of triton; a CPU build names none."""
+    pinned = version_of(PINS[package])
+    try:
+        if version(package).partition("+")[0] != pinned:
+            pytest.skip(f"needs {package} {pinned}, the version that is pinned")
+    except PackageNotFoundError:
+        pytest.skip(f"needs {package}")
     for one in map(Requirement, requires(package) or []):
         pin = PINS.get(canonicalize_name(one.name))
         if pin is not None and (one.marker is None or one.marker.evaluate({"extra": ""})):

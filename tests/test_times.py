@@ -70,7 +70,7 @@ def test_plain_numbers_stay_numbers() -> None:
         ("nan", SECONDS, DATES, "give numbers"),
         (float("inf"), NUMBERS, Reading(), "NaN or infinity"),
         ("inf", NUMBERS, Reading(), "give numbers"),
-        (np.datetime64("NaT"), SECONDS, DATES, "NaT"),
+        (np.datetime64("NaT", "s"), SECONDS, DATES, "NaT"),
         (None, SECONDS, DATES, "t is None"),
         ("2016-01-23T00:00:00.5", SECONDS, DATES, "finer than the data's times, which are whole numbers of s"),
         (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "further from the data .* than int64 can count"),

@@ -68,10 +68,11 @@ def calendar_dates(numbers: npt.NDArray[Any]) -> Dates:
     given = numbers[candidates].astype(np.int64)
     year, month, day = given // 10_000, given // 100 % 100, given % 100
     first = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-    length = ((first + 1).astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    following = first + np.timedelta64(1, "M")
+    length = (following.astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
     valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
-    found = first.astype("datetime64[D]") + (day - 1)
-    found[~valid] = np.datetime64("NaT")
+    found = first.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
+    found[~valid] = np.datetime64("NaT", "D")
     dates[candidates] = found
     return dates
 

@@ -179,6 +179,9 @@ class DeviceEngine:
         logits = self.logits(batcher, *_pairs_of(sources), seed=seed)
         return np.split(logits, np.cumsum([len(others) for _, others, _ in sources])[:-1])
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_placed": None}  # what is on the device is placed there again
+
     def _there(self, batcher: Batcher) -> DeviceBatcher:
         from cawn.gpu.batches import DeviceBatcher
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from cawn.checks import is_integer
 from cawn.errors import QueryError, brief
 from cawn.events import as_array
-from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.kernels.jit import even_bounds, in_parallel, total_memory
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
@@ -72,6 +72,8 @@ class Question(NamedTuple):
         widths = step_widths(num_walks, length, fanouts, num_decays)
         shape = (len(node_ids), widths[-1], len(widths) + 1)
         try:
+            if math.prod(shape) * (4 + 2 * 8) > total_memory():  # some systems would grant it, then kill the process
+                raise MemoryError
             room = np.empty(shape, np.int32), np.empty(shape, times.dtype), np.empty(shape, np.int64)
         except (MemoryError, ValueError) as error:
             size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"

@@ -57,8 +57,8 @@ VALUES: list[Callable[[], Any]] = [
             *(b"", b"\xff\xfe", bytearray(b"a"), Ellipsis, NotImplemented, int, len, Path("no/such"), Path("\0")),
             *((), (1,), (1, 2), ("random",), (None,), (0.5, "a"), range(3), range(0), slice(1, 0, -1), frozenset({1})),
             *(Decimal("1.5"), Fraction(1, 3), date(2020, 1, 1), datetime(2020, 1, 1, tzinfo=UTC), timedelta(1)),
-            *(np.int64(3), np.uint64(2**63), np.float32(1.5), np.float64("nan"), np.bool_(True), np.datetime64("NaT")),
-            *(np.str_("x"), np.void(b"abc")),
+            *(np.int64(3), np.uint64(2**63), np.float32(1.5), np.float64("nan"), np.bool_(True)),
+            *(np.datetime64("NaT", "s"), np.str_("x"), np.void(b"abc")),
         )
     ),
     *(lambda value=value: list(value) for value in ([], [1], [1, 2, 3], ["a"], [None], [1, [2]], [float("nan")])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import stat
 import tempfile
@@ -86,6 +87,14 @@ def check_threads(threads: int | None) -> None:
     """Refuse a number of threads that cannot be meant."""
     if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
         raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
+
+
+def total_memory() -> float:
+    """Bytes of main memory; infinite where that is not known."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 @lru_cache(maxsize=8)
