@@ -20,7 +20,7 @@ PARTS = {
 }
 RETURNED = {
     "LinkPredictor": (
-        *("predictor.Scores", "predictor.Ranked"),
+        *("rankings.Scores", "rankings.Ranked", "rankings.Ranking", "updates.Update"),
         *("explain.link.Explanation", "explain.link.Walk", "explain.link.Link", "explain.law.Law", "explain.law.Shape"),
     ),
     "History": ("gpu.history.DeviceHistory",),
