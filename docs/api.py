@@ -14,7 +14,7 @@ from cawn.gpu.history import DeviceHistory
 PARTS = {
     "Data": ("read", "Events", "datasets", "laws"),
     "Walks": ("History", "Stream", "Walks", "anonymize", "anonymize_each", "walk_shapes"),
-    "Learning": ("Config", "train", "train_seeds", "evaluate_run", "Run", "Trainer"),
+    "Learning": ("Config", "train", "train_seeds", "evaluate_run", "TimeSplit", "Run", "Trainer"),
     "Prediction": ("LinkPredictor",),
     "Errors": ("CawnError", "DataError", "QueryError", "LateEventError", "StorageError", "DeviceError"),
 }

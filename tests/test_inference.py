@@ -38,6 +38,20 @@ def test_it_is_the_same_network(options: dict) -> None:
     assert mine.network.width == theirs.network.width == mine.embed(*asked, seed=3).shape[1]
 
 
+@pytest.mark.parametrize("options", SUPPORTED)
+def test_merging_equal_prefixes_changes_nothing(options: dict) -> None:
+    """Pairs that have ends and times in common, as those of a ranking do; and some that have not."""
+    model, batcher = network(attributed(), Config(**SMALL, **options))
+    network_of_numpy = engine_of(model).network
+    src, dst, t = pairs(300)
+    src[:200], t[:150] = src[0], t[0]
+    asked = src, dst, t
+    merged = batcher.merged(*asked, seed=3)
+    plain = batcher.pairs(*asked, seed=3)
+    assert sum(len(level.elapsed) for level in merged.levels) < sum(len(level.elapsed) for level in plain.levels)
+    assert_same_scores(network_of_numpy.logits(merged), network_of_numpy.logits(plain))
+
+
 def test_other_models_go_to_torch() -> None:
     model, batcher = network(attributed(), Config(**SMALL, pooling="attention"))
     engine = engine_of(model)

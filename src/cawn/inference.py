@@ -124,7 +124,7 @@ class Inference:
 
     def _features(self, level: Level[Array]) -> Array:
         if not self.config.time:
-            return level.x if level.x.shape[1] else np.zeros((len(level.owner), 1), np.float32)
+            return level.x if level.x.shape[1] else np.zeros((len(level.own), 1), np.float32)
         phase = level.elapsed[:, None] * self.weights["walks.position.f2.omega"]
         return np.concatenate([np.cos(phase), np.sin(phase), level.x], axis=1)
 
