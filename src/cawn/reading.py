@@ -42,11 +42,9 @@ class Reading:
         """Those of the recorded columns that a file or table with these columns has, as arguments of `cawn.read`."""
 
         def has(column: Column | None) -> bool:
-            return (
-                (column in names if has_names else False)
-                if isinstance(column, str)
-                else (not has_names and column is not None and column < len(names))
-            )
+            if isinstance(column, str):
+                return has_names and column in names
+            return column is not None and not has_names and column < len(names)
 
         found = {role: getattr(self, role) for role in ("src", "dst", "time", "link_id") if has(getattr(self, role))}
         if self.msg and all(map(has, self.msg)):
