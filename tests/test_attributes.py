@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder
+from cawn.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder, joined_attributes
 from cawn.config import Config
+from cawn.name_index import NameIndex
+from cawn.node_names import Spelling
 from cawn.runs import read_description, read_events
 from cawn.training import Trainer
+from cawn.updates import joined
 
 TINY = Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, batch_size=64, epochs=1)
 
@@ -174,10 +177,30 @@ def test_the_papers_presets_use_attributes_as_they_are() -> None:
         assert Trainer(plain, config, quiet=True).events is plain
 
 
-def test_runs_without_an_encoder_go_on_as_they_were(tmp_path: Path) -> None:
-    """As runs of older versions, whose settings did not mention it."""
+def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
     plain = cawn.Events(*np.random.default_rng(0).integers(0, 9, (2, 80)), np.arange(80), msg=np.arange(80))
     run = cawn.train(plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, kinds=("random",))
     assert read_description(tmp_path / "run")["encoder"] is None
     assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._batcher.events.msg.max() == 79
     assert run.batcher.events.encoder is None
+
+
+def test_categories_of_several_files_are_coded_alike() -> None:
+    one = (np.array([[0, 5], [1, 6]], np.float32), (Attribute("kind", "category", ("a", "b")), Attribute("n")))
+    two = (np.array([[0, 7], [1, 8]], np.float32), (Attribute("kind", "category", ("c", "a")), Attribute("n")))
+    values, columns = joined_attributes([one, two])
+    assert columns == (Attribute("kind", "category", ("a", "b", "c")), Attribute("n"))
+    assert values.tolist() == [[0, 5], [1, 6], [2, 7], [0, 8]]
+
+
+def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
+    columns = (Attribute("age"), Attribute("in the table of nodes", "presence"))
+    held = cawn.Events([0, 1], [1, 0], [1, 2], x=[[1.0, 1], [3, 1]])
+    new = cawn.Events([0], [2], [3], x=[[0.0, 0], [5, 1], [9, 1]])
+    held.node_columns = new.node_columns = columns
+    encoder = Encoder.fit(held, np.arange(2))
+    names = NameIndex.of(held.labels)
+    both, _ = joined(encoder.transform(held), names, [encoder.transform(new)], Spelling(None))
+    assert both.x.tolist() == [[-1, 1], [1, 1], [7, 1]]
+    without, _ = joined(encoder.transform(held), names, [cawn.Events([0], [2], [3])], Spelling(None))
+    assert without.x.tolist() == [[-1, 1], [1, 1], [0, 0]]
