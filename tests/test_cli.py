@@ -76,7 +76,7 @@ def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
     assert figures(found["results"]) == pytest.approx(figures(written), abs=1e-5)  # sums in another order, no more
     table = cawn("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").stdout
     assert "historical" in table
-    assert "random " not in table
+    assert "against random" not in table
     assert "batches of 30" in table
 
 
