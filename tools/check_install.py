@@ -16,9 +16,11 @@ import tempfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("3.11", "3.12", "3.13")
+REASON_LINES = 15  # pip ends with the conflict it found
 SOURCES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CONSTRAINT")
 STOCK = {name: value for name, value in os.environ.items() if name not in SOURCES} | {
     "PIP_CONFIG_FILE": os.devnull,
@@ -27,7 +29,7 @@ STOCK = {name: value for name, value in os.environ.items() if name not in SOURCE
 
 
 def run(*command: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, env=STOCK, cwd=ROOT, capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=STOCK, cwd=ROOT, stdout=PIPE, stderr=STDOUT, text=True, check=False)
 
 
 def newest_pip(folder: Path) -> Path | None:
@@ -35,7 +37,9 @@ def newest_pip(folder: Path) -> Path | None:
     run(sys.executable, "-m", "venv", folder)
     pip = folder / ("Scripts" if os.name == "nt" else "bin") / "pip"
     limits = ("--retries", "1", "--timeout", "30")
-    done = run(pip.with_name("python"), "-m", "pip", "install", "--quiet", *limits, "--upgrade", "pip")
+    done = run(
+        pip.with_name("python"), "-m", "pip", "install", "--quiet", *limits, "--force-reinstall", "--upgrade", "pip"
+    )
     return pip if done.returncode == 0 else None
 
 
@@ -57,18 +61,13 @@ def interpreter(version: str) -> str | None:
 def resolve(pip: Path, python: str, extras: list[str]) -> tuple[str, dict[str, str]]:
     """pip's reason why it cannot install these extras ("" if it can), and the versions it would install."""
     wanted = f".[{','.join(extras)}]" if extras else "."
-    options = (
-        "--dry-run",
-        "--quiet",
-        "--ignore-installed",
-        "--use-feature=fast-deps",
-        "--constraint",
-        "constraints.txt",
-    )
-    done = run(pip, "--python", python, "install", *options, "--report", "-", wanted)
-    if done.returncode:
-        return done.stderr.strip(), {}
-    found = (part["metadata"] for part in json.loads(done.stdout)["install"])
+    options = ("--dry-run", "--ignore-installed", "--use-feature=fast-deps", "--constraint", "constraints.txt")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        done = run(pip, "--python", python, "install", *options, "--report", report, wanted)
+        if done.returncode:
+            return "\n".join(done.stdout.strip().splitlines()[-REASON_LINES:]), {}
+        found = [part["metadata"] for part in json.loads(report.read_text(encoding="utf-8"))["install"]]
     return "", {part["name"]: part["version"] for part in found}
 
 
