@@ -31,6 +31,7 @@ from cawn.node_names import Names, Spelling, listed, one
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.readers import read
 from cawn.readers.chunks import column_names
+from cawn.readers.files import resolved
 from cawn.reading import Reading
 from cawn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.splits import digest
@@ -416,6 +417,7 @@ class LinkPredictor:
     def _read(self, source: Any, columns: dict[str, Any]) -> Events:
         if isinstance(source, Events):
             return read(source, **columns)
+        source = resolved(source)
         recorded = self.reading.columns_in(*column_names(source, columns.get("header")))
         # Spelling knows the sides of a two-sided network, whatever the columns are called.
         return read(source, **({"bipartite": False} | recorded | columns))

@@ -34,6 +34,7 @@ from cawn.predictor import LinkPredictor
 from cawn.rankings import Scores, rankings_table
 from cawn.readers.chunks import NodeFile, Pairs
 from cawn.readers.dialect import Dialect
+from cawn.readers.files import File
 from cawn.readers.tables import as_names, as_times
 
 ROWS = 1 << 14  # pairs in a piece
@@ -60,7 +61,7 @@ class Questions(Protocol):
     """A file of questions to a predictor. Its repr says what is asked, so that only the same is continued."""
 
     @property
-    def path(self) -> str | None:
+    def path(self) -> File | None:
         """The file, if there is one."""
 
     @property
@@ -84,7 +85,7 @@ class PairQuestions:
     draws: int | None
 
     @property
-    def path(self) -> str:
+    def path(self) -> File:
         return self.pairs.path
 
     @property
@@ -123,7 +124,7 @@ class NodeQuestions:
     dialect: Dialect | None = field(default=None, init=False)
 
     @property
-    def path(self) -> str | None:
+    def path(self) -> File | None:
         return None if self.nodes is None else self.nodes.path
 
     def answers(self, predictor: LinkPredictor, first: int = 0) -> Iterator[Piece]:

@@ -189,7 +189,7 @@ def _events(
     if data in datasets.CATALOG and not Path(data).exists():
         _refuse_given(columns | options, f"{data} is a dataset")
         return datasets.load(data)
-    if not Path(data).exists() and "." not in data and "/" not in data:
+    if not Path(data).exists() and data != "-" and not set(data) & set("./*?["):
         known = ", ".join(datasets.CATALOG)
         raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; there are {known}")
     chosen: dict[str, Any] = {

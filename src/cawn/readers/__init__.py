@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from cawn.errors import DataError, brief
 from cawn.events import Events, as_array
 from cawn.readers import files, text
 from cawn.readers.columns import Roles, column_list
 from cawn.readers.nodes import NodeTable
-from cawn.readers.tables import Source, events_of, rows_of_table
+from cawn.readers.tables import Rows, Source, events_of, rows_of_table
 from cawn.reading import Column
 
 __all__ = ["read"]
@@ -37,8 +38,10 @@ def read(
     """Read an edge log.
 
     Args:
-        source: A path to CSV, TSV or whitespace-separated text (plain or compressed), Parquet or Arrow IPC; a table
-            with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a PyTorch Geometric `TemporalData`.
+        source: A path to CSV, TSV or whitespace-separated text or JSON Lines (plain or compressed), Parquet or Arrow
+            IPC; a pattern such as "logs/*.csv" or a list of paths, read one after the other (patterns in the order of
+            names); "-" for standard input; a table with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a
+            PyTorch Geometric `TemporalData`.
         src, dst, time: The columns, by name or by position from 0. Found by their usual names if not given; in text
             without a header they are the first three.
         msg: Columns that become link attributes. Text is read as categories, whose names `events.columns` keeps.
@@ -54,7 +57,9 @@ def read(
             where the columns are called user and item, as in the JODIE format.
         delimiter, header: How text is laid out, if the guess is wrong.
 
-    Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds.
+    Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds, or int64 in a finer
+    unit where seconds would round them; a column of integers that are all dates such as 20160123 holds dates.
+    `events.reading` says which columns were used, and how.
     """
     if bipartite is not None and not isinstance(bipartite, bool):
         raise DataError(f"bipartite={brief(bipartite)}: give True or False")
@@ -77,12 +82,10 @@ def _read_links(
 ) -> Events:
     if isinstance(source, Events):
         return source
-    if isinstance(source, str | os.PathLike):
-        path = files.check(os.fspath(source))
-        kind = files.kind_of(path)
-        if kind == "text":
-            return events_of([text.read_text(path, roles, bipartite=bipartite, delimiter=delimiter, header=header)])
-        return events_of([rows_of_table(files.read_binary(path, kind), roles, Source(path), bipartite)])
+    source = files.resolved(source)
+    if isinstance(source, list) and source and isinstance(source[0], files.File):
+        options: dict[str, Any] = {"bipartite": bipartite, "delimiter": delimiter, "header": header}
+        return events_of([_read_file(file, roles, **options) for file in source])
     if hasattr(source, "__arrow_c_stream__"):
         return events_of([rows_of_table(files.import_stream(source), roles, Source("table"), bipartite)])
     if all(hasattr(source, name) for name in ("src", "dst", "t")):
@@ -91,6 +94,18 @@ def _read_links(
         f"cannot read a {type(source).__name__}: give a path, a table (pyarrow, pandas, polars, DuckDB) or a "
         "TemporalData; for arrays use cawn.Events(src, dst, t)"
     )
+
+
+def _read_file(
+    file: files.File, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None
+) -> Rows:
+    kind = files.kind_of(file)
+    if kind == "text" or delimiter is not None:
+        return text.read_text(file, roles, bipartite=bipartite, delimiter=delimiter, header=header)
+    rows = rows_of_table(files.read_table(file, kind), roles, Source(str(file)), bipartite)
+    if kind == "json" and rows.t.dtype.kind == "f" and (np.abs(rows.t) >= 2.0**53).any():
+        raise DataError(f"{file}: times this large are rounded as float64; write whole numbers within int64")
+    return rows
 
 
 def _from_temporal_data(data: Any) -> Events:

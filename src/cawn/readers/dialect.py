@@ -5,19 +5,23 @@ from __future__ import annotations
 import csv
 import io
 import re
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import IO, Any
+from functools import cache
 
 import pyarrow as pa
 
 from cawn.errors import DataError, brief
 from cawn.readers.columns import recognised
+from cawn.readers.files import File, compression_of, damaged, opened
+from cawn.readers.lines import LONGEST_LINE
 
 _SAMPLE_BYTES = 1 << 16
 _LONGEST_SAMPLE = 1 << 26
-_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
+_LONGEST_NUMBER = 100  # characters
+_CSV_LIMIT = threading.RLock()
 _COMMENTS = ("#", "%", "//")
 _JODIE = ["user_id", "item_id", "timestamp", "state_label"]
 _LOOKS_LIKE_DATA = re.compile(
@@ -41,7 +45,7 @@ class Dialect:
         return self.has_header and self.names[:4] == _JODIE
 
 
-def sniff(path: str, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> Dialect:
+def sniff(path: File, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> Dialect:
     """Guess the layout from the first lines; there should be as many columns or more."""
     if delimiter is not None and not (isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()):
         raise DataError(f"delimiter={brief(delimiter)}: give a single character")
@@ -49,17 +53,22 @@ def sniff(path: str, delimiter: str | None = None, header: bool | None = None, *
         raise DataError(f"header={brief(header)}: give True or False")
     compression = compression_of(path)
     lines = _first_lines(path, compression)
-    skip = next(
-        (i for i, line in enumerate(lines) if line.strip() and not line.lstrip().startswith(_COMMENTS)), len(lines)
-    )
+    skip = next((i for i, line in enumerate(lines) if _is_row(line)), len(lines))
     rows = [line for line in lines[skip:] if line.strip()]
     if not rows:
         raise DataError(f"{path}: no rows; expected at least one link")
-    delimiter = delimiter or _guess_delimiter(rows, columns)
+    with _fields_of_any_size():
+        return _dialect(path, rows, skip, compression, delimiter or _guess_delimiter(rows, columns), header)
+
+
+def _dialect(
+    path: File, rows: list[str], skip: int, compression: str | None, delimiter: str, header: bool | None
+) -> Dialect:
+    """The layout of text whose first rows these are, below `skip` lines of comments."""
     first = split(rows[0], delimiter)
     has_header = header
     if has_header is None:
-        has_header = recognised(first) or not any(_LOOKS_LIKE_DATA.fullmatch(field) for field in first)
+        has_header = recognised(first) or not any(map(_looks_like_data, first))
     if has_header and len(rows) == 1:
         raise DataError(f"{path}: no rows; expected at least one link below the header")
     names = first if has_header else [f"column {i}" for i in range(len(first))]
@@ -69,22 +78,35 @@ def sniff(path: str, delimiter: str | None = None, header: bool | None = None, *
     return Dialect(compression, delimiter, skip + has_header, [name.strip() for name in names], has_header, padded)
 
 
-def _first_lines(path: str, compression: str | None) -> list[str]:
-    """Whole lines from the start of the file: those of the first 64 KiB, and at least two rows of data."""
+def _is_row(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith(_COMMENTS)
+
+
+def _looks_like_data(field: str) -> bool:
+    return len(field) <= _LONGEST_NUMBER and _LOOKS_LIKE_DATA.fullmatch(field) is not None
+
+
+def _first_lines(path: File, compression: str | None) -> list[str]:
+    """Whole lines from the start of the file: those of the first 64 KiB, and at least two rows of data.
+
+    Each look is twice as long as the one before, so that the time is linear in what is read.
+    """
     raw = b""
     try:
         with opened(path, compression) as file:
             while len(raw) < _LONGEST_SAMPLE:
-                block = file.read(_SAMPLE_BYTES)
+                block = file.read(max(_SAMPLE_BYTES, len(raw)))
                 raw += block
                 lines = re.split(r"\r\n|\r|\n", _decoded(raw, path, at_end=not block))
                 whole = lines if not block else lines[:-1]
-                if not block or len([line for line in whole if not line.lstrip().startswith(_COMMENTS)]) > 2:
-                    break
+                if not block or sum(map(_is_row, whole)) > 2:
+                    return whole
     except (OSError, EOFError, pa.ArrowException) as error:
-        reason = f"the {compression or ''} data are damaged ({error}); fetch or write the file again"
-        raise DataError(f"{path}: {reason}") from error
-    return whole
+        if compression:
+            raise damaged(path, compression, error) from error
+        raise DataError(f"{path}: cannot be read ({error})") from error
+    sample = f"the first {_LONGEST_SAMPLE >> 20} MiB"
+    raise DataError(f"{path}: {sample} hold no three rows; lines may have up to {LONGEST_LINE >> 20} MiB each")
 
 
 def _padded(fields: list[str]) -> bool:
@@ -99,6 +121,17 @@ def split(line: str, delimiter: str) -> list[str]:
     return next(csv.reader([line], delimiter=delimiter), [""])
 
 
+@contextmanager
+def _fields_of_any_size() -> Iterator[None]:
+    """Lifts the csv module's limit on the size of a field, which holds for the whole process."""
+    with _CSV_LIMIT:
+        limit = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(limit)
+
+
 def _guess_delimiter(rows: list[str], columns: int) -> str:
     """The character that cuts the first rows into the most fields, at least `columns`, as many in each row.
 
@@ -107,6 +140,7 @@ def _guess_delimiter(rows: list[str], columns: int) -> str:
     rows = rows[:50]
     body = rows[1:] or rows  # the header of a JODIE file is shorter than its rows
 
+    @cache
     def even_width(delimiter: str) -> int:
         widths = {len(split(row, delimiter)) for row in body}
         return widths.pop() if len(widths) == 1 else 0
@@ -121,19 +155,7 @@ def _guess_delimiter(rows: list[str], columns: int) -> str:
     return max((",", "\t", ";", "|", " "), key=lambda delimiter: sum(row.count(delimiter) for row in rows))
 
 
-def compression_of(path: str) -> str | None:
-    with open(path, "rb") as file:
-        magic = file.read(4)
-    return next((name for start, name in _COMPRESSIONS.items() if magic.startswith(start)), None)
-
-
-@contextmanager
-def opened(path: str, compression: str | None) -> Iterator[Any]:
-    with open(path, "rb") as file:
-        yield pa.CompressedInputStream(file, compression) if compression else file
-
-
-def _decoded(raw: bytes, path: str, *, at_end: bool) -> str:
+def _decoded(raw: bytes, path: File, *, at_end: bool) -> str:
     """The text of the first bytes; a character cut in two at their end is left for later."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise DataError(f"{path}: is UTF-16 text; convert the file to UTF-8")
@@ -149,14 +171,19 @@ def _decoded(raw: bytes, path: str, *, at_end: bool) -> str:
         raise DataError(f"{path}, line {line}: {found}; convert the file to UTF-8") from error
 
 
-def line_of(path: str, dialect: Dialect, row: int) -> int:
+def line_of(path: File, dialect: Dialect, row: int) -> int:
     """The line, from 1, on which a row counted from 0 begins; blank lines are no rows, quoted line breaks no ends."""
     blanks = dialect.delimiter == " +"
-    with opened(path, dialect.compression) as file, io.TextIOWrapper(file, errors="replace", newline="") as lines:
+    begin = dialect.skip + 1
+    with (
+        _fields_of_any_size(),
+        suppress(csv.Error),
+        opened(path, dialect.compression) as file,
+        io.TextIOWrapper(file, errors="replace", newline="") as lines,
+    ):
         for _ in range(dialect.skip):
             next(lines, None)
         reader = csv.reader(lines, delimiter=" " if blanks else dialect.delimiter)
-        begin = dialect.skip + 1
         for fields in reader:
             if any(fields) if blanks else fields:
                 if row == 0:
@@ -164,24 +191,3 @@ def line_of(path: str, dialect: Dialect, row: int) -> int:
                 row -= 1
             begin = dialect.skip + reader.line_num + 1
     return begin
-
-
-class SingleBlanks(io.RawIOBase):
-    """A view of a text in which fields are separated by one space, whatever runs of blanks and tabs there were."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """At least one whole line, or nothing at the end."""
-        while True:
-            block = self._file.read(max(size, 1 << 20))
-            text = self._rest + block
-            cut = text.rfind(b"\n") + 1 if block else len(text)
-            self._rest = text[cut:]
-            if cut or not block:
-                return re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", text[:cut]))

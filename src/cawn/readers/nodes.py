@@ -36,12 +36,14 @@ class NodeTable:
     def read(cls, given: Any, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
         """From a path or a table. Columns of `categorical` that are not here belong to the links."""
         if isinstance(given, str | os.PathLike):
-            path = files.check(os.fspath(given))
+            path = files.check(given)
             kind = files.kind_of(path)
             if kind == "text":
-                table, source = text.read_columns(path, lambda names: [_name_column(names, node, path)], categorical)
+                table, source = text.read_columns(
+                    path, lambda names: [_name_column(names, node, str(path))], categorical
+                )
             else:
-                table, source = files.read_binary(path, kind), Source(path)
+                table, source = files.read_table(path, kind), Source(str(path))
         elif hasattr(given, "__arrow_c_stream__"):
             table, source = files.import_stream(given), Source("nodes")
         else:

@@ -210,8 +210,9 @@ def attributes_of(
     """
     rule = f"{of} attributes are finite numbers, unless the column is named in categorical"
     values, columns = [], []
+    names = table.column_names  # a list that Arrow makes anew at each look
     for i in chosen:
-        column, name = _plain(table.column(i)), table.column_names[i]
+        column, name = _plain(table.column(i)), names[i]
         text = pa.types.is_large_string(column.type) and not _all_fit(column.slice(0, 1), pa.float64())
         if i in categorical or text:
             codes, levels = as_category(column, name, source)

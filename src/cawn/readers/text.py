@@ -19,17 +19,17 @@ from cawn.errors import DataError, brief
 from cawn.names import integers_in
 from cawn.readers.authors import is_authors_file, link_features, node_features
 from cawn.readers.columns import Layout, Roles, find_layout, reading_of
-from cawn.readers.dialect import Dialect, SingleBlanks, line_of, opened, sniff
+from cawn.readers.dialect import Dialect, line_of, sniff
+from cawn.readers.files import File, first_line, opened
+from cawn.readers.lines import LONGEST_LINE, TOO_LONG, SingleBlanks
 from cawn.readers.tables import Rows, Source, as_integers, rows_of
 
-_LONGEST_LINE = 1 << 26
 
-
-def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Rows:
+def read_text(path: File, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Rows:
     """The links of a text file; `delimiter` and `header` overrule the guess of its layout."""
     dialect = sniff(path, delimiter, header)
-    layout = find_layout(dialect.names, roles, path, has_names=dialect.has_header)
-    if not roles.msg and is_authors_file(path, dialect.names):
+    layout = find_layout(dialect.names, roles, str(path), has_names=dialect.has_header)
+    if not roles.msg and is_authors_file(path.path, dialect.names):
         return _authors_rows(path, dialect, layout, bipartite)
     if not roles.msg and dialect.is_jodie:
         layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
@@ -39,21 +39,21 @@ def read_text(path: str, roles: Roles, *, bipartite: bool | None, delimiter: str
     return rows
 
 
-def _rows(path: str, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
-    source = Source(path, lambda row: f"line {line_of(path, dialect, row)}")
+def _rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
+    source = Source(str(path), lambda row: f"line {line_of(path, dialect, row)}")
     reading = reading_of(layout, dialect.names, has_names=dialect.has_header, bipartite=bipartite)
     return rows_of(_parse(path, dialect, layout), layout.narrowed(), source, reading)
 
 
-def _authors_rows(path: str, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
+def _authors_rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
     """Links with the features that stand in other files, by the column idx."""
     rows = _rows(path, dialect, layout, bipartite)
     table = _parse(path, dialect, replace(layout, msg=(dialect.names.index("idx"),)))
     index = as_integers(table.column("idx"), "idx", rows.source, "expected a row number of the feature file")
-    return replace(rows, msg=link_features(path, index), node_attributes=partial(node_features, path))
+    return replace(rows, msg=link_features(path.path, index), node_attributes=partial(node_features, path.path))
 
 
-def _parse(path: str, dialect: Dialect, layout: Layout) -> pa.Table:
+def _parse(path: File, dialect: Dialect, layout: Layout) -> pa.Table:
     """A table of the needed columns only, in the layout's order; names are integers only if all of them are."""
     needed = [f"{i}" for i in layout.needed]
     ends = [f"{i}" for i in (layout.src, layout.dst, layout.negative) if i is not None]
@@ -81,18 +81,18 @@ def _integers_or_nothing(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def read_columns(
-    path: str, names_at: Callable[[list[str]], list[int]], categorical: Sequence[str | int]
+    path: File, names_at: Callable[[list[str]], list[int]], categorical: Sequence[str | int]
 ) -> tuple[pa.Table, Source]:
     """All columns of a text file; those at `names_at` (of the header) and the categorical ones stay text."""
     dialect = sniff(path, columns=2)
     named = names_at(dialect.names)
     texts = [f"{i}" for i, name in enumerate(dialect.names) if i in named or name in categorical]
     table = _read_guessed(path, dialect, [f"{i}" for i in range(len(dialect.names))], texts)
-    return table.rename_columns(dialect.names), Source(path, lambda row: f"line {line_of(path, dialect, row)}")
+    return table.rename_columns(dialect.names), Source(str(path), lambda row: f"line {line_of(path, dialect, row)}")
 
 
 def _read_guessed(
-    path: str, dialect: Dialect, needed: list[str], texts: list[str], exact: str | None = None
+    path: File, dialect: Dialect, needed: list[str], texts: list[str], exact: str | None = None
 ) -> pa.Table:
     """The needed columns, with types guessed but for `texts`; all as text where a guess fails or rounds `exact`."""
     try:
@@ -102,7 +102,7 @@ def _read_guessed(
     except pa.ArrowInvalid:
         table = _read_slowly(path, dialect, needed)
     except (OSError, EOFError, UnicodeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
     if dialect.padded:
         for i, name in enumerate(table.column_names):
@@ -117,18 +117,21 @@ def _beyond_float64(time: pa.ChunkedArray) -> bool:
     return bool(max(abs(bounds[end].as_py() or 0) for end in ("min", "max")) >= 2.0**53)
 
 
-def _read_slowly(path: str, dialect: Dialect, needed: list[str]) -> pa.Table:
+def _read_slowly(path: File, dialect: Dialect, needed: list[str]) -> pa.Table:
     """Everything as text, on one core, quoted line breaks and very long lines allowed, ragged rows found."""
     ragged: list[Any] = []
 
     def remember(row: Any) -> str:
-        ragged.append(row)
+        if not ragged:
+            ragged.append(row)
         return "skip"
 
     try:
         table = _read_csv(path, dialect, needed, as_text=needed, on_ragged=remember)
     except pa.ArrowInvalid as error:
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
+        if "straddl" in reason:
+            raise DataError(f"{path}: {TOO_LONG}") from error
         if "skip initial" in reason or "Empty CSV" in reason:
             raise DataError(f"{path}: no rows; expected at least one link") from error
         raise DataError(f"{path}: cannot be read as text ({reason[:100]}); is it UTF-8?") from error
@@ -140,13 +143,15 @@ def _read_slowly(path: str, dialect: Dialect, needed: list[str]) -> pa.Table:
     return table
 
 
-def _read_csv(path: str, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None) -> pa.Table:
+def _read_csv(
+    path: File, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None
+) -> pa.Table:
     slowly = on_ragged is not None
     read = csv.ReadOptions(
         skip_rows=dialect.skip,
         column_names=[f"{i}" for i in range(len(dialect.names))],
         use_threads=not slowly,
-        block_size=_LONGEST_LINE if slowly else None,
+        block_size=LONGEST_LINE if slowly else None,
     )
     blanks = dialect.delimiter == " +"
     parse = csv.ParseOptions(
@@ -159,5 +164,5 @@ def _read_csv(path: str, dialect: Dialect, needed: list[str], *, as_text: list[s
         null_values=[""],
     )
     with opened(path, dialect.compression) as file:
-        source = SingleBlanks(file) if blanks else file
+        source = SingleBlanks(file, str(path)) if blanks else file
         return csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
