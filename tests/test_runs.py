@@ -49,7 +49,7 @@ def train(folder: Path, config: Config = TINY, events: cawn.Events | None = None
 
 def scores(folder: Path, **options) -> np.ndarray:
     names = [f"nöde {i}" for i in range(10)]
-    return LinkPredictor.load(folder, device="cpu", threads=1, **options).score(names[:5], names[5:], 1e7)
+    return LinkPredictor.load(folder, device="cpu", threads=1, **options).score(names[:5], names[5:], 5_000.5)
 
 
 @pytest.fixture(autouse=True)
@@ -221,12 +221,11 @@ HARM = [
 ]
 
 
-@pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize(("name", "harm"), HARM, ids=[f"{i}-{name}" for i, (name, _) in enumerate(HARM)])
-def test_arrays_that_would_lead_compiled_code_astray_are_refused(run: Path, name: str, harm, verify: bool) -> None:
+def test_arrays_that_would_lead_compiled_code_astray_are_refused(run: Path, name: str, harm) -> None:
     forge(run, name, harm(np.load(file_in(run, f"*/{name}.npy"))))
     with pytest.raises(cawn.StorageError, match="damaged") as caught:
-        LinkPredictor.load(run, device="cpu", verify=verify)
+        LinkPredictor.load(run, device="cpu")
     assert "\n" not in str(caught.value)
 
 
@@ -390,7 +389,9 @@ def contents(folder: Path) -> tuple:
 
 
 @pytest.mark.parametrize("error", [Killed(), OSError(errno.ENOSPC, "No space left on device")], ids=["kill", "full"])
-def test_a_training_that_fails_anywhere_is_resumed_to_the_same(tmp_path: Path, error: BaseException) -> None:
+def test_a_training_that_fails_anywhere_is_resumed_to_the_same(tmp_path: Path, error, monkeypatch) -> None:
+    monkeypatch.setattr("cawn.training.evaluate", lambda *_, **__: [{"auc": 0.5}])  # the slowest part
+    monkeypatch.setattr("cawn.training.candidate_recall", lambda *_: {})
     operations = operations_of(lambda: train(tmp_path / "whole", SMALLER))
     expected = contents(tmp_path / "whole")
     assert len(operations) > 10
@@ -473,9 +474,9 @@ def test_readers_see_old_or_new_links_while_they_are_replaced(run: Path) -> None
 def test_a_predictor_in_memory_survives_the_replacement(run: Path) -> None:
     names = [f"nöde {i}" for i in range(10)]
     predictor = LinkPredictor.load(run, device="cpu", threads=1)
-    before = predictor.score(names[:5], names[5:], 1e7)
+    before = predictor.score(names[:5], names[5:], 5_000.5)
     replace_links(run, *longer(run))
-    np.testing.assert_array_equal(predictor.score(names[:5], names[5:], 1e7), before)
+    np.testing.assert_array_equal(predictor.score(names[:5], names[5:], 5_000.5), before)
 
 
 # What a run needs to answer.

@@ -372,6 +372,8 @@ def _check_same(folder: Path, config: Config, description: dict[str, Any]) -> di
     names = [name for name in Config.__slots__ if name not in settled]
     if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
+    if found.get("updates"):
+        raise QueryError(f"{folder}: has learned of new links since its training; it cannot be resumed")
     mine = json.loads(json.dumps(description))
     if "contents" not in found:
         found["contents"] = digest_of_links(read_events(folder))
@@ -635,9 +637,9 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "prefixes": lambda value: (
         value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
     ),
+    "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
     "encoder": _holds(Encoder.from_dict),
     "reading": _holds(Reading.from_dict),
-    "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
     "config": lambda value: value is None or isinstance(value, dict),
     "network": lambda value: value is None or _is_arrays(value),
     "index": lambda value: value is None or _is_arrays(value),
