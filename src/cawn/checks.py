@@ -37,10 +37,11 @@ def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], b
     return float(value)
 
 
-def check_flag(value: Any, name: str) -> bool:
-    if not isinstance(value, bool | np.bool_):
-        raise QueryError(f"{name} is {brief(value)}: give True or False")
-    return bool(value)
+def check_flags(**flags: Any) -> None:
+    """True or False, by the name of the argument."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise QueryError(f"{name} is {brief(value)}: give True or False")
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from cawn import metrics, splits
 from cawn.board import check_board
 from cawn.checkpoints import stored_model
-from cawn.checks import check_flag, check_path, check_type
+from cawn.checks import check_flags, check_path
 from cawn.config import Config
 from cawn.decays import LADDERS, better, decays
 from cawn.devices import Device, check_device, pick_device
@@ -70,11 +70,8 @@ def train(
             keeps its own.
     """
     config = Config() if config is None else config
-    check_training(events, config, task, seed, out, device, threads)
-    for flag, name in ((resume, "resume"), (quiet, "quiet"), (tensorboard, "tensorboard")):
-        check_flag(flag, name)
-    if split is not None:
-        check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
+    check_training(events, config, task, seed, out, device, threads, split)
+    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
     alpha = None
     if resume and out is not None:
@@ -171,7 +168,7 @@ def train_seeds(
         raise QueryError(f"seeds is {brief(seeds)}: give a list of at least one seed")
     for seed in seeds:
         check_seed(seed)
-    check_flag(resume, "resume")
+    check_flags(resume=resume)
     folder_of_all = None if out is None else check_path(out, "out")
     if folder_of_all is not None:
         refuse_foreign(folder_of_all)
@@ -202,6 +199,7 @@ def evaluate_run(
     check_kinds(kinds)
     check_device(device)
     check_threads(threads)
+    check_flags(quiet=quiet)
     run = read_run(path, threads=threads)
     found, events = run.description, run.events
     if not run.record.finished:

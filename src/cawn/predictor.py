@@ -18,7 +18,7 @@ import pyarrow as pa
 from cawn.batches import WALK_SEED, Batcher
 from cawn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.candidates import KINDS, Candidates
-from cawn.checks import check_flag, check_integer, check_path, check_words
+from cawn.checks import check_flags, check_integer, check_path, check_words
 from cawn.dates import dates_of
 from cawn.devices import Device, check_device
 from cawn.engines import Engine, engine_of, load_engine
@@ -148,7 +148,7 @@ class LinkPredictor:
         """
         path = check_path(folder, "folder")
         check_device(device)
-        check_flag(verify, "verify")
+        check_flags(verify=verify)
         check_threads(threads)
         run = read_run(path, threads=threads, verify=verify)
         return cls(
@@ -407,6 +407,7 @@ class LinkPredictor:
         Args:
             once: Skip the whole batch if the same links, in any order, were added as one batch before.
         """
+        check_flags(once=once)
         new, encoder = self._read(new_events, columns), self._state.snapshot.batcher.events.encoder
         if encoder is not None:
             new = encoder.transform(new)

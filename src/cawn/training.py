@@ -26,7 +26,7 @@ from cawn.batches import Batcher, input_widths
 from cawn.board import Board, check_board
 from cawn.calibration import FITTED_PRIOR, Calibration
 from cawn.checkpoints import load_weights, write_checkpoint
-from cawn.checks import check_choice, check_path, check_type
+from cawn.checks import check_choice, check_flags, check_path, check_type
 from cawn.config import Config
 from cawn.decays import decays
 from cawn.devices import Device, check_device, pick_device
@@ -123,7 +123,8 @@ class Trainer:
         split: TimeSplit | None = None,
     ) -> None:
         """As `train`, but for `alpha`: the decays to use where the config leaves them open; the wide ladder if None."""
-        check_training(events, config, task, seed, out, device, threads)
+        check_training(events, config, task, seed, out, device, threads, split)
+        check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
         self.config, self.task, self.seed = config, task, seed
         self.folder = None if out is None else Path(out)
         self.device = pick_device(device)
@@ -376,7 +377,9 @@ class Trainer:
         self.optimizer.load_state_dict(adam)
 
 
-def check_training(events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any) -> None:
+def check_training(
+    events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any, split: Any
+) -> None:
     """Refuse wrong arguments of a training before any of it begins."""
     check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
     check_type(config, "config", Config, "give a cawn.Config")
@@ -386,6 +389,8 @@ def check_training(events: Any, config: Any, task: Any, seed: Any, out: Any, dev
     check_threads(threads)
     if out is not None:
         check_path(out, "out")
+    if split is not None:
+        check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
 
 
 def how_to_resume(folder: str | os.PathLike[str] | None) -> str:
