@@ -1,5 +1,6 @@
 """What every command shares: version, help, completion, closed pipes, devices, and errors on one line."""
 
+import io
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 import cawn
 from cawn.cli import app
+from cawn.cli.options import TerminalStream
 
 
 def run(*arguments: str, code: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -121,3 +123,22 @@ def test_a_gpu_that_is_missing_is_refused_before_anything_else(arguments: list[s
     done = run(*arguments, "--device", "cuda")
     assert done.returncode == 2
     assert done.stderr.startswith("cawn: device is 'cuda', but ")
+
+
+def test_tables_on_a_terminal_hold_no_escape_sequences() -> None:
+    out = io.BytesIO()
+    stream = TerminalStream(out)
+    for piece in (b"src,dst\n\x1b[31meve,b\xc3", b"\xa9a\tx\x07\r\n", b"\xff"):
+        assert stream.write(piece) == len(piece)
+    assert out.getvalue().decode() == "src,dst\n\\x1b[31meve,béa\tx\\x07\\r\n\\xff"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_output_goes_through_it_only_on_a_terminal() -> None:
+    code = r"from cawn.cli.options import output_stream; s = output_stream(); s.write(b'\x1b[31mred\n'); s.flush()"
+    assert run(code=code).stdout == "\x1b[31mred\n"
+    ours, theirs = os.openpty()
+    subprocess.run([sys.executable, "-c", code], stdout=theirs, check=True, timeout=120)
+    os.close(theirs)
+    assert os.read(ours, 1_000).strip() == rb"\x1b[31mred"
+    os.close(ours)

@@ -12,16 +12,16 @@ from cawn.cli.options import AsJson, DeviceName
 
 def demo(
     data: Annotated[
-        Literal["triangles", "flights"], typer.Option(help="A network made for the purpose, or a real one.")
+        Literal["triangles", "flights"], typer.Option(help="A synthetic network, or a real one.")
     ] = "triangles",
-    seed: Annotated[int, typer.Option(min=0, help="Another seed, another network.")] = 0,
-    walks: Annotated[int, typer.Option(min=1, max=1000, help="Walks from each end of the links shown.")] = 5,
-    length: Annotated[int, typer.Option(min=1, max=20, help="Steps of a walk shown.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the network.")] = 0,
+    walks: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of walks shown from each end.")] = 5,
+    length: Annotated[int, typer.Option(min=1, max=20, metavar="N", help="Steps of each walk shown.")] = 2,
     train: Annotated[bool, typer.Option(help="Also train a model and score both links.")] = True,
     device: DeviceName = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Show what the method sees, train it, and score a link that should come and one that should not.
+    """Show the walks behind a link, train a model, and score a likely and an unlikely link.
 
     Example: cawn demo --seed 3
     """

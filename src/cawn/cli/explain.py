@@ -21,14 +21,16 @@ _KINDS = (".html", ".svg", ".png", ".json")
 
 def explain(
     run: RunFolder,
-    src: Annotated[str | None, typer.Option(help="One end of the link.")] = None,
-    dst: Annotated[str | None, typer.Option(help="The other end.")] = None,
-    time: Annotated[str | None, typer.Option(help="When: a number in the data's unit, or an ISO date.")] = None,
+    src: Annotated[str | None, typer.Option(metavar="NAME", help="Source of the link.")] = None,
+    dst: Annotated[str | None, typer.Option(metavar="NAME", help="Destination of the link.")] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="A number in the data's unit, or an ISO date.")
+    ] = None,
     whole: Annotated[
-        bool, typer.Option("--global", help="Instead of one link: the law the model goes by, over test links.")
+        bool, typer.Option("--global", help="Instead of one link: what the model goes by, over test links.")
     ] = False,
     links: Annotated[
-        int | None, typer.Option(min=1, help="Test links to look at for --global; 5,000 by default.")
+        int | None, typer.Option(min=1, metavar="N", help="Number of test links for --global; 5,000 by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page (.html), a picture (.svg, .png) or the data (.json).")
@@ -36,18 +38,18 @@ def explain(
     force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
     draws: Annotated[
         int | None,
-        typer.Option(min=2, max=1000, help="Draws of walks behind the probability and its error; 8 if left out."),
+        typer.Option(min=2, max=1000, metavar="N", help="Number of sets of walks to average over; 8 by default."),
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Share of true links among what is asked about; 0.5 if left out."),
+        typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Share of true links among the pairs; 0.5 by default."),
     ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Why a link is scored as it is: the walks for and against it, and the links behind them.
+    """Explain a score: the walks that raise or lower it, and the links behind them.
 
     Example: cawn explain runs/mine --src alice --dst bob --time 2024-05-01 -o why.html
     """
@@ -78,7 +80,7 @@ def explain(
         from cawn.explain.tables import show_law, show_link
 
         show_law(found) if whole else show_link(found)  # type: ignore[arg-type]
-        say(f"for a page that shows it: -o {'law' if whole else 'why'}.html", quiet)
+        say(f"for a page: -o {'law' if whole else 'why'}.html", quiet)
 
 
 def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, str]:
@@ -116,9 +118,9 @@ def _write(found: Law | Explanation, out: Path) -> None:
 
 
 def _waiting(quiet: bool) -> AbstractContextManager[object]:
-    """Something that spins on a terminal while a law is looked for."""
+    """A spinner on a terminal while the test links are scored."""
     if quiet or not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console
 
-    return Console(stderr=True).status("asking the model about its test links ...")
+    return Console(stderr=True).status("scoring test links ...")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -66,27 +68,55 @@ Bipartite = Annotated[
 BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
 
 
-class _PlainFlags:
-    """Help without a type beside options that take no value."""
+class _PlainHelp:
+    """Help that names no type of options that take no value, and a simple one of those that may be repeated."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
-        for option in found:
-            if getattr(option, "is_flag", False) and option.metavar is None:
+        for option in (option for option in found if option.metavar is None):
+            if getattr(option, "is_flag", False):
                 option.metavar = ""
+            elif getattr(option, "multiple", False):
+                option.metavar = "NAME"
         return found
 
 
-class Command(_PlainFlags, TyperCommand):
+class Command(_PlainHelp, TyperCommand):
     """A command of `cawn`."""
 
 
-class Group(_PlainFlags, TyperGroup):
+class Group(_PlainHelp, TyperGroup):
     """`cawn` itself, and commands that have commands."""
 
 
 class OutputClosedError(Exception):
     """The reader of our output has closed it."""
+
+
+class TerminalStream(io.RawIOBase):
+    """Bytes of text for a terminal: what is no line break, tab or printable character is written as an escape."""
+
+    def __init__(self, out: IO[bytes]) -> None:
+        self._out = out
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        lines = self._decoder.decode(bytes(content)).split("\n")
+        text = "\n".join("\t".join(map(printable, line.split("\t"))) for line in lines)
+        self._out.write(text.encode("utf-8", "backslashreplace"))
+        return len(content)
+
+    def flush(self) -> None:
+        self._out.flush()
+
+
+def output_stream() -> IO[bytes]:
+    """Where results of many rows go: stdout, as it is into a pipe or file, and safe on a terminal."""
+    plain = sys.stdout.buffer
+    return cast("IO[bytes]", TerminalStream(plain)) if sys.stdout.isatty() else plain
 
 
 def use_threads(threads: int | None) -> None:

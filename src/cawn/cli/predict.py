@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,6 +22,7 @@ from cawn.cli.options import (
     Time,
     column,
     load_predictor,
+    output_stream,
     refuse_output,
     say,
 )
@@ -207,7 +207,7 @@ def _answer(
 
     if out is None:
         try:
-            done = answer_to_stream(predictor, questions, sys.stdout.buffer)
+            done = answer_to_stream(predictor, questions, output_stream())
         except (BrokenPipeError, ValueError) as error:
             if isinstance(error, BrokenPipeError) or "closed" in str(error):
                 raise OutputClosedError from error

@@ -266,7 +266,7 @@ def find_column(column: Column, names: Sequence[str], role: str, where: str, *, 
     """The position of a column given by name or position."""
     if isinstance(column, int):
         if not 0 <= column < len(names):
-            raise DataError(f"{where}: {role}={column}, but there are {len(names)} columns, counted from 0")
+            raise DataError(f"{where}: {role}={brief(column)}, but there are {len(names)} columns, counted from 0")
         return column
     if not has_names:
         raise DataError(
