@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import engine, explaining, learning
+from benchmarks import engine, explaining, learning, loading
 from benchmarks.report import show
 
 PARTS = {
@@ -13,6 +13,7 @@ PARTS = {
     "reading": engine.reading,
     "learning": learning.learning,
     "explaining": explaining.explaining,
+    "loading": loading.loading,
     "growth": engine.growth,
 }
 ASKED_FOR = {"growth"}  # too large to run unasked

@@ -278,8 +278,8 @@ def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -
 
     def read(found: dict[str, Any]) -> StoredRun:
         config = _read_config(folder, found)
-        events, names = _read_network(folder, found, verify=verify)
-        batcher = _read_batcher(folder, found, config, events, threads, verify=verify)
+        batcher, names = _read_links(folder, found, config, threads, verify=verify)
+        events = batcher.events
         record = _read_record(folder, found, verify=verify)
         weights = _read_weights(folder, record, verify=verify)
         try:
@@ -290,6 +290,15 @@ def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -
         return StoredRun(folder, found, config, events, names, batcher, weights, calibration, record)
 
     return _at_one_moment(folder, read, verify=verify)
+
+
+def read_links(folder: Path, *, verify: bool = True) -> tuple[Batcher, NameIndex]:
+    """The links of a run with their index, and the names of the nodes; checked as by `read_run`."""
+    return _at_one_moment(
+        folder,
+        lambda found: _read_links(folder, found, _read_config(folder, found), None, verify=verify),
+        verify=verify,
+    )
 
 
 def read_events(folder: Path) -> Events:
@@ -448,6 +457,13 @@ def _arrays(folder: Path, found: dict[str, Any], kind: str) -> tuple[Path, dict[
     if found["format"] == 2:
         return folder / kind, None
     return folder / found[kind]["folder"], found[kind]["files"]
+
+
+def _read_links(
+    folder: Path, found: dict[str, Any], config: Config, threads: int | None, *, verify: bool
+) -> tuple[Batcher, NameIndex]:
+    events, names = _read_network(folder, found, verify=verify)
+    return _read_batcher(folder, found, config, events, threads, verify=verify), names
 
 
 def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
