@@ -246,7 +246,7 @@ def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
     stopped = interrupted("from cawn.cli import main; main()", *asked)
     assert stopped.returncode == 130
     assert "Traceback" not in stopped.stderr
-    assert list(tmp_path.glob("out.csv.*.parts/*.npz"))
+    assert list(tmp_path.glob("out.csv.*.parts/*.arrow"))
     assert not out.exists()
     assert cawn(*asked).returncode == 0
     assert len(out.read_text().splitlines()) == 60_001

@@ -632,7 +632,7 @@ def _distinct(batcher: Batcher, ends: tuple[Array, Array, Array]) -> tuple[tuple
 def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
     """Refuse what no ranking can be made with."""
     check_integer(k, "k", 1)
-    check_words(kinds, "candidates of kind", KINDS)
+    check_words(kinds, "kinds", KINDS)
     check_prior(prior)
     if byte_budget is not None:
         check_integer(byte_budget, "byte_budget", 1)
