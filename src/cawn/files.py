@@ -13,13 +13,14 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 from cawn.errors import StorageError
 
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.cawn-[0-9a-f]{16}\.tmp")
+_WINDOWS = os.name == "nt"
 _STALE_AFTER = 60.0  # seconds; younger ones may belong to a process that has not locked them yet
 _NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _cleaned: set[Path] = set()  # folders whose leftovers this process has removed
@@ -35,14 +36,14 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         temporary = path.parent / temporary_name()
         descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | _NOT_THROUGH_LINKS, 0o666)
         try:
-            _try_lock(descriptor)
-            write(temporary)
-            os.chmod(temporary, stat.S_IMODE(os.fstat(descriptor).st_mode))
-            sync(temporary)
-            os.replace(temporary, path)
-            sync(path.parent)
+            with _held(descriptor):
+                mode = stat.S_IMODE(temporary.stat().st_mode)
+                write(temporary)
+                os.chmod(temporary, mode)
+                sync(temporary)
+                os.replace(temporary, path)
+                sync(path.parent)
         finally:
-            os.close(descriptor)
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
@@ -79,12 +80,10 @@ def temporary_folder(beside: Path) -> Iterator[Path]:
         _clean_once(beside.parent)
         folder = beside.parent / temporary_name()
         folder.mkdir()
-        descriptor = os.open(folder, os.O_RDONLY | _NOT_THROUGH_LINKS)
         try:
-            _try_lock(descriptor)
-            yield folder
+            with nullcontext() if _WINDOWS else _held(os.open(folder, os.O_RDONLY | _NOT_THROUGH_LINKS)):
+                yield folder
         finally:
-            os.close(descriptor)
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -100,6 +99,8 @@ def is_temporary(name: str) -> bool:
 
 def sync(path: Path) -> None:
     """Bring a file, or the names in a folder, to the disk."""
+    if _WINDOWS:
+        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -134,9 +135,23 @@ def _clean_once(folder: Path) -> None:
         remove_stale(folder)
 
 
+@contextmanager
+def _held(descriptor: int) -> Iterator[None]:
+    """Keep an open file locked, so that others see it is in use. Windows moves no open file: there it is closed."""
+    if _WINDOWS:
+        os.close(descriptor)
+        yield
+        return
+    try:
+        _try_lock(descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _try_lock(descriptor: int) -> bool:
     """Lock an open file for as long as it is open; False if another process has. True where there are no locks."""
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # in these words, so that type checkers see that what follows is not for it
         return True
     import fcntl
 
