@@ -30,9 +30,10 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-# Thousands of malformed files, run folders and arguments; `make test` tries a few hundred.
+# Thousands of malformed files, run folders and arguments (`make test` tries a few hundred), then kills at random moments.
 fuzz: $(VENV)/.dev
 	CAWN_FUZZ_CASES=$(or $(CASES),3000) $(BIN)/python -m pytest tests/fuzz
+	$(BIN)/python tests/kills.py --kills $(or $(KILLS),200)
 
 # A wheel and an sdist in dist/.
 dist: $(VENV)/.dev
