@@ -246,6 +246,39 @@ class TestFormats:
         assert "\n" not in str(refused.value)
 
 
+def encrypted(archive: bytes) -> bytes:
+    """Says of the files in a zip archive that they are encrypted."""
+    raw = bytearray(archive)
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        raw[raw.index(signature) + flags] |= 1
+    return bytes(raw)
+
+
+class TestHostileArchives:
+    def refused(self, name: str, reason: str) -> None:
+        with pytest.raises(cawn.DataError, match=reason) as caught:
+            datasets.load(name)
+        assert "\n" not in str(caught.value)
+
+    def test_encrypted(self, own_cache: Path) -> None:
+        put(own_cache, "socialevolve", encrypted(zipped("Proximity.csv", b"a,b\n")))
+        self.refused("socialevolve", "damaged .*encrypted")
+
+    def test_unpacking_is_limited(self, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("cawn.datasets.formats._LEAST_LIMIT", 1 << 20)
+        row = b'2,26,"2008-09-05 13:33:55",0.75\n'
+        put(own_cache, "socialevolve", zipped("Proximity.csv", TestFormats.PROXIMITY + row * 100_000))
+        self.refused("socialevolve", "unpacks to over 100 times its size")
+        content = io.BytesIO()
+        with tarfile.open(fileobj=content, mode="w:bz2") as archive:
+            member = tarfile.TarInfo("out.links")
+            member.size = 4 << 20
+            archive.addfile(member, io.BytesIO(b"1 2 1 3\n" * (member.size // 8)))
+        monkeypatch.setitem(CATALOG, "uci", replace(CATALOG["uci"], sources=CATALOG["uci"].sources[1:]))
+        put(own_cache, "uci", content.getvalue())
+        self.refused("uci", "unpacks to over 100 times its size")
+
+
 class TestFlights:
     HEADER = (
         "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,tailnum,"
@@ -330,6 +363,8 @@ class Server:
     length: bool = True
     status: int = 200
     breaks_at: int | None = None
+    location: str | None = None
+    raw: bytes | None = None  # sent instead of headers and body
     asked: list[str | None] = field(default_factory=list)
     url: str = ""
 
@@ -341,6 +376,14 @@ class Server:
         partial = bool(wanted) and self.ranges and same
         if self.status != 200 or (partial and first >= len(self.body)):
             handler.send_error(416 if self.status == 200 else self.status)
+            return
+        if self.location is not None:
+            handler.send_response(302)
+            handler.send_header("Location", self.location)
+            handler.end_headers()
+            return
+        if self.raw is not None:
+            handler.wfile.write(self.raw)
             return
         content = self.body[first:] if partial else self.body
         handler.send_response(206 if partial else 200)
@@ -403,6 +446,39 @@ class TestDownload:
         datasets.load("uci")
         assert datasets.download("uci") == own_cache / "uci" / "CollegeMsg.txt"
         assert server.asked == [None]
+
+    def refused(self, message: str) -> None:
+        with pytest.raises(cawn.StorageError, match=message) as caught:
+            datasets.download("uci")
+        assert "\n" not in str(caught.value)
+        assert datasets.where("uci") is None
+
+    @pytest.mark.parametrize("length", [True, False])
+    def test_an_empty_answer_is_not_kept(self, server: Server, own_cache: Path, length: bool) -> None:
+        server.body, server.length = b"", length
+        self.refused("answers with an empty file")
+        assert self.files(own_cache) == {}
+        server.body = SNAP
+        assert datasets.download("uci").read_bytes() == SNAP
+
+    @pytest.mark.parametrize(
+        "location", ["http://[::bad/x", "file:///etc/passwd", "http://127.0.0.1:99999/x", "http://" + "a" * 300 + ".x/"]
+    )
+    def test_invalid_redirects(self, server: Server, location: str) -> None:
+        server.location = location
+        self.refused("cannot be reached|the server answers")
+
+    @pytest.mark.parametrize("size", ["-5", "zz", "7fffffffffffffff"])
+    def test_invalid_chunks(self, server: Server, size: str) -> None:
+        server.raw = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nabc".encode()
+        self.refused("the connection broke")
+
+    @pytest.mark.parametrize("content", [b"\xff\xfe", b"a\r\nX-Other: b", b""])
+    def test_a_damaged_tag_begins_anew(self, server: Server, own_cache: Path, content: bytes) -> None:
+        self.broken_off(server)
+        (own_cache / "uci" / "CollegeMsg.txt.part.tag").write_bytes(content)
+        assert datasets.download("uci").read_bytes() == SNAP
+        assert server.asked == [None, None]
 
     def test_of_unknown_length(self, server: Server) -> None:
         server.length = False

@@ -318,3 +318,11 @@ def test_what_files_say_is_quoted_on_one_printable_line(tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
     path.write_text("src,dst,\x1b[2J,when\n1,2,3,4\n")
     refused(path, r"no column that names the time among 'src', 'dst', '\\x1b\[2J', 'when'")
+
+
+def test_a_ragged_row_that_is_not_unicode(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"src,dst,t\n" + b"a,b,1\n" * 20_000 + b"\xe9,b,1,2\n")
+    refused(path, "line 20002: byte 0xe9 is not UTF-8 text")
+    path.write_bytes(b"src,dst,t\n" + b"a,b,1\n" * 20_000 + b"a,b,1,\xc3")
+    refused(path, "line 20002: byte 0xc3 is not UTF-8 text")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Annotated
 
 import typer
@@ -60,7 +60,8 @@ def download(
     """
     from cawn import datasets
 
-    path = datasets.download(name, progress=_progress(quiet), force=force)
+    with download_progress(name, quiet) as progress:
+        path = datasets.download(name, progress=progress, force=force)
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 
@@ -93,12 +94,18 @@ def where(name: Name, as_json: AsJson = False) -> None:
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 
-def _progress(quiet: bool) -> Callable[[int, int | None], object] | None:
-    if quiet or not sys.stderr.isatty():
-        return None
+@contextmanager
+def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], object]]:
+    """Shows how much of a dataset has come, and the time left, on a terminal."""
+    from cawn.progress import Report, progress
 
-    def show(done: int, total: int | None) -> None:
-        of = "" if total is None else f" of {total / 1e6:,.1f}"
-        print(f"\r{done / 1e6:,.1f}{of} MB", end="\r", file=sys.stderr, flush=True)
+    with ExitStack() as shown:
+        report: Report | None = None
 
-    return show
+        def show(done: int, total: int | None) -> None:
+            nonlocal report
+            if report is None:
+                report = shown.enter_context(progress(f"downloading {name}", total, unit="bytes", quiet=quiet))
+            report(done)
+
+        yield show

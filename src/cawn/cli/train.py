@@ -188,7 +188,10 @@ def _events(
         return read_events(out)
     if data in datasets.CATALOG and not Path(data).exists():
         _refuse_given(columns | options, f"{data} is a dataset")
-        return datasets.load(data)
+        from cawn.cli.data import download_progress
+
+        with download_progress(data, quiet) as progress:
+            return datasets.load(data, progress=progress)
     if not Path(data).exists() and data != "-" and not set(data) & set("./*?["):
         known = ", ".join(datasets.CATALOG)
         raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; there are {known}")

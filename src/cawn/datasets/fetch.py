@@ -5,16 +5,30 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPResponse
 from pathlib import Path
+from typing import IO, Any
 from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cawn.datasets.copies import sha256_of
 from cawn.errors import StorageError
 
 _BLOCK = 1 << 18
 _SILENCE = 60.0  # seconds without a byte after which a connection counts as broken
+
+
+class _Redirects(HTTPRedirectHandler):
+    """Closes the connection of a redirect that leads nowhere."""
+
+    def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any) -> Any:
+        try:
+            return super().http_error_302(req, fp, code, msg, headers)
+        except Exception:
+            fp.close()
+            raise
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
 
 
 class NoAnswerError(StorageError):
@@ -31,6 +45,9 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _receive(url, part, tag, progress)
+        if part.stat().st_size == 0:
+            discard(path)
+            raise NoAnswerError(f"{url}: the server answers with an empty file")
         found = sha256_of(part)
         if sha256 not in (None, found):
             discard(path)
@@ -65,9 +82,10 @@ def _tag(path: Path) -> Path:
 
 def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | None], object] | None) -> None:
     """Complete the part that is here, or begin anew where the server gives the whole file."""
-    known = part.stat().st_size if part.exists() and tag.exists() else 0
+    mark = _mark(tag)
+    known = part.stat().st_size if part.exists() and mark else 0
     report = progress or (lambda _done, _total: None)
-    with _answer(url, known, tag) as response:
+    with _answer(url, known, mark) as response:
         done = known if response.status == 206 else 0
         if not done:
             part.unlink(missing_ok=True)
@@ -83,12 +101,12 @@ def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | Non
         raise _broken(url, f"{done:,} of {total:,} bytes have come")
 
 
-def _answer(url: str, known: int, tag: Path) -> HTTPResponse:
+def _answer(url: str, known: int, mark: str) -> HTTPResponse:
     """What follows on the known bytes (status 206), or all of the file where the server cannot give just that."""
     if not known:
         return _ask(url)
     try:
-        response = _ask(url, {"Range": f"bytes={known}-", "If-Range": tag.read_text(encoding="utf-8")})
+        response = _ask(url, {"Range": f"bytes={known}-", "If-Range": mark})
     except NoAnswerError as error:
         if getattr(error.__cause__, "code", None) != 416:  # nothing follows on these bytes
             raise
@@ -101,13 +119,12 @@ def _answer(url: str, known: int, tag: Path) -> HTTPResponse:
 
 def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     try:
-        response: HTTPResponse = urlopen(
-            Request(url, headers={"User-Agent": "cawn"} | (headers or {})), timeout=_SILENCE
-        )
+        request = Request(url, headers={"User-Agent": "cawn"} | (headers or {}))
+        response: HTTPResponse = build_opener(_Redirects()).open(request, timeout=_SILENCE)
     except HTTPError as error:
         error.close()
         raise NoAnswerError(f"{url}: the server answers {error.code} ({error.reason})") from error
-    except (OSError, HTTPException) as error:
+    except Exception as error:  # whatever a broken server or redirect leads to
         reason = error.reason if isinstance(error, URLError) else error
         raise NoAnswerError(f"{url}: cannot be reached ({reason}); is there a network?") from error
     if response.headers.get_content_type() == "text/html":
@@ -121,16 +138,25 @@ def _remember(response: HTTPResponse, tag: Path) -> None:
     etag = response.headers.get("ETag", "")
     mark = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
     if mark:
-        tag.write_text(mark, encoding="utf-8")
+        tag.write_text(mark, encoding="ascii", errors="replace")
     else:
         tag.unlink(missing_ok=True)
+
+
+def _mark(tag: Path) -> str:
+    """What was remembered; nothing where that cannot be sent in a header."""
+    try:
+        mark = tag.read_text(encoding="ascii")
+    except (OSError, UnicodeError):
+        return ""
+    return mark if mark.isprintable() else ""
 
 
 def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
     try:
         while block := response.read(_BLOCK):
             yield block
-    except (OSError, HTTPException) as error:
+    except Exception as error:  # such as a chunk of negative length
         raise _broken(url, str(error) or type(error).__name__) from error
 
 

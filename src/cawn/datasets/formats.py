@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bz2
+import io
 import shutil
 import tarfile
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from cawn.events import Events
 from cawn.readers import read
 
 _FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
-_DAMAGED = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError)
+_LEAST_LIMIT, _LARGEST_RATIO = 1 << 26, 100  # of unpacked bytes, and to packed ones
 
 
 def read_raw(path: Path, kind: Format) -> Events:
@@ -41,7 +41,7 @@ def read_prepared(path: Path) -> Events:
     try:
         with open(beside, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             msg = arrays["features"]
-    except (KeyError, TypeError, ValueError, *_DAMAGED) as error:
+    except Exception as error:  # a damaged archive can raise almost anything
         raise DataError(f"{beside}: expected a NumPy archive with the key 'features'; write it again") from error
     if msg.shape[:1] != (len(events),):
         raise DataError(f"{beside}: shape {msg.shape}, but {path.name} has {len(events):,} links; each needs a row")
@@ -66,8 +66,10 @@ def read_konect(path: Path) -> Events:
                 if content is None:
                     raise DataError(f"{path}: no file out.* in the archive; is it one of KONECT's?")
                 with content, open(extracted, "wb") as file:
-                    shutil.copyfileobj(content, file)
-        except _DAMAGED as error:
+                    shutil.copyfileobj(_Limited(content, path), file)
+        except DataError:
+            raise
+        except Exception as error:  # a damaged archive can raise almost anything
             raise _damaged(path, error) from error
         return read(extracted, src=0, dst=1, time=3)
 
@@ -140,8 +142,10 @@ def table_in_zip(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.T
     )
     try:
         with _opened_in_zip(path, name) as file:
-            return csv.read_csv(file, convert_options=options)
-    except (pa.ArrowException, *_DAMAGED) as error:
+            return csv.read_csv(_Limited(file, path), convert_options=options)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged archive can raise almost anything
         raise _damaged(path, error) from error
 
 
@@ -158,6 +162,26 @@ def _opened_in_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
                     yield text
             else:
                 yield file
+
+
+class _Limited(io.RawIOBase):
+    """A file in an archive, refused once it is far larger than the archive can honestly hold."""
+
+    def __init__(self, file: IO[bytes], archive: Path) -> None:
+        self._file, self._archive = file, archive
+        self._left = max(_LEAST_LIMIT, _LARGEST_RATIO * archive.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(1 << 20 if size < 0 else size)
+        self._left -= len(block)
+        if self._left < 0:
+            raise DataError(
+                f"{self._archive}: unpacks to over {_LARGEST_RATIO} times its size; download it again with force=True"
+            )
+        return block
 
 
 def _damaged(path: Path, error: Exception) -> DataError:

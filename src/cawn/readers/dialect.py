@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -166,9 +167,26 @@ def _decoded(raw: bytes, path: File, *, at_end: bool) -> str:
     except UnicodeDecodeError as error:
         if error.start > len(raw) - 4 and not at_end:
             return raw[: error.start].decode("utf-8-sig")
-        line = raw[: error.start].count(b"\n") + 1
-        found = f"byte {raw[error.start]:#04x} is not UTF-8 text"
-        raise DataError(f"{path}, line {line}: {found}; convert the file to UTF-8") from error
+        raise _not_utf8(path, raw[: error.start].count(b"\n") + 1, error) from error
+
+
+def refuse_other_encodings(path: File, compression: str | None) -> None:
+    """Refuse text that is not UTF-8 anywhere in the file."""
+    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
+    with opened(path, compression) as file:
+        block = b"\n"
+        while block:
+            block = file.read(1 << 20)
+            try:
+                decoder.decode(block, final=not block)
+            except UnicodeDecodeError as error:
+                raise _not_utf8(path, line + error.object[: error.start].count(b"\n"), error) from error
+            line += block.count(b"\n")
+
+
+def _not_utf8(path: File, line: int, error: UnicodeDecodeError) -> DataError:
+    found = f"byte {error.object[error.start]:#04x} is not UTF-8 text"
+    return DataError(f"{path}, line {line}: {found}; convert the file to UTF-8")
 
 
 def line_of(path: File, dialect: Dialect, row: int) -> int:

@@ -19,7 +19,7 @@ from cawn.errors import DataError, brief
 from cawn.names import integers_in
 from cawn.readers.authors import is_authors_file, link_features, node_features
 from cawn.readers.columns import Layout, Roles, find_layout, reading_of
-from cawn.readers.dialect import Dialect, line_of, sniff
+from cawn.readers.dialect import Dialect, line_of, refuse_other_encodings, sniff
 from cawn.readers.files import File, first_line, opened
 from cawn.readers.lines import LONGEST_LINE, TOO_LONG, SingleBlanks
 from cawn.readers.tables import Rows, Source, as_integers, rows_of
@@ -96,11 +96,13 @@ def _read_guessed(
 ) -> pa.Table:
     """The needed columns, with types guessed but for `texts`; all as text where a guess fails or rounds `exact`."""
     try:
-        table = _read_csv(path, dialect, needed, as_text=texts)
-        if exact is not None and pa.types.is_float64(table.column(exact).type) and _beyond_float64(table.column(exact)):
+        try:
+            table = _read_csv(path, dialect, needed, as_text=texts)
+            is_wrong = exact is not None and pa.types.is_float64(table[exact].type) and _beyond_float64(table[exact])
+        except pa.ArrowInvalid:
+            is_wrong = True
+        if is_wrong:
             table = _read_slowly(path, dialect, needed)
-    except pa.ArrowInvalid:
-        table = _read_slowly(path, dialect, needed)
     except (OSError, EOFError, UnicodeError) as error:
         reason = first_line(error)
         raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
@@ -119,6 +121,7 @@ def _beyond_float64(time: pa.ChunkedArray) -> bool:
 
 def _read_slowly(path: File, dialect: Dialect, needed: list[str]) -> pa.Table:
     """Everything as text, on one core, quoted line breaks and very long lines allowed, ragged rows found."""
+    refuse_other_encodings(path, dialect.compression)  # Arrow cannot say which row is ragged if that is not UTF-8
     ragged: list[Any] = []
 
     def remember(row: Any) -> str:
