@@ -9,8 +9,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import check_choice
-from cawn.errors import DataError, QueryError, StorageError
+from cawn.checks import check_choice, check_number
+from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.events import Events
 from cawn.reading import Reading
 from cawn.summary import moment
@@ -45,9 +45,7 @@ class TimeSplit:
 
     def __post_init__(self) -> None:
         for name in ("train_share", "val_share"):
-            share = getattr(self, name)
-            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < 1:
-                raise QueryError(f"{name} is {share!r}: give a number between 0 and 1")
+            check_number(getattr(self, name), name, "a number between 0 and 1", lambda share: 0 < share < 1)
         if self.by_times:
             if self.train_share != TimeSplit.__dataclass_fields__["train_share"].default:
                 raise QueryError("give train_share, or times to split at, not both")
@@ -69,7 +67,7 @@ class TimeSplit:
         until = _as_number(given[0], "train_until" if self.train_until is not None else "test_from", events)
         start = until if len(given) == 1 else _as_number(given[1], "test_from", events)
         if until > start:
-            raise QueryError(f"train_until={self.train_until} lies after test_from={self.test_from}")
+            raise QueryError(f"train_until={brief(self.train_until)} lies after test_from={brief(self.test_from)}")
         return replace(self, train_until=until, test_from=start)
 
     def periods(self, events: Events) -> Positions:

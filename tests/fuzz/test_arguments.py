@@ -211,6 +211,8 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "Config.preset": lambda w: (cawn.Config.preset, {"name": "default"}),
     "Config.from_dict": lambda w: (cawn.Config.from_dict, {"values": {"dim": 3}}),
     "Config.from_toml": lambda w: (cawn.Config.from_toml, {"text": "dim = 3"}),
+    "TimeSplit": lambda w: (cawn.TimeSplit, {"train_share": 0.5, "val_share": 0.2}),
+    "train, split by times": lambda w: (split_by_times, w.training() | {"train_until": 70, "test_from": 90}),
     "train": lambda w: (cawn.train, w.training() | {"kinds": ("random",)}),
     "train_seeds": lambda w: (train_seeds, w.training() | {"kinds": ("random",), "seeds": [1, 2]}),
     "Trainer": lambda w: (Trainer, w.training() | {"alpha": None}),
@@ -248,6 +250,10 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "laws.two_pairs": lambda w: (cawn.laws.two_pairs, {"num_pairs": 2, "num_times": 2}),
     "laws.null": lambda w: (cawn.laws.null, {"num_nodes": 9, "num_links": 30, "seed": 0}),
 }
+
+
+def split_by_times(train_until: Any, test_from: Any, **arguments: Any) -> Any:
+    return cawn.train(**arguments, split=cawn.TimeSplit(train_until=train_until, test_from=test_from))
 
 
 def train_seeds(**arguments: Any) -> Any:
