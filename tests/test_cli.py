@@ -13,9 +13,10 @@ import pytest
 from ctrl_c import interrupted
 
 
-def cawn(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def cawn(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from cawn.cli import main; main()", *arguments],
+        input=stdin,
         capture_output=True,
         text=True,
         env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | environment,
@@ -60,6 +61,23 @@ def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> Non
     ):
         assert words in shown
     assert f"cawn rank {workshop / 'run'} --node" in shown
+
+
+def test_pairs_from_standard_input(workshop: Path) -> None:
+    run, pairs = str(workshop / "run"), workshop / "pairs.csv"
+    piped = cawn("predict", run, "-", stdin=pairs.read_text())
+    assert piped.returncode == 0, piped.stderr
+    assert piped.stdout == cawn("predict", run, str(pairs)).stdout
+
+
+def test_times_that_cannot_be_meant(workshop: Path) -> None:
+    rank = ("rank", str(workshop / "run"), "--node", "person 1", "--time")
+    year, compact, milliseconds = (cawn(*rank, t) for t in ("2024", "20240501", "1714521600000"))
+    assert year.returncode == 2
+    assert "such as 2024-01-01" in year.stderr
+    assert compact.stdout == cawn(*rank, "2024-05-01").stdout
+    assert compact.stderr == ""
+    assert "1,000 times the data's times: milliseconds?" in milliseconds.stderr
 
 
 def figures(value: object, path: str = "") -> dict[str, object]:

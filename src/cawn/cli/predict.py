@@ -176,15 +176,17 @@ def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, h
     """The file of pairs, with the columns of the run's own links where others are not given."""
     from cawn.errors import QueryError
     from cawn.readers.chunks import Pairs, column_names
+    from cawn.readers.files import check
     from cawn.reading import Reading
     from cawn.runs import read_description
 
     found = read_description(run).get("reading")
     recorded = Reading() if found is None else Reading.from_dict(found)
-    known = recorded.columns_in(*column_names(pairs, header))
+    file = check(pairs)  # once: standard input cannot be looked at twice
+    known = recorded.columns_in(*column_names(file, header))
     columns = {role: known.get(role) if said is None else said for role, said in given.items()}
     time = columns.pop("time")
-    asked = Pairs.open(str(pairs), **columns, time=time if at is None else None, timed=at is None, header=header)
+    asked = Pairs.open(file, **columns, time=time if at is None else None, timed=at is None, header=header)
     if at is not None and (time is not None or asked.has_times()):
         raise QueryError(f"{pairs}: has a column of times; leave out --at, or the column")
     return asked
