@@ -35,7 +35,9 @@ if TYPE_CHECKING:
 
 def predict(
     run: RunFolder,
-    pairs: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow: source, destination and time of each pair.")],
+    pairs: Annotated[
+        Path, typer.Argument(help="CSV, JSON Lines, Parquet or Arrow, or -: source, destination and time of each pair.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or .parquet; CSV on stdout if left out.")] = None,
     at: Annotated[str | None, typer.Option(help="One time for all pairs, if the file has no column of times.")] = None,
     draws: Annotated[

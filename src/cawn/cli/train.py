@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 def train(
     data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="A file of links, or a dataset's name.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="A file of links, a pattern such as 'logs/*.csv', - or a dataset's name.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.")] = Path("run"),
     src: Src = None,
