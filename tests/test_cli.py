@@ -213,7 +213,7 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
         (["rank", "{run}", "--node", "person 1"], "Missing option '--time'"),
         (["rank", "{run}", "--node", "person 1", "--time", "soon"], "ISO date"),
         (["rank", "{run}", "--node", "person 1", "--time", "5", "-k", "0"], "Invalid value for '-k'"),
-        (["rank", "{run}", "--node", "person 1", "--time", "5", "--kind", "luck"], "kind 'luck'"),
+        (["rank", "{run}", "--node", "person 1", "--time", "5", "--kind", "luck"], "kinds 'luck'"),
         (["explain", "{run}"], "give --src, --dst and --time"),
         (["explain", "{run}", "--global", "--src", "person 1"], "leave out --src"),
         (

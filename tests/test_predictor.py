@@ -124,7 +124,7 @@ def test_rank_says_how_it_chose(events, predictor) -> None:
     assert partners <= set(events.labels[np.where(events.src == u, events.dst, events.src)[touching]])
     assert len(predictor.rank(src, now, k=3)) == 3
     assert {r.found for r in predictor.rank("nobody", now)} == {"popular"}
-    for wrong, match in (({"kinds": ["luck"]}, "kind 'luck'"), ({"k": 0}, "k is 0")):
+    for wrong, match in (({"kinds": ["luck"]}, "kinds 'luck'"), ({"k": 0}, "k is 0")):
         with pytest.raises(cawn.QueryError, match=match):
             predictor.rank(src, now, **wrong)
 

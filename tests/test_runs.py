@@ -594,6 +594,7 @@ def test_save_refuses_what_is_not_empty(run: Path, tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_run_do_not_mix_with_the_next(tmp_path: Path) -> None:
+    train(tmp_path / "compiles")  # whose files would be counted, too
     with failing(2, Killed(), for_ever=True), pytest.raises(Killed):
         train(tmp_path / "run", events=links(count=90))
     left = [path.name for path in (tmp_path / "run").iterdir()]

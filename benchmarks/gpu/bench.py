@@ -97,7 +97,7 @@ class Bench:
         torch.cuda.synchronize()
         per_update = (time.perf_counter() - start) / steps
         made._rewind(0)
-        ends, t, _ = made._take()
+        ends, t, *_ = made._take()
         graph = torch.cuda.CUDAGraph()
         work = lambda: self.batcher.paired(ends, t, made._rows, made._seed)  # noqa: E731
         seconds(work, 3)
