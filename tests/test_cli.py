@@ -212,6 +212,8 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
         (["predict", "{run}", "{pairs}", "--device", "tpu"], "Invalid value for '--device'"),
         (["rank", "{run}", "--node", "person 1"], "Missing option '--time'"),
         (["rank", "{run}", "--node", "person 1", "--time", "soon"], "ISO date"),
+        (["rank", "{run}", "--node", "person 1", "--time", "\udcff"], "ISO date"),
+        (["train", "{edges}", "-o", "{folder}/new", "--set", "alpha=" + 5_000 * "["], "alpha is '[[["),
         (["rank", "{run}", "--node", "person 1", "--time", "5", "-k", "0"], "Invalid value for '-k'"),
         (["rank", "{run}", "--node", "person 1", "--time", "5", "--kind", "luck"], "kinds 'luck'"),
         (["explain", "{run}"], "give --src, --dst and --time"),
