@@ -16,7 +16,7 @@ demo: $(VENV)/.core
 
 # One worker for each core, up to eight; a file's tests stay together, as they share what they train.
 test: $(VENV)/.dev lint
-	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
 # The tests of numbers as on other CPUs; `make test-kernels ARGS=--all` runs every test, ARGS="--load 8" on a busy machine.
 test-kernels: $(VENV)/.dev

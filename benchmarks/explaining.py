@@ -62,7 +62,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
         for name, events in networks.items():
             run = Path(folder) / name.replace(" ", "-")
             config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=3, lr=3e-3)
-            cawn.train(events[-int(len(events) * max(scale, 0.2)) :], config, out=run, quiet=True, kinds=("random",))
+            cawn.train(events[-int(len(events) * max(scale, 0.05)) :], config, out=run, quiet=True, kinds=("random",))
             predictor = cawn.LinkPredictor.load(run)
             test = split(predictor._batcher.events, "transductive", seed=0).test["all"]
             some = test[np.linspace(0, len(test) - 1, 2 * count).astype(int)]

@@ -57,6 +57,14 @@ def _on_the_cpu(request):
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def few_links_are_ranked():
+    """Of the time of a small training, most would go into ranking 200 of its links."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cawn.evaluation.RANKED_LINKS", 20)
+        yield
+
+
 @pytest.fixture(scope="session")
 def gpu():
     """The device for tests of the GPU's kernels: the CPU where they are interpreted."""

@@ -101,7 +101,7 @@ def main() -> int:
     if unknown := set(options.kinds) - set(KINDS):
         parser.error(f"no kind {min(unknown)!r}; there are {', '.join(KINDS)}")
     tests = options.tests or (["tests"] if options.all else [f"tests/{name}" for name in NUMERICAL])
-    workers = ["--numprocesses", "logical", "--maxprocesses", "8", "--dist", "loadfile"]
+    workers = ["--numprocesses", "logical", "--maxprocesses", "8", "--dist", "loadfile", "--no-loadscope-reorder"]
     failed = False
     with busy(options.load):
         for kind in options.kinds or KINDS:

@@ -1,15 +1,20 @@
-"""The command line as a user meets it: a process, its output and its exit code."""
+"""The command line as a user meets it: its output and its exit code."""
 
 import gzip
+import io
 import json
 import os
 import subprocess
 import sys
+import warnings
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from cawn.cli import main
 from ctrl_c import interrupted
 
 
@@ -22,6 +27,22 @@ def cawn(*arguments: str, stdin: str | None = None, **environment: str) -> subpr
         env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | environment,
         check=False,
     )
+
+
+def cawn_here(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The same in this process, without the seconds that PyTorch takes to load."""
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    errors = io.StringIO()
+    with (
+        redirect_stdout(out),
+        redirect_stderr(errors),
+        mock.patch.object(sys, "argv", ["cawn", *arguments]),
+        warnings.catch_warnings(action="default"),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    shown = out.buffer.getvalue().decode()
+    return subprocess.CompletedProcess(["cawn", *arguments], ended.value.code, shown, errors.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +113,7 @@ def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
     found = json.loads(cawn("evaluate", str(workshop / "run"), "--json").stdout)
     written = json.loads((workshop / "run" / "results.json").read_text())
     assert figures(found["results"]) == pytest.approx(figures(written), abs=1e-5)  # sums in another order, no more
-    table = cawn("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").stdout
+    table = cawn_here("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").stdout
     assert "historical" in table
     assert "against random" not in table
     assert "batches of 30" in table
@@ -132,32 +153,32 @@ def test_explain(workshop: Path, tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.startswith("person 1 and person 2 at 2024-04-01: probability 0.")
     assert "log-odds" in shown.stdout
-    found = json.loads(cawn(*link, "--json", "-q").stdout)
+    found = json.loads(cawn_here(*link, "--json", "-q").stdout)
     assert {walk["start"] for walk in found["walks"]} == {"src", "dst"}
     assert sum(walk["count"] for walk in found["walks"]) == 16
     for kind in ("html", "svg", "png", "json"):
         for arguments in (link, ["explain", str(workshop / "run"), "--global", "--links", "50"]):
             out = tmp_path / f"{len(arguments)}.{kind}"
-            done = cawn(*arguments, "-o", str(out))
+            done = cawn_here(*arguments, "-o", str(out))
             assert done.returncode == 0, done.stderr
             assert out.stat().st_size > 1000
             assert done.stdout == ""
-    again = cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"))
+    again = cawn_here(*link, "-o", str(tmp_path / f"{len(link)}.html"))
     assert again.returncode == 2
     assert "give --force" in again.stderr
-    assert cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").returncode == 0
+    assert cawn_here(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").returncode == 0
     assert cawn(*link, PYTHONIOENCODING="ascii").returncode == 0
-    law = cawn("explain", str(workshop / "run"), "--global", "--links", "50")
+    law = cawn_here("explain", str(workshop / "run"), "--global", "--links", "50")
     assert "causal anonymous walks" in law.stdout
     assert json.loads((tmp_path / f"{len(link)}.json").read_text()) == found
 
 
 def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:
     options = ["--set", "alpha=ladder", "--set", "epochs=1", "--set", "num_walks=4", "--set", "dim=4", "--json", "-q"]
-    both = cawn("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
+    both = cawn_here("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
     assert json.loads(both.stdout)["seeds"][0]["seeds"] == 2
     assert both.stderr == ""
-    again = cawn("train", "--resume", "-o", str(tmp_path / "runs" / "seed-1"), "--json", "-q")
+    again = cawn_here("train", "--resume", "-o", str(tmp_path / "runs" / "seed-1"), "--json", "-q")
     assert again.returncode == 0, again.stderr
     stored = json.loads((tmp_path / "runs" / "seed-1" / "results.json").read_text())
     assert json.loads(again.stdout)["results"] == stored
@@ -242,7 +263,7 @@ def test_every_command_refuses_bad_input_in_one_line(workshop: Path, arguments: 
     before = sorted(str(p) for p in workshop.rglob("*"))
     places = {name: str(workshop / f"{name}.csv") for name in ("edges", "pairs")}
     places |= {"run": str(workshop / "run"), "folder": str(workshop)}
-    refused = cawn(*(word.format(**places) for word in arguments))
+    refused = cawn_here(*(word.format(**places) for word in arguments))
     assert refused.returncode == 2, refused.stderr
     assert refused.stdout == ""
     assert reason in refused.stderr

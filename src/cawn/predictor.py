@@ -221,7 +221,7 @@ class LinkPredictor:
         """The probability that each src and dst link at time t: [B].
 
         Asked again in the same batch, on the same machine with the same number of threads, a score has the same bits.
-        In another batch or on another CPU, logits a and b of the same question agree to within 2e-5 (1 + |b|).
+        In another batch or on another CPU, logits a and b of the same question agree to within 1e-4 (1 + |b|).
 
         Args:
             src, dst: Names, one or a list of equal length; a single one serves all.

@@ -41,7 +41,7 @@ def network_of(seed: int, *, attributes: bool, dtype: type = np.int64) -> cawn.E
 
 
 def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.int64):
-    config = cawn.Config(**{"num_walks": 8, "dim": 8} | changes)
+    config = cawn.Config(**{"num_walks": 4, "dim": 8} | changes)
     events = network_of(3, attributes=attributes, dtype=dtype)
     host = Batcher.of(config, events, (0.01, 0.1, 1.0, 50.0), 0.7)
     torch.manual_seed(0)
@@ -50,8 +50,8 @@ def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.in
     there.load_state_dict(model.state_dict())
     there.products = torch.float32
     rng = np.random.default_rng(4)
-    links = np.append(rng.integers(0, len(events), 2), 0)  # the first link has no history
-    false = np.append(rng.integers(0, events.num_nodes, 2), 10**6)
+    links = np.append(rng.integers(0, len(events), 1), 0)  # the first link has no history
+    false = np.append(rng.integers(0, events.num_nodes, 1), 10**6)
     return host, DeviceBatcher(host, gpu), model, there, (events.src[links], events.dst[links], false, events.t[links])
 
 
@@ -62,7 +62,6 @@ def test_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
         expected = model(host.contrast(src, dst, false, t, seed=5)).view(2, -1).numpy()
         found = np.stack(of_contrast(there, device, src, dst, false, t, seed=5))
         assert_same_scores(found, expected)
-        assert_same_scores(of_pairs(there, device, src, false, t, seed=5), expected[1])
         embedded = of_pairs(there.embed, device, src, dst, t, seed=5)
         assert_same_scores(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy())
 
@@ -77,10 +76,10 @@ def test_rates_without_attributes(gpu, dtype, directed: bool) -> None:
 
 def test_one_against_many_in_pieces(gpu) -> None:
     host, device, model, there, (src, _, _, t) = prepared(gpu, {})
-    dst = np.arange(5)
+    dst = np.arange(3)
     with torch.no_grad():
         expected = model(next(host.one_against_many(src[0], dst, t[0], 100, seed=2))).numpy()
-    for budget in (None, 1, 1 << 20):
+    for budget in (None, 1):
         assert_same_scores(of_one(there, device, src[0], dst, t[0], seed=2, byte_budget=budget), expected)
     assert of_one(there, device, src[0], dst[:0], t[0], seed=2).shape == (0,)
 
