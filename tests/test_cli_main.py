@@ -10,7 +10,7 @@ import pytest
 
 import cawn
 from cawn.cli import app
-from cawn.cli.options import TerminalStream
+from cawn.cli.options import TerminalStream, refuse_output
 
 
 def run(*arguments: str, code: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -142,3 +142,9 @@ def test_output_goes_through_it_only_on_a_terminal() -> None:
     os.close(theirs)
     assert os.read(ours, 1_000).strip() == rb"\x1b[31mred"
     os.close(ours)
+
+
+@pytest.mark.parametrize("name", ["out\ud800.csv", "out\0.csv"])
+def test_outputs_that_no_file_can_be_called(name: str) -> None:
+    with pytest.raises(cawn.QueryError, match="no file can have this name"):
+        refuse_output(Path(name), force=False)

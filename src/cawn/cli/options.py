@@ -147,8 +147,10 @@ def load_predictor(run: Path, device: Any, threads: int | None, quiet: bool) -> 
 
 def refuse_output(out: Path, force: bool) -> None:
     """Refuse an output that should not be written over."""
+    from cawn.checks import check_path
     from cawn.errors import QueryError
 
+    check_path(out, "--out")
     if out.is_dir() or (out.exists() and not out.is_file()):
         raise QueryError(f"{out}: is not a file; name the file to write")
     if out.exists() and not force:
