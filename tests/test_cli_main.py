@@ -120,9 +120,11 @@ def test_a_gpu_that_is_missing_is_refused_before_anything_else(arguments: list[s
 
     if torch.cuda.is_available():
         pytest.skip("needs a machine without a GPU")
-    done = run(*arguments, "--device", "cuda")
-    assert done.returncode == 2
-    assert done.stderr.startswith("cawn: device is 'cuda', but ")
+    from typer.testing import CliRunner
+
+    done = CliRunner().invoke(app, [*arguments, "--device", "cuda"])
+    assert isinstance(done.exception, cawn.DeviceError)
+    assert str(done.exception).startswith("device is 'cuda', but ")
 
 
 def test_tables_on_a_terminal_hold_no_escape_sequences() -> None:

@@ -338,7 +338,7 @@ def test_command_lines_end_well(
     chance = random.Random(f"{SEED} commands")
     places = [str(workshop.folder / name) for name in ("run", "edges.csv", "none")]
     failures = []
-    for _ in range(max(CASES // 10, 1)):
+    for _ in range(max(CASES // 15, 1)):
         command = chance.choice(list(COMMANDS))
         line = [command, places[0] if command not in ("train", "datasets") else places[1]]
         for option in chance.sample(COMMANDS[command], chance.randint(0, len(COMMANDS[command]))):
