@@ -11,7 +11,7 @@ import pyarrow.csv as csv
 
 import cawn
 from benchmarks.report import Row, best_time, resident_bytes
-from cawn.kernels.reference import count_positions
+from cawn.kernels.reference.walks import count_positions
 
 M, LENGTH = 64, 2
 

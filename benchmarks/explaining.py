@@ -9,10 +9,10 @@ import numpy as np
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row
-from cawn import laws
-from cawn.batches import WALK_SEED, Batcher
-from cawn.metrics import mean_and_interval
-from cawn.splits import split
+from cawn.data import laws
+from cawn.learn.metrics import mean_and_interval
+from cawn.learn.splits import split
+from cawn.systems.cawn.batches import WALK_SEED, Batcher
 
 DELETED = 3  # links taken out of the history of each link that is scored
 

@@ -8,9 +8,9 @@ import torch
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row, best_time
-from cawn.batches import Level
-from cawn.model import Tensors
-from cawn.training import Trainer
+from cawn.learn.trainer import Trainer
+from cawn.systems.cawn.batches import Level
+from cawn.systems.cawn.model import Tensors
 
 
 def unshared(batch: Tensors, num_walks: int) -> Tensors:

@@ -8,9 +8,9 @@ from pathlib import Path
 import cawn
 from benchmarks.engine import power_law_events
 from benchmarks.report import Row
-from cawn.batches import Batcher
-from cawn.decays import decays
-from cawn.runs import read_links, write_run
+from cawn.learn.runs import read_links, write_run
+from cawn.systems.cawn.batches import Batcher
+from cawn.systems.cawn.decays import decays
 
 
 def loading(scale: float = 1.0) -> list[Row]:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import cawn
-from cawn.gpu.history import DeviceHistory
+from cawn.walks.device_history import DeviceHistory
 
 PARTS = {
     "Data": ("read", "Events", "datasets", "laws"),

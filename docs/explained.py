@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import cawn
-from cawn import laws
+from cawn.data import laws
 
 
 def main() -> None:

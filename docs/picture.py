@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cawn import demo
+from cawn.cli import demonstration as demo
 
 if __name__ == "__main__":
     console = Console(record=True, width=132, file=io.StringIO(), force_terminal=True, color_system="truecolor")

@@ -61,7 +61,7 @@ def _on_the_cpu(request):
 def few_links_are_ranked():
     """Of the time of a small training, most would go into ranking 200 of its links."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cawn.evaluation.RANKED_LINKS", 20)
+        patch.setattr("cawn.learn.evaluation.RANKED_LINKS", 20)
         yield
 
 

@@ -25,7 +25,7 @@ import torch
 import cawn
 from cawn.cli import main
 from cawn.files import FolderLock
-from cawn.runs import read_weights
+from cawn.learn.runs import read_weights
 
 CONFIG = cawn.Config(alpha=0.5, num_walks=8, dim=8, frequencies=4, batch_size=16, epochs=3)
 NAMES = [f"node {i}" for i in range(30)]

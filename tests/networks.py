@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 import cawn
-from cawn.runs import write_run
+from cawn.learn.runs import write_run
 
 
 def random_events(

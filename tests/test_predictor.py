@@ -10,12 +10,12 @@ import pytest
 import torch
 
 import cawn
-from cawn import laws
-from cawn.batches import WALK_SEED
-from cawn.checkpoints import stored_model
-from cawn.config import Config
+from cawn.data import laws
+from cawn.learn.checkpoints import stored_model
+from cawn.learn.runs import read_run
 from cawn.predictor import LinkPredictor, Scores
-from cawn.runs import read_run
+from cawn.systems.cawn.batches import WALK_SEED
+from cawn.systems.cawn.config import Config
 from tolerances import assert_same_scores
 
 SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)

@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 
 import cawn
-from cawn import candidates, laws, predictor
-from cawn.candidates import Candidates
-from cawn.config import Config
+from cawn import predictor
+from cawn.data import laws
 from cawn.predictor import LinkPredictor
 from cawn.rankings import Ranked, Ranking
+from cawn.systems.cawn.config import Config
+from cawn.walks import candidates
+from cawn.walks.candidates import Candidates
 
 SMALL = Config(alpha=0.001, num_walks=8, length=2, dim=8, frequencies=4, epochs=1)
 

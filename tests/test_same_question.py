@@ -9,9 +9,9 @@ import torch
 from threadpoolctl import threadpool_limits
 
 import cawn
-from cawn.batches import Batcher, input_widths
-from cawn.engines import HostEngine, TorchNetwork, engine_of
-from cawn.model import CAWN
+from cawn.systems.cawn.batches import Batcher, input_widths
+from cawn.systems.cawn.engines import HostEngine, TorchNetwork, engine_of
+from cawn.systems.cawn.model import CAWN
 from networks import random_events
 from tolerances import assert_same_scores
 

@@ -9,7 +9,7 @@ import cawn
 from benchmarks.gpu.bench import network
 from benchmarks.report import Row
 from cawn.devices import Device
-from cawn.model import CAWN
+from cawn.systems.cawn.model import CAWN
 
 WAYS: dict[str, tuple[Device, torch.dtype | None]] = {
     "bfloat16": ("cuda", torch.bfloat16),

@@ -10,18 +10,18 @@ import numpy as np
 import torch
 
 import cawn
-from cawn.batches import Batcher, input_widths
-from cawn.calibration import Calibration
-from cawn.decays import decays
-from cawn.engines import engine_of
-from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.scoring import of_pairs
-from cawn.gpu.steps import DeviceSteps, optimizer_of
-from cawn.kernels import torch_walks
-from cawn.model import CAWN
-from cawn.name_index import NameIndex
-from cawn.splits import split
-from cawn.steps import Plan
+from cawn.data.name_index import NameIndex
+from cawn.kernels.reference import torch_walks
+from cawn.learn.calibration import Calibration
+from cawn.learn.splits import split
+from cawn.systems.cawn.batches import Batcher, input_widths
+from cawn.systems.cawn.decays import decays
+from cawn.systems.cawn.device_batches import DeviceBatcher
+from cawn.systems.cawn.device_scoring import of_pairs
+from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
+from cawn.systems.cawn.engines import engine_of
+from cawn.systems.cawn.model import CAWN
+from cawn.systems.cawn.steps import Plan
 
 QUERIES = 1 << 17  # at once, where walks alone are timed
 

@@ -12,7 +12,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu.bench import Bench
-from cawn.gpu.sizes import padded
+from cawn.systems.cawn.sizes import padded
 
 _HALF, _SINGLE = 2, 4  # bytes of a number
 PRODUCTS = "matrix products"

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # for type checkers and editors; at run time `__getattr__` loads what `_HOME` lists
-    from cawn import datasets as datasets
-    from cawn import laws as laws
-    from cawn.config import Config as Config
+if TYPE_CHECKING:  # The one list of public names: type checkers and editors see imports, `_public_names` parses them.
+    from cawn.data import datasets as datasets
+    from cawn.data import laws as laws
+    from cawn.data.events import Events as Events
+    from cawn.data.readers import read as read
     from cawn.errors import CawnError as CawnError
     from cawn.errors import DataError as DataError
     from cawn.errors import DeviceError as DeviceError
     from cawn.errors import LateEventError as LateEventError
     from cawn.errors import QueryError as QueryError
     from cawn.errors import StorageError as StorageError
-    from cawn.events import Events as Events
-    from cawn.experiments import evaluate_run as evaluate_run
-    from cawn.experiments import train as train
-    from cawn.experiments import train_seeds as train_seeds
-    from cawn.history import History as History
-    from cawn.identities import anonymize as anonymize
-    from cawn.identities import anonymize_each as anonymize_each
-    from cawn.identities import walk_shapes as walk_shapes
+    from cawn.learn.experiments import evaluate_run as evaluate_run
+    from cawn.learn.experiments import train as train
+    from cawn.learn.experiments import train_seeds as train_seeds
+    from cawn.learn.splits import TimeSplit as TimeSplit
+    from cawn.learn.trainer import Run as Run
+    from cawn.learn.trainer import Trainer as Trainer
     from cawn.predictor import LinkPredictor as LinkPredictor
-    from cawn.readers import read as read
-    from cawn.splits import TimeSplit as TimeSplit
-    from cawn.stream import Stream as Stream
-    from cawn.training import Run as Run
-    from cawn.training import Trainer as Trainer
-    from cawn.walks import Walks as Walks
+    from cawn.systems.cawn.config import Config as Config
+    from cawn.walks.history import History as History
+    from cawn.walks.identities import anonymize as anonymize
+    from cawn.walks.identities import anonymize_each as anonymize_each
+    from cawn.walks.identities import walk_shapes as walk_shapes
+    from cawn.walks.sampling import Walks as Walks
+    from cawn.walks.stream import Stream as Stream
 
 __version__ = "0.1.0"
 
@@ -38,47 +39,30 @@ __version__ = "0.1.0"
 # step fifty times slower; giving up after some 10 microseconds costs nothing where it does not. Read when torch loads.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-# The public names, and the module of each; None for a name that is itself a module.
-_HOME = {
-    "CawnError": "errors",
-    "Config": "config",
-    "DataError": "errors",
-    "DeviceError": "errors",
-    "Events": "events",
-    "History": "history",
-    "LateEventError": "errors",
-    "LinkPredictor": "predictor",
-    "QueryError": "errors",
-    "Run": "training",
-    "StorageError": "errors",
-    "Stream": "stream",
-    "TimeSplit": "splits",
-    "Trainer": "training",
-    "Walks": "walks",
-    "anonymize": "identities",
-    "anonymize_each": "identities",
-    "datasets": None,
-    "evaluate_run": "experiments",
-    "laws": None,
-    "read": "readers",
-    "train": "experiments",
-    "train_seeds": "experiments",
-    "walk_shapes": "identities",
-}
 
-__all__ = list(_HOME)
+def _public_names() -> dict[str, str]:
+    """The names imported above, each with the module it comes from."""
+    with open(__file__, encoding="utf-8") as file:
+        source = ast.parse(file.read())
+    block = next(node for node in source.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+_HOME = _public_names()
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
-    """Load a public name when it is first used: `cawn --help` must not wait for a compiler."""
+    """Load a public name when it is first used, so that `cawn --help` does not wait for numba and PyTorch."""
     if name not in _HOME:
         raise AttributeError(f"module 'cawn' has no attribute {name!r}")
-    home = _HOME[name]
-    value = import_module(f"cawn.{name}") if home is None else getattr(import_module(f"cawn.{home}"), name)
+    home = import_module(_HOME[name])
+    value = getattr(home, name) if hasattr(home, name) else import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not, so that editors and shells can complete them."""
+    """The public names, loaded or not, for tab completion."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

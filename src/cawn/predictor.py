@@ -15,34 +15,34 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cawn.batches import WALK_SEED, Batcher
-from cawn.calibration import FITTED_PRIOR, Calibration, check_prior
-from cawn.candidates import KINDS, Candidates
 from cawn.checks import check_flags, check_integer, check_path, check_words
-from cawn.dates import dates_of
+from cawn.data.dates import dates_of
+from cawn.data.events import Events, as_times
+from cawn.data.name_index import Name, NameIndex, two_sided
+from cawn.data.node_names import Names, Spelling, listed, one
+from cawn.data.readers import read
+from cawn.data.readers.chunks import column_names
+from cawn.data.readers.files import resolved
+from cawn.data.reading import Reading
+from cawn.data.times import times_of_links, times_of_queries
+from cawn.data.updates import KnownLinks, Update, batch_digest, joined
+from cawn.data.updates import Names as AllNames
 from cawn.devices import Device, check_device
-from cawn.engines import Engine, engine_of, load_engine
 from cawn.errors import DataError, QueryError, brief, enough_memory
-from cawn.events import Events, as_times
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
-from cawn.name_index import Name, NameIndex, two_sided
-from cawn.node_names import Names, Spelling, listed, one
+from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
+from cawn.learn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
+from cawn.learn.splits import digest
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.readers import read
-from cawn.readers.chunks import column_names
-from cawn.readers.files import resolved
-from cawn.reading import Reading
-from cawn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
-from cawn.splits import digest
-from cawn.times import times_of_links, times_of_queries
-from cawn.updates import KnownLinks, Update, batch_digest, joined
-from cawn.updates import Names as AllNames
+from cawn.systems.cawn.batches import WALK_SEED, Batcher
+from cawn.systems.cawn.engines import Engine, engine_of, load_engine
+from cawn.walks.candidates import KINDS, Candidates
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
     from cawn.explain.link import Explanation
-    from cawn.training import Run
+    from cawn.learn.trainer import Run
 
 Array = npt.NDArray[Any]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import cawn
-from cawn import laws
+from cawn.data import laws
 
 SLOW = 1 / (40 * laws.REACTION_TIME)
 CONFIG = cawn.Config(alpha=(SLOW, 10 * SLOW), num_walks=32, dim=32, epochs=4, lr=3e-3)

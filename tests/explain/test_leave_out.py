@@ -5,14 +5,14 @@ import pytest
 import torch
 
 import cawn
-from cawn.batches import Batcher, input_widths
-from cawn.calibration import Calibration
-from cawn.engines import HostEngine, TorchNetwork, engine_of
+from cawn.data.name_index import NameIndex
 from cawn.explain.leave_out import effects, repeated, without_walks
 from cawn.explain.leaves import leaves_of
 from cawn.explain.link import explain_link
-from cawn.model import CAWN, Tensors
-from cawn.name_index import NameIndex
+from cawn.learn.calibration import Calibration
+from cawn.systems.cawn.batches import Batcher, input_widths
+from cawn.systems.cawn.engines import HostEngine, TorchNetwork, engine_of
+from cawn.systems.cawn.model import CAWN, Tensors
 from networks import random_events
 from tolerances import SCORES, assert_same_scores
 

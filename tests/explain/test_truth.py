@@ -5,8 +5,8 @@ import pytest
 from benchmarks.explaining import deletion
 
 import cawn
-from cawn.metrics import mean_and_interval
-from cawn.splits import split
+from cawn.learn.metrics import mean_and_interval
+from cawn.learn.splits import split
 
 
 def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
@@ -46,7 +46,7 @@ def test_no_law_no_shape(law_run) -> None:
 
 def test_the_walks_of_a_closing_link(law_run) -> None:
     """A link that closes a triangle is explained by the two that left it open."""
-    from cawn import laws
+    from cawn.data import laws
 
     network = laws.triadic_closure(300, 12_000, seed=1, noise=0.1)
     predictor, events = cawn.LinkPredictor.load(law_run("triadic closure")), network.events

@@ -23,7 +23,7 @@ import cawn
 from cawn.cli import main
 from cawn.cli.settings import parse_settings
 from cawn.errors import brief
-from cawn.training import Run, Trainer
+from cawn.learn.trainer import Run, Trainer
 
 CASES = int(os.environ.get("CAWN_FUZZ_CASES", "900"))
 SEED = os.environ.get("CAWN_FUZZ_SEED", "0")

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import cawn
-from cawn.readers.chunks import Pairs
-from cawn.readers.tables import as_names, as_times
+from cawn.data.readers.chunks import Pairs
+from cawn.data.readers.tables import as_names, as_times
 from fuzz.mutations import answer_or_refusal, mutate, seeds
 
 

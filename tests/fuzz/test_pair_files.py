@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import cawn
-from cawn import cli, laws
+from cawn import cli
+from cawn.data import laws
 from fuzz.mutations import LONGEST_MESSAGE, mutate, seeds
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn import laws
+from cawn.data import laws
 from fuzz.mutations import answer_or_refusal, mutate, seeds
 
 SRC, DST = [1, 2, 3, 70, 5], [4, 5, 6, 7, 5]  # 70 is no node

@@ -9,7 +9,7 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from cawn.gpu.cells import _shape
+from cawn.systems.cawn.cells import _shape
 from cawn.kernels.cuda import cells, counts, features, links, negatives, positions, walks
 
 target = GPUTarget("cuda", {capability}, 32)

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import cawn
-from cawn.gpu.dense import Dense
-from cawn.gpu.encoder import encode
-from cawn.gpu.positions import Layers, position_inputs
-from cawn.gpu.sizes import Sizes
-from cawn.model import CAWN, Tensors
+from cawn.systems.cawn.dense import Dense
+from cawn.systems.cawn.encoder import encode
+from cawn.systems.cawn.model import CAWN, Tensors
+from cawn.systems.cawn.positions import Layers, position_inputs
+from cawn.systems.cawn.sizes import Sizes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 

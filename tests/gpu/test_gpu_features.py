@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import cawn
-from cawn.batches import Batcher, input_widths
-from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.scoring import of_contrast, of_one, of_pairs
-from cawn.model import CAWN
+from cawn.systems.cawn.batches import Batcher, input_widths
+from cawn.systems.cawn.device_batches import DeviceBatcher
+from cawn.systems.cawn.device_scoring import of_contrast, of_one, of_pairs
+from cawn.systems.cawn.model import CAWN
 from networks import random_events
 from tolerances import assert_same_scores
 
@@ -85,7 +85,7 @@ def test_one_against_many_in_pieces(gpu) -> None:
 
 
 def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
-    from cawn.gpu.launch import Pieces
+    from cawn.kernels.cuda.launch import Pieces
 
     asked: list[tuple[int, int]] = []
 
@@ -111,7 +111,7 @@ def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
 
 def test_the_engine_that_a_predictor_holds(gpu) -> None:
     """It takes a history to the device when it is first asked about, and again when it is another."""
-    from cawn.engines import DeviceEngine, HostEngine, TorchNetwork
+    from cawn.systems.cawn.engines import DeviceEngine, HostEngine, TorchNetwork
 
     host, _, model, there, (src, _, false, t) = prepared(gpu, {"rates": False})
     mine, theirs = DeviceEngine(there), HostEngine(TorchNetwork(model))

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import cawn
-from cawn import laws
-from cawn.gpu.batches import DeviceBatcher
-from cawn.gpu.steps import DeviceSteps
+from cawn.data import laws
 from cawn.interrupt import Interrupt
-from cawn.training import Trainer
+from cawn.learn.trainer import Trainer
+from cawn.systems.cawn.device_batches import DeviceBatcher
+from cawn.systems.cawn.device_steps import DeviceSteps
 from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
@@ -32,9 +32,9 @@ SMALL = cawn.Config(
 def device(gpu, monkeypatch) -> str:
     """What to call the device; where it is the interpreter, training is led there, with little to rank."""
     if gpu.type == "cpu":
-        monkeypatch.setattr("cawn.training.on_device", lambda batcher, _: DeviceBatcher(batcher, gpu))
-        monkeypatch.setattr("cawn.evaluation.RANKED_LINKS", 1)
-        monkeypatch.setattr("cawn.evaluation.CANDIDATES", 2)
+        monkeypatch.setattr("cawn.learn.trainer.on_device", lambda batcher, _: DeviceBatcher(batcher, gpu))
+        monkeypatch.setattr("cawn.learn.evaluation.RANKED_LINKS", 1)
+        monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
     return gpu.type
 
 
@@ -177,7 +177,7 @@ def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
     msg = np.random.default_rng(0).normal(size=(len(events), 20)).astype(np.float32)
     events = cawn.Events(events.src, events.dst, events.t, msg)
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
-    monkeypatch.setattr("cawn.gpu.batches._SHARE_OF_MEMORY", 1e-9)
+    monkeypatch.setattr("cawn.systems.cawn.device_batches._SHARE_OF_MEMORY", 1e-9)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
     assert isinstance(trainer.batcher, DeviceBatcher)
     (table, _) = trainer.batcher.tables
@@ -187,7 +187,7 @@ def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
 
 
 def test_only_one_index_is_on_the_device_at_a_time(device, monkeypatch) -> None:
-    from cawn import training
+    from cawn.learn import trainer as training
 
     held: weakref.WeakSet[DeviceBatcher] = weakref.WeakSet()
     place, evaluate, seen = training.on_device, training.evaluate, []

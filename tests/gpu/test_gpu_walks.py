@@ -6,8 +6,8 @@ import torch
 
 import cawn
 from cawn import Walks
-from cawn.gpu.history import DeviceHistory
-from cawn.kernels import torch_walks
+from cawn.kernels.reference import torch_walks
+from cawn.walks.device_history import DeviceHistory
 from networks import queries, random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]

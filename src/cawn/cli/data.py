@@ -24,7 +24,7 @@ def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    from cawn.datasets import CATALOG, where
+    from cawn.data.datasets import CATALOG, where
 
     places = {name: where(name) for name in CATALOG}
     if as_json:
@@ -58,7 +58,7 @@ def download(
 
     Example: cawn datasets download wikipedia
     """
-    from cawn import datasets
+    from cawn.data import datasets
 
     with download_progress(name, quiet) as progress:
         path = datasets.download(name, progress=progress, force=force)
@@ -71,7 +71,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
 
     Example: cawn datasets verify wikipedia
     """
-    from cawn import datasets
+    from cawn.data import datasets
 
     found = datasets.verify(name)
     print(json.dumps({"name": name, "result": found}) if as_json else found)
@@ -83,7 +83,7 @@ def where(name: Name, as_json: AsJson = False) -> None:
 
     Example: cawn datasets where uci
     """
-    from cawn import datasets
+    from cawn.data import datasets
     from cawn.errors import QueryError
 
     path = datasets.where(name)

@@ -27,7 +27,7 @@ def demo(
     """
     from rich.console import Console
 
-    from cawn import demo as demonstration
+    from cawn.cli import demonstration
 
     console = Console(stderr=as_json, highlight=False)
     result = demonstration.run(

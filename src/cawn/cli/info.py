@@ -12,12 +12,12 @@ def info(run: RunFolder, as_json: AsJson = False) -> None:
 
     Example: cawn info runs/mine
     """
-    from cawn.run_info import run_info
+    from cawn.learn.run_info import run_info
 
     found = run_info(run)
     if as_json:
         print(json.dumps(found))
     else:
-        from cawn.reports import show_info
+        from cawn.cli.reports import show_info
 
         show_info(found)

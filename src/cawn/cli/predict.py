@@ -28,9 +28,9 @@ from cawn.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from cawn.cli.answers import Questions
+    from cawn.data.readers.chunks import Pairs
     from cawn.predictor import LinkPredictor
-    from cawn.readers.chunks import Pairs
-    from cawn.scoring import Questions
 
 
 def predict(
@@ -68,7 +68,7 @@ def predict(
         raise QueryError("--at and --time: give one time for all pairs, or the column of times, not both")
     asked = _open_pairs(run, pairs, {"src": column(src), "dst": column(dst), "time": column(time)}, at, header)
     predictor = load_predictor(run, device, threads, quiet)
-    from cawn.scoring import PairQuestions
+    from cawn.cli.answers import PairQuestions
 
     questions = PairQuestions(asked, at, prior, draws)
     _answer(predictor, questions, "pairs", asked.num_rows, out, quiet=quiet, as_json=as_json)
@@ -133,7 +133,7 @@ def rank(
     if as_json:
         print(json.dumps({"node": node, "time": time, "ranked": [ranked._asdict() for ranked in best]}))
     else:
-        from cawn import reports
+        from cawn.cli import reports
 
         reports.show_ranking(best)
 
@@ -151,12 +151,12 @@ def _rank_many(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from cawn.readers.chunks import NodeFile
+    from cawn.data.readers.chunks import NodeFile
 
     _check_output(out, force, as_json)
     file = None if nodes == "all" and not Path(nodes).exists() else NodeFile.open(nodes)
     predictor = load_predictor(run, device, threads, quiet)
-    from cawn.scoring import NodeQuestions
+    from cawn.cli.answers import NodeQuestions
 
     questions = NodeQuestions(file, at, k, **options)
     total = (lambda: len(predictor.nodes())) if file is None else file.rows.num_rows
@@ -176,11 +176,11 @@ def _check_output(out: Path | None, force: bool, as_json: bool) -> None:
 
 def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, header: bool | None) -> Pairs:
     """The file of pairs, with the columns of the run's own links where others are not given."""
+    from cawn.data.readers.chunks import Pairs, column_names
+    from cawn.data.readers.files import check
+    from cawn.data.reading import Reading
     from cawn.errors import QueryError
-    from cawn.readers.chunks import Pairs, column_names
-    from cawn.readers.files import check
-    from cawn.reading import Reading
-    from cawn.runs import read_description
+    from cawn.learn.runs import read_description
 
     found = read_description(run).get("reading")
     recorded = Reading() if found is None else Reading.from_dict(found)
@@ -205,9 +205,9 @@ def _answer(
     as_json: bool,
 ) -> None:
     """Write the answers to a file or to stdout; what Ctrl-C leaves is said in one line."""
+    from cawn.cli.answers import answer_to_file, answer_to_stream
     from cawn.interrupt import Interrupt
     from cawn.progress import progress, shows
-    from cawn.scoring import answer_to_file, answer_to_stream
 
     if out is None:
         try:

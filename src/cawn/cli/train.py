@@ -33,8 +33,8 @@ from cawn.cli.options import (
 from cawn.errors import brief
 
 if TYPE_CHECKING:
-    from cawn.events import Events
-    from cawn.splits import TimeSplit
+    from cawn.data.events import Events
+    from cawn.learn.splits import TimeSplit
 
 
 def train(
@@ -87,15 +87,15 @@ def train(
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     use_threads(threads)
-    from cawn import reports
+    from cawn.cli import reports
     from cawn.cli.settings import parse_settings
-    from cawn.config import Config
+    from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
-    from cawn.experiments import check_options, train_seeds
-    from cawn.experiments import train as train_once
-    from cawn.runs import read_config, read_description
-    from cawn.splits import recorded_cuts
-    from cawn.summary import describe, in_words
+    from cawn.learn.experiments import check_options, train_seeds
+    from cawn.learn.experiments import train as train_once
+    from cawn.learn.runs import read_config, read_description
+    from cawn.learn.splits import recorded_cuts
+    from cawn.systems.cawn.config import Config
 
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = _split(train_until, test_from, train_share, val_share)
@@ -146,8 +146,8 @@ def evaluate(
     Example: cawn evaluate runs/mine --negatives historical
     """
     use_threads(threads)
-    from cawn import reports
-    from cawn.experiments import evaluate_run
+    from cawn.cli import reports
+    from cawn.learn.experiments import evaluate_run
 
     kinds = tuple(negatives) if negatives else ("random", "historical", "inductive")
     say(f"testing {run}", quiet or not sys.stderr.isatty())
@@ -162,7 +162,7 @@ def _split(
     train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
 ) -> TimeSplit | None:
     """Where training ends and the test begins; None where no option says so."""
-    from cawn.splits import TimeSplit
+    from cawn.learn.splits import TimeSplit
 
     times = {"train_until": train_until, "test_from": test_from}
     given: dict[str, Any] = {name: text for name, text in times.items() if text is not None}
@@ -180,14 +180,14 @@ def _events(
     quiet: bool,
 ) -> Events:
     """The links to train on: of the file, of the dataset, or of the run that goes on."""
-    from cawn import datasets
+    from cawn.data import datasets
+    from cawn.data.readers import read
     from cawn.errors import QueryError
-    from cawn.readers import read
 
     if data is None:
         if not resume:
             raise QueryError("DATA is missing: name a file of links, or a dataset (see 'cawn datasets')")
-        from cawn.runs import read_events
+        from cawn.learn.runs import read_events
 
         _refuse_given(columns | options, "the links of the run are used")
         return read_events(out)

@@ -35,8 +35,8 @@ def update(
     Example: cawn update runs/mine today.csv --id transaction
     """
     from cawn.files import FolderLock
+    from cawn.learn.runs import read_description
     from cawn.predictor import LinkPredictor
-    from cawn.runs import read_description
 
     read_description(run)
     given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}

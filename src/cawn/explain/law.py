@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import WALK_SEED, Batcher
-from cawn.engines import Network
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects
 from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text, shape_words
+from cawn.systems.cawn.batches import WALK_SEED, Batcher
+from cawn.systems.cawn.engines import Network
 
 if TYPE_CHECKING:
     from cawn.explain.scene import Scene

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import Batch, Level
-from cawn.config import Config
-from cawn.engines import Network
 from cawn.explain.leaves import Leaves
+from cawn.systems.cawn.batches import Batch, Level
+from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.engines import Network
 
 Array = npt.NDArray[Any]
 

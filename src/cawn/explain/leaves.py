@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.identities import anonymize_each
-from cawn.prefixes import Prefixes
-from cawn.walks import Walks
+from cawn.systems.cawn.prefixes import Prefixes
+from cawn.walks.identities import anonymize_each
+from cawn.walks.sampling import Walks
 
 Array = npt.NDArray[Any]
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.batches import WALK_SEED, Batcher
-from cawn.calibration import Calibration
-from cawn.engines import Network
+from cawn.data.summary import moment
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects, without_walks
 from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
-from cawn.summary import moment
+from cawn.learn.calibration import Calibration
+from cawn.systems.cawn.batches import WALK_SEED, Batcher
+from cawn.systems.cawn.engines import Network
 
 if TYPE_CHECKING:
+    from cawn.data.name_index import Name, NameIndex
     from cawn.explain.scene import Scene
-    from cawn.name_index import Name, NameIndex
 
 Array = npt.NDArray[Any]
 

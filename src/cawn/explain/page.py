@@ -6,12 +6,12 @@ import json
 from html import escape
 from typing import Any
 
+from cawn.data.summary import moment
 from cawn.errors import printable
 from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation, Walk
 from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks, timeline
 from cawn.explain.scene import stylesheet
-from cawn.summary import moment
 
 _STYLE = """
 *{box-sizing:border-box}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from cawn.data.name_index import Name
+from cawn.data.summary import moment
 from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Link, Walk
 from cawn.explain.scene import Bar, Dot, Line, Scene, Words
-from cawn.name_index import Name
-from cawn.summary import moment
 
 SHOWN = 6  # walks drawn on either side of zero
 LEAST = 0.0005  # log-odds: what adds less is not drawn

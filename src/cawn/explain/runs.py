@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from cawn.batches import Batcher
-from cawn.engines import Network
 from cawn.errors import QueryError
 from cawn.explain.law import Law, explain_law
-from cawn.negatives import negatives
-from cawn.runs import read_description
-from cawn.seeds import seed_for
-from cawn.splits import split_of_run
+from cawn.kernels.seeds import seed_for
+from cawn.learn.negatives import negatives
+from cawn.learn.runs import read_description
+from cawn.learn.splits import split_of_run
+from cawn.systems.cawn.batches import Batcher
+from cawn.systems.cawn.engines import Network
 
 
 def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> Law:

@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cawn.data.summary import moment
 from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Walk
 from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks
-from cawn.summary import moment
 
 _BAR = 12  # characters of the longest
 

@@ -1,4 +1,4 @@
-"""False destinations drawn on a GPU: the very ones that `cawn.negatives.Choices.draw` draws."""
+"""False destinations drawn on a GPU: the very ones that `cawn.learn.negatives.Choices.draw` draws."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cawn.kernels.cuda.walks import mix64
 
 @triton.jit(do_not_specialize=["n"])
 def draw(
-    links,  # see `cawn.negatives.Choices`; all int64
+    links,  # see `cawn.learn.negatives.Choices`; all int64
     nodes,
     first,
     count,

@@ -1,0 +1,218 @@
+"""Results as tables and sentences on a terminal."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.box import SIMPLE, SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cawn.data.events import Events
+from cawn.data.summary import as_written
+from cawn.errors import printable
+from cawn.learn.metrics import mean_and_interval
+from cawn.rankings import Ranked
+
+_ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
+
+
+_MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
+_BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
+
+
+def show_results(
+    runs: list[list[dict[str, Any]]], *, batch_metrics: bool = False, console: Console | None = None
+) -> None:
+    """Prints a table for each kind of negatives: the model and, below it, its baselines; means over runs."""
+    console = console or Console()
+    several = len(runs) > 1
+    if several:
+        console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
+    for against in dict.fromkeys(row["negatives"] for row in runs[0]):
+        table = Table(title=f"against {against} negatives", title_justify="left", box=SIMPLE, pad_edge=False)
+        table.add_column("", no_wrap=True)
+        for name in (
+            "AUC",
+            "AP",
+            *(("batches of 30",) if batch_metrics else ()),
+            *(("MRR",) if against == "random" else ()),
+        ):
+            table.add_column(name, justify="right", no_wrap=True)
+        for same in zip(*runs, strict=True):
+            if same[0]["negatives"] == against:
+                _add_rows(table, same, batch_metrics)
+        console.print(table)
+    _show_training(runs[0][0], console)
+    _show_verdict(runs, console)
+    ranked = [r for rows in runs for r in rows if "ranks" in r]
+    if ranked:
+        most = max(ranked, key=lambda row: row["count"])
+        console.print(
+            f"MRR: up to {most['ranks']['links']} links, each among {most['ranks']['candidates']} random destinations. "
+            f"Probabilities are off by {most['reliability']['calibrated']['ece']:.3f} on average "
+            f"(expected calibration error on {most['links']} links, with one negative per positive).",
+            style="dim",
+        )
+
+
+def _show_training(row: dict[str, Any], console: Console) -> None:
+    """Says which negatives the model was trained with, on which its figures depend."""
+    kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
+    if kinds:
+        console.print(f"model and rates only: trained with {', else '.join(kinds)} negatives", style="dim")
+
+
+def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
+    """Says where a baseline is better."""
+    for same in zip(*runs, strict=True):
+        row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
+        best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
+        if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
+            console.print(
+                f"{row['links']} links against {row['negatives']} negatives: the baseline {best!r} has the better AP. "
+                "More links or more epochs may help.",
+                style="yellow",
+            )
+
+
+def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
+    """Adds the model's row on one kind of test links, and below it the baselines."""
+    row = same[0]
+    note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
+    rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
+    for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
+        figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
+        cells = [_figure([f[key] for f in figures]) for key in ("auc", "ap")]
+        if batch_metrics:
+            cells.append(" / ".join(_mean([f[f"{key}_batch30"] for f in figures]) for key in ("auc", "ap")))
+        if "ranks" in row:
+            by = "model" if rule is None else rule
+            cells.append(_mean([r["ranks"][by]["mrr"] for r in same]) if by in row["ranks"] else "")
+        table.add_row(name if rule is None else f"  {name}", *cells, style="bold" if rule is None else "dim")
+
+
+def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:
+    """Prints how often the true destination is among the candidates that `rank` chooses."""
+    found = report["candidates"]
+    (console or Console()).print(
+        f"cawn rank considers {found['size']:,.0f} nodes on average; the true destination is among them for "
+        f"{found['recall']:.0%} of {found['links']} test links.",
+        style="dim",
+    )
+
+
+def show_next(folder: str | Path, events: Events, console: Console | None = None) -> None:
+    """Prints commands to try on a run, with names and times for which the network has a history."""
+    place = shlex.quote(printable(folder))
+    lines = [f"cawn predict {place} pairs.csv -o scored.csv", f"cawn evaluate {place}", f"cawn info {place}"]
+    link = example_link(events)
+    if link is not None:
+        src, dst = (shlex.quote(str(events.labels[end[link]])) for end in (events.src, events.dst))
+        t = as_written(events.t[link].item(), events.reading)
+        lines.insert(0, f"cawn rank {place} --node {src} --time {t} -k 5")
+        lines.insert(1, f"cawn explain {place} --src {src} --dst {dst} --time {t} -o why.html")
+    console = console or Console(stderr=True)
+    console.print("\nNext:", style="bold")
+    for line in lines:
+        console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def example_link(events: Events) -> int | None:
+    """A late link whose ends both have earlier links and printable names; None where there is none."""
+    for share in (0.95, 0.5):
+        first = min(int(share * len(events)), len(events) - 1)
+        before = int(np.searchsorted(events.t, events.t[first])) if first >= 0 else 0
+        if before == 0:
+            continue
+        degree = np.bincount(np.concatenate([events.src[:before], events.dst[:before]]), minlength=events.num_nodes)
+        known = np.minimum(degree[events.src[first:]], degree[events.dst[first:]])  # earlier links of the newer end
+        for late in np.lexsort((np.arange(len(known)), np.minimum(known, _ENOUGH)))[::-1][:_TRIED]:
+            link = first + int(late)
+            names = [str(events.labels[end[link]]) for end in (events.src, events.dst)]
+            if known[late] > 0 and names[0] != names[1] and all(map(str.isprintable, names)):
+                return link
+    return None
+
+
+def show_ranking(ranked: list[Ranked], console: Console | None = None) -> None:
+    """Prints the best candidates as a table."""
+    table = Table("", "node", "probability", "found as", box=SIMPLE_HEAD, pad_edge=False)
+    for place, row in enumerate(ranked, start=1):
+        table.add_row(str(place), Text(printable(row.name)), f"{row.probability:.4f}", row.found)
+    (console or Console()).print(table if ranked else "no candidates: there is no link before this time")
+
+
+def show_info(info: dict[str, Any], console: Console | None = None) -> None:
+    """Prints what `run_info` found: a table of facts, then the accuracy."""
+    console = console or Console(highlight=False)
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, text in _facts(info).items():
+        if text:
+            table.add_row(name, Text(printable(text)))
+    console.print(table)
+    if info["results"]:
+        show_results([info["results"]], console=console)
+    if info["candidates"]:
+        show_candidates(info, console)
+
+
+def _facts(info: dict[str, Any]) -> dict[str, str]:
+    """What a run is, a line for each aspect."""
+    data, training, versions = info["data"], info["training"], info["versions"]
+    widths = [f"{data[f'{kind}_attributes']} {kind} attributes" for kind in ("link", "node")]
+    extra = [text for text in widths if not text.startswith("0 ")]
+    extra += [
+        name for name, has in (("link weights", data["weighted"]), ("own negatives", data["own_negatives"])) if has
+    ]
+    new = data["links"] - data["links_trained_on"]
+    best, calibration = training["best"], info["calibration"]
+    large = [f"{name} {size / 1e6:,.1f}" for name, size in info["files"].items() if size >= 50_000]
+    return {
+        "run": info["run"],
+        "state": "finished" if info["finished"] else "not finished; to go on: cawn train --resume -o RUN",
+        "data": f"{data['links']:,} links, {data['nodes']:,} nodes" + "".join(f", {text}" for text in extra),
+        "period": "" if data["first"] is None else f"{data['first']} to {data['last']}",
+        "columns": _columns(data["reading"]),
+        "names": "" if not data["two_sided"] else f"two-sided: {data['two_sided'][0]}:..., {data['two_sided'][1]}:...",
+        "added since": f"{new:,} links" if new > 0 else "",
+        "task": f"{info['task']}, seed {info['seed']}",
+        "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + " (alpha, per unit of time)",
+        "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items())
+        or "those of the default preset",
+        "epochs": f"{training['epochs']} of at most {training['at_most']}"
+        + ("" if best is None else f"; best is {best['epoch']}, validation AP {best['val_ap']:.4f}"),
+        "calibration": ""
+        if not calibration
+        else f"temperature {calibration['temperature']:.3f}, shift {calibration['shift']:.3f}",
+        "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value is not None),
+        "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
+        "links digest": data["digest"] or "",
+        "split digest": info["split"] or "",
+        "weights digest": info["weights"] or "",
+    }
+
+
+def _columns(reading: dict[str, Any] | None) -> str:
+    """How a file was read, in words."""
+    if reading is None or reading.get("src") is None:
+        return ""
+    named = {role: reading.get(role) for role in ("src", "dst", "time", "weight", "negative", "link_id")}
+    parts = [f"{role} {column}" for role, column in named.items() if column is not None]
+    parts += [f"attributes {', '.join(map(str, reading['msg']))}"] if reading.get("msg") else []
+    return "; ".join(parts)
+
+
+def _mean(values: list[float]) -> str:
+    return f"{np.mean(values):.3f}"
+
+
+def _figure(values: list[float]) -> str:
+    mean, half = mean_and_interval(values)
+    return f"{mean:.4f}" + (f" ± {half:.3f}" if len(values) > 1 else "")

@@ -1,0 +1,263 @@
+"""Attributes of links and nodes: what their columns hold, and how they become inputs of the network.
+
+An encoder is fitted on training links only, so that nothing of the validation and test links reaches the model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.hashing import hash_ids
+from cawn.errors import DataError, brief
+
+if TYPE_CHECKING:
+    from cawn.data.events import Events
+
+Array = npt.NDArray[Any]
+Kind = Literal["number", "category", "presence"]
+
+MAX_LEVELS = 32  # of a category that is encoded one-hot
+MAX_CODES = 1 << 24  # of a category: those that float32 counts exactly
+BUCKETS = 32  # of one that has more levels
+MAX_DEVIATIONS = 10.0  # standard deviations from the mean, where numbers are clipped
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column of attributes as it was read.
+
+    Args:
+        kind: A "number", a "category" (held as codes), or the "presence" of a node in the table of nodes (1 or 0).
+        levels: The names of the codes 0, 1, 2, ... of a category.
+    """
+
+    name: str
+    kind: Kind = "number"
+    levels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """How one column is encoded: `width` inputs of the network.
+
+    A number is shifted by `mean` and divided by `std` (0 for a column that is constant in training, whose inputs are
+    all 0), or used as it is if these are None. A category has one input for each of `levels` and one for all others,
+    or, without levels, one for each of `width` buckets that the names of its levels are hashed into. Presence is used
+    as it is.
+    """
+
+    name: str
+    kind: Kind
+    width: int = 1
+    mean: float | None = None
+    std: float | None = None
+    levels: tuple[str, ...] = ()
+
+    @classmethod
+    def fit(cls, values: Array, column: Attribute, *, standardise: bool) -> Feature:
+        """Of the values [n] of training links or nodes."""
+        if column.kind == "presence" or (column.kind == "number" and not standardise):
+            return cls(column.name, column.kind)
+        if column.kind == "number":
+            exact = values.astype(np.float64)
+            constant = len(exact) == 0 or exact.min() == exact.max()
+            mean, std = (0.0, 0.0) if constant else (float(exact.mean()), float(exact.std()))
+            return cls(column.name, "number", mean=mean, std=std)
+        codes, count = np.unique(values.astype(np.int64), return_counts=True)
+        if len(codes) > MAX_LEVELS:
+            return cls(column.name, "category", width=BUCKETS)
+        common_first = sorted(zip((-count).tolist(), (column.levels[code] for code in codes.tolist()), strict=True))
+        levels = tuple(level for _, level in common_first)
+        return cls(column.name, "category", width=len(levels) + 1, levels=levels)
+
+    def encode(self, values: Array, column: Attribute, into: Array) -> None:
+        """Put the inputs for `values` [n] into zeros [n, width]."""
+        if self.kind == "category":
+            place = self._places(column.levels)[values.astype(np.int64)]
+            into[np.arange(len(values)), place] = 1
+        elif self.mean is None or self.std is None:
+            into[:, 0] = values
+        elif self.std > 0:
+            scaled = (values.astype(np.float64) - self.mean) / self.std
+            into[:, 0] = np.clip(scaled, -MAX_DEVIATIONS, MAX_DEVIATIONS)
+
+    def _places(self, levels: Sequence[str]) -> Array:
+        """The input that each level of a column switches on."""
+        if not self.levels:
+            return (hash_ids(levels) % np.uint64(self.width)).astype(np.int64)
+        known = {level: i for i, level in enumerate(self.levels)}
+        return np.array([known.get(level, len(known)) for level in levels], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoder:
+    """How the attributes of links (`msg`) and of nodes (`x`) are encoded; a tuple is empty where there are none."""
+
+    msg: tuple[Feature, ...]
+    x: tuple[Feature, ...]
+
+    @classmethod
+    def fit(cls, events: Events, train: Array, *, standardise: bool = True) -> Encoder | None:
+        """Of the links at positions `train` and the nodes they touch; None where there is nothing to encode."""
+        links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
+        if not any(standardise or column.kind == "category" for column in (*links, *nodes)):
+            return None
+        msg = [
+            Feature.fit(values[train], column, standardise=standardise)
+            for values, column in _by_column(events.msg, links)
+        ]
+        if nodes:
+            touched = np.zeros(events.num_nodes, bool)
+            touched[events.src[train]] = touched[events.dst[train]] = True
+            touched &= _present(events.x, nodes)
+        x = [
+            Feature.fit(values[touched], column, standardise=standardise)
+            for values, column in _by_column(events.x, nodes)
+        ]
+        return cls(tuple(msg), tuple(x))
+
+    def transform(self, events: Events) -> Events:
+        """The same links and nodes with encoded attributes. Unknown levels of a category become "other"."""
+        if events.encoder == self:
+            return events
+        if events.encoder is not None:
+            raise DataError("the attributes of these links were encoded for another run; read them from their file")
+        links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
+        _refuse_difference(self.msg, links, "link")
+        if nodes:
+            _refuse_difference(self.x, nodes, "node")
+        msg, x = _encode(self.msg, events.msg, links), _encode(self.x, events.x, nodes)
+        if x is not None:
+            x[~_present(events.x, nodes)] = 0
+        return events.with_attributes(msg, x, encoder=self)
+
+    @property
+    def marks_presence(self) -> bool:
+        """Whether nodes without attributes are told from those with: their inputs are all 0."""
+        return any(feature.kind == "presence" for feature in self.x)
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """How many inputs links and nodes have."""
+        return sum(feature.width for feature in self.msg), sum(feature.width for feature in self.x)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a JSON file."""
+        return {
+            of: [asdict(feature) | {"levels": list(feature.levels)} for feature in features]
+            for of, features in (("msg", self.msg), ("x", self.x))
+        }
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Encoder:
+        """The inverse of `to_dict`; raises DataError where that is not what was given."""
+        if not isinstance(found, dict) or set(found) != {"msg", "x"}:
+            raise DataError("not the description of encoded attributes")
+        msg, x = (tuple(map(_feature, _listed(found[of]))) for of in ("msg", "x"))
+        return cls(msg, x)
+
+
+def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str) -> tuple[Attribute, ...]:
+    """What the columns of an array of attributes hold: numbers, unless a reader said otherwise."""
+    if values is None:
+        return ()
+    return columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
+
+
+def joined_attributes(
+    parts: Sequence[tuple[Array | None, tuple[Attribute, ...]]],
+) -> tuple[Array | None, tuple[Attribute, ...]]:
+    """The rows of several tables that have the same columns, their categories coded alike."""
+    arrays, columns = [array for array, _ in parts if array is not None], parts[0][1]
+    if len(arrays) < 2:
+        return parts[0]
+    values = np.concatenate(arrays)
+    together = list(columns)
+    for i, column in enumerate(columns):
+        if column.kind == "category":
+            codes: dict[str, int] = {}
+            recoded = [
+                np.array([codes.setdefault(level, len(codes)) for level in part[i].levels])[
+                    array[:, i].astype(np.int64)
+                ]
+                for array, (_, part) in zip(arrays, parts, strict=True)
+            ]
+            values[:, i] = np.concatenate(recoded)
+            together[i] = replace(column, levels=tuple(codes))
+    return values, tuple(together)
+
+
+def _by_column(values: Array | None, columns: tuple[Attribute, ...]) -> Iterator[tuple[Array, Attribute]]:
+    for i, column in enumerate(columns):
+        assert values is not None
+        yield values[:, i], column
+
+
+def _present(x: Array | None, columns: tuple[Attribute, ...]) -> Array:
+    """Which nodes have attributes."""
+    assert x is not None
+    marks = [values > 0 for values, column in _by_column(x, columns) if column.kind == "presence"]
+    return marks[0] if marks else np.ones(len(x), bool)
+
+
+def _encode(features: tuple[Feature, ...], values: Array | None, columns: tuple[Attribute, ...]) -> Array | None:
+    if values is None:
+        return None
+    encoded = np.zeros((len(values), sum(feature.width for feature in features)), np.float32)
+    at = 0
+    for feature, (column_values, column) in zip(features, _by_column(values, columns), strict=True):
+        feature.encode(column_values, column, encoded[:, at : at + feature.width])
+        at += feature.width
+    return encoded
+
+
+def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, ...], of: str) -> None:
+    """Refuse columns other than those the encoder was fitted on. Their order counts, their names do not."""
+    if len(features) != len(columns):
+        listed = ", ".join(brief(feature.name) for feature in features[:12]) or "none"
+        raise DataError(
+            f"the new links have {len(columns)} {of} attributes, the model's {len(features)} ({listed}); give as many"
+        )
+    for feature, column in zip(features, columns, strict=True):
+        if feature.kind != column.kind:
+            raise DataError(
+                f"{of} attribute {brief(column.name)} is a {column.kind}, but the model was trained with a "
+                f"{feature.kind} ({brief(feature.name)}); give the same columns"
+            )
+
+
+def _listed(found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise DataError("not the description of encoded attributes")
+    return found
+
+
+def _is_scale(mean: Any, std: Any) -> bool:
+    return all(isinstance(number, float) and math.isfinite(number) for number in (mean, std)) and std >= 0
+
+
+def _feature(found: Any) -> Feature:
+    """One feature of a JSON file, checked."""
+    try:
+        feature = Feature(**found | {"levels": tuple(found["levels"])})
+        scale = (feature.mean, feature.std)
+        right = (
+            isinstance(feature.name, str)
+            and feature.kind in ("number", "category", "presence")
+            and type(feature.width) is int
+            and (scale == (None, None) or _is_scale(*scale))
+            and all(isinstance(level, str) for level in feature.levels)
+            and len(feature.levels) <= MAX_LEVELS
+        )
+    except (TypeError, KeyError) as error:
+        raise DataError("not the description of encoded attributes") from error
+    widths = {len(feature.levels) + 1} if feature.levels else {BUCKETS} if feature.kind == "category" else {1}
+    if not right or feature.width not in widths or (feature.levels and feature.kind != "category"):
+        raise DataError("not the description of encoded attributes")
+    return feature

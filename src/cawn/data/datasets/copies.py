@@ -1,0 +1,170 @@
+"""The copies of the named networks on this computer: where they are, how they come, whether they are still whole."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from cawn.data.datasets.catalog import CATALOG, Dataset, Source
+from cawn.errors import QueryError, StorageError, brief
+from cawn.files import write_text
+
+Progress = Callable[[int, int | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A file with a network in it; `source` is None for a prepared copy in `$CAWN_DATA`."""
+
+    path: Path
+    source: Source | None
+
+
+def named(name: str) -> Dataset:
+    """The dataset of this name."""
+    if not isinstance(name, str) or name not in CATALOG:
+        raise QueryError(f"there is no dataset {brief(name)}; there are {', '.join(sorted(CATALOG))}")
+    return CATALOG[name]
+
+
+def where(name: str) -> Path | None:
+    """The file that `load` reads, or None where it would have to be downloaded (or installed) first."""
+    copy = find(named(name))
+    return None if copy is None else copy.path
+
+
+def download(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
+    """Fetch the publisher's file into the user's cache, unless it is there already.
+
+    What an interrupted download has left is continued. Where the publisher states no checksum, that of the first
+    download is kept beside the file.
+
+    Args:
+        progress: Called with the bytes received and the bytes expected (None if unknown).
+        force: Fetch the file anew, whatever is there, and take it to be right where the publisher states no checksum.
+    """
+    dataset = named(name)
+    cached = None if force else _cached(dataset)
+    return (cached or fetched(dataset, progress, force=force)).path
+
+
+def verify(name: str) -> str:
+    """Compare the file that `load` reads with its checksum: 'ok: ...', or 'not checked: ...' where none is known.
+
+    The checksum is the publisher's where one is known. Most publishers state none; then it is that of the first
+    download, so that 'ok' means unchanged since, not that the download itself was right. Raises where it differs.
+    """
+    dataset = named(name)
+    copy = find(dataset)
+    if copy is None:
+        raise StorageError(f"{name}: there is no copy to verify; download it first")
+    if copy.source is None:
+        return f"not checked: {copy.path} is a prepared copy, and no checksum of it is known"
+    expected = copy.source.sha256 or _recorded(copy.path)
+    if expected is None:
+        return f"not checked: no checksum of {copy.path} is known"
+    found = sha256_of(copy.path)
+    if found != expected:
+        remedy = f"install {dataset.package} again" if dataset.package else "download it again with force=True"
+        raise StorageError(f"{copy.path}: sha256 is {found}, expected {expected}; {remedy}")
+    return "ok: as published" if copy.source.sha256 else "ok: as first downloaded; the publisher states no checksum"
+
+
+def fetched(dataset: Dataset, progress: Progress | None, *, force: bool = False) -> Copy:
+    """A copy from the first source that gives one."""
+    if dataset.package is not None:
+        return Copy(_installed(dataset), dataset.sources[0])
+    from cawn.data.datasets.fetch import NoAnswerError
+
+    refusals = []
+    for source in dataset.sources:
+        try:
+            return _fetch(dataset, source, progress, force)
+        except NoAnswerError as error:
+            refusals.append(error)
+    by_hand = _cache_of(dataset) / dataset.sources[0].file
+    raise StorageError(f"{refusals[0]}; try again later, or see {dataset.homepage} and put the file at {by_hand}")
+
+
+def find(dataset: Dataset) -> Copy | None:
+    """The copy that is used, if there is one."""
+    folder = os.environ.get("CAWN_DATA")
+    if folder:
+        prepared = Path(os.path.expanduser(folder)) / dataset.name / "edges.csv.gz"
+        if prepared.is_file():
+            return Copy(prepared, None)
+    if dataset.package is not None:
+        with suppress(StorageError):
+            return Copy(_installed(dataset), dataset.sources[0])
+        return None
+    return _cached(dataset)
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: `$XDG_CACHE_HOME/cawn` if that is set, else the platform's place for caches."""
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if chosen.is_absolute():
+        return chosen / "cawn"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "cawn" / "cache"
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "cawn"
+
+
+def sha256_of(path: Path) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
+def _fetch(dataset: Dataset, source: Source, progress: Progress | None, force: bool) -> Copy:
+    from cawn.data.datasets.fetch import discard, fetch
+
+    path = _cache_of(dataset) / source.file
+    if force:
+        discard(path)
+    expected = source.sha256 or (None if force else _recorded(path))
+    found = fetch(source.url, path, expected, progress)
+    if source.sha256 is None:
+        write_text(_record_of(path), f"{found}  {path.name}\n")
+    return Copy(path, source)
+
+
+def _installed(dataset: Dataset) -> Path:
+    """The file of an installed package, found without importing it."""
+    package = dataset.package or ""
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise StorageError(f"{dataset.name} needs a package: pip install {package}")
+    path = Path(spec.submodule_search_locations[0]) / "data" / dataset.sources[0].file
+    if not path.is_file():
+        raise StorageError(f"{path}: no such file in the package {package}; install it again")
+    return path
+
+
+def _cached(dataset: Dataset) -> Copy | None:
+    copies = (Copy(_cache_of(dataset) / source.file, source) for source in dataset.sources)
+    return next((copy for copy in copies if copy.path.is_file()), None)
+
+
+def _cache_of(dataset: Dataset) -> Path:
+    return cache_folder() / dataset.name
+
+
+def _record_of(path: Path) -> Path:
+    """Beside the file, as `sha256sum --check` reads it."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _recorded(path: Path) -> str | None:
+    try:
+        return next(iter(_record_of(path).read_text(encoding="utf-8").split()), None)
+    except (OSError, UnicodeError):
+        return None

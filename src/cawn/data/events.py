@@ -1,0 +1,393 @@
+"""Events: the validated, time-ordered stream of links that everything else is made from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.checks import is_integer
+from cawn.data.attributes import Attribute, Encoder
+from cawn.data.dates import numbers_of
+from cawn.data.hashing import hash_ids
+from cawn.data.reading import Reading
+from cawn.errors import DataError, brief
+
+_MAX_ID = 2**31 - 2
+PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
+NO_NEGATIVE, NO_LINK_ID = -1, 0
+
+
+class Events:
+    """Links (src, dst, t) in the order of time; links of equal time keep the order they came in.
+
+    Immutable: the arrays are copies of what was given, and read-only.
+
+    Args:
+        src: Node ids [E], integers from 0.
+        dst: Node ids [E].
+        t: Times [E]: integers, float64 or datetime64, which become Unix seconds, or int64 of a finer unit
+            where seconds would round them (`reading.unit`). Kept as int64 or float64.
+        msg: Link attributes [E, d] or [E].
+        x: Node attributes [num_nodes, d] or [num_nodes].
+        labels: The node names, one for each id; the ids themselves by default.
+        num_nodes: How many nodes there are, if more than occur.
+        weight: How much each link counts in the training loss [E]: finite, from 0, not all 0.
+        negative: A false destination for each link [E], used in training; -1 for none.
+        link_id: Ids of the links [E], of any kind, kept as 64-bit hashes of their text (see `hash_ids`); a uint64 array
+            is taken as such hashes, 0 for no id.
+    """
+
+    def __init__(
+        self,
+        src: npt.ArrayLike,
+        dst: npt.ArrayLike,
+        t: npt.ArrayLike,
+        msg: npt.ArrayLike | None = None,
+        *,
+        x: npt.ArrayLike | None = None,
+        labels: npt.ArrayLike | None = None,
+        num_nodes: int | None = None,
+        weight: npt.ArrayLike | None = None,
+        negative: npt.ArrayLike | None = None,
+        link_id: npt.ArrayLike | None = None,
+    ) -> None:
+        if (dates := as_array(t, "t")).dtype.kind == "M" and dates.ndim == 1 and dates.size:
+            t, unit = numbers_of(dates)
+            self.reading = Reading(dates=True, unit=unit)
+        src, dst, times = link_arrays(src, dst, t)
+        self.msg = None if msg is None else _attributes(msg, "msg", len(src), "links")
+        self.weight = None if weight is None else _weights(weight, len(src))
+        self.negative = None if negative is None else _negatives(negative, len(src))
+        self.link_id = None if link_id is None else _link_ids(link_id, len(src))
+        names = None if labels is None else _label_array(labels)
+        nodes = (src, dst) if self.negative is None else (src, dst, self.negative)
+        occurring = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
+        self.num_nodes = _count_nodes(occurring, num_nodes, names)
+        self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
+        self._keep(src, dst, times, names)
+
+    @classmethod
+    def adopt(
+        cls,
+        src: npt.NDArray[np.int32],
+        dst: npt.NDArray[np.int32],
+        t: npt.NDArray[Any],
+        msg: npt.NDArray[np.float32] | None,
+        x: npt.NDArray[Any] | None,
+        labels: npt.NDArray[Any] | None,
+        *,
+        num_nodes: int | None = None,
+        weight: npt.NDArray[np.float32] | None = None,
+        negative: npt.NDArray[np.int32] | None = None,
+        link_id: npt.NDArray[np.uint64] | None = None,
+    ) -> Events:
+        """Events of arrays that a reader has made and checked: kept as they are, without a copy."""
+        events = cls.__new__(cls)
+        events.num_nodes = _count_nodes(0, num_nodes, labels)
+        events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
+        events.msg, events.weight, events.negative, events.link_id = msg, weight, negative, link_id
+        _refuse_span(t)
+        events._keep(src, dst, t, labels)
+        return events
+
+    def _keep(
+        self,
+        src: npt.NDArray[np.int32],
+        dst: npt.NDArray[np.int32],
+        t: npt.NDArray[Any],
+        labels: npt.NDArray[Any] | None,
+    ) -> None:
+        """Bring the links into the order of time, and close the arrays to writing."""
+        order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
+        self._rows, self._labels = order, labels
+        self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, t))
+        if order is not None:
+            self._set_columns(self, order)
+        self._freeze()
+
+    def _set_columns(self, of: Events, chosen: Any) -> None:
+        """Take these rows of the optional columns of `of`."""
+        for name in PER_LINK:
+            column = getattr(of, name)
+            setattr(self, name, None if column is None else column[chosen])
+
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    t: npt.NDArray[Any]
+    msg: npt.NDArray[np.float32] | None
+    x: npt.NDArray[np.float32] | None
+    weight: npt.NDArray[np.float32] | None  # [E]
+    negative: npt.NDArray[np.int32] | None  # [E], NO_NEGATIVE where none was given
+    link_id: npt.NDArray[np.uint64] | None  # [E], NO_LINK_ID where none was given
+    num_nodes: int
+    columns: tuple[Attribute, ...] = ()  # what msg holds; () for numbers
+    node_columns: tuple[Attribute, ...] = ()  # what x holds
+    encoder: Encoder | None = None  # that made msg and x what they are; None for attributes as they were given
+    reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
+
+    def _freeze(self) -> None:
+        optional = (getattr(self, name) for name in PER_LINK)
+        for array in (self.src, self.dst, self.t, self.x, self._labels, self._rows, *optional):
+            if array is not None:
+                array.flags.writeable = False
+
+    def __len__(self) -> int:
+        return len(self.src)
+
+    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Events:
+        """The chosen links (a slice, a mask, or increasing positions), among the same nodes."""
+        chosen = self._choice(chosen)
+        part = object.__new__(Events)
+        part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
+        part._set_columns(self, chosen)
+        part._rows = self.rows[chosen]
+        part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
+        part._describe_as(self)
+        part._freeze()
+        return part
+
+    def named(self, labels: npt.NDArray[Any]) -> Events:
+        """The same links and nodes, the nodes called by these names."""
+        columns = {name: getattr(self, name) for name in PER_LINK}
+        events = Events(self.src, self.dst, self.t, x=self.x, labels=labels, **columns)
+        events._describe_as(self)
+        return events
+
+    def with_attributes(
+        self,
+        msg: npt.NDArray[np.float32] | None,
+        x: npt.NDArray[np.float32] | None,
+        *,
+        columns: tuple[Attribute, ...] = (),
+        node_columns: tuple[Attribute, ...] = (),
+        encoder: Encoder | None = None,
+    ) -> Events:
+        """The same links and nodes with these attributes, rows in the same order."""
+        events = self[:]
+        events.msg, events.x, events.encoder = msg, x, encoder
+        events.columns, events.node_columns = columns, node_columns
+        events._freeze()
+        return events
+
+    def _describe_as(self, other: Events) -> None:
+        self.reading, self.encoder = other.reading, other.encoder
+        self.columns, self.node_columns = other.columns, other.node_columns
+
+    def _choice(self, chosen: Any) -> Any:
+        """The same choice, if it keeps the order of time."""
+        if isinstance(chosen, slice):
+            bounds = [bound for bound in (chosen.start, chosen.stop) if bound is not None]
+            step = 1 if chosen.step is None else chosen.step
+            if all(isinstance(b, int | np.integer) for b in (*bounds, step)) and step > 0:
+                return chosen
+        else:
+            positions = as_array(chosen, "chosen links")
+            if positions.dtype == bool and positions.shape == self.src.shape:
+                return positions
+            if positions.ndim == 1 and (positions.size == 0 or positions.dtype.kind in "iu"):
+                at = positions.astype(np.int64)
+                if at.size == 0 or (at[0] >= 0 and at[-1] < len(self) and (np.diff(at) > 0).all()):
+                    return at
+        raise DataError(
+            f"choose among the {len(self):,} links by a forward slice, a mask or increasing positions from 0: "
+            "events stay in the order of time"
+        )
+
+    def __repr__(self) -> str:
+        span = f", t {self.t[0]}..{self.t[-1]}" if len(self) else ""
+        msg = f", msg [{self.msg.shape[1]}]" if self.msg is not None else ""
+        return f"Events({len(self):,} links, {self.num_nodes:,} nodes{span} {self.t.dtype}{msg})"
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """The position each link had in the input, before the ordering by time: [E]."""
+        return np.arange(len(self)) if self._rows is None else self._rows
+
+    @property
+    def labels(self) -> npt.NDArray[Any]:
+        """The name of each node: [num_nodes], int64 or str objects."""
+        return np.arange(self.num_nodes) if self._labels is None else self._labels
+
+    def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The ids of nodes given by name. A name that does not occur gets an id of its own, from num_nodes on."""
+        if self._labels is None:
+            return _ids(names, "names").astype(np.int64)
+        wanted = as_array(names, "names").reshape(-1).tolist()
+        strangers: dict[Any, int] = {}
+        known = self._id_of
+        return np.array(
+            [known[n] if n in known else strangers.setdefault(n, self.num_nodes + len(strangers)) for n in wanted],
+            np.int64,
+        )
+
+    @cached_property
+    def _id_of(self) -> dict[Any, int]:
+        return {name: i for i, name in enumerate(self.labels.tolist())}
+
+    @property
+    def intensity(self) -> float:
+        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T); V are the nodes that occur."""
+        span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
+        occurs = np.zeros(self.num_nodes, np.bool_)
+        occurs[self.src] = occurs[self.dst] = True
+        return 2 * len(self) / int(occurs.sum()) / span if span > 0 else 0.0
+
+
+def link_arrays(
+    src: npt.ArrayLike, dst: npt.ArrayLike, t: npt.ArrayLike
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Both ends and the times of links as arrays of one length [E], in the order given."""
+    ends, times = (_ids(src, "src"), _ids(dst, "dst")), as_times(t)
+    if not len(ends[0]) == len(ends[1]) == len(times):
+        raise DataError(
+            f"lengths differ: src {len(ends[0]):,}, dst {len(ends[1]):,}, t {len(times):,}; each link needs all three"
+        )
+    return *ends, times
+
+
+def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """A NumPy array of anything that can be one (lists, tensors, columns)."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{what}: some values are masked; fill or drop them first")
+    try:
+        return np.asarray(values)
+    except Exception as error:  # whatever the other library raises
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
+
+
+def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Times as int64 or float64, refused where they are missing, not finite or already rounded."""
+    times = as_array(t, "t")
+    if times.size == 0:
+        times = times.reshape(-1).astype(np.float64 if times.dtype.kind == "f" and times.ndim else np.int64)
+    if times.ndim != 1:
+        raise DataError(f"t has shape {times.shape}, expected one time for each link")
+    if times.dtype.kind == "M":
+        times, unit = numbers_of(times)
+        if unit != "s":
+            raise DataError(f"t holds dates that seconds in float64 would round; give integers, in {unit}")
+    if times.dtype.kind == "f":
+        if times.dtype.itemsize < 8:
+            raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
+        with np.errstate(over="ignore"):
+            times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
+        _refuse(~np.isfinite(times), times, "t", "every link needs a finite time")
+    elif times.dtype.kind in "iu":
+        _refuse(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
+        times = times.astype(np.int64)
+    else:
+        raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
+    _refuse_span(times)
+    return times
+
+
+def _refuse_span(t: npt.NDArray[Any]) -> None:
+    """Refuse times whose differences a number of their type cannot hold."""
+    if t.size == 0:
+        return
+    oldest, newest = t.min().item(), t.max().item()
+    if newest - oldest > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
+        raise DataError(f"t spans more than {t.dtype} can count; use a coarser unit of time")
+
+
+def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
+    ids = as_array(values, what)
+    if ids.size == 0:
+        ids = ids.reshape(-1).astype(np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu":
+        raise DataError(
+            f"{what} is {ids.dtype} of shape {ids.shape}, expected node ids: a list of integers from 0. "
+            "For names of any other kind use cawn.read on a table"
+        )
+    _refuse(ids < 0, ids, what, "node ids are integers from 0")
+    _refuse(ids > _MAX_ID, ids, what, "node ids must stay below 2**31 - 1; cawn.read on a table numbers any names")
+    return np.array(ids, np.int32)
+
+
+def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
+    table = as_array(values, what)
+    if table.dtype.kind not in "iufb":
+        raise DataError(f"{what} is {table.dtype}, expected numbers")
+    table = table[:, None] if table.ndim == 1 else table
+    if table.ndim != 2 or len(table) != size:
+        raise DataError(f"{what} has shape {table.shape}, expected one row for each of the {size:,} {of}")
+    with np.errstate(over="ignore"):
+        rounded = np.array(table, np.float32, order="C")
+    broken = ~np.isfinite(rounded)
+    if broken.any():
+        row, column = (int(i) for i in np.argwhere(broken)[0])
+        raise DataError(f"{what}[{row}, {column}] is {table[row, column]}: attributes must be finite in float32")
+    return rounded
+
+
+def _weights(values: npt.ArrayLike, size: int) -> npt.NDArray[np.float32]:
+    weights = _attributes(values, "weight", size, "links")
+    if weights.shape[1] != 1:
+        raise DataError(f"weight has {weights.shape[1]} columns, expected one number for each link")
+    weights = weights[:, 0]
+    _refuse(weights < 0, weights, "weight", "link weights are numbers from 0")
+    if size and not weights.any():
+        raise DataError("weight: all are 0, so there is nothing to train on; give some links a weight above 0")
+    return weights
+
+
+def _negatives(values: npt.ArrayLike, size: int) -> npt.NDArray[np.int32]:
+    given = as_array(values, "negative")
+    if given.ndim != 1 or len(given) != size or (size and given.dtype.kind not in "iu"):
+        raise DataError(
+            f"negative is {given.dtype} of shape {given.shape}, expected a node id for each of the {size:,} links"
+        )
+    rule = "negatives are node ids, or -1 for none"
+    _refuse((given < NO_NEGATIVE) | (given > _MAX_ID), given, "negative", rule)
+    return np.array(given, np.int32)
+
+
+def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
+    given = as_array(values, "link_id")
+    if given.ndim != 1 or len(given) != size:
+        raise DataError(f"link_id has shape {given.shape}, expected an id for each of the {size:,} links")
+    if given.dtype == np.uint64:
+        return np.array(given)
+    ids = given.tolist()
+    if wrong := [each for each in ids if not isinstance(each, str | int) or isinstance(each, bool)]:
+        raise DataError(f"link_id holds {brief(wrong[0])}: ids are whole numbers or strings")
+    return hash_ids(ids)
+
+
+def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+    array = as_array(labels, "labels")
+    if array.ndim != 1:
+        raise DataError(f"labels have shape {array.shape}, expected one name for each node")
+    if array.dtype.kind in "iu":
+        _refuse(array > np.iinfo(np.int64).max, array, "labels", "integer names must fit into int64")
+        array = array.astype(np.int64)
+    elif all(isinstance(name, str) for name in array.tolist()):
+        array = array.astype(object)
+    else:
+        raise DataError("labels: names are all integers or all strings")
+    if len(set(array.tolist())) != len(array):
+        raise DataError("labels repeat: every node needs a name of its own")
+    return array
+
+
+def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | None) -> int:
+    if given is not None and (not is_integer(given) or not 0 <= given <= _MAX_ID + 1):
+        raise DataError(f"num_nodes is {brief(given)}: give an integer from 0 to 2**31 - 1")
+    count = given if given is not None else occurring if labels is None else len(labels)
+    if count < occurring:
+        raise DataError(
+            f"node id {occurring - 1} occurs, but there are only {count:,} {'nodes' if labels is None else 'labels'}"
+        )
+    if labels is not None and len(labels) != count:
+        raise DataError(f"{len(labels):,} labels for {count:,} nodes; every node needs one")
+    return int(count)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise DataError(f"{what}[{i}] is {values[i]}: {rule}")

@@ -1,0 +1,129 @@
+"""New links beside old ones: which of them are new, and the history with all of them in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import NO_LINK_ID, Events
+from cawn.data.hashing import hash_ids
+from cawn.data.name_index import Name, NameIndex
+from cawn.data.node_names import Spelling
+from cawn.data.times import times_of_links
+from cawn.learn.splits import digest
+
+Array = npt.NDArray[Any]
+
+
+class Update(NamedTuple):
+    """What an update did: links added, links skipped since they were known, and nodes that were new."""
+
+    added: int
+    skipped: int
+    nodes_added: int
+
+
+class KnownLinks:
+    """The ids of links and the digests of batches a history has by now. Not safe for several threads."""
+
+    def __init__(self, digests: Sequence[str] = ()) -> None:
+        self.digests = list(digests)
+        self._ids: Array | None = None  # of the history, sorted
+        self._added: set[int] = set()  # since then
+
+    def is_unknown(self, held: Events, new: Events) -> npt.NDArray[np.bool_]:
+        """Which of the new links have an id that neither an old link nor one before them has, or no id: [E]."""
+        if new.link_id is None:
+            return np.ones(len(new), bool)
+        if self._ids is None:
+            self._ids = np.sort(held.link_id) if held.link_id is not None else np.empty(0, np.uint64)
+        ids = new.link_id
+        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
+        unknown = self._ids[at] != ids if len(self._ids) else np.ones(len(ids), bool)
+        unknown &= np.array([each not in self._added for each in ids.tolist()], bool)
+        is_first = np.zeros(len(ids), bool)
+        is_first[np.unique(ids, return_index=True)[1]] = True
+        return np.asarray((unknown & is_first) | (ids == NO_LINK_ID))
+
+    def add(self, new: Events, batch: str) -> None:
+        """Remember links that were added, and the digest of the batch they came in."""
+        if new.link_id is not None:
+            self._added.update(new.link_id.tolist())
+        if batch not in self.digests:
+            self.digests.append(batch)
+
+
+def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -> str:
+    """Names a batch by its links, whatever their order and however nodes are numbered.
+
+    Args:
+        names: Of the different sources and of the different destinations, in the order of their ids.
+        held: Links whose unit of time is used.
+    """
+    ends = []
+    for side, different in zip((links.src, links.dst), names, strict=True):
+        ends.append(hash_ids(different)[np.unique(side, return_inverse=True)[1]])
+    t = times_of_links(links, held)
+    order = np.lexsort((ends[1], ends[0], t))
+    columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
+    return digest(*(column[order] for column in columns))
+
+
+class Names:
+    """The nodes of a history, and those that updates add to it: an id for every name."""
+
+    def __init__(self, index: NameIndex, spelling: Spelling) -> None:
+        self._index, self._spelling = index, spelling
+        self.added: dict[str, int] = {}
+
+    def ids(self, given: list[Any], side: int) -> npt.NDArray[np.int64]:
+        """Ids of names; those of new nodes follow all others."""
+        ids = self._spelling.ids(self._index, given, side)
+        for i in np.flatnonzero(ids >= len(self._index)).tolist():
+            spelled, plain = (self._index.canonical(n) for n in (self._spelling.spelled(given[i], side), given[i]))
+            known = spelled if spelled in self.added or plain not in self.added else plain
+            ids[i] = self.added.setdefault(known, len(self._index) + len(self.added))
+        return ids
+
+    def index(self) -> NameIndex:
+        """Of all of them."""
+        return self._index.extended(list(self.added)) if self.added else self._index
+
+
+def joined(held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling) -> tuple[Events, NameIndex]:
+    """The history with all batches, and the names of its nodes. Weights and negatives, which only training uses, are
+    left out."""
+    everyone, sides, attributes = Names(names, spelling), [], []
+    for new in batches:
+        ends = []
+        for side, nodes in enumerate((new.src, new.dst)):
+            different, at = np.unique(nodes, return_inverse=True)
+            ids = everyone.ids(new.labels[different].tolist(), side)
+            ends.append(ids[at])
+            if new.x is not None:
+                attributes.append((ids, new.x[different]))
+        sides.append(ends)
+    index = everyone.index()
+    src, dst = (np.concatenate([mine, *(ends[i] for ends in sides)]) for i, mine in enumerate((held.src, held.dst)))
+    t = np.concatenate([held.t, *(times_of_links(new, held) for new in batches)])
+    msg = None if held.msg is None else np.concatenate([held.msg, *(new.msg for new in batches if new.msg is not None)])
+    link_id = None
+    if any(links.link_id is not None for links in (held, *batches)):
+        link_id = np.concatenate([_link_ids(links) for links in (held, *batches)])
+    x, marks_presence = None, held.encoder is not None and held.encoder.marks_presence
+    if held.x is not None:
+        x = np.zeros((len(index), held.x.shape[1]), np.float32)
+        x[: len(held.x)] = held.x
+        for ids, rows in attributes:
+            given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
+            x[ids[given]] = rows[given]
+    both = Events(src, dst, t, msg, x=x, num_nodes=len(index), link_id=link_id)
+    both.encoder, both.reading = held.encoder, held.reading
+    return both, index
+
+
+def _link_ids(events: Events) -> npt.NDArray[np.uint64]:
+    return np.full(len(events), NO_LINK_ID, np.uint64) if events.link_id is None else events.link_id

@@ -1,1 +1,0 @@
-"""The engine on a GPU: nothing leaves the device between a batch's node ids and its scores."""

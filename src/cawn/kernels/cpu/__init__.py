@@ -1,0 +1,1 @@
+"""Hot loops for the CPU, compiled by numba."""

@@ -1,0 +1,156 @@
+"""The stream on the CPU: a ring of the most recent links of each node, and Algorithms 2 and 3 on it.
+
+The link number i of node v, counted from its first, stands in slot i % C as long as it is one of the last C.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.kernels.cpu.walks import query_key, uniform
+from cawn.kernels.jit import inline, njit
+
+if TYPE_CHECKING:
+    from cawn.walks.sampling import Question
+
+Array = npt.NDArray[Any]
+
+
+class Rings(NamedTuple):
+    """The state of a stream: N nodes, C slots for each, k decays."""
+
+    alphas: Array  # [k]
+    total: Array  # [N], links ever seen
+    first: Array  # [N], the time of the first of them
+    running: Array  # [N, k], P of Algorithm 2 as of the newest
+    t: Array  # [N, C]
+    node: Array  # [N, C], the other end
+    link: Array  # [N, C], 2 * event id + side, side 0 where the ring's node is the source
+    p: Array  # [N, k, C], 1 / P: the probability to take this link rather than an older one
+
+
+@inline
+def _put(rings: Rings, v: int, other: int, t: float, link: int) -> None:
+    """Algorithm 2 for one end of one link: P <- P exp(-alpha dt) + 1, p = 1 / P."""
+    capacity = rings.t.shape[1]
+    n = rings.total[v]
+    slot = n % capacity
+    if n == 0:
+        rings.first[v] = t
+    else:
+        elapsed = t - rings.t[v, (n - 1) % capacity]
+        for a in range(rings.alphas.size):
+            rings.running[v, a] *= math.exp(-rings.alphas[a] * elapsed)
+    for a in range(rings.alphas.size):
+        rings.running[v, a] += 1.0
+        rings.p[v, a, slot] = 1.0 / rings.running[v, a]
+    rings.t[v, slot], rings.node[v, slot], rings.link[v, slot] = t, other, link
+    rings.total[v] = n + 1
+
+
+@njit
+def append_links(rings: Rings, src: Array, dst: Array, t: Array, next_event: int) -> None:
+    """Take in links in the order of time; the first of them is event `next_event`. A self-loop is one link."""
+    for e in range(src.size):
+        u, v, now, link = src[e], dst[e], t[e], 2 * (next_event + e)
+        _put(rings, u, v, now, link)
+        if u != v:
+            _put(rings, v, u, now, link + 1)
+
+
+@inline
+def _seen(rings: Rings, v: int, t: float) -> np.int64:
+    """How many of all the links of v, counted from its first, are known to be strictly earlier than t.
+
+    A link the ring no longer holds is no later than those it holds, so it counts once any held link is earlier; where
+    none is, nothing can be said of the others and the answer is the count of those dropped.
+    """
+    capacity = rings.t.shape[1]
+    hi = rings.total[v]
+    lo = max(hi - capacity, 0)
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if rings.t[v, mid % capacity] < t:
+            lo = mid + 1
+        else:
+            hi = mid
+    return np.int64(lo)
+
+
+@inline
+def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: float) -> int:
+    """Algorithm 3: newest to oldest, take a link with probability p, else go on; -1 past the oldest link held.
+
+    One number u serves all the coins: the product of the (1 - p) passed so far is the chance to be here, and u is
+    compared with it. It draws the same link as `draw_entry` does on the full history.
+    """
+    capacity = rings.p.shape[2]
+    passed = 1.0
+    slot = newest % capacity
+    for i in range(newest, oldest - 1, -1):
+        passed *= 1.0 - rings.p[v, a, slot]
+        if passed < u:
+            return i
+        slot = slot - 1 if slot > 0 else capacity - 1
+    return -1
+
+
+@njit
+def sample_walks(rings: Rings, question: Question, from_query: int, to_query: int) -> int:
+    """Algorithm 1 on the rings, as `cpu.sample_walks` on the index; returns how many links Algorithm 3 looked at."""
+    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = question
+    M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
+    num_nodes, num_decays, capacity = rings.total.size, rings.alphas.size, rings.t.shape[1]
+    looked = 0
+    for q in range(from_query, to_query):
+        for w in range(M):
+            out_nodes[q, w, 0], out_t[q, w, 0], out_events[q, w, 0] = nodes[q], t[q], -1
+        key = np.uint64(0)
+        if nodes[q] < num_nodes:
+            seen = _seen(rings, nodes[q], t[q])
+            if seen > max(rings.total[nodes[q]] - capacity, 0):
+                key = query_key(seed, t_bits[q], rings.link[nodes[q], (seen - 1) % capacity])
+        for s in range(1, length + 1):
+            width = widths[s - 1]
+            shared = M // width
+            for k in range(width):
+                w = k * shared
+                v = out_nodes[q, w, s - 1]
+                i = -1
+                if 0 <= v < num_nodes:
+                    oldest = max(rings.total[v] - capacity, 0)
+                    seen = _seen(rings, v, out_t[q, w, s - 1])
+                    if seen > oldest:
+                        i = _draw(rings, v, k * num_decays // width, seen - 1, oldest, uniform(key, k, s))
+                        looked += seen - max(i, oldest)
+                for j in range(w, w + shared):
+                    if i >= 0:
+                        c = i % capacity
+                        out_nodes[q, j, s], out_t[q, j, s] = rings.node[v, c], rings.t[v, c]
+                        out_events[q, j, s] = rings.link[v, c] >> 1
+                    else:
+                        out_nodes[q, j, s], out_t[q, j, s], out_events[q, j, s] = -1, -1, -1
+    return looked
+
+
+@njit
+def missing_mass(rings: Rings, nodes: Array, t: Array) -> Array:
+    """The probability, mean over the decays, that Algorithm 3 runs past the oldest link held: [B]."""
+    capacity = rings.t.shape[1]
+    missing = np.zeros(nodes.size)
+    for q in range(nodes.size):
+        v = nodes[q]
+        if v >= rings.total.size or rings.total[v] == 0 or not rings.first[v] < t[q]:
+            continue
+        oldest = max(rings.total[v] - capacity, 0)
+        seen = _seen(rings, v, t[q])
+        for a in range(rings.alphas.size):
+            passed = 1.0
+            for i in range(oldest, seen):
+                passed *= 1.0 - rings.p[v, a, i % capacity]
+            missing[q] += passed / rings.alphas.size
+    return missing

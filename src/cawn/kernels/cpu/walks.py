@@ -1,0 +1,224 @@
+"""The walk engine on the CPU. `reference` says in plain Python what each function here must compute.
+
+The index of a network keeps, for every node, its links in the order of time. One such link seen from one of
+its ends is an *entry*:
+
+    time[i]                 when
+    hop[i] = (node, link, cut)
+        node                the other end
+        link                2 * event id + side, side 0 where the list belongs to the source
+        cut                 how many entries of `node`'s own list are strictly earlier than time[i]
+    logsum[a, i]            log of P_i = sum over the list's entries j <= i of exp(-alpha_a (t_i - t_j))
+
+P never leaves [1, number of entries], whatever alpha and the time unit are, and a difference of times is taken
+before it is multiplied: nothing overflows, and no weight is lost beyond what a 52-bit random number can see.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.kernels.jit import inline, njit
+
+if TYPE_CHECKING:
+    from cawn.walks.sampling import Question
+
+Array = npt.NDArray[Any]
+
+NODE, LINK, CUT = 0, 1, 2
+
+
+class Index(NamedTuple):
+    """The lists of all nodes, one after the other; see above."""
+
+    starts: Array  # [N + 1] int64, where each node's list starts
+    time: Array  # [entries] int64 or float64
+    hop: Array  # [entries, 3] int32
+    logsum: Array  # [decays, entries] float64
+    alphas: Array  # [decays] float64
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S12 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(12)
+
+
+# Random numbers: a hash of (seed, query, draw), no state anywhere.
+
+
+@inline
+def mix64(x: np.uint64) -> np.uint64:
+    """The finalizer of SplitMix64: a bijection of 64-bit words in which every input bit flips half the output."""
+    x = (x ^ (x >> _S30)) * _MIX_1
+    x = (x ^ (x >> _S27)) * _MIX_2
+    return x ^ (x >> _S31)
+
+
+@inline
+def query_key(seed: np.uint64, t_bits: np.uint64, link: int) -> np.uint64:
+    """The random stream of one query.
+
+    A query is named by its time and by the newest link its node can see (with the side the node stands on). This
+    determines the node without using its id: the walks do not depend on what nodes are called, nor on what
+    other queries stand in the batch.
+    """
+    return mix64(mix64(mix64(seed) ^ t_bits) ^ np.uint64(link))
+
+
+@inline
+def uniform(key: np.uint64, index: int, step: int) -> float:
+    """The number behind draw `index` of walk step 1 <= step < 256, in the open interval (0, 1)."""
+    bits = mix64(key + np.uint64((index << 8) | step) * _GOLDEN)
+    return (float(bits >> _S12) + 0.5) * 2.0**-52
+
+
+# Building the index.
+
+
+@njit
+def list_starts(src: Array, dst: Array, num_nodes: int) -> Array:
+    """Where each node's list starts: [num_nodes + 1]. A self-loop is one link, so it has one entry."""
+    starts = np.zeros(num_nodes + 1, np.int64)
+    for e in range(src.size):
+        starts[src[e] + 1] += 1
+        if src[e] != dst[e]:
+            starts[dst[e] + 1] += 1
+    for v in range(num_nodes):
+        starts[v + 1] += starts[v]
+    return starts
+
+
+@njit
+def fill_lists(src: Array, dst: Array, t: Array, starts: Array, time: Array, hop: Array) -> None:
+    """One pass over the events in time order, writing both entries of each."""
+    num_nodes = starts.size - 1
+    newest = np.empty(num_nodes, t.dtype)
+    count = np.zeros((num_nodes, 2), np.int32)  # entries so far, and those strictly before `newest`
+    for e in range(src.size):
+        u, v, now = src[e], dst[e], t[e]
+        if count[u, 0] == 0 or newest[u] < now:
+            newest[u] = now
+            count[u, 1] = count[u, 0]
+        if count[v, 0] == 0 or newest[v] < now:
+            newest[v] = now
+            count[v, 1] = count[v, 0]
+        i = starts[u] + count[u, 0]
+        count[u, 0] += 1
+        time[i] = now
+        hop[i, NODE], hop[i, LINK], hop[i, CUT] = v, 2 * e, count[v, 1]
+        if u != v:
+            i = starts[v] + count[v, 0]
+            count[v, 0] += 1
+            time[i] = now
+            hop[i, NODE], hop[i, LINK], hop[i, CUT] = u, 2 * e + 1, count[u, 1]
+
+
+@njit
+def fill_logsums(starts: Array, time: Array, alpha: float, logsum: Array, lo: int, hi: int) -> None:
+    """Algorithm 2 along the lists of nodes lo..hi: P <- P exp(-alpha dt) + 1."""
+    for v in range(lo, hi):
+        P = 0.0
+        for i in range(starts[v], starts[v + 1]):
+            if P > 0.0:
+                P *= math.exp(-alpha * (time[i] - time[i - 1]))
+            P += 1.0
+            logsum[i] = math.log(P)
+
+
+# Walking.
+
+
+@inline
+def count_before(time: Array, start: int, stop: int, t: float) -> int:
+    """How many of the sorted time[start:stop] are strictly earlier than t."""
+    lo, hi = start, stop
+    while lo < hi:
+        mid = (lo + hi) >> 1
+        if time[mid] < t:
+            lo = mid + 1
+        else:
+            hi = mid
+    return lo - start
+
+
+@njit
+def degrees(index: Index, nodes: Array, t: Array) -> Array:
+    """How many links each node has strictly before t; none where the node is not known."""
+    starts, time = index.starts, index.time
+    out = np.zeros(nodes.size, np.int64)
+    for q in range(nodes.size):
+        if nodes[q] < starts.size - 1:
+            out[q] = count_before(time, starts[nodes[q]], starts[nodes[q] + 1], t[q])
+    return out
+
+
+@inline
+def draw_entry(time: Array, logsum: Array, a: int, alpha: float, start: int, newest: int, u: float) -> int:
+    """The first entry i of start..newest with P_i exp(-alpha (t_newest - t_i)) >= u P_newest.
+
+    Entries up to i hold this much of the list's weight, so a uniform u draws i with probability proportional to
+    exp(alpha t_i). The search gallops back from the newest entry, where the weight is.
+    """
+    now = time[newest]
+    target = logsum[a, newest] + math.log(u)
+    hi, lo, stride = newest, newest - 1, 1
+    while lo >= start and logsum[a, lo] - alpha * (now - time[lo]) >= target:
+        hi = lo
+        stride += stride
+        lo -= stride
+    lo = max(lo, start - 1)
+    while hi - lo > 1:
+        mid = (lo + hi) >> 1
+        if logsum[a, mid] - alpha * (now - time[mid]) >= target:
+            hi = mid
+        else:
+            lo = mid
+    return hi
+
+
+@njit
+def sample_walks(index: Index, question: Question, first: int, last: int) -> None:
+    """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks."""
+    starts, time, hop, logsum, alphas = index
+    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = question
+    M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
+    num_nodes, num_decays = starts.size - 1, alphas.size
+    at = np.empty(M, np.int64)  # the entry each walk stands at, -1 where it has ended
+    for q in range(first, last):
+        root = nodes[q]
+        start = seen = 0
+        if root < num_nodes:
+            start = starts[root]
+            seen = count_before(time, start, starts[root + 1], t[q])
+        key = query_key(seed, t_bits[q], hop[start + seen - 1, LINK] if seen > 0 else 0)
+        for w in range(M):
+            out_nodes[q, w, 0], out_t[q, w, 0], out_events[q, w, 0] = root, t[q], -1
+        for s in range(1, length + 1):
+            width = widths[s - 1]
+            shared = M // width
+            for k in range(width):
+                w = k * shared
+                if s > 1:
+                    seen = 0
+                    if at[w] >= 0:
+                        start = starts[hop[at[w], NODE]]
+                        seen = hop[at[w], CUT]
+                if seen > 0:
+                    a = k * num_decays // width
+                    i = draw_entry(time, logsum, a, alphas[a], start, start + seen - 1, uniform(key, k, s))
+                    for j in range(w, w + shared):
+                        at[j] = i
+                        out_nodes[q, j, s], out_t[q, j, s], out_events[q, j, s] = (
+                            hop[i, NODE],
+                            time[i],
+                            hop[i, LINK] >> 1,
+                        )
+                else:
+                    for j in range(w, w + shared):
+                        at[j] = -1
+                        out_nodes[q, j, s], out_t[q, j, s], out_events[q, j, s] = -1, -1, -1

@@ -1,0 +1,1 @@
+"""One protocol for every system: splits, negatives, training, evaluation, run folders."""

@@ -1,0 +1,132 @@
+"""What a run is, from its folder alone: data, settings, accuracy, versions, files. Nothing is computed anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import cawn
+from cawn.checks import check_path
+from cawn.data.events import Events
+from cawn.data.reading import Reading
+from cawn.data.summary import as_written
+from cawn.errors import StorageError
+from cawn.learn.runs import Record, read_record
+from cawn.systems.cawn.config import Config
+
+
+def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
+    """Describes the run in a folder, finished or not, in values that JSON has."""
+    path = check_path(folder, "folder")
+    record, config, events = read_record(path)
+    found = record.description
+    return {
+        "run": str(path),
+        "finished": record.finished,
+        "data": _data(found, events, record),
+        "task": found["task"],
+        "seed": found["seed"],
+        "split": found.get("split"),
+        "alpha": found["alpha"],
+        "settings": _settings(config),
+        "changed": changed_settings(config),
+        "training": _training(record, config),
+        "results": _check_results(path, record.results),
+        "calibration": record.report.get("calibration"),
+        "candidates": record.report.get("candidates"),
+        "versions": {"cawn": found.get("cawn"), "format": found["format"]} | record.report.get("versions", {}),
+        "weights": (record.report.get("weights") or [None, None])[1],
+        "files": _files(path),
+    }
+
+
+def current_versions() -> dict[str, str]:
+    """The software of a training, to be kept with it."""
+    import numpy
+    import torch
+
+    return {
+        "cawn": cawn.__version__,
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def changed_settings(config: Config) -> dict[str, Any]:
+    """The settings that differ from the preset "default"."""
+    default = _settings(Config())
+    return {name: value for name, value in _settings(config).items() if value != default[name]}
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    values = {name: getattr(config, name) for name in Config.__slots__}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def _data(found: dict[str, Any], events: Events, record: Record) -> dict[str, Any]:
+    reading = None if found.get("reading") is None else Reading.from_dict(found["reading"])
+    ends = (events.t[0].item(), events.t[-1].item()) if len(events) else (None, None)
+    link_width, node_width = (0 if array is None else array.shape[1] for array in (events.msg, events.x))
+    return {
+        "links": len(events),
+        "links_trained_on": found["links"],
+        "nodes": events.num_nodes,
+        "start": ends[0],
+        "end": ends[1],
+        "first": None if ends[0] is None else as_written(ends[0], reading),
+        "last": None if ends[1] is None else as_written(ends[1], reading),
+        "link_attributes": link_width,
+        "node_attributes": node_width,
+        "weighted": events.weight is not None,
+        "own_negatives": events.negative is not None,
+        "two_sided": found.get("prefixes"),
+        "reading": found.get("reading"),
+        "updates": len(record.description.get("updates") or []),
+        "digest": found.get("contents"),
+    }
+
+
+def _training(record: Record, config: Config) -> dict[str, Any]:
+    """Epochs that were completed, and the best of them by validation AP."""
+    rows = [row for row in map(_parsed, record.metrics.splitlines()) if isinstance(row.get("val_ap"), float)]
+    best = max(rows, key=lambda row: row["val_ap"], default=None)
+    return {"epochs": len(rows), "at_most": config.epochs, "best": best}
+
+
+def _parsed(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return row if isinstance(row, dict) else {}
+
+
+def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    """Refuse results that no training wrote: older runs have no checksum of them."""
+    try:
+        for row in rows or []:
+            names = [row["links"], row["negatives"]]
+            figures = [row["count"], row["fallback"], *(row["model"][name] for name in ("auc", "ap"))]
+            figures += [rule[name] for rule in row["rules"].values() for name in ("auc", "ap")]
+            if not all(isinstance(name, str) for name in names) or not all(isinstance(f, int | float) for f in figures):
+                raise TypeError
+    except (KeyError, TypeError, AttributeError) as error:
+        where = folder / "results.json"
+        raise StorageError(f"{where}: damaged; cawn evaluate {folder} tests the run again") from error
+    return rows
+
+
+def _files(folder: Path) -> dict[str, int]:
+    """The size in bytes of each file, and of each folder of arrays with all that is in it."""
+    sizes: dict[str, int] = {}
+    try:
+        for path in sorted(folder.iterdir()):
+            parts = list(path.rglob("*")) if path.is_dir() else [path]
+            sizes[path.name] = sum(part.stat().st_size for part in parts if part.is_file())
+    except OSError as error:
+        raise StorageError(f"{folder}: cannot be read ({error.strerror or error})") from error
+    return sizes

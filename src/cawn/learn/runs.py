@@ -1,0 +1,662 @@
+"""The folder of a run: what it holds, written whole or not at all, and never unpickled.
+
+run.json                 what was trained on, and how: settings, task, seed, decays, split; names the folders of arrays
+config.toml              the settings, for people to read
+network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
+index-*/                 what scoring looks up: the history's lists and the rates, likewise
+checkpoint.safetensors   where training stands: weights, best weights, the optimizer, and the progress beside them
+metrics.jsonl            a line for each epoch
+weights.safetensors      the best weights, once training has ended
+results.json             the evaluation at the end
+report.json              the calibration of probabilities, and how well candidates are chosen; vouches for the two above
+.lock                    held by the process that writes to the run
+
+A reader takes run.json first, and then only what it names: run.json is replaced in one step, and so is the run. What
+run.json and report.json name is checked against sizes and checksums kept there, and they against their own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save as tensor_bytes
+
+import cawn
+from cawn.data.attributes import Encoder
+from cawn.data.events import PER_LINK, Events
+from cawn.data.name_index import NameIndex, name_arrays
+from cawn.data.reading import Reading
+from cawn.errors import DataError, QueryError, StorageError
+from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
+from cawn.learn.calibration import Calibration
+from cawn.learn.splits import Task
+from cawn.learn.store import Arrays, digest_of, read_arrays, read_tensors, remove_arrays, stamp_of, write_arrays
+from cawn.learn.validation import check_history, check_links, check_names, check_rates, check_weights
+from cawn.systems.cawn.batches import Batcher
+from cawn.systems.cawn.config import Config
+from cawn.walks.history import History
+from cawn.walks.rates import Rates
+
+FORMAT = 3
+_READABLE = (2, 3)  # in 2 the folders were called network/ and index/, and nothing had a checksum
+_FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
+_ATTEMPTS = 10  # to read a run that is being changed
+_TRAIN_AGAIN = "the run must be trained again"
+_RESUME = "resume the run (--resume) to have it written again"
+
+Weights = dict[str, npt.NDArray[Any]]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run as its folder held it at one moment, all of it checked; arrays are mapped into memory."""
+
+    folder: Path
+    description: dict[str, Any]  # run.json
+    config: Config
+    events: Events  # nodes numbered
+    names: NameIndex
+    batcher: Batcher
+    weights: Weights
+    calibration: Calibration
+    record: Record
+
+    @property
+    def prefixes(self) -> tuple[str, str] | None:
+        """What the names of sources and destinations begin with, in a two-sided network."""
+        given = self.description.get("prefixes")
+        return None if given is None else (given[0], given[1])
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the links were read; None where that was not recorded."""
+        return _reading(self.description)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is known of a training beside its links and weights."""
+
+    description: dict[str, Any]
+    report: dict[str, Any]  # empty where training has not ended
+    results: list[dict[str, Any]] | None = None
+    metrics: str = ""  # lines of JSON
+
+    @property
+    def finished(self) -> bool:
+        """Whether training came to its end."""
+        return bool(self.report.get("calibration"))
+
+
+# Writing. Whoever writes to a run holds its lock.
+
+
+def refuse_existing(folder: Path) -> None:
+    """Refuse a folder that holds a run or anything of somebody else's; what a killed process left is no reason."""
+    if (folder / "run.json").exists():
+        raise QueryError(f"{folder}: holds a run already; resume it, or choose another folder")
+    if folder.is_dir():
+        if foreign := sorted(path.name for path in folder.iterdir() if not _is_leftover(path)):
+            raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
+    elif folder.exists() or folder.is_symlink():
+        raise QueryError(f"{folder}: is not a folder; choose another name")
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuse a folder for the runs of several seeds that holds anything but such runs and their summary."""
+    if not folder.is_dir():
+        return refuse_existing(folder)
+    entries = sorted(folder.iterdir())
+    runs = [path for path in entries if re.fullmatch(r"seed-[0-9]+", path.name) and path.is_dir()]
+    allowed = {*runs, folder / "summary.json"} if runs else set()
+    if foreign := [path.name for path in entries if path not in allowed]:
+        raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
+    return None
+
+
+def _is_leftover(path: Path) -> bool:
+    """Whether a run that was killed before it had a run.json left this."""
+    if path.is_symlink():
+        return False
+    if path.is_dir() and _FOLDER.fullmatch(path.name):
+        return all(part.suffix == ".npy" for part in path.iterdir())
+    return path.name == LOCK or is_temporary(path.name)
+
+
+def begin_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
+    """A new run with its links; returns the lock on it."""
+    refuse_existing(folder)
+    make_folder(folder)
+    with FolderLock(folder).kept() as lock:
+        refuse_existing(folder)  # another process may have been faster
+        write_run(folder, config, events, description)
+    return lock
+
+
+def write_run(
+    folder: Path, config: Config, events: Events, description: dict[str, Any], batcher: Batcher | None = None
+) -> None:
+    """run.json with the folders of arrays it names, and config.toml."""
+    _commit(folder, description | _stamps(config) | _write_links(folder, events, batcher))
+    write_text(folder / "config.toml", config.to_toml())
+
+
+def continue_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
+    """Lock a run to go on with it, if it was started with the same; returns the lock."""
+    read_description(folder)  # no lock is left in a folder that is no run
+    with FolderLock(folder).kept() as lock:
+        found = _check_same(folder, config, description)
+        if found["format"] != FORMAT:
+            write_run(folder, config, events, description)
+            _remove_format_2(folder)
+        elif not (folder / "config.toml").exists():
+            write_text(folder / "config.toml", config.to_toml())
+    return lock
+
+
+def write_index(folder: Path, batcher: Batcher) -> None:
+    """Keep what scoring looks up, so that a predictor need not build it."""
+    name, files = write_arrays(folder, "index", _index_arrays(batcher))
+    _commit(folder, read_description(folder) | {"index": {"folder": name, "files": files}})
+
+
+def replace_links(
+    folder: Path, events: Events, batcher: Batcher, *, lock: FolderLock | None = None, **changes: Any
+) -> None:
+    """Put other links in the place of a run's: a reader sees either the old ones or the new, with their index.
+
+    Args:
+        events: All links, with the names of the nodes.
+        batcher: Made of the same links.
+        lock: The lock on the folder, where the caller holds it: since before it read what it now replaces, so that
+            no other process's update is lost.
+        changes: Other keys of run.json to change in the same step.
+    """
+    if lock is None:
+        with FolderLock(folder) as own:
+            return replace_links(folder, events, batcher, lock=own, **changes)
+    lock.check()
+    found = read_description(folder)
+    content = found | _stamps(_read_config(folder, found)) | changes
+    _commit(folder, content | _write_links(folder, events, batcher))
+    if found["format"] == 2:
+        _remove_format_2(folder)
+    return None
+
+
+def write_report(
+    folder: Path, weights: Weights, report: dict[str, Any], results: list[dict[str, Any]] | None, metrics: str
+) -> None:
+    """The end of a training: its weights and what they are worth. report.json vouches for the others.
+
+    Results that describe other weights are removed before the new weights are placed.
+    """
+    rows = None if results is None else (json.dumps(results, indent=1) + "\n").encode()
+    content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
+    vouched = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
+    before = _read_report(folder, verify=False) if (folder / "report.json").exists() else {}
+    with storing(folder):
+        if any(before.get(what) != vouched[what] for what in vouched):
+            (folder / "results.json").unlink(missing_ok=True)
+        if before.get("weights") != vouched["weights"]:
+            (folder / "report.json").unlink(missing_ok=True)
+    write_bytes(folder / "weights.safetensors", content)
+    _write_sealed(folder / "report.json", report | vouched)
+    if rows is not None:
+        write_bytes(folder / "results.json", rows)
+    write_text(folder / "metrics.jsonl", metrics)
+
+
+def _stamps(config: Config) -> dict[str, Any]:
+    settings = {name: getattr(config, name) for name in Config.__slots__}
+    return {"format": FORMAT, "cawn": cawn.__version__, "config": settings}
+
+
+def _write_links(folder: Path, events: Events, batcher: Batcher | None) -> dict[str, Any]:
+    arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
+    held = {name: array for name, array in arrays.items() if array is not None}
+    network, files = write_arrays(folder, "network", held | NameIndex.of(events.labels).arrays)
+    written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
+    if batcher is not None:
+        try:
+            name, files = write_arrays(folder, "index", _index_arrays(batcher))
+        except StorageError:
+            remove_arrays(folder / network)
+            raise
+        written["index"] = {"folder": name, "files": files}
+    return written
+
+
+def _index_arrays(batcher: Batcher) -> Arrays:
+    history = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
+    rates = {} if batcher.rates is None else {f"rates.{key}": value for key, value in batcher.rates.arrays.items()}
+    return history | rates
+
+
+def _commit(folder: Path, content: dict[str, Any]) -> None:
+    """Replace run.json, and only then remove the arrays it no longer names."""
+    _write_sealed(folder / "run.json", content)
+    named = {content[kind]["folder"] for kind in ("network", "index") if content[kind] is not None}
+    for path in folder.iterdir():
+        if _FOLDER.fullmatch(path.name) and path.name not in named:
+            remove_arrays(path)
+
+
+def _remove_format_2(folder: Path) -> None:
+    for kind in ("network", "index"):
+        remove_arrays(folder / kind)
+
+
+def _write_sealed(path: Path, content: dict[str, Any]) -> None:
+    plain = {key: value for key, value in content.items() if key != "checksum"}
+    write_text(path, json.dumps(plain | {"checksum": _checksum(plain)}, indent=1) + "\n")
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+# Reading.
+
+
+def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -> StoredRun:
+    """All that a predictor needs, as it was at one moment; StorageError where anything is damaged.
+
+    Args:
+        verify: Whether to compare checksums. Shapes, types and ranges are checked in any case.
+    """
+
+    def read(found: dict[str, Any]) -> StoredRun:
+        config = _read_config(folder, found)
+        batcher, names = _read_links(folder, found, config, threads, verify=verify)
+        events = batcher.events
+        record = _read_record(folder, found, verify=verify)
+        weights = _read_weights(folder, record, verify=verify)
+        try:
+            check_weights(weights)
+        except DataError as error:
+            raise StorageError(f"{folder}: its weights are damaged ({error}); {_TRAIN_AGAIN}") from error
+        calibration = _calibration(folder, record)
+        return StoredRun(folder, found, config, events, names, batcher, weights, calibration, record)
+
+    return _at_one_moment(folder, read, verify=verify)
+
+
+def read_links(folder: Path, *, verify: bool = True) -> tuple[Batcher, NameIndex]:
+    """The links of a run with their index, and the names of the nodes; checked as by `read_run`."""
+    return _at_one_moment(
+        folder,
+        lambda found: _read_links(folder, found, _read_config(folder, found), None, verify=verify),
+        verify=verify,
+    )
+
+
+def read_events(folder: Path) -> Events:
+    """The links of a run with the names of its nodes."""
+
+    def read(found: dict[str, Any]) -> Events:
+        events, names = _read_network(folder, found, verify=True)
+        try:
+            named = events.named(names.all())
+        except DataError as error:
+            raise StorageError(f"{folder}: its links are damaged ({error}); {_TRAIN_AGAIN}") from error
+        named.reading = _reading(found)
+        return named
+
+    return _at_one_moment(folder, read)
+
+
+def read_record(folder: Path) -> tuple[Record, Config, Events]:
+    """What is known of a run, finished or not, with its settings and its links; nodes are numbered."""
+
+    def read(found: dict[str, Any]) -> tuple[Record, Config, Events]:
+        events, _ = _read_network(folder, found, verify=True)
+        return _read_record(folder, found), _read_config(folder, found), events
+
+    return _at_one_moment(folder, read)
+
+
+def read_config(folder: Path) -> Config:
+    """The settings of a run."""
+    return _read_config(folder, read_description(folder))
+
+
+def read_encoder(folder: Path) -> Encoder | None:
+    """How the attributes of a run were encoded; None where they were used as they are."""
+    return _encoder(read_description(folder))
+
+
+def read_weights(folder: Path) -> Weights:
+    """The best weights of a run."""
+    return _at_one_moment(folder, lambda found: _read_weights(folder, _read_record(folder, found)))
+
+
+def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+    """run.json of a run folder, if this version can read it."""
+    path = folder / "run.json"
+    if folder.is_file():
+        raise StorageError(f"{folder}: is a file, not the folder of a run")
+    try:
+        found = _read_json(path)
+    except FileNotFoundError as error:
+        raise StorageError(f"{folder}: holds no run (no run.json)") from error
+    if found.get("format") not in _READABLE:
+        version = str(found.get("cawn", "unknown"))[:20]
+        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
+    _check_seal(path, found, verify=verify and found["format"] != 2)
+    if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
+        raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
+    if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
+        raise StorageError(f"{path}: damaged (network, config); {_TRAIN_AGAIN}")
+    return found
+
+
+def part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """Those whose names begin with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+def digest_of_links(events: Events) -> str:
+    """Names the contents of events, with the names of their nodes: a run goes on only with the same ones."""
+    arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
+    held = {name: array for name, array in arrays.items() if array is not None}
+    return digest_of(held | name_arrays(events.labels))
+
+
+def _check_same(folder: Path, config: Config, description: dict[str, Any]) -> dict[str, Any]:
+    """Refuse to go on with a run that was started with something else; returns run.json."""
+    found = read_description(folder)
+    written = _read_config(folder, found)
+    settled = () if "encoder" in found else ("standardise",)  # older runs used attributes as they are
+    names = [name for name in Config.__slots__ if name not in settled]
+    if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
+        raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
+    if found.get("updates"):
+        raise QueryError(f"{folder}: has learned of new links since its training; it cannot be resumed")
+    mine = json.loads(json.dumps(description))
+    if "contents" not in found:
+        found["contents"] = digest_of_links(read_events(folder))
+    if other := [key for key in mine if found.get(key) != mine[key]]:
+        raise QueryError(f"{folder}: was started with other {', '.join(other)}; resume with the same")
+    return found
+
+
+def _at_one_moment(folder: Path, read: Callable[[dict[str, Any]], Result], *, verify: bool = True) -> Result:
+    """What `read` makes of run.json; once more where the run was changed meanwhile."""
+    for _ in range(_ATTEMPTS):
+        before = _version(folder)
+        try:
+            return read(read_description(folder, verify=verify))
+        except StorageError:
+            if _version(folder) == before:
+                raise
+    raise StorageError(f"{folder}: is being changed all the time; try again later")
+
+
+def _version(folder: Path) -> list[Any]:
+    versions: list[Any] = []
+    for name in ("run.json", "report.json", "checkpoint.safetensors"):
+        try:
+            found = (folder / name).stat()
+            versions.append((found.st_ino, found.st_mtime_ns, found.st_size))
+        except OSError:
+            versions.append(None)
+    return versions
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(read_file(path))
+        if isinstance(found, dict):
+            return found
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path}: damaged; {_TRAIN_AGAIN}") from error
+    raise StorageError(f"{path}: damaged; {_TRAIN_AGAIN}")
+
+
+def _check_seal(path: Path, found: dict[str, Any], *, verify: bool) -> None:
+    seal = found.pop("checksum", None)
+    if verify and seal != _checksum(found):
+        raise StorageError(f"{path}: was changed or is damaged (checksum); {_TRAIN_AGAIN}")
+
+
+def _read_config(folder: Path, found: dict[str, Any]) -> Config:
+    path = folder / "config.toml"
+    try:
+        if found["format"] == 2:
+            return Config.from_toml(read_file(path).decode())
+        written = Config.from_dict(found["config"])
+    except (OSError, ValueError, KeyError, QueryError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        where = path if found["format"] == 2 else folder / "run.json"
+        raise StorageError(f"{where}: missing or damaged ({reason}); {_TRAIN_AGAIN}") from error
+    if path.exists():
+        try:
+            shown: Config | None = Config.from_toml(read_file(path).decode())
+        except (OSError, ValueError, QueryError, RecursionError):
+            shown = None
+        if shown != written:
+            raise StorageError(f"{path}: damaged, or changed since the run began; remove it and resume to restore it")
+    return written
+
+
+def _arrays(folder: Path, found: dict[str, Any], kind: str) -> tuple[Path, dict[str, Any] | None]:
+    """The folder of arrays of this kind, and its manifest; both None in format 2."""
+    if found["format"] == 2:
+        return folder / kind, None
+    return folder / found[kind]["folder"], found[kind]["files"]
+
+
+def _read_links(
+    folder: Path, found: dict[str, Any], config: Config, threads: int | None, *, verify: bool
+) -> tuple[Batcher, NameIndex]:
+    events, names = _read_network(folder, found, verify=verify)
+    return _read_batcher(folder, found, config, events, threads, verify=verify), names
+
+
+def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
+    """The links, nodes numbered, and the names of the nodes."""
+    path, manifest = _arrays(folder, found, "network")
+    arrays = read_arrays(path, manifest, verify=verify)
+    named = {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
+    try:
+        check_names(named)
+        names = NameIndex(named)
+        check_links(arrays, len(names))
+        src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
+        columns = {name: arrays.get(name) for name in PER_LINK}
+        events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
+    except DataError as error:
+        raise StorageError(f"{path}: damaged ({error}); {_TRAIN_AGAIN}") from error
+    events.encoder = _encoder(found)
+    widths = tuple(0 if array is None else array.shape[1] for array in (events.msg, events.x))
+    if events.encoder is not None and events.encoder.widths != widths:
+        raise StorageError(f"{folder / 'run.json'}: damaged (encoder); {_TRAIN_AGAIN}")
+    return events, names
+
+
+def _read_batcher(
+    folder: Path, found: dict[str, Any], config: Config, events: Events, threads: int | None, *, verify: bool
+) -> Batcher:
+    """Ready to make batches: from the stored index, or from the links where there is none yet."""
+    alpha, unit = tuple(map(float, found["alpha"])), float(found["unit"])
+    if config.num_walks % len(alpha):
+        raise StorageError(f"{folder / 'run.json'}: damaged (alpha); {_TRAIN_AGAIN}")
+    stored = found["format"] == 2 or found.get("index") is not None
+    path, manifest = _arrays(folder, found, "index") if stored else (folder / "index", None)
+    if not stored or not path.exists():
+        return Batcher.of(config, events, alpha, unit, threads=threads)
+    arrays = read_arrays(path, manifest, verify=verify)
+    lists, tallies = part(arrays, "history."), part(arrays, "rates.")
+    try:
+        check_history(lists, events.t, events.num_nodes, alpha)
+        if config.rates:
+            check_rates(tallies, events.t, alpha, directed=config.directed)
+    except DataError as error:
+        raise StorageError(f"{path}: damaged ({error}); remove this folder and it is built anew") from error
+    history = History.adopt(lists)
+    return Batcher(config, events, history, unit, Rates.adopt(tallies, history) if config.rates else None, threads)
+
+
+def _read_record(folder: Path, found: dict[str, Any], *, verify: bool = True) -> Record:
+    path = folder / "report.json"
+    if not path.exists():
+        if (folder / "results.json").exists():
+            raise StorageError(f"{path}: missing; {_RESUME}")
+        return Record(found, {}, None, _read_metrics(folder))
+    report = _read_report(folder, verify=verify)
+    return Record(found, report, _read_results(folder, report, verify=verify), _read_metrics(folder))
+
+
+def _read_report(folder: Path, *, verify: bool) -> dict[str, Any]:
+    path = folder / "report.json"
+    try:
+        found = _read_json(path)
+    except FileNotFoundError as error:
+        raise StorageError(f"{path}: missing; {_TRAIN_AGAIN}") from error
+    _check_seal(path, found, verify=verify and ("weights" in found or "checksum" in found))  # else of format 2
+    return found
+
+
+def _read_results(folder: Path, report: dict[str, Any], *, verify: bool) -> list[dict[str, Any]] | None:
+    """The evaluation that the report vouches for; None where there is none."""
+    path = folder / "results.json"
+    try:
+        content = read_file(path)
+        if verify and report.get("results") not in (None, stamp_of(content)):
+            raise ValueError
+        found = json.loads(content)
+        if not isinstance(found, list):
+            raise ValueError
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path}: damaged; {_RESUME}") from error
+    return found
+
+
+def _read_metrics(folder: Path) -> str:
+    try:
+        return read_file(folder / "metrics.jsonl").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def _read_weights(folder: Path, record: Record, *, verify: bool = True) -> Weights:
+    """The weights that the report vouches for; before there is one, the best of the checkpoint."""
+    path, vouched = folder / "weights.safetensors", record.report.get("weights")
+    checkpoint = folder / "checkpoint.safetensors"
+    if not record.report and (checkpoint.exists() or record.description["format"] != 2):
+        return _best_weights(checkpoint)
+    try:
+        weights, _, content = read_tensors(path)
+    except OSError as error:
+        raise StorageError(f"{path}: missing; {_RESUME}") from error
+    if verify and vouched is not None and stamp_of(content) != vouched:
+        raise StorageError(f"{path}: damaged; {_RESUME}")
+    return weights
+
+
+def read_checkpoint(path: Path) -> tuple[Weights, dict[str, Any]] | None:
+    """Every tensor of a checkpoint, and the state beside them; None where there is none."""
+    try:
+        tensors, texts, _ = read_tensors(path)
+        state = json.loads(texts["state"])
+        best = state["progress"]["best_epoch"]
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, StorageError) as error:
+        raise StorageError(f"{path}: damaged; remove it to start over") from error
+    known = texts.get("checksum", digest_of(tensors, texts["state"])) == digest_of(tensors, texts["state"])
+    if not known or not isinstance(best, int):
+        raise StorageError(f"{path}: damaged; remove it to start over")
+    return tensors, state
+
+
+def _best_weights(path: Path) -> Weights:
+    found = read_checkpoint(path)
+    if found is None or found[1]["progress"]["best_epoch"] < 0:
+        folder = path.parent
+        raise StorageError(
+            f"{folder}: has no weights before its first validation; go on with cawn train --resume -o {folder}"
+        )
+    return part(found[0], "best.")
+
+
+def _calibration(folder: Path, record: Record) -> Calibration:
+    """How to turn logits into probabilities; as they are, where training has not ended yet."""
+    if not record.finished:
+        return Calibration()
+    try:
+        return Calibration.from_dict(record.report["calibration"])
+    except DataError as error:
+        raise StorageError(f"{folder / 'report.json'}: damaged ({error}); {_TRAIN_AGAIN}") from error
+
+
+def _encoder(found: dict[str, Any]) -> Encoder | None:
+    return None if found.get("encoder") is None else Encoder.from_dict(found["encoder"])
+
+
+def _reading(found: dict[str, Any]) -> Reading | None:
+    return None if found.get("reading") is None else Reading.from_dict(found["reading"])
+
+
+# What run.json may hold.
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _holds(read: Callable[[Any], object]) -> Callable[[Any], bool]:
+    """Whether a value is None, or something that `read` takes."""
+
+    def holds(value: Any) -> bool:
+        try:
+            return value is None or read(value) is not None
+        except DataError:
+            return False
+
+    return holds
+
+
+def _is_arrays(value: Any) -> bool:
+    if not isinstance(value, dict) or set(value) != {"folder", "files"} or not isinstance(value["files"], dict):
+        return False
+    names = all(re.fullmatch(r"[a-z_.]+\.npy", name) for name in value["files"])
+    stamps = all(isinstance(s, list) and len(s) == 2 and _is_count(s[0]) for s in value["files"].values())
+    return names and stamps and isinstance(value["folder"], str) and _FOLDER.fullmatch(value["folder"]) is not None
+
+
+_EXPECTED: dict[str, Callable[[Any], bool]] = {
+    "task": lambda value: value in get_args(Task),
+    "seed": lambda value: _is_count(value) and value < 2**64,
+    "links": _is_count,
+    "alpha": lambda value: isinstance(value, list) and value != [] and all(_is_number(a) and a >= 0 for a in value),
+    "unit": lambda value: _is_number(value) and value > 0,
+    "prefixes": lambda value: (
+        value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
+    ),
+    "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
+    "encoder": _holds(Encoder.from_dict),
+    "reading": _holds(Reading.from_dict),
+    "config": lambda value: value is None or isinstance(value, dict),
+    "network": lambda value: value is None or _is_arrays(value),
+    "index": lambda value: value is None or _is_arrays(value),
+}

@@ -1,0 +1,239 @@
+"""Which links train, which validate, which test; and, for the inductive task, which nodes are hidden until then."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.checks import check_choice, check_number
+from cawn.data.events import Events
+from cawn.data.reading import Reading
+from cawn.data.summary import moment
+from cawn.data.times import times_of_queries
+from cawn.errors import DataError, QueryError, StorageError, brief
+
+Task = Literal["transductive", "inductive"]
+
+HIDDEN_SHARE = 0.10  # of all nodes
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSplit:
+    """Where in time training ends and the test begins. Links of equal time stay together.
+
+    By shares of the links: the first `train_share` train, the next `val_share` validate, the rest test. By times:
+    links before `train_until` train, links from `test_from` on test, those in between validate; if the two are equal,
+    or only one is given, the last `val_share` of the links before it validate.
+
+    Args:
+        train_share: Between 0 and 1.
+        val_share: Between 0 and 1.
+        train_until: A number in the data's unit of time, or a date; links at this very time do not train.
+        test_from: Likewise; links at this very time test.
+    """
+
+    train_share: float = 0.70
+    val_share: float = 0.15
+    train_until: Any = None
+    test_from: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("train_share", "val_share"):
+            check_number(getattr(self, name), name, "a number between 0 and 1", lambda share: 0 < share < 1)
+        if self.by_times:
+            if self.train_share != TimeSplit.__dataclass_fields__["train_share"].default:
+                raise QueryError("give train_share, or times to split at, not both")
+        elif self.train_share + self.val_share >= 1:
+            raise QueryError(
+                f"train_share={self.train_share:g} and val_share={self.val_share:g} leave nothing for the test: "
+                "their sum must be below 1"
+            )
+
+    @property
+    def by_times(self) -> bool:
+        return self.train_until is not None or self.test_from is not None
+
+    def on(self, events: Events) -> TimeSplit:
+        """The same with both times, if it is by times, as numbers in the unit of these events."""
+        if not self.by_times:
+            return self
+        given = [value for value in (self.train_until, self.test_from) if value is not None]
+        until = _as_number(given[0], "train_until" if self.train_until is not None else "test_from", events)
+        start = until if len(given) == 1 else _as_number(given[1], "test_from", events)
+        if until > start:
+            raise QueryError(f"train_until={brief(self.train_until)} lies after test_from={brief(self.test_from)}")
+        return replace(self, train_until=until, test_from=start)
+
+    def periods(self, events: Events) -> Positions:
+        """0 for links of the training period, 1 for validation, 2 for test: [E]."""
+        t = events.t
+        if not self.by_times:
+            quantiles = [self.train_share, self.train_share + self.val_share]
+            ends = np.quantile(t, quantiles, method="lower")  # exact for any time
+            return np.searchsorted(ends, t, side="left")  # 0: t <= first end
+        cuts = self.on(events)
+        until, start = np.searchsorted(t, np.array([cuts.train_until, cuts.test_from], t.dtype))
+        if cuts.train_until == cuts.test_from and start > 0:
+            end = np.quantile(t[:start], 1 - self.val_share, method="lower")
+            until = min(np.searchsorted(t, end, side="right"), start)
+        return np.repeat(np.arange(3), [until, start - until, len(t) - start])
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a JSON file; times must be numbers, see `on`."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, found: Any) -> TimeSplit:
+        """The inverse of `to_dict`; raises QueryError where that is not what was given."""
+        if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
+            raise QueryError("not the description of a split")
+        return cls(**found)
+
+
+def _as_number(value: Any, name: str, events: Events) -> int | float:
+    """A time to split at in the unit of the events."""
+    try:
+        times = times_of_queries(value, events.t, events.reading or Reading())
+    except QueryError as error:
+        raise QueryError(f"{name}: {error}") from error
+    if times.size != 1:
+        raise QueryError(f"{name} has {times.size} values: give one time")
+    number: int | float = times.reshape(-1)[0].item()
+    return number
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Positions in the events, in the order of time. `test` holds the test links by kind, which are reported apart.
+
+    Links before a query are its history whichever part they are of, but for those of hidden nodes in training and
+    validation.
+    """
+
+    task: Task
+    train: Positions
+    val: Positions
+    test: dict[str, Positions]
+    hidden: npt.NDArray[np.bool_]  # [num_nodes]
+    visible: npt.NDArray[np.bool_]  # [E], links that training and validation may see
+
+    @property
+    def digest(self) -> str:
+        """A name for exactly this split: results are comparable only where it agrees."""
+        return digest(self.train, self.val, *(self.test[kind] for kind in sorted(self.test)), self.hidden)
+
+
+def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None) -> Split:
+    """Cut the links by time, by default at the 70 % and 85 % quantiles of their times; see `TimeSplit`.
+
+    Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Links that
+    touch them leave training and validation and become the test: `new-new` where both ends are hidden,
+    `new-old` where one is.
+    """
+    check_choice(task, "task", get_args(Task))
+    if len(events) == 0:
+        raise DataError("no links to split")
+    by = by or TimeSplit()
+    period = by.periods(events)
+    hidden = np.zeros(events.num_nodes, np.bool_)
+    if task == "inductive":
+        later = by_appearance(events)
+        later = later[np.isin(later, np.concatenate([events.src[period > 0], events.dst[period > 0]]))]
+        count = min(int(HIDDEN_SHARE * events.num_nodes), len(later))
+        hidden[np.random.default_rng(seed).choice(later, count, replace=False)] = True
+    touched = hidden[events.src].astype(np.int8) + hidden[events.dst]
+    visible = touched == 0
+    tested = period == 2
+    test = (
+        {"all": np.flatnonzero(tested)}
+        if task == "transductive"
+        else {"new-new": np.flatnonzero(tested & (touched == 2)), "new-old": np.flatnonzero(tested & (touched == 1))}
+    )
+    found = Split(
+        task=task,
+        train=np.flatnonzero((period == 0) & visible),
+        val=np.flatnonzero((period == 1) & visible),
+        test=test,
+        hidden=hidden,
+        visible=visible,
+    )
+    _refuse_empty(found, events, by)
+    return found
+
+
+def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:
+    sizes = {"training": len(parts.train), "validation": len(parts.val), "test": sum(map(len, parts.test.values()))}
+    empty = [name for name, size in sizes.items() if size == 0]
+    if not empty:
+        return
+    if by.by_times:
+        cuts = by.on(events)
+        times = (cuts.train_until, cuts.test_from, events.t[0].item(), events.t[-1].item())
+        why = "training until {}, test from {}, links from {} to {}".format(*map(moment, times))
+    else:
+        why = f"{len(events):,} links are too few, or at too few times"
+    raise DataError(f"the {empty[0]} part would be empty: {why} ({parts.task} task)")
+
+
+def recorded_cuts(description: dict[str, Any]) -> TimeSplit:
+    """Where a run's training ended and its test began, from its run.json."""
+    try:
+        return TimeSplit.from_dict(description.get("cuts") or {})
+    except QueryError as error:
+        raise StorageError(f"run.json: damaged (cuts: {error}); the run must be trained again") from error
+
+
+def split_of_run(events: Events, description: dict[str, Any]) -> Split:
+    """The split that a run was trained with, from its run.json."""
+    try:
+        parts = split(events, description["task"], seed=description["seed"], by=recorded_cuts(description))
+    except (DataError, QueryError) as error:
+        raise StorageError(
+            f"run.json: the split cannot be repeated ({error}); the run must be trained again"
+        ) from error
+    if description.get("split", parts.digest) != parts.digest:
+        raise StorageError("the run was split by another version of cawn; train it again to test it")
+    return parts
+
+
+def by_appearance(events: Events) -> npt.NDArray[np.int32]:
+    """The nodes that occur, in the order of their first links, sources first: the same whatever they are called."""
+    nodes, first = np.unique(np.stack([events.src, events.dst], axis=1), return_index=True)
+    return np.asarray(nodes[np.argsort(first)])
+
+
+def snapshots(events: Events, count: int) -> npt.NDArray[np.int64]:
+    """The snapshot, from 0, that each link falls into when the time range is cut into `count` even parts: [E].
+
+    Snapshot systems predict once for each pair in a snapshot; a link that repeats in it counts as often as it appears.
+    """
+    if count < 1:
+        raise QueryError(f"count is {count}: give the number of snapshots")
+    if len(events) == 0:
+        return np.empty(0, np.int64)
+    start, span = events.t[0], events.t[-1] - events.t[0]
+    share = (events.t - start) / max(float(span), np.finfo(float).tiny)
+    return np.asarray(np.minimum((share * count).astype(np.int64), count - 1))
+
+
+def snapshot_split(count: int) -> tuple[int, int, int]:
+    """How many snapshots train, validate and test: as near to 70:15:15 as they allow (the paper's Table 5)."""
+    if count < 3:
+        raise QueryError(f"count is {count}: three parts need three snapshots or more")
+    test = val = max(round(count * 0.15 + 1e-9), 1)
+    return count - val - test, val, test
+
+
+def digest(*arrays: npt.NDArray[Any]) -> str:
+    """Twelve hexadecimal digits that name the contents of arrays."""
+    state = hashlib.sha256()
+    for array in arrays:
+        state.update(f"{array.dtype}{array.shape}".encode())
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()[:12]

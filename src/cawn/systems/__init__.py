@@ -1,0 +1,1 @@
+"""What is trained and compared, one file or folder for each system."""

@@ -1,0 +1,1 @@
+"""CAW-N: causal anonymous walks."""

@@ -1,0 +1,105 @@
+"""History: who met whom strictly before t; the immutable index all sampling reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.errors import QueryError
+from cawn.kernels.cpu import walks as cpu
+from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.walks.sampling import Engine, Sampler, check_alphas, query_arrays
+
+if TYPE_CHECKING:
+    from cawn.walks.device_history import DeviceHistory
+
+MAX_EVENTS = 2**30
+_ENTRIES_PER_TASK = 1 << 16
+
+
+class History(Sampler):
+    """Every node's links in the order of time, with the running log-sums of their weights.
+
+    Args:
+        events: The links. Both ends of a link see it; a self-loop is one link of its node.
+        alpha: How fast the past fades, per unit of time: a link at t' weighs exp(alpha (t' - t)). 0 is uniform.
+            A tuple shares the walks of a query evenly among its decays, the first block of walks for the first.
+        threads: Cores to build with; all by default.
+    """
+
+    def __init__(self, events: Events, alpha: float | Sequence[float], *, threads: int | None = None) -> None:
+        if not isinstance(events, Events):
+            raise QueryError(f"events is a {type(events).__name__}: give cawn.Events, or read them with cawn.read")
+        if len(events) >= MAX_EVENTS:
+            raise QueryError(f"{len(events):,} events: one History indexes fewer than 2**30; split the events by time")
+        alphas = check_alphas(alpha)
+        try:
+            starts = cpu.list_starts(events.src, events.dst, events.num_nodes)
+            size = int(starts[-1])
+            time, hop = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32)
+            logsum = np.empty((alphas.size, size))
+        except MemoryError as error:
+            links, nodes = f"{len(events):,} links", f"{events.num_nodes:,} nodes"
+            raise QueryError(
+                f"no memory for the index of {links} and {nodes}; number nodes from 0, or use a Stream"
+            ) from error
+        cpu.fill_lists(events.src, events.dst, events.t, starts, time, hop)
+        # As many entries for each task, however uneven the degrees are.
+        bounds = [0, *np.searchsorted(starts, even_bounds(size, _ENTRIES_PER_TASK)).tolist(), events.num_nodes]
+        for a in range(alphas.size):
+            fill = partial(cpu.fill_logsums, starts, time, alphas[a], logsum[a])
+            in_parallel(fill, bounds, threads)
+        self._index = cpu.Index(starts, time, hop, logsum, alphas)
+
+    @classmethod
+    def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
+        """The history whose `arrays` these are; those of a file pass `check_history` first."""
+        history = cls.__new__(cls)
+        history._index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
+        return history
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """All it knows, to be kept in files."""
+        return self._index._asdict()
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays, one or several."""
+        return tuple(self._index.alphas.tolist())
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self._index.starts) - 1
+
+    @property
+    def nbytes(self) -> int:
+        """Memory the index holds."""
+        return sum(array.nbytes for array in self._index)
+
+    def __repr__(self) -> str:
+        entries, decays = len(self._index.time), len(self.alpha)
+        return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
+
+    def to(self, device: Any) -> History | DeviceHistory:
+        """The whole index on a device: "cuda" gives a history that samples there, "cpu" this one."""
+        from cawn.devices import named_device
+
+        found = named_device(device)
+        if found.type == "cpu":
+            return self
+        from cawn.walks.device_history import DeviceHistory
+
+        return DeviceHistory(self, found)
+
+    def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """How many links each node has strictly before t: [B]."""
+        return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
+
+    def _engine(self) -> Engine:
+        return Engine(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)

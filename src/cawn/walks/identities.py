@@ -1,0 +1,83 @@
+"""Relative identities: nodes are replaced by how often they are hit at each position of both walk sets of a pair."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import QueryError, brief, enough_memory
+from cawn.kernels.cpu.counts import count_positions
+from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.walks.sampling import Walks
+
+_PAIRS_PER_TASK = 256
+
+
+def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> Any:
+    """I_CAW of every position of the walks of B pairs (u, v): [B, 2, M, m + 1, 2, m + 1].
+
+    `counts[b, s, k, i, r, j]` is how many walks of side r (0: from u, 1: from v) have at position j the node that
+    stands at position i of walk k of side s. Positions without a node count nowhere and have zeros. An int32 array; a
+    tensor for walks on a GPU.
+    """
+    _check(walks_u, walks_v)
+    if isinstance(walks_u.nodes, np.ndarray) != isinstance(walks_v.nodes, np.ndarray):
+        raise QueryError("one walk set is on the CPU, the other is not: sample both from the same history")
+    if walks_u.nodes.shape != walks_v.nodes.shape:
+        raise QueryError(
+            f"the two walk sets have shapes {walks_u.nodes.shape} and {walks_v.nodes.shape}: sample both alike, "
+            "as many queries, walks and steps"
+        )
+    if not isinstance(walks_u.nodes, np.ndarray):
+        from cawn.walks import device_identities as identities
+
+        return identities.anonymize(walks_u.nodes, walks_v.nodes)
+    B, M, L = walks_u.nodes.shape
+    with enough_memory("counting positions", "ask for fewer walks at once"):
+        counts = np.empty((B, 2, M, L, 2, L), np.int32)
+    in_parallel(
+        partial(count_positions, walks_u.nodes, walks_v.nodes, counts), even_bounds(B, _PAIRS_PER_TASK), threads
+    )
+    return counts
+
+
+def anonymize_each(walks: Walks) -> npt.NDArray[np.int32]:
+    """I_AW: each walk by itself, every node replaced by the order of its first appearance, from 1; 0 without a node.
+
+    [B, M, m + 1]. It forgets what walks have in common; the ablation of the paper's Table 3 needs it.
+    """
+    _check(walks)
+    nodes = walks.nodes
+    L = nodes.shape[-1]
+    same = nodes[..., :, None] == nodes[..., None, :]  # [B, M, L, L]
+    first = same.argmax(axis=-1)  # [B, M, L], the smallest index with the same node
+    is_new = first == np.arange(L)
+    order = np.cumsum(is_new, axis=-1, dtype=np.int32)  # [B, M, L]
+    return np.where(nodes >= 0, np.take_along_axis(order, first, axis=-1), 0).astype(np.int32)
+
+
+def walk_shapes(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+    """The shape of every walk: the coordinates (d_uw, d_vw) of its nodes, [B, 2, M, m + 1, 2].
+
+    d_uw is the first position at which a walk from u has the node, infinity where none has; both are -1 at positions
+    without a node.
+    """
+    if not isinstance(counts, np.ndarray) or counts.ndim != 6 or counts.dtype.kind not in "iu":
+        raise QueryError(f"counts is {brief(counts)}: give the array of integers that `anonymize` returns")
+    hit = counts > 0  # [B, 2, M, L, 2, L]
+    occurs = hit.any(axis=-1)  # [B, 2, M, L, 2]
+    distance = np.where(occurs, hit.argmax(axis=-1), np.inf).astype(np.float32)
+    distance[~occurs.any(axis=-1)] = -1
+    return distance
+
+
+def _check(*sets: Walks) -> None:
+    for walks in sets:
+        if not isinstance(walks, Walks):
+            raise QueryError(f"found a {type(walks).__name__}, expected Walks as `sample` returns them")
+        shape, kind = (getattr(walks.nodes, name, None) for name in ("shape", "dtype"))
+        if shape is None or len(shape) != 3 or str(kind).removeprefix("torch.") != "int32":
+            raise QueryError(f"walks.nodes is {kind} of shape {shape}, expected an int32 array [B, M, m + 1]")

@@ -1,0 +1,241 @@
+"""Walks: what sampling returns, and the rules of a sampling question that `History` and `Stream` share."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.checks import is_integer
+from cawn.data.events import as_array
+from cawn.errors import QueryError, brief
+from cawn.kernels.jit import even_bounds, in_parallel, total_memory
+
+MAX_LENGTH = 255
+MAX_WALKS = 2**32
+_QUERIES_PER_TASK = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Walks:
+    """M walks back in time from each of B queries, each a start and m steps.
+
+    Position 0 is the query itself. Position i > 0 is the node reached by step i, the time of the link taken and its
+    event id. Where a node has no earlier link the walk ends: from there on all three are -1. Arrays, or tensors where
+    the history was moved to a GPU.
+    """
+
+    nodes: Any  # [B, M, m + 1] int32
+    t: Any  # [B, M, m + 1], int64 or float64 as the events
+    events: Any  # [B, M, m + 1] int64, -1 at position 0
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __repr__(self) -> str:
+        B, M, L = self.nodes.shape
+        return f"Walks({B:,} queries x {M} walks of length {L - 1})"
+
+
+class Question(NamedTuple):
+    """A validated call of `sample`, as the kernels take it: B queries, and room for their walks."""
+
+    nodes: npt.NDArray[np.int64]  # [B]
+    t: npt.NDArray[Any]  # [B]
+    t_bits: npt.NDArray[np.uint64]  # [B]
+    widths: npt.NDArray[np.int64]  # [m], links drawn at each step
+    seed: np.uint64
+    out_nodes: npt.NDArray[np.int32]  # [B, M, m + 1]
+    out_t: npt.NDArray[Any]  # [B, M, m + 1]
+    out_events: npt.NDArray[np.int64]  # [B, M, m + 1]
+
+    @classmethod
+    def of(
+        cls,
+        nodes: npt.ArrayLike,
+        t: npt.ArrayLike,
+        time_dtype: np.dtype[Any],
+        num_decays: int,
+        *,
+        num_walks: int | None,
+        length: int | None,
+        fanouts: Sequence[int] | None,
+        seed: int,
+    ) -> Question:
+        node_ids, times = query_arrays(nodes, t, time_dtype)
+        widths = step_widths(num_walks, length, fanouts, num_decays)
+        shape = (len(node_ids), widths[-1], len(widths) + 1)
+        try:
+            if math.prod(shape) * (4 + 2 * 8) > total_memory():  # some systems would grant it, then kill the process
+                raise MemoryError
+            room = np.empty(shape, np.int32), np.empty(shape, times.dtype), np.empty(shape, np.int64)
+        except (MemoryError, ValueError) as error:
+            size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
+            raise QueryError(
+                f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once"
+            ) from error
+        return cls(node_ids, times, times.view(np.uint64), np.array(widths, np.int64), check_seed(seed), *room)
+
+    @property
+    def walks(self) -> Walks:
+        return Walks(self.out_nodes, self.out_t, self.out_events)
+
+
+class Engine(NamedTuple):
+    """What answers a question: a kernel, the state it reads, the type of its times and the number of its decays."""
+
+    kernel: Callable[[Any, Question, int, int], object]
+    state: Any
+    time_dtype: np.dtype[Any]
+    num_decays: int
+
+
+class Sampler(ABC):
+    """The question that `History` and `Stream` both answer."""
+
+    @abstractmethod
+    def _engine(self) -> Engine: ...
+
+    def sample(
+        self,
+        nodes: npt.ArrayLike,
+        t: npt.ArrayLike,
+        *,
+        seed: int,
+        num_walks: int | None = None,
+        length: int | None = None,
+        fanouts: Sequence[int] | None = None,
+        threads: int | None = None,
+    ) -> Walks:
+        """Walk back in time from each (node, t), taking only links strictly earlier than where a walk stands (Alg. 1).
+
+        Args:
+            nodes: Node ids [B]. An id the history does not know has no past.
+            t: Times [B] in the events' unit, or one time for all.
+            seed: The same seed gives the same walks for a query, whatever else is asked beside it and on
+                however many threads.
+            num_walks: M, independent walks per query (64).
+            length: m, steps per walk (2).
+            fanouts: Instead of both: (k1, ..., km) grows a tree in which k_i links follow each link of step i - 1,
+                and returns its k1 * ... * km paths.
+            threads: Cores to use; all by default.
+        """
+        engine = self._engine()
+        question = Question.of(
+            nodes,
+            t,
+            engine.time_dtype,
+            engine.num_decays,
+            num_walks=num_walks,
+            length=length,
+            fanouts=fanouts,
+            seed=seed,
+        )
+        answer = partial(engine.kernel, engine.state, question)
+        in_parallel(answer, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
+        return question.walks
+
+
+def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
+    """The decays as an array [k]; each finite and not negative."""
+    given = np.atleast_1d(as_array(alpha, "alpha"))
+    numeric = given.dtype.kind in "iuf"
+    alphas = np.array(given if numeric else np.nan, np.float64)
+    if alphas.ndim != 1 or alphas.size == 0 or not (np.isfinite(alphas).all() and (alphas >= 0).all()):
+        raise QueryError(
+            f"alpha is {brief(alpha)}: give a finite number >= 0 (per unit of time), or a tuple of such numbers"
+        )
+    return alphas
+
+
+def check_seed(seed: int) -> np.uint64:
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise QueryError(f"seed is {brief(seed)}: give an integer from 0 to 2**64 - 1")
+    return np.uint64(seed)
+
+
+def step_widths(
+    num_walks: int | None, length: int | None, fanouts: Sequence[int] | None, num_decays: int
+) -> tuple[int, ...]:
+    """How many links each step draws: M at each of m steps, or the partial products of the fan-outs of a tree."""
+    if fanouts is not None:
+        if num_walks is not None or length is not None:
+            raise QueryError(
+                "give num_walks and length, or fanouts, not both: the fan-outs alone say how many walks there are"
+            )
+        if not isinstance(fanouts, Sequence) or len(fanouts) > MAX_LENGTH:
+            raise QueryError(f"fanouts={brief(fanouts)}: give one number for each step, such as (8, 4, 2)")
+        steps = tuple(fanouts)
+        what = f"fanouts={brief(steps)}"
+    else:
+        num_walks, length = 64 if num_walks is None else num_walks, 2 if length is None else length
+        what = f"num_walks={brief(num_walks)}, length={brief(length)}"
+        possible = is_integer(length) and 0 < length <= MAX_LENGTH
+        steps = (num_walks, *(1,) * (int(length) - 1)) if possible else ()
+    if not 1 <= len(steps) <= MAX_LENGTH or not all(is_integer(k) and k > 0 for k in steps):
+        raise QueryError(f"{what}: a walk has 1 to {MAX_LENGTH} steps, and each number must be a positive integer")
+    widths = tuple(math.prod(int(k) for k in steps[: i + 1]) for i in range(len(steps)))
+    if widths[-1] >= MAX_WALKS:
+        raise QueryError(f"{what}: more than {MAX_WALKS - 1:,} walks per query are too many")
+    if widths[0] % num_decays:
+        raise QueryError(
+            f"{what}: the first step draws {widths[0]} links, which {num_decays} decays cannot share evenly; "
+            f"use a multiple of {num_decays}"
+        )
+    return widths
+
+
+def query_arrays(
+    nodes: npt.ArrayLike, t: npt.ArrayLike, time_dtype: np.dtype[Any]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    """Nodes and times of B queries as arrays of equal length; a single time serves all nodes."""
+    node_ids = np.atleast_1d(as_array(nodes, "nodes"))
+    if node_ids.size == 0:
+        node_ids = node_ids.astype(np.int64)
+    if node_ids.ndim != 1 or node_ids.dtype.kind not in "iu":
+        raise QueryError(
+            f"nodes: found {node_ids.dtype} of shape {node_ids.shape}, expected a list of node ids (integers)"
+        )
+    if node_ids.size and (node_ids.min() < 0 or node_ids.max() >= 2**31):
+        bad = int(np.flatnonzero((node_ids < 0) | (node_ids >= 2**31))[0])
+        raise QueryError(f"nodes[{bad}] is {node_ids[bad]}: node ids run from 0 to 2**31 - 1")
+    times = query_times(t, time_dtype)
+    if times.ndim == 0:
+        times = np.full(len(node_ids), times)
+    if times.shape != node_ids.shape:
+        raise QueryError(
+            f"{node_ids.size} nodes but times of shape {times.shape}: give one time for each node, or one for all"
+        )
+    return np.ascontiguousarray(node_ids, np.int64), np.ascontiguousarray(times)
+
+
+def query_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Times in the type of the events they are compared with, refused where that would change them."""
+    times = as_array(t, "t")
+    if times.size == 0:
+        return times.astype(dtype)
+    if times.dtype.kind not in "iuf":
+        raise QueryError(f"t: found {times.dtype}, expected numbers in the unit of the events' times")
+    if times.dtype == np.float32 or times.dtype == np.float16:
+        raise QueryError(f"t is {times.dtype}, which rounds times; use float64 or int64")
+    if times.dtype.kind == "f" and not np.isfinite(times).all():
+        raise QueryError("t holds NaN or infinity; every query needs a finite time")
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            rounded = times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
+        exact = times.dtype.kind == "f" or (
+            (np.abs(rounded) < 2.0**63).all() and (rounded.astype(np.int64) == times).all()
+        )
+        if not exact:
+            raise QueryError("t holds integers that float64, the type of the events' times, would round")
+        return rounded
+    whole = times.astype(np.int64) if times.dtype.kind == "i" or (np.abs(times) < 2.0**63).all() else None
+    if whole is None or not (whole == times).all():
+        raise QueryError("t has fractions or is out of range, but the events' times are int64; query at whole times")
+    return whole

@@ -1,0 +1,53 @@
+"""Names to ids and back, as they were, from arrays alone."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cawn
+from cawn.data.name_index import UNKNOWN, NameIndex, two_sided
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+
+
+@given(st.lists(TEXT, min_size=1, max_size=30, unique=True), st.lists(TEXT, max_size=10))
+def test_strings(names: list[str], others: list[str]) -> None:
+    index = NameIndex.of(np.array(names, object))
+    assert index.ids(names).tolist() == list(range(len(names)))
+    assert [index.name(i) for i in range(len(names))] == names
+    place = {name: i for i, name in enumerate(names)}
+    assert index.ids(others).tolist() == [place.get(name, UNKNOWN) for name in others]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30, unique=True))
+def test_integers(names: list[int]) -> None:
+    index = NameIndex.of(np.array(names))
+    assert index.ids(names).tolist() == list(range(len(names)))
+    assert index.ids([str(name) for name in names]).tolist() == list(range(len(names)))
+    assert index.all().tolist() == names
+
+
+@pytest.mark.parametrize("name", ["007", "7.5", "x", "", "+7", 2**70, -1, "-0", "9" * 5_000])
+def test_what_is_no_known_integer_is_unknown(name) -> None:
+    assert NameIndex.of(np.array([7, 0])).ids([name]).tolist() == [UNKNOWN]
+
+
+def test_integers_may_have_a_point() -> None:
+    assert NameIndex.of(np.array([7, 0])).ids(["7.0", "0.0"]).tolist() == [0, 1]
+
+
+def test_new_names() -> None:
+    integers = NameIndex.of(np.array([5, 3]))
+    assert integers.extended([9]).all().tolist() == [5, 3, 9]
+    mixed = integers.extended(["ann"])
+    assert mixed.all().tolist() == ["5", "3", "ann"]
+    assert mixed.ids([3, "ann"]).tolist() == [1, 2]
+    assert NameIndex.of(np.array(["b", "a"], object)).extended(["c"]).ids(["a", "c"]).tolist() == [1, 2]
+
+
+def test_two_sided_networks_are_known_by_their_names() -> None:
+    labels = np.array(["user:1", "user:2", "item:1"], object)
+    assert two_sided(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
+    assert two_sided(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
+    assert two_sided(cawn.Events([0, 1], [1, 2], [1, 2])) is None

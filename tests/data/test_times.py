@@ -1,0 +1,186 @@
+"""Times in questions: numbers, text and dates become numbers in the data's unit, or one clear line."""
+
+import warnings
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cawn
+from cawn.data.dates import calendar_dates, in_unit, numbers_of
+from cawn.data.reading import Reading
+from cawn.data.times import times_of_links, times_of_queries
+
+DATES = Reading(dates=True)
+SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
+NUMBERS = np.array([0, 100])
+JANUARY_23 = 1_453_507_200
+
+
+@pytest.mark.parametrize(
+    "t",
+    [
+        20160123,
+        "20160123",
+        "2016-01-23",
+        "2016-01-23T00:00:00Z",
+        "1453507200",
+        JANUARY_23,
+        np.datetime64("2016-01-23"),
+        date(2016, 1, 23),
+        datetime(2016, 1, 23, tzinfo=UTC),
+    ],
+)
+@pytest.mark.parametrize("reading", [DATES, Reading()])
+def test_dates(t: object, reading: Reading) -> None:
+    found = times_of_queries(t, SECONDS, reading)
+    assert found.dtype == np.int64
+    assert found.tolist() == JANUARY_23
+    assert times_of_queries([t, t], SECONDS, reading).tolist() == [JANUARY_23] * 2
+    assert times_of_queries(t, SECONDS.astype(float), reading).dtype == np.float64
+
+
+def test_each_time_is_read_by_itself() -> None:
+    assert times_of_queries([20160123, JANUARY_23 + 5], SECONDS, DATES).tolist() == [JANUARY_23, JANUARY_23 + 5]
+    held = SECONDS + 0.5
+    assert times_of_queries([20160123, JANUARY_23 + 0.5], held, DATES).tolist() == [JANUARY_23, JANUARY_23 + 0.5]
+
+
+def test_plain_numbers_stay_numbers() -> None:
+    held = np.array([19_000_000, 21_000_000])
+    assert times_of_queries([20160123, 20160199], held, Reading()).tolist() == [20160123, 20160199]
+    assert times_of_queries(20160123, held, DATES).tolist() == 20160123  # within the data, whatever its dates
+    assert times_of_queries("17", NUMBERS, Reading()).tolist() == 17
+    assert times_of_queries([], NUMBERS, Reading()).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("t", "held", "reading", "message"),
+    [
+        (2016, SECONDS, DATES, "t is 2016: if that is a year, write a date, such as 2016-01-01"),
+        ("2016", SECONDS, Reading(), "such as 2016-01-01"),
+        ([JANUARY_23, 2016], SECONDS, DATES, "such as 2016-01-01"),
+        ("2016-01-23", NUMBERS, Reading(), "a date, but the data's times are plain numbers from 0 to 100"),
+        ("noon", SECONDS, DATES, "t is 'noon': give numbers in the data's unit of time, or ISO dates"),
+        ("2016-02-30", SECONDS, DATES, "or ISO dates"),
+        ("x" * 1000, SECONDS, DATES, r"t is 'x+\.\.\.x*': give"),
+        (float("nan"), SECONDS, DATES, "NaN or infinity"),
+        ("nan", SECONDS, DATES, "give numbers"),
+        (float("inf"), NUMBERS, Reading(), "NaN or infinity"),
+        ("inf", NUMBERS, Reading(), "give numbers"),
+        (np.datetime64("NaT", "s"), SECONDS, DATES, "NaT"),
+        (None, SECONDS, DATES, "t is None"),
+        ("2016-01-23T00:00:00.5", SECONDS, DATES, "finer than the data's times, which are whole numbers of s"),
+        (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "further from the data .* than int64 can count"),
+        (1.7e308, np.array([-1e308, 0.0]), Reading(), "than float64 can count"),
+    ],
+)
+def test_refused(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
+    with pytest.raises(cawn.QueryError, match=message) as caught:
+        times_of_queries(t, held, reading)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("t", "held", "reading", "message"),
+    [
+        (JANUARY_23 * 1000, SECONDS, DATES, r"46,000 years after the last .* 1,000 times the data's times: millisec"),
+        (JANUARY_23 * 10**9, SECONDS, Reading(), "nanoseconds"),
+        (JANUARY_23, SECONDS * 1000, Reading(), r"1/1,000 of the data's times, which may be milliseconds"),
+        ("1850-01-01", SECONDS, DATES, "170 years before the first link"),
+        (1_101, NUMBERS, Reading(), "t is 1101: 10 times the data's span after the last link"),
+        ([5, -2_000], NUMBERS, Reading(), "t is -2000: 20 times the data's span before the first link"),
+    ],
+)
+def test_far_from_the_data(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
+    with pytest.warns(UserWarning, match=message) as caught:
+        times_of_queries(t, held, reading)
+    assert len(caught) == 1
+    assert "\n" not in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    ("t", "held"),
+    [("2100-01-01", SECONDS), (0, SECONDS), (1_000, NUMBERS), (10**6, np.array([5])), (SECONDS, SECONDS)],
+)
+def test_not_far_enough_for_a_warning(t: object, held: np.ndarray) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        times_of_queries(t, held, Reading())
+
+
+def test_calendar_dates() -> None:
+    numbers = np.array([20240229, 20230229, 19000101, 18991231, 21991231, 22000101, 20241301, 20240100, 0, -20240101])
+    found = calendar_dates(numbers)
+    assert found[[0, 2, 4]].astype(str).tolist() == ["2024-02-29", "1900-01-01", "2199-12-31"]
+    assert np.isnat(found[[1, 3, 5, 6, 7, 8, 9]]).all()
+
+
+@pytest.mark.parametrize("text", ["int", "text"])
+def test_compact_dates_in_a_file(tmp_path: Path, text: str) -> None:
+    quote = '"' if text == "text" else ""
+    path = tmp_path / "a.csv"
+    path.write_text(f"src,dst,t\n1,2,{quote}20160123{quote}\n1,3,{quote}20160124{quote}\n")
+    events = cawn.read(path)
+    assert events.t.tolist() == [JANUARY_23, JANUARY_23 + 86_400]
+    assert events.reading.dates
+    path.write_text("src,dst,t\n1,2,20160123\n1,3,20160199\n")
+    assert cawn.read(path).t.tolist() == [20160123, 20160199]
+
+
+def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
+    """Links 100 ns apart would be ties in float64 seconds."""
+    dates = np.datetime64("2024-01-01T00:00:00", "ns") + np.arange(3) * np.timedelta64(100, "ns")
+    expected = dates.astype(np.int64).tolist()
+    for events in (
+        cawn.Events([0, 1, 2], [1, 2, 3], dates),
+        cawn.read(pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "t": dates})),
+    ):
+        assert events.t.dtype == np.int64
+        assert events.t.tolist() == expected
+        assert events.reading.unit == "ns"
+        assert events.reading.dates
+    path = tmp_path / "a.csv"
+    path.write_text("src,dst,t\n" + "".join(f"1,2,{moment}\n" for moment in dates))
+    events = cawn.read(path)
+    assert events.t.tolist() == expected
+    assert times_of_queries("2024-01-01", events.t, events.reading).tolist() == expected[0]
+    assert times_of_queries(20240101, events.t, events.reading).tolist() == expected[0]
+    assert times_of_queries("2024-01-01T00:00:00.0000001", events.t, events.reading).tolist() == expected[1]
+    with pytest.warns(UserWarning, match="nanoseconds"):
+        times_of_queries(1_704_067_200, events.t, events.reading)
+    with pytest.raises(cawn.DataError, match="seconds in float64 would round; give integers, in ns"):
+        cawn.Stream(4, alpha=0.0).append([0], [1], dates[1:2])
+
+
+@pytest.mark.parametrize(
+    ("moment", "expected"),
+    [
+        ("2024-01-01T00:00:01", (1_704_067_201, "s")),
+        ("2024-01-01T00:00:00.001", (1_704_067_200.001, "s")),
+        ("2024-01-01T00:00:00.000001", (1_704_067_200.000001, "s")),
+        ("1969-12-31T23:59:59.5", (-0.5, "s")),
+        ("9999-01-01T00:00:00.000001", (253_370_764_800_000_001, "us")),
+    ],
+)
+def test_exact_numbers(moment: str, expected: tuple[float, str]) -> None:
+    dates = np.array([moment], "datetime64[us]")
+    times, unit = numbers_of(dates)
+    assert (times[0].item(), unit) == expected
+    assert in_unit(dates, unit, times.dtype).tolist() == times.tolist()
+
+
+def test_new_links_in_another_unit() -> None:
+    day = np.array(["2024-01-01"], "datetime64[D]")
+    finer = np.array(["2024-01-01T00:00:00.0000001"], "datetime64[ns]")
+    seconds, nanoseconds = (cawn.Events([0], [1], t) for t in (day, finer))
+    assert times_of_links(seconds, nanoseconds).tolist() == [1_704_067_200 * 10**9]
+    assert times_of_links(nanoseconds, nanoseconds).tolist() == nanoseconds.t.tolist()
+    half = cawn.Events([0], [1], day + np.timedelta64(1500, "ms"))
+    assert times_of_links(half, nanoseconds).tolist() == [1_704_067_201_500_000_000]
+    with pytest.raises(cawn.DataError, match="finer than the data's times"):
+        times_of_links(nanoseconds, seconds)
+    with pytest.raises(cawn.DataError, match="plain numbers"):
+        times_of_links(seconds, cawn.Events([0], [1], [5]))

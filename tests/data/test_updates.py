@@ -1,0 +1,198 @@
+"""New links in a predictor: none lost, none twice, and every answer from one state of the history."""
+
+import os
+import pickle
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Thread
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import cawn
+from cawn.data import laws
+from cawn.data.name_index import NameIndex
+from cawn.data.updates import Update
+from cawn.predictor import LinkPredictor
+from cawn.systems.cawn.config import Config
+
+SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
+
+
+@pytest.fixture(scope="module")
+def run():
+    plain = laws.triadic_closure(30, 400, seed=0).events
+    events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(30)])
+    return cawn.train(events, SMALL, quiet=True, kinds=("random",))
+
+
+@pytest.fixture
+def predictor(run) -> LinkPredictor:
+    return LinkPredictor.of(run)
+
+
+@pytest.fixture
+def now(run) -> int:
+    return int(run.batcher.events.t[-1]) + 1
+
+
+def link(src: str, dst: str, t: int, **columns) -> cawn.Events:
+    return cawn.Events([0], [1], [t], labels=[src, dst], **columns)
+
+
+def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
+    """Each update repeats one link; the pair's score says how many there are, so every score must be one of those."""
+    updates, threads = 12, 4
+    reference, possible = LinkPredictor.of(run), []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(updates * threads + 1):
+            possible.append(float(reference.score("n1", "n2", now + 5)[0]))
+            reference.update(link("n1", "n2", now))
+    assert len(set(possible)) > 3
+    predictor, start, seen = LinkPredictor.of(run), Barrier(2 * threads), []
+
+    def update(thread: int) -> None:
+        start.wait()
+        for i in range(updates):
+            predictor.update(link("n1", "n2", now, link_id=[f"{thread}/{i}"]))
+
+    def ask() -> None:
+        start.wait()
+        for _ in range(updates):
+            seen.append(float(predictor.score("n1", "n2", now + 5)[0]))
+
+    running = [Thread(target=update, args=(i,)) for i in range(threads)] + [Thread(target=ask) for _ in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    assert predictor.num_links == len(run.batcher.events) + updates * threads
+    assert len(predictor._batcher.events) == predictor.num_links
+    assert set(seen) <= set(possible)
+    assert float(predictor.score("n1", "n2", now + 5)[0]) == possible[updates * threads]
+
+
+def test_many_updates_cost_one_rebuild(predictor, now, monkeypatch) -> None:
+    built = []
+    build = cawn.predictor.Batcher.of
+    monkeypatch.setattr(cawn.predictor.Batcher, "of", lambda *args, **how: built.append(1) or build(*args, **how))
+    for i in range(10):
+        predictor.update(link("n1", f"new {i}", now))
+    assert not built
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: predictor.score("n1", "new 3", now + 1), range(4)))
+    assert len(built) == 1
+
+
+def test_an_update_does_not_wait_for_a_rebuild(predictor, now, monkeypatch) -> None:
+    build = cawn.predictor.Batcher.of
+
+    def update_meanwhile(*args, **how):
+        monkeypatch.setattr(cawn.predictor.Batcher, "of", build)
+        thread = Thread(target=lambda: predictor.update(link("n3", "n4", now)))
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+        return build(*args, **how)
+
+    monkeypatch.setattr(cawn.predictor.Batcher, "of", update_meanwhile)
+    predictor.update(link("n1", "n2", now))
+    before = predictor.num_links
+    predictor.score("n1", "n2", now + 1)
+    assert predictor.num_links == before + 1
+    assert len(predictor._batcher.events) == before + 1
+
+
+def test_a_predictor_can_be_pickled_with_its_updates(predictor, now) -> None:
+    predictor.update(link("n1", "newcomer", now))
+    copy = pickle.loads(pickle.dumps(predictor))
+    assert copy.knows("newcomer")
+    np.testing.assert_array_equal(copy.score("n1", "newcomer", now + 1), predictor.score("n1", "newcomer", now + 1))
+    copy.update(link("n1", "another", now))
+    assert not predictor.knows("another")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> None:
+    """The process is forked while another thread updates."""
+    predictor.update(link("n1", "n2", now))
+    predictor._updating.acquire()
+    predictor._swapping.acquire()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            predictor.update(link("n1", "n3", now))
+            os._exit(0 if predictor.num_links == len(predictor._state.snapshot.batcher.events) + 2 else 1)
+        finally:
+            os._exit(2)
+    predictor._updating.release()
+    predictor._swapping.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_links_with_known_ids_are_skipped(predictor, now) -> None:
+    first = cawn.Events([0, 0, 1], [1, 1, 2], [now] * 3, labels=["n1", "n2", "new"], link_id=["a", "a", "b"])
+    assert predictor.update(first) == Update(2, 1, 1)
+    assert predictor.update(first) == Update(0, 3, 0)
+    predictor.score("n1", "n2", now)
+    table = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
+    assert predictor.update(table, link_id="number") == Update(1, 1, 0)
+    assert predictor.update(table, link_id="number") == Update(0, 2, 0)
+    assert predictor.num_links == len(predictor._batcher.events)
+    assert pickle.loads(pickle.dumps(predictor)).update(first) == Update(0, 3, 0)
+
+
+def test_once_skips_the_same_batch_in_any_order(run, predictor, now) -> None:
+    rows = {"src": ["n1", "n2", "n3"], "dst": ["n2", "n5", "n6"], "t": [now, now, now + 1]}
+    backwards = {name: column[::-1] for name, column in rows.items()}
+    assert predictor.update(pa.table(rows), once=True) == Update(3, 0, 0)
+    assert predictor.update(pa.table(backwards), once=True) == Update(0, 3, 0)
+    assert predictor.update(pa.table(rows | {"t": [now, now, now + 2]}), once=True) == Update(3, 0, 0)
+    assert predictor.update(run.batcher.events, once=True) == Update(0, 400, 0), "the links it was trained on"
+
+
+def test_adding_the_same_links_again_warns(predictor, now) -> None:
+    predictor.update(link("n1", "n2", now))
+    with pytest.warns(UserWarning, match="were added before"):
+        assert predictor.update(link("n1", "n2", now)).added == 1
+    assert predictor.num_links == 402
+
+
+@pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", "99"]])
+def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
+    events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
+    batcher = cawn.predictor.Batcher.of(SMALL, events, (0.01,), 1.0)
+    held = LinkPredictor.of(run)
+    index = NameIndex.of(events.labels)
+    predictor = LinkPredictor(held._engine, batcher, index, held._calibration, prefixes=("user", "item"))
+    table = pa.table({"user": names, "item": ["1", "1"], "t": [10_000, 10_001]})
+    assert predictor.update(table) == Update(2, 0, 1)
+    assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [10_002]})) == Update(1, 0, 0)
+    assert sorted(predictor.nodes()) == ["item:1", "item:2", "user:1", "user:2", "user:99"]
+    assert len(set(predictor._names.all().tolist())) == len(predictor.nodes())
+
+
+def test_integers_have_one_spelling(run) -> None:
+    plain = run.batcher.events
+    batcher = cawn.predictor.Batcher.of(SMALL, cawn.Events(plain.src, plain.dst, plain.t), (0.01,), 1.0)
+    held = LinkPredictor.of(run)
+    predictor = LinkPredictor(held._engine, batcher, NameIndex.of(batcher.events.labels), held._calibration)
+    table = pa.table({"src": ["77", "77.0"], "dst": ["1", "1.0"], "t": [90_000, 90_001]})
+    assert predictor.update(table) == Update(2, 0, 1)
+    assert predictor.nodes()[-1] == 77
+    assert predictor.knows("77.0")
+
+
+def test_recorded_columns_are_used(run, now) -> None:
+    predictor = LinkPredictor.of(run)
+    predictor.reading = cawn.reading.Reading(src="rater", dst="ratee", time="when")
+    table = {"when": [now], "ratee": ["n2"], "rater": ["newcomer"]}
+    assert predictor.update(pa.table(table)) == Update(1, 0, 1)
+    assert "newcomer" in predictor.nodes("src")
+    usual = pa.table({"src": ["n1"], "dst": ["other"], "t": [now]})
+    assert predictor.update(usual) == Update(1, 0, 1)
+    assert "other" in predictor.nodes("dst")

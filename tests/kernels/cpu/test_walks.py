@@ -1,0 +1,91 @@
+"""The fast kernels against their slow twins."""
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.kernels.cpu import walks as cpu
+from cawn.kernels.reference import walks as reference
+from networks import queries, random_events
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("t", [0, 7, -3, 1_700_000_000_000_000_000, 0.5, -1e300])
+def test_random_numbers(seed: int, t: float) -> None:
+    bits = np.array([t]).view(np.uint64)[0]
+    key = np.uint64(cpu.query_key(np.uint64(seed), bits, 12))
+    assert int(key) == reference.query_key(seed, np.array(t), 12)
+    assert cpu.uniform(key, 5, 3) == reference.uniform(int(key), 5, 3)
+
+
+def test_mix64_known_answers() -> None:
+    """The first outputs of SplitMix64 from state 0."""
+    golden = 0x9E3779B97F4A7C15
+    expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
+    assert [reference.mix64(golden * i % 2**64) for i in (1, 2, 3)] == expected
+    assert [int(cpu.mix64(np.uint64(golden * i % 2**64))) for i in (1, 2, 3)] == expected
+
+
+def test_uniform_is_uniform_in_every_argument() -> None:
+    """Neighbouring seeds, queries, walks and steps give unrelated numbers: pairs fill the unit square evenly."""
+    from statistics_of_draws import assert_follows
+
+    grid = np.arange(20_000)
+    base = {"seed": 3, "t": 10, "link": 4, "index": 5, "step": 1}
+
+    def number(**changed: int) -> float:
+        a = base | changed
+        return reference.uniform(reference.query_key(a["seed"], np.array(a["t"]), a["link"]), a["index"], a["step"])
+
+    for name in base:
+        values = np.array([number(**{name: int(i) % 255 + 1 if name == "step" else int(i)}) for i in grid])
+        if name == "step":
+            values = np.array([number(step=int(i) % 255 + 1, index=int(i) // 255) for i in grid])
+        cells = np.floor(values[:-1] * 8).astype(int) * 8 + np.floor(values[1:] * 8).astype(int)
+        assert_follows(np.bincount(cells[::2], minlength=64), np.full(64, 1 / 64))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_walks_equal_the_slow_twin(seed: int) -> None:
+    dtype = (np.int64, np.float64)[seed % 2]
+    alphas = ((0.0,), (0.1,), (3.0,), (0.0, 0.3), (1e-9, 0.05, 50.0))[seed % 5]
+    widths, how = [((6, 6), {"num_walks": 6, "length": 2}), ((6, 12, 24), {"fanouts": (6, 2, 2)})][seed % 2]
+    events = random_events(seed, dtype=dtype, offset=seed * 1_000_000_000)
+    nodes, t = queries(events, seed, 40)
+    walks = cawn.History(events, alphas).sample(nodes, t, seed=seed, **how)
+    for q in range(len(nodes)):
+        slow = reference.sample_walks(events.src, events.dst, events.t, alphas, nodes[q], t[q], widths, seed)
+        fast = [
+            list(zip(*row, strict=True))
+            for row in zip(walks.nodes[q].tolist(), walks.t[q].tolist(), walks.events[q].tolist(), strict=True)
+        ]
+        assert fast == slow
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(("M", "L"), [(1, 1), (3, 2), (16, 4)])
+def test_counts_equal_the_slow_twin(seed: int, M: int, L: int) -> None:
+    rng = np.random.default_rng(seed)
+    num_nodes = (2, 10, 2**31 - 1)[seed % 3]
+    nodes_u, nodes_v = rng.integers(-1, num_nodes, (2, 20, M, L)).astype(np.int32)
+    blank = np.zeros(nodes_u.shape, np.int64)
+    counts = cawn.anonymize(cawn.Walks(nodes_u, blank, blank), cawn.Walks(nodes_v, blank, blank))
+    for b in range(20):
+        np.testing.assert_array_equal(counts[b], reference.count_positions(nodes_u[b], nodes_v[b]))
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_index_against_its_definition(dtype: type) -> None:
+    events = random_events(3, dtype=dtype)
+    alpha = 0.2
+    starts, time, hop, logsum, _ = cawn.History(events, alpha)._index
+    for node in range(events.num_nodes):
+        links = reference.links_before(events.src, events.dst, events.t, node, np.inf)
+        mine = slice(starts[node], starts[node + 1])
+        assert time[mine].tolist() == [t for t, *_ in links]
+        assert hop[mine, cpu.NODE].tolist() == [other for _, other, _, _ in links]
+        assert hop[mine, cpu.LINK].tolist() == [2 * event + side for *_, event, side in links]
+        cuts = [len(reference.links_before(events.src, events.dst, events.t, other, t)) for t, other, *_ in links]
+        assert hop[mine, cpu.CUT].tolist() == cuts
+        sums = [np.log(np.exp(-alpha * (time[mine][i] - time[mine][: i + 1])).sum()) for i in range(len(links))]
+        np.testing.assert_allclose(logsum[0, mine], sums, atol=1e-12)

@@ -1,0 +1,133 @@
+"""Negatives are what they say."""
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.learn.negatives import negatives, partner_choices
+from cawn.learn.splits import split
+from networks import random_events
+from statistics_of_draws import assert_follows
+
+
+@pytest.fixture(scope="module")
+def events() -> cawn.Events:
+    return random_events(2, num_nodes=30, num_links=2_000, span=1_500)
+
+
+@pytest.fixture(scope="module")
+def parts(events):
+    return split(events, "transductive", seed=0)
+
+
+def pairs(events: cawn.Events, links) -> set:
+    return set(zip(events.src[links].tolist(), events.dst[links].tolist(), strict=True))
+
+
+def test_random(events, parts) -> None:
+    links = parts.test["all"]
+    drawn = negatives(events, links, "random", seen=parts.train, seed=3)
+    assert drawn.fallback == 0
+    assert (drawn.dst != events.dst[links]).all()
+    assert set(drawn.dst) <= set(events.dst)
+    many = np.concatenate([negatives(events, links, "random", seen=parts.train, seed=s).dst for s in range(200)])
+    true = np.tile(events.dst[links], 200)
+    pool = np.unique(events.dst)
+    law = np.array([(true != v).sum() / (len(pool) - 1) for v in pool]) / len(true)
+    assert_follows([(many == v).sum() for v in pool], law)
+
+
+def test_historical(events, parts) -> None:
+    links = parts.test["all"]
+    drawn = negatives(events, links, "historical", seen=parts.train, seed=3)
+    before = pairs(events, parts.train)
+    now = set(zip(events.src.tolist(), events.t.tolist(), events.dst.tolist(), strict=True))
+    taken = [(u, v) in before for u, v in zip(events.src[links].tolist(), drawn.dst.tolist(), strict=True)]
+    assert np.mean(taken) >= 1 - drawn.fallback > 0.8
+    triples = zip(events.src[links].tolist(), events.t[links].tolist(), drawn.dst.tolist(), strict=True)
+    assert sum(triple in now for triple, true in zip(triples, taken, strict=True) if true) == 0
+
+
+def test_inductive(events, parts) -> None:
+    links = parts.test["all"]
+    drawn = negatives(events, links, "inductive", seen=parts.train, seed=3)
+    before, ever = pairs(events, parts.train), pairs(events, slice(None))
+    new = [p in ever - before for p in zip(events.src[links].tolist(), drawn.dst.tolist(), strict=True)]
+    assert np.mean(new) >= 1 - drawn.fallback > 0.5
+
+
+@pytest.mark.parametrize("kind", ["random", "historical", "inductive"])
+def test_a_link_has_its_negative_whatever_else_is_asked(events, parts, kind: str) -> None:
+    links = parts.test["all"]
+    whole = negatives(events, links, kind, seen=parts.train, seed=3)
+    tail = negatives(events, links[50:], kind, seen=parts.train, seed=3)
+    np.testing.assert_array_equal(whole.dst[50:], tail.dst)
+    assert whole.digest != negatives(events, links, kind, seen=parts.train, seed=4).digest
+
+
+def test_refused(events, parts) -> None:
+    with pytest.raises(cawn.QueryError, match="negatives 'frob'"):
+        negatives(events, parts.val, "frob", seen=parts.train, seed=0)
+    lonely = cawn.Events([0, 1, 2], [5, 5, 5], [1, 2, 3])
+    with pytest.raises(cawn.DataError, match="one destination"):
+        negatives(lonely, np.arange(3), "random", seen=np.arange(1), seed=0)
+
+
+@pytest.mark.parametrize("kind", ["historical", "inductive"])
+def test_all_partners_that_a_source_does_not_link_to_now_are_equally_likely(kind: str) -> None:
+    events = random_events(4, num_nodes=9, num_links=120, span=12)  # many links of a source share a time
+    seen, links = np.arange(60), np.arange(40, 100)
+    before, ever = pairs(events, seen), pairs(events, slice(None))
+    choices = partner_choices(events, links, kind, seen=seen)
+    drawn = np.stack([choices.draw(seed) for seed in range(2_000)])
+    for i, link in enumerate(links):
+        u, now = int(events.src[link]), events.t == events.t[link]
+        linked = set(events.dst[now & (events.src == u)].tolist())
+        partners = {v for a, v in (before if kind == "historical" else ever - before) if a == u} - linked
+        assert choices.count[i] == len(partners)
+        if partners:
+            assert_follows(
+                [(drawn[:, i] == v).sum() for v in range(9)], [(v in partners) / len(partners) for v in range(9)]
+            )
+        else:
+            assert (drawn[:, i] == -1).all()
+
+
+def test_large_mailings_need_no_search() -> None:
+    """One sender, five mailings to the same recipients: a scan of the recipients for each link would take hours."""
+    recipients, mailings = 20_000, 5
+    t = np.repeat(np.arange(mailings), recipients)
+    events = cawn.Events(np.zeros(len(t), int), np.tile(np.arange(1, recipients + 1), mailings), t)
+    everything = np.arange(len(events))
+    drawn = negatives(events, everything, "historical", seen=everything, seed=0)
+    assert drawn.fallback == 1.0  # every recipient is linked to at every time
+    last = recipients // 2  # the last mailing leaves half of them out
+    cut = events[: len(events) - last]
+    drawn = negatives(cut, everything[-2 * last : -last], "historical", seen=everything[:recipients], seed=0)
+    assert drawn.fallback == 0.0
+    assert (drawn.dst > recipients - last).all()
+
+
+def renamed(events: cawn.Events, seed: int) -> tuple[cawn.Events, np.ndarray]:
+    """The same links among nodes numbered in another way, and the new number of each node."""
+    number = np.random.default_rng(seed).permutation(events.num_nodes)
+    return cawn.Events(number[events.src], number[events.dst], events.t, num_nodes=events.num_nodes), number
+
+
+@pytest.mark.parametrize("kind", ["random", "historical", "inductive"])
+def test_names_of_nodes_change_no_draw(events, parts, kind: str) -> None:
+    other, number = renamed(events, 1)
+    links = parts.test["all"]
+    expected = negatives(events, links, kind, seen=parts.train, seed=3)
+    found = negatives(other, links, kind, seen=parts.train, seed=3)
+    np.testing.assert_array_equal(found.dst, number[expected.dst])
+
+
+def test_links_that_are_not_visible_change_no_draw(events) -> None:
+    parts = split(events, "inductive", seed=1)
+    known = events[parts.visible]
+    at = np.flatnonzero(np.isin(np.flatnonzero(parts.visible), parts.train))
+    for kind in ("random", "historical"):
+        expected = negatives(known, at, kind, seen=at, seed=2)
+        found = negatives(events, parts.train, kind, seen=parts.train, seed=2, visible=parts.visible)
+        np.testing.assert_array_equal(found.dst, expected.dst)

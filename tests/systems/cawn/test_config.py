@@ -1,0 +1,61 @@
+"""Settings: presets, files, and what is refused."""
+
+import pytest
+
+import cawn
+from cawn.systems.cawn.config import Config
+
+
+@pytest.mark.parametrize("name", ["default", "paper-mean", "paper-attn"])
+def test_presets_survive_a_file(name: str) -> None:
+    config = Config.preset(name)
+    assert Config.from_toml(config.to_toml()) == config
+
+
+def test_values_survive_a_file() -> None:
+    config = Config(alpha=(1e-300, 0.0, 2.5), num_walks=63, lr=1e-5, directed=True, rnn="gru")
+    assert Config.from_toml(config.to_toml()) == config
+    assert Config.from_toml("dim = 7\n") == Config(dim=7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"dims": 3}, "setting 'dims' does not exist; there are alpha, "),
+        ({"dim": 0}, "dim is 0: give an integer from 1 to 4096"),
+        ({"dim": 1.5}, "dim is 1.5"),
+        ({"dim": "a"}, "dim is 'a'"),
+        ({"dim": True}, "dim is True"),
+        ({"lr": -1}, "lr is -1: give a number"),
+        ({"dropout": float("nan")}, "dropout is nan"),
+        ({"rnn": "cnn"}, "rnn is 'cnn': give one of lstm, gru, transformer"),
+        ({"time": 1}, "time is 1: give true or false"),
+        ({"alpha": -1.0}, "alpha is -1.0"),
+        ({"alpha": "slow"}, "alpha is 'slow'"),
+        ({"alpha": ()}, r"alpha is \(\)"),
+        ({"alpha": (1.0, 2.0, 3.0)}, "num_walks=64 cannot be shared evenly by 3 decays"),
+    ],
+)
+def test_refused(changes: dict, message: str) -> None:
+    with pytest.raises(cawn.QueryError, match=message):
+        Config().with_(**changes)
+
+
+def test_unknown_preset_and_broken_file() -> None:
+    with pytest.raises(cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn"):
+        Config.preset("frob")
+    with pytest.raises(cawn.QueryError, match="not TOML"):
+        Config.from_toml("dim = = 3")
+    with pytest.raises(cawn.QueryError, match="setting 'frob' does not exist"):
+        Config.from_toml("frob = 3")
+
+
+def test_sides_follow_directions() -> None:
+    assert Config().sides == Config().with_(directed=True).sides == "apart"
+    assert Config(directed=False).sides == Config().with_(directed=False).sides == "symmetric"
+    assert Config().with_(directed=False).with_(directed=True).sides == "apart"
+    assert Config.preset("paper-mean").sides == "together"
+    assert Config.from_toml('directed = false\nsides = "apart"').sides == "apart"  # a run trained before "symmetric"
+    assert Config.from_toml(Config(directed=False).to_toml()) == Config(directed=False)
+    with pytest.raises(cawn.QueryError, match="directed=false"):
+        Config(sides="symmetric")

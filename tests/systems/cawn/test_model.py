@@ -1,0 +1,208 @@
+"""The network: sharing changes nothing, names change nothing, every option does something."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.systems.cawn.batches import Batcher, Level, input_widths
+from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.model import CAWN, Tensors
+from networks import random_events
+from tolerances import assert_same_scores
+
+SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}
+
+OPTIONS = [
+    {},
+    {"rnn": "gru"},
+    {"rnn": "transformer"},
+    {"pooling": "attention"},
+    {"sides": "together"},
+    {"sides": "together", "pooling": "attention"},
+    {"identity": "aw"},
+    {"identity": "none"},
+    {"time": False},
+    {"logarithms": False},
+    {"degree": False},
+    {"rates": False},
+    {"directed": False},
+    {"directed": False, "sides": "apart"},
+    {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
+    {"attributes": False},
+]
+
+
+def attributed(seed: int = 4) -> cawn.Events:
+    plain = random_events(seed, num_nodes=12, num_links=200, span=100)
+    rng = np.random.default_rng(seed)
+    return cawn.Events(plain.src, plain.dst, plain.t, msg=rng.normal(size=(200, 2)), x=rng.normal(size=(12, 3)))
+
+
+def network(events: cawn.Events, config: Config, seed: int = 0) -> tuple[CAWN, Batcher]:
+    torch.manual_seed(seed)
+    alpha = config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
+    return CAWN(config, *input_widths(config, events, len(alpha))).eval(), Batcher.of(config, events, alpha, 10.0)
+
+
+def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 13, size), rng.integers(0, 13, size), rng.integers(0, 110, size)
+
+
+def unshared(batch: Tensors, num_walks: int) -> Tensors:
+    """The same walks, each encoded for itself: every prefix repeated as often as walks run through it."""
+    paths: list[list[int]] = []  # per walk, the prefix at each depth
+    for depth, level in enumerate(batch.levels):
+        for n, times in enumerate((level.weight * num_walks).round().int().tolist()):
+            path, at = [n], n
+            for i in range(depth, 0, -1):
+                at = int(batch.levels[i].parent[at])
+                path.insert(0, at)
+            paths += [path] * times
+    levels, previous = [], [-1] * len(paths)
+    for depth, level in enumerate(batch.levels):
+        alive = [w for w, path in enumerate(paths) if len(path) > depth]
+        chosen = torch.tensor([paths[w][depth] for w in alive], dtype=torch.long)
+        ends = torch.tensor([len(paths[w]) == depth + 1 for w in alive])
+        fields = {name: getattr(level, name)[chosen] for name in Level.__slots__}
+        fields["parent"] = torch.tensor([previous[w] for w in alive], dtype=torch.long)
+        fields["weight"] = ends.float() / num_walks
+        levels.append(Level(**fields))
+        for position, w in enumerate(alive):
+            previous[w] = position
+    return Tensors(batch.num_pairs, batch.g, levels, batch.rates)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_encoding_once_is_exact(options: dict) -> None:
+    config = Config(**SMALL, **options)
+    model, batcher = network(attributed(), config)
+    batch = Tensors.of(batcher.pairs(*pairs(), seed=3), "cpu")
+    every = unshared(batch, config.num_walks)
+    assert sum(len(level.owner) for level in every.levels) > 1.5 * sum(len(level.owner) for level in batch.levels)
+    assert_same_scores(model(batch), model(every))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_renaming_nodes_changes_no_score(options: dict) -> None:
+    config = Config(**SMALL, **options)
+    events = attributed()
+    name = np.random.default_rng(1).permutation(12)
+    x = np.empty_like(events.x)
+    x[name] = events.x
+    renamed = cawn.Events(name[events.src], name[events.dst], events.t, msg=events.msg, x=x)
+    src, dst, t = (a[:30] for a in pairs())
+    src, dst = src % 12, dst % 12
+    scores = []
+    for network_events, u, v in ((events, src, dst), (renamed, name[src], name[dst])):
+        model, batcher = network(network_events, config)
+        scores.append(model(batcher.pairs(u, v, t, seed=3)))
+    assert_same_scores(*scores)
+
+
+def test_the_future_changes_no_score() -> None:
+    """A leak test: links at or after the query, shuffled, deleted and invented."""
+    config = Config(**SMALL, directed=True)
+    events = random_events(5, num_nodes=12, num_links=300, span=100)
+    now = 50
+    past, later = events[events.t < now], events[events.t >= now]
+    rng = np.random.default_rng(0)
+    shuffled = cawn.Events(
+        np.concatenate([past.src, rng.permutation(later.src)]), np.concatenate([past.dst, later.dst[::-1]]), events.t
+    )
+    src, dst, _ = pairs(30)
+    t = np.full(30, now)
+    scores = []
+    for version in (events, past, shuffled):
+        model, batcher = network(version, config)
+        scores.append(model(batcher.pairs(src, dst, t, seed=1)))
+    assert torch.equal(scores[0], scores[1])
+    assert torch.equal(scores[0], scores[2])
+
+
+@pytest.mark.parametrize("options", OPTIONS[1:])
+def test_every_option_does_something(options: dict) -> None:
+    events = attributed()
+    scores = []
+    for config in (Config(**SMALL), Config(**SMALL, **options)):
+        model, batcher = network(events, config)
+        scores.append(model(batcher.pairs(*pairs(), seed=3)))
+    assert not torch.allclose(*scores)
+
+
+def test_a_score_does_not_depend_on_its_batch() -> None:
+    model, batcher = network(attributed(), Config(**SMALL))
+    src, dst, t = pairs()
+    together = model(batcher.pairs(src, dst, t, seed=2))
+    for i in range(0, 40, 7):
+        alone = model(batcher.pairs(src[i : i + 1], dst[i : i + 1], t[i : i + 1], seed=2))
+        assert_same_scores(alone, together[i : i + 1])
+
+
+def test_contrast_is_two_sets_of_pairs() -> None:
+    model, batcher = network(attributed(), Config(**SMALL))
+    src, dst, t = pairs()
+    false = np.roll(dst, 3)
+    both = model(batcher.contrast(src, dst, false, t, seed=2)).view(2, -1)
+    assert_same_scores(both[0], model(batcher.pairs(src, dst, t, seed=2)))
+    assert_same_scores(both[1], model(batcher.pairs(src, false, t, seed=2)))
+
+
+def test_the_papers_equations_by_hand() -> None:
+    """paper-mean on one pair, computed again with torch's own LSTM over every walk."""
+    config = Config.preset("paper-mean").with_(num_walks=8, length=2, dim=6, frequencies=3, alpha=0.05)
+    events = random_events(4, num_nodes=12, num_links=200, span=100)
+    model, batcher = network(events, config)
+    history = batcher.history
+    u, v, t = np.array([1]), np.array([2]), np.array([90])
+    sets = [history.sample(ends, t, num_walks=8, length=2, seed=5) for ends in (u, v)]
+    counts = torch.from_numpy(cawn.anonymize(*sets)[0]).float() / 8  # [2, 8, 3, 2, 3]
+    position = model.walks.position
+    mlp, f2 = position.f1.mlps[0], position.f2
+    encodings = []
+    for side, walks in enumerate(sets):
+        for w in range(8):
+            h, c = torch.zeros(6), torch.zeros(6)
+            for i in range(3):
+                if walks.nodes[0, w, i] < 0:
+                    break
+                f1 = mlp(counts[side, w, i, 0]) + mlp(counts[side, w, i, 1])
+                elapsed = torch.tensor([(walks.t[0, w, max(i - 1, 0)] - walks.t[0, w, i]) / 10.0], dtype=torch.float32)
+                z = position.f1.project.weight @ f1 + position.bias[0] + position.from_features(f2(elapsed))[0]
+                z = z + model.walks.from_state.weight @ h
+                i_gate, f_gate, o_gate, new = z.chunk(4)
+                c = f_gate.sigmoid() * c + i_gate.sigmoid() * new.tanh()
+                h = o_gate.sigmoid() * c.tanh()
+            encodings.append(h)
+    expected = model.head(torch.stack(encodings).mean(dim=0))
+    assert_same_scores(model(batcher.pairs(u, v, t, seed=5)), expected)
+
+
+def test_unknown_nodes_are_scored() -> None:
+    model, batcher = network(attributed(), Config(**SMALL))
+    logits = model(batcher.pairs(np.array([500, 1]), np.array([501, 600]), np.array([99, 99]), seed=0))
+    assert torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "together", "rates": False}], ids=str
+)
+def test_without_directions_both_orders_score_the_same(options: dict) -> None:
+    config = Config(**SMALL, directed=False, **options)
+    assert config.symmetric
+    model, batcher = network(attributed(), config)
+    src, dst, t = pairs()
+    with torch.no_grad():
+        one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
+    assert_same_scores(one, other)
+    assert np.ptp(one) > 1e-3
+
+
+def test_with_directions_the_order_matters() -> None:
+    model, batcher = network(attributed(), Config(**SMALL))
+    assert not model.config.symmetric
+    src, dst, t = pairs()
+    with torch.no_grad():
+        one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
+    assert np.abs(one - other).max() > 1e-3

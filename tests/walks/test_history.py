@@ -1,0 +1,194 @@
+"""Each step and each walk follows its law, at any decay and in any unit of time."""
+
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.kernels.reference import walks as reference
+from networks import random_events
+from statistics_of_draws import assert_follows
+
+DAY = {"s": 86_400, "ms": 86_400_000, "ns": 86_400_000_000_000}
+
+
+def step_counts(history: cawn.History, node: int, t: float, draws: int, num_links: int, seed: int) -> np.ndarray:
+    events = history.sample([node], t, num_walks=draws, length=1, seed=seed).events[0, :, 1]
+    return np.bincount(events, minlength=num_links)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1e-3, 0.05, 0.3, 2.0])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_each_step_follows_its_law(alpha: float, dtype: type) -> None:
+    """Against brute force, over many nodes and cut times: chi-square, false-alarm rate in `statistics_of_draws`."""
+    events = random_events(1, num_nodes=6, num_links=80, dtype=dtype)
+    history = cawn.History(events, alpha)
+    for t in np.quantile(events.t, [0.2, 0.6, 0.9]).astype(dtype):
+        for node in range(events.num_nodes):
+            links = reference.links_before(events.src, events.dst, events.t, node, t)
+            if links:
+                law = np.zeros(len(events))
+                law[[event for *_, event, _ in links]] = reference.probabilities(links, alpha)
+                assert_follows(step_counts(history, node, t, 20_000, len(events), seed=5), law)
+
+
+@pytest.mark.parametrize("unit", list(DAY))
+@pytest.mark.parametrize("alpha_times_span", [1e-9, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e12])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_no_decay_and_no_unit_loses_mass(unit: str, alpha_times_span: float, dtype: type) -> None:
+    """Two months of Unix time in seconds, milliseconds and nanoseconds."""
+    rng = np.random.default_rng(2)
+    gaps = rng.permutation(np.geomspace(1e-9, 1, 40))
+    when = (1_700_000_000 * (DAY[unit] // 86_400) + np.cumsum(gaps) / gaps.sum() * 60 * DAY[unit]).astype(dtype)
+    events = cawn.Events(np.zeros(40, int), np.arange(1, 41), when)
+    alpha = alpha_times_span / float(events.t[-1] - events.t[0])
+    t = events.t[-1] + dtype(max(1.0, float(np.spacing(np.float64(events.t[-1])))))
+    links = reference.links_before(events.src, events.dst, events.t, 0, t)
+    counts = step_counts(cawn.History(events, alpha), 0, t, 50_000, len(events), seed=3)
+    assert counts.sum() == 50_000
+    assert_follows(counts, reference.probabilities(links, alpha))
+
+
+def test_a_decay_far_beyond_the_resolution_of_time_takes_the_newest_links_alike() -> None:
+    events = cawn.Events([0, 0, 0, 0], [1, 2, 3, 4], np.array([1, 2, 9, 9]) + 2**62)
+    counts = step_counts(cawn.History(events, 1e300), 0, 2**62 + 10, 10_000, 4, seed=0)
+    assert_follows(counts, [0, 0, 0.5, 0.5])
+
+
+def enumerate_walks(
+    events: cawn.Events, alpha: float, node: int, t: float, length: int
+) -> list[tuple[tuple[int, ...], float]]:
+    """Every walk as its event ids, with its probability."""
+    walks: list[tuple[tuple[int, ...], int, float, float]] = [((), node, t, 1.0)]
+    for _ in range(length):
+        longer = []
+        for path, here, now, chance in walks:
+            links = reference.links_before(events.src, events.dst, events.t, here, now) if here >= 0 else []
+            if not links:
+                longer.append(((*path, -1), -1, now, chance))
+                continue
+            for (when, other, event, _), p in zip(links, reference.probabilities(links, alpha), strict=True):
+                longer.append(((*path, event), other, when, chance * p))
+        walks = longer
+    return [(path, chance) for path, _, _, chance in walks]
+
+
+def assert_walks_follow(sampled: np.ndarray, expected: list[tuple[tuple[int, ...], float]]) -> None:
+    """`sampled`: event ids [walks, m]."""
+    law: Counter[tuple[int, ...]] = Counter()
+    for path, chance in expected:
+        law[path] += chance
+    seen = Counter(map(tuple, sampled.tolist()))
+    assert set(seen) <= set(law)
+    assert_follows([seen[path] for path in law], list(law.values()))
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_whole_walks_against_full_enumeration(alpha: float, seed: int) -> None:
+    events = random_events(seed, num_nodes=4, num_links=14, span=10)
+    history = cawn.History(events, alpha)
+    for node in range(4):
+        walks = history.sample([node], 9, num_walks=40_000, length=3, seed=11)
+        assert_walks_follow(walks.events[0, :, 1:], enumerate_walks(events, alpha, node, 9, 3))
+
+
+def test_trees_follow_the_same_law() -> None:
+    """Each path of a tree is a walk; its branches are independent given their stem."""
+    events = random_events(7, num_nodes=4, num_links=14, span=10)
+    alpha, roots = 0.2, 20_000
+    history = cawn.History(events, alpha)
+    for node in range(4):
+        # A query of its own for each tree: the same node and past, at times after the last link.
+        t = 100 + np.arange(roots)
+        trees = history.sample(np.full(roots, node), t, fanouts=(2, 1, 2), seed=4).events[:, :, 1:]  # [roots, 4, 3]
+        law = enumerate_walks(events, alpha, node, 100, 3)
+        for path in range(4):
+            assert_walks_follow(trees[:, path], law)
+        one_step = enumerate_walks(events, alpha, node, 100, 1)
+        both = [((a[0], b[0]), p * q) for a, p in one_step for b, q in one_step]
+        assert_walks_follow(trees[:, [0, 2], 0], both)
+        np.testing.assert_array_equal(trees[:, 0, :2], trees[:, 1, :2])
+        if (trees[:, 0, 2] >= 0).any():
+            assert (trees[:, 0, 2] != trees[:, 1, 2]).any()
+
+
+def test_a_tree_that_branches_at_its_root_is_independent_walks() -> None:
+    events = random_events(2)
+    history = cawn.History(events, 0.1)
+    tree = history.sample(np.arange(8), 30, fanouts=(16, 1, 1), seed=9)
+    walks = history.sample(np.arange(8), 30, num_walks=16, length=3, seed=9)
+    for field in ("nodes", "t", "events"):
+        np.testing.assert_array_equal(getattr(tree, field), getattr(walks, field))
+
+
+def test_more_walks_begin_with_the_same_walks() -> None:
+    history = cawn.History(random_events(2), 0.1)
+    few = history.sample(np.arange(8), 30, num_walks=8, length=2, seed=9)
+    many = history.sample(np.arange(8), 30, num_walks=32, length=4, seed=9)
+    np.testing.assert_array_equal(few.events, many.events[:, :8, :3])
+
+
+def test_several_decays_share_the_walks_evenly() -> None:
+    events = random_events(5, num_nodes=4, num_links=40)
+    history = cawn.History(events, (0.0, 0.5))
+    assert history.alpha == (0.0, 0.5)
+    drawn = history.sample([0], 39, num_walks=40_000, length=1, seed=1).events[0, :, 1]
+    links = reference.links_before(events.src, events.dst, events.t, 0, 39)
+    for half, alpha in zip(np.split(drawn, 2), (0.0, 0.5), strict=True):
+        law = np.zeros(len(events))
+        law[[event for *_, event, _ in links]] = reference.probabilities(links, alpha)
+        assert_follows(np.bincount(half, minlength=len(events)), law)
+    with pytest.raises(cawn.QueryError, match="multiple of 2"):
+        history.sample([0], 39, num_walks=5, seed=0)
+
+
+def test_a_walk_ends_where_there_is_no_history() -> None:
+    events = cawn.Events([0, 1], [1, 2], [5, 5], num_nodes=4)
+    history = cawn.History(events, 0.1)
+    walks = history.sample([0, 0, 3, 99], [6, 5, 6, 6], num_walks=2, length=2, seed=0)
+    assert walks.nodes.tolist() == [[[0, 1, -1]] * 2, [[0, -1, -1]] * 2, [[3, -1, -1]] * 2, [[99, -1, -1]] * 2]
+    assert walks.t.tolist() == [[[6, 5, -1]] * 2, [[5, -1, -1]] * 2, [[6, -1, -1]] * 2, [[6, -1, -1]] * 2]
+    assert walks.events.tolist() == [[[-1, 0, -1]] * 2, *[[[-1, -1, -1]] * 2] * 3]
+
+
+def test_a_self_loop_is_one_link() -> None:
+    events = cawn.Events([0, 0], [0, 1], [1, 1])
+    counts = step_counts(cawn.History(events, 0.0), 0, 2, 10_000, 2, seed=0)
+    assert_follows(counts, [0.5, 0.5])
+
+
+def test_walks_go_strictly_back_along_real_links(network) -> None:
+    """Enron: 16,410 self-loops, and 5 links for each time."""
+    events = network("enron")
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(0, len(events), 2_000)
+    walks = cawn.History(events, 1e-6).sample(events.src[chosen], events.t[chosen], num_walks=16, length=4, seed=0)
+    for i, j in pairwise(range(5)):
+        here, there, event = walks.nodes[..., i], walks.nodes[..., j], walks.events[..., j]
+        taken = event >= 0
+        assert (taken == (there >= 0)).all()
+        assert (taken <= (here >= 0)).all()
+        assert (walks.t[..., j][taken] < walks.t[..., i][taken]).all()
+        assert (walks.t[..., j][taken] == events.t[event[taken]]).all()
+        ends = np.sort(np.stack([here[taken], there[taken]]), axis=0)
+        links = np.sort(np.stack([events.src[event[taken]], events.dst[event[taken]]]), axis=0)
+        np.testing.assert_array_equal(ends, links)
+
+
+def test_degree() -> None:
+    history = cawn.History(cawn.Events([0, 1, 2, 2], [1, 2, 2, 0], [1, 2, 2, 5]), 0.1)
+    assert history.degree([0, 1, 2, 2, 9], [5, 2, 3, 9, 9]).tolist() == [1, 1, 2, 3, 0]
+
+
+def test_memory(network) -> None:
+    events = network("wikipedia")
+    assert cawn.History(events, 1e-6).nbytes / len(events) < 80
+
+
+def test_an_empty_history() -> None:
+    walks = cawn.History(cawn.Events([], [], []), 1.0).sample([0, 1], 5, num_walks=2, length=1, seed=0)
+    assert walks.nodes.tolist() == [[[0, -1]] * 2, [[1, -1]] * 2]
+    assert len(cawn.History(random_events(0), 1.0).sample([], [], seed=0)) == 0
