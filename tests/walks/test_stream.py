@@ -5,8 +5,8 @@ import pytest
 
 import cawn
 from cawn.kernels.cpu import ring as cpu_ring
+from cawn.kernels.cpu.walks import WalkRequest
 from cawn.kernels.reference import walks as reference
-from cawn.walks.sampling import Question
 from cawn.walks.stream import ring_capacity
 from networks import queries, random_events
 from statistics_of_draws import assert_follows
@@ -81,10 +81,10 @@ def test_theorem_a2(tau: float, alpha: float) -> None:
     src = np.repeat(np.arange(streams), links)[order]
     stream = cawn.Stream(streams + 1, alpha, capacity=links)
     stream.append(src, np.full(src.size, streams), t.ravel()[order])
-    question = Question.of(
-        np.arange(streams), t[:, -1] + 1e-6, np.dtype(float), 1, num_walks=100, length=1, fanouts=None, seed=1
-    )
-    looked = cpu_ring.sample_walks(stream._rings, question, 0, streams) / (streams * 100)
+    now, shape = t[:, -1] + 1e-6, (streams, 100, 2)
+    out = np.empty(shape, np.int32), np.empty(shape), np.empty(shape, np.int64)
+    request = WalkRequest(np.arange(streams), now, now.view(np.uint64), np.array([100]), np.uint64(1), *out)
+    looked = cpu_ring.sample_walks(stream._rings, request, 0, streams) / (streams * 100)
     coins = np.mean(
         [reference.iterate_coins(stream._rings.p[v % streams, 0, :][::-1], rng) for v in range(10 * streams)]
     )

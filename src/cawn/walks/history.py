@@ -13,7 +13,7 @@ from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
 from cawn.kernels.jit import even_bounds, in_parallel
-from cawn.walks.sampling import Engine, Sampler, check_alphas, query_arrays
+from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
     from cawn.walks.device_history import DeviceHistory
@@ -101,5 +101,5 @@ class History(Sampler):
         """How many links each node has strictly before t: [B]."""
         return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
 
-    def _engine(self) -> Engine:
-        return Engine(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)
+    def _backend(self) -> WalkBackend:
+        return WalkBackend(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)

@@ -1,4 +1,4 @@
-"""Walks: what sampling returns, and the rules of a sampling question that `History` and `Stream` share."""
+"""Walks, the checks of a sampling call, and the sampling interface that `History` and `Stream` share."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cawn.checks import is_integer
 from cawn.data.events import as_array
 from cawn.errors import QueryError, brief
+from cawn.kernels.cpu.walks import WalkRequest
 from cawn.kernels.jit import even_bounds, in_parallel, total_memory
 
 MAX_LENGTH = 255
@@ -27,12 +28,12 @@ class Walks:
     """M walks back in time from each of B queries, each a start and m steps.
 
     Position 0 is the query itself. Position i > 0 is the node reached by step i, the time of the link taken and its
-    event id. Where a node has no earlier link the walk ends: from there on all three are -1. Arrays, or tensors where
-    the history was moved to a GPU.
+    event id. A walk ends at a node without earlier links; all three are -1 from there on. NumPy arrays, or tensors on
+    the GPU if the history was moved there.
     """
 
     nodes: Any  # [B, M, m + 1] int32
-    t: Any  # [B, M, m + 1], int64 or float64 as the events
+    t: Any  # [B, M, m + 1], int64 or float64 like the events
     events: Any  # [B, M, m + 1] int64, -1 at position 0
 
     def __len__(self) -> int:
@@ -43,64 +44,20 @@ class Walks:
         return f"Walks({B:,} queries x {M} walks of length {L - 1})"
 
 
-class Question(NamedTuple):
-    """A validated call of `sample`, as the kernels take it: B queries, and room for their walks."""
+class WalkBackend(NamedTuple):
+    """A sampling kernel, the index it reads, the dtype of its times and the number of its decays."""
 
-    nodes: npt.NDArray[np.int64]  # [B]
-    t: npt.NDArray[Any]  # [B]
-    t_bits: npt.NDArray[np.uint64]  # [B]
-    widths: npt.NDArray[np.int64]  # [m], links drawn at each step
-    seed: np.uint64
-    out_nodes: npt.NDArray[np.int32]  # [B, M, m + 1]
-    out_t: npt.NDArray[Any]  # [B, M, m + 1]
-    out_events: npt.NDArray[np.int64]  # [B, M, m + 1]
-
-    @classmethod
-    def of(
-        cls,
-        nodes: npt.ArrayLike,
-        t: npt.ArrayLike,
-        time_dtype: np.dtype[Any],
-        num_decays: int,
-        *,
-        num_walks: int | None,
-        length: int | None,
-        fanouts: Sequence[int] | None,
-        seed: int,
-    ) -> Question:
-        node_ids, times = query_arrays(nodes, t, time_dtype)
-        widths = step_widths(num_walks, length, fanouts, num_decays)
-        shape = (len(node_ids), widths[-1], len(widths) + 1)
-        try:
-            if math.prod(shape) * (4 + 2 * 8) > total_memory():  # some systems would grant it, then kill the process
-                raise MemoryError
-            room = np.empty(shape, np.int32), np.empty(shape, times.dtype), np.empty(shape, np.int64)
-        except (MemoryError, ValueError) as error:
-            size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
-            raise QueryError(
-                f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once"
-            ) from error
-        return cls(node_ids, times, times.view(np.uint64), np.array(widths, np.int64), check_seed(seed), *room)
-
-    @property
-    def walks(self) -> Walks:
-        return Walks(self.out_nodes, self.out_t, self.out_events)
-
-
-class Engine(NamedTuple):
-    """What answers a question: a kernel, the state it reads, the type of its times and the number of its decays."""
-
-    kernel: Callable[[Any, Question, int, int], object]
-    state: Any
+    kernel: Callable[[Any, WalkRequest, int, int], object]
+    index: Any
     time_dtype: np.dtype[Any]
     num_decays: int
 
 
 class Sampler(ABC):
-    """The question that `History` and `Stream` both answer."""
+    """Samples walks; the base class of `History` and `Stream`."""
 
     @abstractmethod
-    def _engine(self) -> Engine: ...
+    def _backend(self) -> WalkBackend: ...
 
     def sample(
         self,
@@ -113,37 +70,69 @@ class Sampler(ABC):
         fanouts: Sequence[int] | None = None,
         threads: int | None = None,
     ) -> Walks:
-        """Walk back in time from each (node, t), taking only links strictly earlier than where a walk stands (Alg. 1).
+        """Walk back in time from each (node, t); each step takes a link strictly before the previous one (Alg. 1).
 
         Args:
-            nodes: Node ids [B]. An id the history does not know has no past.
-            t: Times [B] in the events' unit, or one time for all.
-            seed: The same seed gives the same walks for a query, whatever else is asked beside it and on
-                however many threads.
+            nodes: Node ids [B]. An unknown id has no history.
+            t: Times [B] in the unit of the events, or one time for all nodes.
+            seed: The same seed gives the same walks for a query, whatever else the call asks for and on any number
+                of threads.
             num_walks: M, independent walks per query (64).
             length: m, steps per walk (2).
             fanouts: Instead of both: (k1, ..., km) grows a tree in which k_i links follow each link of step i - 1,
                 and returns its k1 * ... * km paths.
-            threads: Cores to use; all by default.
+            threads: Number of threads; all cores by default.
         """
-        engine = self._engine()
-        question = Question.of(
-            nodes,
-            t,
-            engine.time_dtype,
-            engine.num_decays,
-            num_walks=num_walks,
-            length=length,
-            fanouts=fanouts,
-            seed=seed,
+        _, _, time_dtype, num_decays = self._backend()
+        queries = query_arrays(nodes, t, time_dtype)
+        widths = step_widths(num_walks, length, fanouts, num_decays)
+        return self._walk(*queries, widths, check_seed(seed), threads)
+
+    def walk(
+        self,
+        nodes: npt.NDArray[np.int64],
+        t: npt.NDArray[Any],
+        num_walks: int,
+        length: int,
+        seed: int,
+        threads: int | None = None,
+    ) -> Walks:
+        """`sample` without argument checks: contiguous arrays [B] of int64 ids >= 0 and of times in the events' dtype.
+
+        `num_walks` must be a multiple of the number of decays.
+        """
+        return self._walk(nodes, t, (num_walks,) * length, np.uint64(seed), threads)
+
+    def _walk(
+        self,
+        nodes: npt.NDArray[np.int64],
+        t: npt.NDArray[Any],
+        widths: tuple[int, ...],
+        seed: np.uint64,
+        threads: int | None,
+    ) -> Walks:
+        kernel, index, *_ = self._backend()
+        walks = _empty_walks((len(nodes), widths[-1], len(widths) + 1), t.dtype)
+        request = WalkRequest(
+            nodes, t, t.view(np.uint64), np.array(widths, np.int64), seed, walks.nodes, walks.t, walks.events
         )
-        answer = partial(engine.kernel, engine.state, question)
-        in_parallel(answer, even_bounds(len(question.nodes), _QUERIES_PER_TASK), threads)
-        return question.walks
+        in_parallel(partial(kernel, index, request), even_bounds(len(nodes), _QUERIES_PER_TASK), threads)
+        return walks
+
+
+def _empty_walks(shape: tuple[int, int, int], time_dtype: np.dtype[Any]) -> Walks:
+    """Uninitialized arrays [B, M, m + 1], or a QueryError if they do not fit in memory."""
+    try:
+        if math.prod(shape) * (4 + 2 * 8) > total_memory():  # some systems would allocate it, then kill the process
+            raise MemoryError
+        return Walks(np.empty(shape, np.int32), np.empty(shape, time_dtype), np.empty(shape, np.int64))
+    except (MemoryError, ValueError) as error:
+        size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
+        raise QueryError(f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once") from error
 
 
 def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
-    """The decays as an array [k]; each finite and not negative."""
+    """The decays as an array [k]; each must be finite and >= 0."""
     given = np.atleast_1d(as_array(alpha, "alpha"))
     numeric = given.dtype.kind in "iuf"
     alphas = np.array(given if numeric else np.nan, np.float64)
@@ -163,11 +152,11 @@ def check_seed(seed: int) -> np.uint64:
 def step_widths(
     num_walks: int | None, length: int | None, fanouts: Sequence[int] | None, num_decays: int
 ) -> tuple[int, ...]:
-    """How many links each step draws: M at each of m steps, or the partial products of the fan-outs of a tree."""
+    """Number of links drawn at each step: M at each of m steps, or the cumulative products of the fan-outs."""
     if fanouts is not None:
         if num_walks is not None or length is not None:
             raise QueryError(
-                "give num_walks and length, or fanouts, not both: the fan-outs alone say how many walks there are"
+                "give num_walks and length, or fanouts, not both: the fan-outs alone determine the number of walks"
             )
         if not isinstance(fanouts, Sequence) or len(fanouts) > MAX_LENGTH:
             raise QueryError(f"fanouts={brief(fanouts)}: give one number for each step, such as (8, 4, 2)")
@@ -194,7 +183,7 @@ def step_widths(
 def query_arrays(
     nodes: npt.ArrayLike, t: npt.ArrayLike, time_dtype: np.dtype[Any]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-    """Nodes and times of B queries as arrays of equal length; a single time serves all nodes."""
+    """Nodes and times of B queries as contiguous arrays [B]; a single time is repeated for all nodes."""
     node_ids = np.atleast_1d(as_array(nodes, "nodes"))
     if node_ids.size == 0:
         node_ids = node_ids.astype(np.int64)
@@ -216,7 +205,7 @@ def query_arrays(
 
 
 def query_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Times in the type of the events they are compared with, refused where that would change them."""
+    """Times converted to the dtype of the events; an error if that would change a value."""
     times = as_array(t, "t")
     if times.size == 0:
         return times.astype(dtype)

@@ -13,7 +13,7 @@ from cawn.checks import check_choice, check_integer, check_number, is_integer
 from cawn.data.events import link_arrays
 from cawn.errors import LateEventError, QueryError, brief
 from cawn.kernels.cpu import ring as cpu_ring
-from cawn.walks.sampling import Engine, Sampler, check_alphas, query_arrays, query_times
+from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays, query_times
 
 _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))
 
@@ -112,8 +112,8 @@ class Stream(Sampler):
         self.dropped += int(late.sum())
         return len(src)
 
-    def _engine(self) -> Engine:
-        return Engine(cpu_ring.sample_walks, self._rings, self._rings.t.dtype, self._alphas.size)
+    def _backend(self) -> WalkBackend:
+        return WalkBackend(cpu_ring.sample_walks, self._rings, self._rings.t.dtype, self._alphas.size)
 
     def missing_mass(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """What fraction of the true probability of each node's links before t its ring no longer holds: [B].

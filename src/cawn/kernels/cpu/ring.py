@@ -6,16 +6,13 @@ The link number i of node v, counted from its first, stands in slot i % C as lon
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.walks import query_key, uniform
+from cawn.kernels.cpu.walks import WalkRequest, query_key, uniform
 from cawn.kernels.jit import inline, njit
-
-if TYPE_CHECKING:
-    from cawn.walks.sampling import Question
 
 Array = npt.NDArray[Any]
 
@@ -100,9 +97,9 @@ def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: f
 
 
 @njit
-def sample_walks(rings: Rings, question: Question, from_query: int, to_query: int) -> int:
+def sample_walks(rings: Rings, request: WalkRequest, from_query: int, to_query: int) -> int:
     """Algorithm 1 on the rings, as `cpu.sample_walks` on the index; returns how many links Algorithm 3 looked at."""
-    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = question
+    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
     M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
     num_nodes, num_decays, capacity = rings.total.size, rings.alphas.size, rings.t.shape[1]
     looked = 0

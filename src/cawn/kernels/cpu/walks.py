@@ -17,15 +17,12 @@ before it is multiplied: nothing overflows, and no weight is lost beyond what a 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
-
-if TYPE_CHECKING:
-    from cawn.walks.sampling import Question
 
 Array = npt.NDArray[Any]
 
@@ -40,6 +37,19 @@ class Index(NamedTuple):
     hop: Array  # [entries, 3] int32
     logsum: Array  # [decays, entries] float64
     alphas: Array  # [decays] float64
+
+
+class WalkRequest(NamedTuple):
+    """B queries, already checked, and the output arrays for their walks."""
+
+    nodes: Array  # [B] int64
+    t: Array  # [B], the dtype of the index's times
+    t_bits: Array  # [B] uint64, the same bits
+    widths: Array  # [m] int64, links drawn at each step
+    seed: np.uint64
+    out_nodes: Array  # [B, M, m + 1] int32
+    out_t: Array  # [B, M, m + 1]
+    out_events: Array  # [B, M, m + 1] int64
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -182,10 +192,10 @@ def draw_entry(time: Array, logsum: Array, a: int, alpha: float, start: int, new
 
 
 @njit
-def sample_walks(index: Index, question: Question, first: int, last: int) -> None:
+def sample_walks(index: Index, request: WalkRequest, first: int, last: int) -> None:
     """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks."""
     starts, time, hop, logsum, alphas = index
-    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = question
+    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
     M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
     num_nodes, num_decays = starts.size - 1, alphas.size
     at = np.empty(M, np.int64)  # the entry each walk stands at, -1 where it has ended
