@@ -20,7 +20,7 @@ test: $(VENV)/.dev lint
 
 # The tests of numbers as on other CPUs; `make test-kernels ARGS=--all` runs every test, ARGS="--load 8" on a busy machine.
 test-kernels: $(VENV)/.dev
-	$(BIN)/python tests/kernel_types.py $(ARGS)
+	$(BIN)/python tools/kernel_types.py $(ARGS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -33,7 +33,7 @@ bench: $(VENV)/.dev
 # Thousands of malformed files, run folders and arguments (`make test` tries a few hundred), then kills at random moments.
 fuzz: $(VENV)/.dev
 	CAWN_FUZZ_CASES=$(or $(CASES),3000) $(BIN)/python -m pytest tests/fuzz
-	$(BIN)/python tests/kills.py --kills $(or $(KILLS),200)
+	$(BIN)/python tools/kills.py --kills $(or $(KILLS),200)
 
 # A wheel and an sdist in dist/.
 dist: $(VENV)/.dev

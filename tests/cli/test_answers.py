@@ -13,6 +13,7 @@ import cawn
 from cawn import cli
 from cawn.cli import answers as scoring
 from cawn.data import laws
+from cawn.data.readers.chunks import NodeFile
 from cawn.learn.runs import read_description
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
@@ -161,9 +162,9 @@ def test_files_of_nodes_with_and_without_header(call, trained: Path, tmp_path: P
 def test_names_with_blanks_in_a_file_of_nodes(tmp_path: Path) -> None:
     nodes = tmp_path / "nodes.txt"
     nodes.write_text("Finn G\nAnn B\n")
-    assert list(cawn.readers.chunks.NodeFile.open(str(nodes)).chunks(10)) == [["Finn G", "Ann B"]]
+    assert list(NodeFile.open(str(nodes)).chunks(10)) == [["Finn G", "Ann B"]]
     pq.write_table(pa.table({"other": ["a"], "node": ["b"]}), tmp_path / "nodes.parquet")
-    assert list(cawn.readers.chunks.NodeFile.open(str(tmp_path / "nodes.parquet")).chunks(10)) == [["b"]]
+    assert list(NodeFile.open(str(tmp_path / "nodes.parquet")).chunks(10)) == [["b"]]
 
 
 @pytest.mark.parametrize("command", ["predict", "rank"])

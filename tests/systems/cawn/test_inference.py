@@ -10,7 +10,7 @@ import torch
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.engines import HostEngine, TorchNetwork, engine_of
 from cawn.systems.cawn.inference import Inference, supports
-from test_model import OPTIONS, SMALL, attributed, network, pairs
+from small_cawn import OPTIONS, SMALL, attributed, network, pairs
 from tolerances import assert_same_scores
 
 SUPPORTED = [options for options in OPTIONS if supports(Config(**SMALL, **options))]

@@ -1,6 +1,6 @@
 """Kills `train`, `predict`, `update` and `save` with -9 at random moments, and counts what is lost.
 
-    python tests/kills.py --kills 200 --seed 0
+    python tools/kills.py --kills 200 --seed 0
 
 Each is started in a process of its own, killed, looked at, and done again: a run must be there as it was or as it
 becomes, an output file whole or absent, and what was resumed the same as what was never interrupted.

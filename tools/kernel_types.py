@@ -1,4 +1,4 @@
-"""Runs tests as on other CPUs: `make test-kernels`, or `python tests/kernel_types.py [--all] [--load N] [KIND ...]`.
+"""Runs tests as on other CPUs: `make test-kernels`, or `python tools/kernel_types.py [--all] [--load N] [KIND ...]`.
 
 The libraries for linear algebra and the compilers choose their code by the processor. Here it is chosen for them: each
 kind of vector unit, with one thread and with two. What this processor cannot run is named and left out.
@@ -30,28 +30,20 @@ KINDS = {
 }
 
 NUMERICAL = [
+    "data/test_attributes.py",
+    "data/test_laws.py",
     "explain/test_leave_out.py",
     "explain/test_truth.py",
     "gpu",
     "kernels",
-    "test_attributes.py",
-    "test_calibration.py",
-    "test_decays.py",
+    "learn/test_calibration.py",
+    "learn/test_metrics.py",
+    "learn/test_trainer.py",
+    "systems",
     "test_examples.py",
-    "test_history.py",
-    "test_inference.py",
-    "test_laws.py",
-    "test_lstm_step.py",
-    "test_metrics.py",
-    "test_model.py",
     "test_predictor.py",
-    "test_prefixes.py",
-    "test_rates.py",
-    "test_rules.py",
     "test_same_question.py",
-    "test_scoring.py",
-    "test_stream.py",
-    "test_training.py",
+    "walks",
 ]
 
 PROBE = """

@@ -1,0 +1,48 @@
+"""A small CAW-N on a small network with attributes, and every option worth trying on it."""
+
+import numpy as np
+import torch
+
+import cawn
+from cawn.systems.cawn.batches import Batcher, input_widths
+from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.model import CAWN
+from networks import random_events
+
+SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}
+
+OPTIONS = [
+    {},
+    {"rnn": "gru"},
+    {"rnn": "transformer"},
+    {"pooling": "attention"},
+    {"sides": "together"},
+    {"sides": "together", "pooling": "attention"},
+    {"identity": "aw"},
+    {"identity": "none"},
+    {"time": False},
+    {"logarithms": False},
+    {"degree": False},
+    {"rates": False},
+    {"directed": False},
+    {"directed": False, "sides": "apart"},
+    {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
+    {"attributes": False},
+]
+
+
+def attributed(seed: int = 4) -> cawn.Events:
+    plain = random_events(seed, num_nodes=12, num_links=200, span=100)
+    rng = np.random.default_rng(seed)
+    return cawn.Events(plain.src, plain.dst, plain.t, msg=rng.normal(size=(200, 2)), x=rng.normal(size=(12, 3)))
+
+
+def network(events: cawn.Events, config: Config, seed: int = 0) -> tuple[CAWN, Batcher]:
+    torch.manual_seed(seed)
+    alpha = config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
+    return CAWN(config, *input_widths(config, events, len(alpha))).eval(), Batcher.of(config, events, alpha, 10.0)
+
+
+def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 13, size), rng.integers(0, 13, size), rng.integers(0, 110, size)
