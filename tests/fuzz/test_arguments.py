@@ -110,7 +110,7 @@ def network() -> cawn.Events:
 
 
 CONFIG = cawn.Config(num_walks=2, length=1, dim=2, frequencies=1, alpha=(0.1,), epochs=1, batch_size=64)
-SETTINGS = {name: getattr(CONFIG, name) for name in cawn.Config.__slots__}
+SETTINGS = CONFIG.to_dict()
 LINKS = pa.table({"a": [1, 2], "b": [2, 3], "c": [5, 6], "d": [0.5, 1.0]})
 COLUMNS = {"src": "a", "dst": "b", "time": "c", "msg": ["d"], "bipartite": False}
 TEXT = {"src": "u", "dst": "i", "time": "ts", "msg": None, "bipartite": False, "delimiter": ",", "header": True}

@@ -63,7 +63,7 @@ def changed_settings(config: Config) -> dict[str, Any]:
 
 
 def _settings(config: Config) -> dict[str, Any]:
-    values = {name: getattr(config, name) for name in Config.__slots__}
+    values = config.to_dict()
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 

@@ -218,7 +218,7 @@ def write_report(
 
 
 def _stamps(config: Config) -> dict[str, Any]:
-    settings = {name: getattr(config, name) for name in Config.__slots__}
+    settings = config.to_dict()
     return {"format": FORMAT, "cawn": cawn.__version__, "config": settings}
 
 
@@ -378,7 +378,7 @@ def _check_same(folder: Path, config: Config, description: dict[str, Any]) -> di
     found = read_description(folder)
     written = _read_config(folder, found)
     settled = () if "encoder" in found else ("standardise",)  # older runs used attributes as they are
-    names = [name for name in Config.__slots__ if name not in settled]
+    names = [name for name in config.to_dict() if name not in settled]
     if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
     if found.get("updates"):

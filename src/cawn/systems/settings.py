@@ -1,0 +1,115 @@
+"""Settings: how a system is trained; a frozen value that is also a TOML file. Each system adds its own fields."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
+
+from cawn.errors import QueryError, brief
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What every system can be trained with."""
+
+    batch_size: int = 128
+    lr: float = 1e-3
+    epochs: int = 10
+    patience: int = 3  # epochs without a better validation AP before training stops
+    schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over all epochs
+    weight_decay: float = 0.1  # decoupled, times the learning rate
+    negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are earlier destinations of the source
+    attributes: bool = True  # use link and node attributes, if there are any
+    standardise: bool = True  # scale numeric attributes by their mean and deviation over the training links
+
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
+        "batch_size": (1, 1 << 20),
+        "lr": (1e-12, 10),
+        "weight_decay": (0, 100),
+        "epochs": (1, 100_000),
+        "patience": (1, 100_000),
+    }
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            self._check(field.name, getattr(self, field.name), hints[field.name])
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the logits of (u, v) and (v, u) are equal, up to rounding."""
+        return False
+
+    @property
+    def uses_direction(self) -> bool:
+        """Whether it matters which end of a link is its source."""
+        return True
+
+    @classmethod
+    def preset(cls, name: str) -> Self:
+        """The settings of a preset by its name; every system has "default"."""
+        if not isinstance(name, str) or name not in cls.PRESETS:
+            raise QueryError(f"preset {brief(name)}: there are {', '.join(cls.PRESETS)}")
+        return replace(cls(), **cls.PRESETS[name])
+
+    def with_(self, /, **changes: Any) -> Self:
+        """Returns a copy with these settings changed."""
+        known = {field.name for field in fields(self)}
+        if unknown := sorted(set(changes) - known):
+            raise QueryError(f"setting {brief(unknown[0])} does not exist; there are {', '.join(sorted(known))}")
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def to_toml(self) -> str:
+        """One line per setting."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
+
+    @classmethod
+    def from_toml(cls, text: str) -> Self:
+        """The inverse of `to_toml`; missing settings get their defaults."""
+        if not isinstance(text, str):
+            raise QueryError(f"settings are {brief(text)}: give the text of a TOML file")
+        try:
+            values = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # also raised for integers too long and nesting too deep
+            raise QueryError(f"not TOML: {error}") from error
+        return cls.from_dict(values)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """From settings by name, lists for tuples; missing settings get their defaults."""
+        if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
+            raise QueryError(f"settings are {brief(values)}: give a dictionary of settings by name")
+        return cls().with_(**{key: tuple(v) if isinstance(v, list) else v for key, v in values.items()})
+
+    def _check(self, name: str, value: Any, hint: Any) -> None:
+        """Refuse a value outside its type, choices or range."""
+        if hint is bool:
+            if not isinstance(value, bool):
+                raise QueryError(f"{name} is {brief(value)}: give true or false")
+        elif choices := get_args(hint):
+            if not isinstance(value, str) or value not in choices:
+                raise QueryError(f"{name} is {brief(value)}: give one of {', '.join(choices)}")
+        else:
+            low, high = self.RANGES[name]
+            if not is_number(value) or (hint is int and not isinstance(value, int)) or not low <= value <= high:
+                kind = "an integer" if hint is int else "a number"
+                raise QueryError(f"{name} is {brief(value)}: give {kind} from {low} to {high}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether this is an int or a float, but not a bool."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(repr, value))}]"
+    return f'"{value}"' if isinstance(value, str) else repr(value)
