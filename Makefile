@@ -9,7 +9,7 @@ ifneq ($(wildcard ../shared/data),)
 export CAWN_DATA ?= $(CURDIR)/../shared/data
 endif
 
-.PHONY: demo test test-kernels lint bench fuzz dist check-dist check-install clean
+.PHONY: demo test test-kernels lint docs bench fuzz dist check-dist check-install clean
 
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
@@ -26,6 +26,10 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation in site/, with the API reference from the docstrings; any warning is an error.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
@@ -49,7 +53,7 @@ check-install: $(BIN)/python
 	$(BIN)/python tools/check_install.py
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .numba
+	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .numba
 
 # The first supported Python that can make environments; a command may exist and still not run.
 SUPPORTED := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info)
@@ -69,3 +73,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
 	@touch $@ $(VENV)/.core
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"
+	@touch $@

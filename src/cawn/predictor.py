@@ -224,7 +224,8 @@ class LinkPredictor:
         In another batch or on another CPU, logits a and b of the same question agree to within 1e-4 (1 + |b|).
 
         Args:
-            src, dst: Names, one or a list of equal length; a single one serves all.
+            src: Names, one or B of them; a single one is paired with all others.
+            dst: Names, likewise.
             t: Times, likewise.
             prior: The share of true links among what is asked about. Probabilities were calibrated for one half.
             draws: Average over so many sets of walks, and also return the standard error: `Scores`.
@@ -319,7 +320,11 @@ class LinkPredictor:
         Args:
             nodes: The sources; `nodes()` for everyone.
             t: One time for all, or one for each.
-            k, candidates, kinds, prior, byte_budget: As for `rank`.
+            k: The number of candidates in a ranking, as for `rank`.
+            candidates: As for `rank`.
+            kinds: As for `rank`.
+            prior: As for `rank`.
+            byte_budget: As for `rank`.
         """
         _check_ranking(k, kinds, prior, byte_budget)
         snapshot, sources = self._snapshot(), listed(nodes)

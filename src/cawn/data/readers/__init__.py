@@ -42,8 +42,10 @@ def read(
             IPC; a pattern such as "logs/*.csv" or a list of paths, read one after the other (patterns in the order of
             names); "-" for standard input; a table with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a
             PyTorch Geometric `TemporalData`.
-        src, dst, time: The columns, by name or by position from 0. Found by their usual names if not given; in text
-            without a header they are the first three.
+        src: The column of sources, by name or by position from 0. Found by its usual names if not given; in text
+            without a header, source, destination and time are the first three columns.
+        dst: The column of destinations.
+        time: The column of times.
         msg: Columns that become link attributes. Text is read as categories, whose names `events.columns` keeps.
         categorical: Columns of link attributes (or of `nodes`) that hold categories though they look like numbers.
         weight: A column of link weights for training: finite numbers from 0, not all 0.
@@ -55,7 +57,8 @@ def read(
         node: Its column of names, if that is not called node, name or id.
         bipartite: Whether a source and a destination of the same name are different nodes. By default they are
             where the columns are called user and item, as in the JODIE format.
-        delimiter, header: How text is laid out, if the guess is wrong.
+        delimiter: The character between fields of text, if the guess is wrong.
+        header: Whether the first line of text names the columns, if the guess is wrong.
 
     Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds, or int64 in a finer
     unit where seconds would round them; a column of integers that are all dates such as 20160123 holds dates.
