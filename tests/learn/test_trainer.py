@@ -477,14 +477,17 @@ def test_progress_is_told(events, capsys) -> None:
 
 @pytest.mark.parametrize(
     ("phase", "message"),
-    [("compare_ladders", "stopped; nothing was written"), ("training.evaluate", "stopped; to go on: cawn train")],
+    [
+        ("experiments.compare_ladders", "stopped; nothing was written"),
+        ("trainer.evaluate", "stopped; to go on: cawn train"),
+    ],
 )
 def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, capsys, phase: str, message: str) -> None:
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(f"cawn.{phase}" if "." in phase else f"cawn.learn.experiments.{phase}", interrupt)
+        patched.setattr(f"cawn.learn.{phase}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             cawn.train(events, TINY.with_(alpha="auto", epochs=1), out=tmp_path / "run", kinds=("random",))
     assert capsys.readouterr().err.splitlines()[-1].startswith(message)

@@ -1,0 +1,184 @@
+"""The layers of the package: each module imports only from its own layer and from those before it.
+
+Every import counts: at the top of a module, inside a function and under TYPE_CHECKING.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import cawn
+
+ROOT = Path(cawn.__file__).parent
+
+FOUNDATION = {"errors", "checks", "files", "progress", "interrupt", "devices"}
+LAYERS = ("foundation", "kernels", "data", "walks", "systems", "learn", "explain", "predictor", "cli")
+MODULES = {"predictor": "predictor", "rankings": "predictor"} | dict.fromkeys(FOUNDATION, "foundation")
+ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
+SHARED = {"base", "settings"}  # modules of systems/ that every system may import
+
+# Imports that break a rule and wait to be removed: "module -> imported module". Nothing may be added.
+UNDONE: set[str] = {
+    "cawn.cli.demonstration -> cawn.systems.cawn.config",
+    "cawn.cli.train -> cawn.systems.cawn.config",
+    "cawn.data.laws -> cawn.walks.sampling",
+    "cawn.data.summary -> cawn.systems.cawn.decays",
+    "cawn.data.times -> cawn.walks.sampling",
+    "cawn.data.updates -> cawn.learn.splits",
+    "cawn.kernels.seeds -> cawn.kernels.reference.walks",
+    "cawn.kernels.shuffle -> cawn.kernels.reference.torch_walks",
+    "cawn.kernels.shuffle -> cawn.kernels.reference.walks",
+    "cawn.learn.checkpoints -> cawn.systems.cawn.batches",
+    "cawn.learn.checkpoints -> cawn.systems.cawn.model",
+    "cawn.learn.evaluation -> cawn.systems.cawn.batches",
+    "cawn.learn.evaluation -> cawn.systems.cawn.device_batches",
+    "cawn.learn.evaluation -> cawn.systems.cawn.device_scoring",
+    "cawn.learn.evaluation -> cawn.systems.cawn.model",
+    "cawn.learn.experiments -> cawn.systems.cawn.config",
+    "cawn.learn.experiments -> cawn.systems.cawn.decays",
+    "cawn.learn.experiments -> cawn.systems.cawn.device_batches",
+    "cawn.learn.experiments -> cawn.systems.cawn.steps",
+    "cawn.learn.experiments -> cawn.systems.rates_only",
+    "cawn.learn.run_info -> cawn",
+    "cawn.learn.run_info -> cawn.systems.cawn.config",
+    "cawn.learn.runs -> cawn",
+    "cawn.learn.runs -> cawn.systems.cawn.batches",
+    "cawn.learn.runs -> cawn.systems.cawn.config",
+    "cawn.learn.trainer -> cawn.systems.cawn.batches",
+    "cawn.learn.trainer -> cawn.systems.cawn.config",
+    "cawn.learn.trainer -> cawn.systems.cawn.decays",
+    "cawn.learn.trainer -> cawn.systems.cawn.device_batches",
+    "cawn.learn.trainer -> cawn.systems.cawn.device_steps",
+    "cawn.learn.trainer -> cawn.systems.cawn.model",
+    "cawn.learn.trainer -> cawn.systems.cawn.steps",
+    "cawn.learn.trainer -> cawn.systems.rates_only",
+    "cawn.predictor -> cawn.systems.cawn.batches",
+    "cawn.predictor -> cawn.systems.cawn.engines",
+    "cawn.systems.cawn.decays -> cawn.learn.metrics",
+    "cawn.systems.cawn.device_steps -> cawn.learn.device_negatives",
+    "cawn.systems.cawn.engines -> cawn.learn.checkpoints",
+    "cawn.systems.cawn.engines -> cawn.learn.runs",
+    "cawn.systems.cawn.steps -> cawn.learn.negatives",
+    "cawn.systems.cawn.steps -> cawn.learn.splits",
+    "cawn.systems.rates_only -> cawn.systems.cawn.batches",
+    "cawn.systems.rates_only -> cawn.systems.cawn.config",
+    "cawn.systems.rates_only -> cawn.systems.cawn.model",
+    "cawn.systems.rates_only -> cawn.systems.cawn.steps",
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        parts = path.relative_to(ROOT.parent).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imports(name: str, path: Path, known: set[str]) -> Iterator[str]:
+    """The modules of the package that a module imports. `from a import b` names a.b where that is a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "cawn")
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{name} has a relative import; write the whole name"
+            if node.module and node.module.split(".")[0] == "cawn":
+                for alias in node.names:
+                    if alias.name == "__version__":
+                        continue
+                    whole = f"{node.module}.{alias.name}"
+                    yield whole if whole in known else node.module
+
+
+MODULE_PATHS = modules()
+IMPORTS = sorted(
+    {(name, other) for name, path in MODULE_PATHS.items() for other in imports(name, path, set(MODULE_PATHS))}
+)
+
+
+def layer(name: str) -> str:
+    """The layer of a module; of the package itself, whose names are those of all layers, the last."""
+    part = name.split(".")[1] if "." in name else "cli"
+    return MODULES.get(part, part)
+
+
+def later_layer(name: str, other: str) -> bool:
+    return name not in ENTRY_POINTS and LAYERS.index(layer(other)) > LAYERS.index(layer(name))
+
+
+def other_system(name: str, other: str) -> bool:
+    """A system imports another one. All may import what is shared; the registry imports all."""
+    mine, theirs = (part.split(".")[1:3] for part in (name, other))
+    if not mine[:1] == theirs[:1] == ["systems"] or mine in (theirs, ["systems"]):
+        return False
+    return theirs != ["systems"] and theirs[1] not in SHARED
+
+
+def slow_reference(name: str, other: str) -> bool:
+    return "reference" in other.split(".") and "reference" not in name.split(".")
+
+
+def one_system(name: str, other: str) -> bool:
+    """What serves every system names none of those that are trained: they come from the registry."""
+    serves_all = layer(name) in ("learn", "predictor", "cli") and name not in ENTRY_POINTS
+    parts = other.split(".")
+    return serves_all and parts[1:2] == ["systems"] and len(parts) > 2 and parts[2] not in {*SHARED, "baselines"}
+
+
+RULES = {
+    "a layer imports from a later one": later_layer,
+    "a system imports another": other_system,
+    "the slow reference is for tests alone": slow_reference,
+    "what serves every system imports one of them": one_system,
+}
+
+
+def broken() -> dict[str, str]:
+    return {
+        f"{name} -> {other}": rule for rule, breaks in RULES.items() for name, other in IMPORTS if breaks(name, other)
+    }
+
+
+def test_every_module_has_a_layer() -> None:
+    assert {layer(name) for name in MODULE_PATHS if name not in ENTRY_POINTS} <= set(LAYERS)
+
+
+def test_imports_follow_the_layers() -> None:
+    found = broken()
+    assert {what: rule for what, rule in found.items() if what not in UNDONE} == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "rule"),
+    [
+        ("cawn.data.events", "cawn.walks.history", later_layer),
+        ("cawn.files", "cawn.kernels.jit", later_layer),
+        ("cawn.learn.runs", "cawn", later_layer),
+        ("cawn.systems.baselines", "cawn.systems.cawn.config", other_system),
+        ("cawn.walks.history", "cawn.kernels.reference.walks", slow_reference),
+        ("cawn.learn.trainer", "cawn.systems.cawn.model", one_system),
+    ],
+)
+def test_each_rule_can_be_broken(name: str, other: str, rule) -> None:
+    assert rule(name, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("cawn.walks.history", "cawn.data.events"),
+        ("cawn.predictor", "cawn.explain.link"),
+        ("cawn", "cawn.cli"),
+        ("cawn.systems", "cawn.systems.cawn.system"),
+        ("cawn.systems.cawn.system", "cawn.systems.base"),
+        ("cawn.systems.cawn.system", "cawn.systems.cawn.model"),
+        ("cawn.learn.trainer", "cawn.systems.base"),
+        ("cawn.learn.trainer", "cawn.systems"),
+        ("cawn.kernels.reference.torch_walks", "cawn.kernels.reference.walks"),
+    ],
+)
+def test_allowed_imports(name: str, other: str) -> None:
+    assert not any(breaks(name, other) for breaks in RULES.values())
