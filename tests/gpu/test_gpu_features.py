@@ -1,10 +1,13 @@
 """What the network reads is the same on both processors, for every kind of model and of network."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 
 import cawn
+from cawn.systems.cawn import fused
 from cawn.systems.cawn.batches import Batcher, input_widths
 from cawn.systems.cawn.device_batches import DeviceBatcher
 from cawn.systems.cawn.device_scoring import of_contrast, of_one, of_pairs
@@ -60,9 +63,9 @@ def test_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
     host, device, model, there, (src, dst, false, t) = prepared(gpu, changes)
     with torch.no_grad():
         expected = model(host.contrast(src, dst, false, t, seed=5)).view(2, -1).numpy()
-        found = np.stack(of_contrast(there, device, src, dst, false, t, seed=5))
+        found = np.stack(of_contrast(partial(fused.logits, there), device, src, dst, false, t, seed=5))
         assert_same_scores(found, expected)
-        embedded = of_pairs(there.embed, device, src, dst, t, seed=5)
+        embedded = of_pairs(partial(fused.embed, there), device, src, dst, t, seed=5)
         assert_same_scores(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy())
 
 
@@ -80,8 +83,10 @@ def test_one_against_many_in_pieces(gpu) -> None:
     with torch.no_grad():
         expected = model(next(host.one_against_many(src[0], dst, t[0], 100, seed=2))).numpy()
     for budget in (None, 1):
-        assert_same_scores(of_one(there, device, src[0], dst, t[0], seed=2, byte_budget=budget), expected)
-    assert of_one(there, device, src[0], dst[:0], t[0], seed=2).shape == (0,)
+        assert_same_scores(
+            of_one(partial(fused.logits, there), device, src[0], dst, t[0], seed=2, byte_budget=budget), expected
+        )
+    assert of_one(partial(fused.logits, there), device, src[0], dst[:0], t[0], seed=2).shape == (0,)
 
 
 def test_pieces_shrink_when_memory_runs_out(gpu) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from cawn.learn.negatives import Kind, Negatives, destinations, negatives
 from cawn.learn.splits import Split, digest
 from cawn.progress import Report, progress
 from cawn.systems.baselines import Past, Rule
+from cawn.systems.cawn import fused
 from cawn.systems.cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within, width_of_x
 from cawn.systems.cawn.device_batches import DeviceBatcher
 from cawn.systems.cawn.device_scoring import of_contrast, of_one
@@ -43,7 +45,7 @@ def score_contrast(
     """Logits of the pairs (src, dst) and (src, false): [B] each. `report` is told how many links are done."""
     model.eval()
     if isinstance(batcher, DeviceBatcher):
-        found = of_contrast(model, batcher, src, dst, false, t, seed=seed)
+        found = of_contrast(partial(fused.logits, model), batcher, src, dst, false, t, seed=seed)
         report(len(src))
         return found
 
@@ -189,7 +191,9 @@ def rank_links(
     for i in range(len(src)):
         others = np.concatenate([dst[i : i + 1], candidates[i]])
         if isinstance(batcher, DeviceBatcher):
-            logits = of_one(model, batcher, src[i], others, t[i], seed=seed, byte_budget=byte_budget)
+            logits = of_one(
+                partial(fused.logits, model), batcher, src[i], others, t[i], seed=seed, byte_budget=byte_budget
+            )
         else:
             pieces = batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
             logits = np.concatenate([model(batch).double().cpu().numpy() for batch in pieces])

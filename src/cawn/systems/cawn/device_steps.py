@@ -17,6 +17,7 @@ from cawn.data.events import NO_NEGATIVE
 from cawn.kernels.cuda.launch import USE_CPU, current, memory_for, ran_out
 from cawn.kernels.shuffle import device_coins, device_order
 from cawn.learn.device_negatives import DeviceChoices
+from cawn.systems.cawn import fused
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.device_batches import DeviceBatcher, contrast_rows
 from cawn.systems.cawn.model import CAWN
@@ -102,7 +103,7 @@ class DeviceSteps:
         plan = self.plan
         plan.model.train()
         ends, t, weights, present = self._take()
-        each = losses(plan.model(self._batcher.paired(ends, t, self._rows, self._seed)))
+        each = losses(fused.logits(plan.model, self._batcher.paired(ends, t, self._rows, self._seed)))
         loss = (each * weights).sum() / present.sum()
         for group in plan.optimizer.param_groups:
             if isinstance(group["lr"], Tensor):

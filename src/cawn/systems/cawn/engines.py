@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -148,23 +149,30 @@ class DeviceEngine:
         self._placed: tuple[Batcher, DeviceBatcher] | None = None
 
     def logits(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        from cawn.systems.cawn import fused
         from cawn.systems.cawn.device_scoring import of_pairs
 
-        return of_pairs(self._model, self._there(batcher), src, dst, t, seed=seed).astype(np.float64)
+        return of_pairs(partial(fused.logits, self._model), self._there(batcher), src, dst, t, seed=seed).astype(
+            np.float64
+        )
 
     def embed(self, batcher: Batcher, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        from cawn.systems.cawn import fused
         from cawn.systems.cawn.device_scoring import of_pairs
 
-        found = of_pairs(self._model.embed, self._there(batcher), src, dst, t, seed=seed)
+        found = of_pairs(partial(fused.embed, self._model), self._there(batcher), src, dst, t, seed=seed)
         return found if len(src) else np.empty((0, self.network.width), np.float32)
 
     def logits_of_one(
         self, batcher: Batcher, src: int, dst: Array, t: Any, *, seed: int, byte_budget: int | None
     ) -> Array:
+        from cawn.systems.cawn import fused
         from cawn.systems.cawn.device_scoring import of_one
 
         there = self._there(batcher)
-        return of_one(self._model, there, src, dst, t, seed=seed, byte_budget=byte_budget).astype(np.float64)
+        return of_one(
+            partial(fused.logits, self._model), there, src, dst, t, seed=seed, byte_budget=byte_budget
+        ).astype(np.float64)
 
     def logits_of_many(
         self, batcher: Batcher, sources: Sequence[Source], *, seed: int, byte_budget: int | None

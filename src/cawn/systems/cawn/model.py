@@ -3,7 +3,7 @@
 The walks of B pairs come as trees of distinct prefixes (see `prefixes`), n_i of them at depth i. Identical walks are
 encoded once and pooled by how many there are, which changes nothing but the time it takes. d is `config.dim`, k the
 number of frequencies, K the number of distinct count vectors g in the batch, L = m + 1, B the number of pairs.
-On a GPU the walks of the S = 2B walk sets come one by one instead (see `gpu.dense`), in shapes that never change.
+`fused` computes the same network on a GPU, from walks in fixed shapes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ from torch.nn.functional import embedding
 from cawn.kernels.cpu.lstm_step import LstmStep
 from cawn.systems.cawn.batches import Batch, Level
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.dense import Dense
-from cawn.systems.cawn.encoder import best_dtype, encode, is_fused
 from cawn.walks.rates import pair_width
 
 _PATHS_AT_ONCE = 32_768  # through the transformer; attention on a GPU takes 65,535 at most
@@ -250,7 +248,7 @@ def symmetric(pairs: Tensor, shared: int) -> Tensor:
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
 
-    products: torch.dtype | None = None  # of the encoder on a GPU; see `best_dtype`
+    products: torch.dtype | None = None  # of the matrix products on a GPU; see `encoder.best_dtype`
 
     def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
         super().__init__()
@@ -264,19 +262,31 @@ class CAWN(nn.Module):
         deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
 
-    def embed(self, batch: Batch | Tensors | Dense) -> Tensor:
-        """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with the sides apart, and ⊕ what the rates tell: [B, width]."""
+    def forward(self, batch: Batch | Tensors) -> Tensor:
+        logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]
+        return logits
+
+    def embed(self, batch: Batch | Tensors) -> Tensor:
+        """The embedding of each pair: [B, width]."""
         if isinstance(batch, Batch):
             batch = Tensors.of(batch, next(self.parameters()).device)
-        pooled = self.pool_walks(batch) if isinstance(batch, Dense) else self.pool_trees(batch)
-        pooled, rates = torch.reshape(pooled, (batch.num_pairs, -1)), batch.rates
+        return self.join(self.pool(batch), batch.rates)
+
+    def join(self, pooled: Tensor, rates: Tensor) -> Tensor:
+        """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with the sides apart, ⊕ the encoded rates: [B, width].
+
+        Args:
+            pooled: [2B, d] in the order u, v, u, v, ...; or [B, d] with the sides together.
+            rates: [B, R]
+        """
+        pooled = torch.reshape(pooled, (len(rates), -1))
         if self.config.sides == "symmetric":
             pooled = symmetric(pooled, 0)
             rates = symmetric(rates, pair_width(rates.shape[1])) if self.from_rates is not None else rates
         pooled = self.dropout(pooled)
         return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(rates)], dim=-1)
 
-    def pool_trees(self, batch: Tensors) -> Tensor:
+    def pool(self, batch: Tensors) -> Tensor:
         """Different prefixes, each encoded once and counted as often as it occurs: [2B, d], or [B, d] together."""
         states = self.walks(batch)
         apart = self.config.sides != "together"
@@ -292,29 +302,3 @@ class CAWN(nn.Module):
         for h, weight, owner in zip(states, weights, sets, strict=True):
             pooled = pooled.index_add(0, owner, h * weight[:, None])
         return pooled
-
-    def pool_walks(self, batch: Dense) -> Tensor:
-        """Every walk encoded by itself: [2B, d], or [B, d] together."""
-        config, together = self.config, self.config.sides == "together"
-        (S, M, L), d = batch.alive.shape, config.dim
-        mean_at_once = self.attention is None and not together and config.dropout_at == "pairs"
-        if isinstance(self.walks, RecurrentWalks) and is_fused(config):
-            dtype = self.products or best_dtype(batch.alive.device)
-            walks: Tensor = self.walks.dropout(encode(self.walks, batch, pool=mean_at_once, dtype=dtype))
-            if mean_at_once:
-                return walks  # [S, d]
-        else:
-            states = self.walks(
-                Tensors(batch.num_pairs, batch.g(logarithms=config.logarithms), batch.levels(), batch.rates)
-            )
-            walks = states[0][:, None].expand(S, M, d)
-            for i in range(1, L):  # a walk's encoding is the state at its last position
-                walks = torch.where(batch.alive[:, :, i, None] > 0, states[i].view(S, M, d), walks)
-        if together:
-            walks = walks.reshape(S // 2, 2 * M, d)
-        pooled: Tensor = walks.mean(dim=1) if self.attention is None else self.attention(walks)
-        return pooled
-
-    def forward(self, batch: Batch | Tensors | Dense) -> Tensor:
-        logits: Tensor = self.head(self.embed(batch)).squeeze(-1)  # [B]
-        return logits
