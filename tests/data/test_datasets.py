@@ -77,7 +77,8 @@ class TestCatalog:
             ask(name)
 
     def test_looking_into_it_is_quick(self) -> None:
-        code = "import sys, cawn.datasets as d; d.where('uci'); print({'numpy', 'pyarrow', 'ssl'} & set(sys.modules))"
+        code = "import sys; from cawn import datasets; datasets.where('uci')\n"
+        code += "print({'numpy', 'pyarrow', 'ssl'} & set(sys.modules))"
         shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert shown.stdout == "set()\n"
 

@@ -13,6 +13,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.data.name_index import NameIndex
+from cawn.data.reading import Reading
 from cawn.data.updates import Update
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
@@ -189,7 +190,7 @@ def test_integers_have_one_spelling(run) -> None:
 
 def test_recorded_columns_are_used(run, now) -> None:
     predictor = LinkPredictor.of(run)
-    predictor.reading = cawn.reading.Reading(src="rater", dst="ratee", time="when")
+    predictor.reading = Reading(src="rater", dst="ratee", time="when")
     table = {"when": [now], "ratee": ["n2"], "rater": ["newcomer"]}
     assert predictor.update(pa.table(table)) == Update(1, 0, 1)
     assert "newcomer" in predictor.nodes("src")

@@ -28,7 +28,7 @@ from cawn.systems.cawn.config import Config
 
 TINY = Config(alpha=0.5, num_walks=4, length=2, dim=4, frequencies=2, batch_size=64, epochs=1)
 SMALLER = TINY.with_(rates=False)
-FORMAT_2 = Path(__file__).parents[1] / "fixtures" / "format-2"
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 CHANGES = ("mkdir", "replace", "rename", "unlink", "rmdir", "link")
 
 
@@ -725,9 +725,11 @@ def test_failures_of_every_library_are_one_line(tmp_path: Path) -> None:
 # Older runs.
 
 
-def test_a_run_of_the_format_before_scores_the_same(tmp_path: Path) -> None:
-    expected = json.loads(FORMAT_2.with_name("format-2-scores.json").read_text())
-    folder = Path(shutil.copytree(FORMAT_2, tmp_path / "run"))
+@pytest.mark.parametrize("version", [2, 3])
+def test_runs_written_before_score_the_same(tmp_path: Path, version: int) -> None:
+    expected = json.loads((FIXTURES / f"format-{version}-scores.json").read_text())
+    folder = Path(shutil.copytree(FIXTURES / f"format-{version}", tmp_path / "run"))
+    assert read_description(folder)["format"] == version
     last = float(read_events(folder).t[-1])
     names = [f"nöde {i}" for i in range(10)]
 
