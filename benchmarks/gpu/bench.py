@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import cawn
-from cawn.data.name_index import NameIndex
+from cawn.data.names import NameIndex
 from cawn.kernels.reference import torch_walks
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import split

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from cawn.errors import QueryError, brief
+from cawn.errors import DataError, QueryError, brief
 
 
 def is_integer(value: Any) -> bool:
@@ -24,6 +25,13 @@ def check_integer(value: Any, name: str, low: int, high: int | None = None) -> i
         bounds = f"of {low:,} or more" if high is None else f"from {low:,} to {high:,}"
         raise QueryError(f"{name} is {brief(value)}: give an integer {bounds}")
     return int(value)
+
+
+def check_seed(seed: Any) -> np.uint64:
+    """A seed from 0 to 2**64 - 1."""
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise QueryError(f"seed is {brief(seed)}: give an integer from 0 to 2**64 - 1")
+    return np.uint64(seed)
 
 
 def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], bool]) -> float:
@@ -79,6 +87,17 @@ def check_type(value: Any, name: str, kind: type, remedy: str) -> None:
     """An object of a class of ours."""
     if not isinstance(value, kind):
         raise QueryError(f"{name} is a {type(value).__name__}: {remedy}")
+
+
+def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+    """A NumPy array of anything that can become one (lists, tensors, columns), else a DataError."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{what}: some values are masked; fill or drop them first")
+    try:
+        return np.asarray(values)
+    except Exception as error:  # another library's object can raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
 
 
 def _is_finite(value: Any) -> bool:

@@ -16,24 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cawn.checks import check_flags, check_integer, check_path, check_words
-from cawn.data.dates import dates_of
-from cawn.data.events import Events, as_times
-from cawn.data.name_index import Name, NameIndex, two_sided
-from cawn.data.node_names import Names, Spelling, listed, one
+from cawn.data.events import Events
+from cawn.data.hashing import digest
+from cawn.data.names import Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
 from cawn.data.readers import read
 from cawn.data.readers.chunks import column_names
 from cawn.data.readers.files import resolved
 from cawn.data.reading import Reading
-from cawn.data.times import times_of_links, times_of_queries
-from cawn.data.updates import KnownLinks, Update, batch_digest, joined
-from cawn.data.updates import Names as AllNames
+from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
+from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, merge_batches
 from cawn.devices import Device, check_device
 from cawn.errors import DataError, QueryError, brief, enough_memory
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.learn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
-from cawn.learn.splits import digest
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.systems.cawn.batches import WALK_SEED, Batcher
 from cawn.systems.cawn.engines import Engine, engine_of, load_engine
@@ -112,7 +109,7 @@ class LinkPredictor:
         self._engine, self._calibration = engine, calibration
         self._state = _State(Snapshot.of(batcher, names), [])
         updates = [] if record is None else record.description.get("updates", [])
-        self._known, self._all_names = KnownLinks(updates), AllNames(names, Spelling(prefixes))
+        self._known, self._all_names = KnownLinks(updates), ExtendedNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
         self.reading = batcher.events.reading = reading or Reading()
         self._renew_locks()
@@ -173,7 +170,7 @@ class LinkPredictor:
             run.batcher,
             names,
             run.calibration,
-            prefixes=two_sided(events),
+            prefixes=bipartite_prefixes(events),
             reading=events.reading,
             folder=run.folder,
             record=run.record,
@@ -253,13 +250,13 @@ class LinkPredictor:
         self, src: Names, dst: Names, t: Any, *, prior: float = FITTED_PRIOR, draws: int | None = None
     ) -> pa.Table:
         """`score` as a table of src, dst, t (dates where the data had dates), probability and, with draws, error."""
-        u, v = listed(src), listed(dst)
+        u, v = as_names(src), as_names(dst)
         scores = self.score(u, v, t, prior=prior, draws=draws)
         found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
         size = len(found["probability"])
         times = np.broadcast_to(self._times(t, self._batcher).reshape(-1), size)
         if self.reading.dates:
-            times = dates_of(times, self.reading.unit)
+            times = numbers_to_dates(times, self.reading.unit)
         ends = {name: names_column(ends * size if len(ends) == 1 else ends) for name, ends in (("src", u), ("dst", v))}
         return pa.table(ends | {"t": pa.array(times)} | {name: pa.array(values) for name, values in found.items()})
 
@@ -291,7 +288,7 @@ class LinkPredictor:
         now = self._times(t, snapshot.batcher)
         if now.size != 1:
             raise QueryError(f"t has {now.size} times: rank asks about one; rank_many takes several")
-        src, moment = one(src, "src"), now.reshape(-1)[0]
+        src, moment = as_name(src, "src"), now.reshape(-1)[0]
         node = int(self._spelling.ids(snapshot.names, [src], 0)[0])
         considered = self._considered(snapshot, src, node, moment, self._given(snapshot, candidates), kinds)
         logits = np.empty(0)
@@ -327,7 +324,7 @@ class LinkPredictor:
             byte_budget: As for `rank`.
         """
         _check_ranking(k, kinds, prior, byte_budget)
-        snapshot, sources = self._snapshot(), listed(nodes)
+        snapshot, sources = self._snapshot(), as_names(nodes)
         times = self._times(t, snapshot.batcher).reshape(-1)
         if len(times) not in (1, len(sources)):
             raise QueryError(f"{len(sources)} nodes and {len(times)} times: give one time for all, or one for each")
@@ -374,7 +371,7 @@ class LinkPredictor:
 
         check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
-        given = one(src, "src"), one(dst, "dst")
+        given = as_name(src, "src"), as_name(dst, "dst")
         snapshot, ends = self._question(*given, t)
         batcher, names = snapshot.batcher, snapshot.names
         if len(ends[0]) != 1:
@@ -436,8 +433,8 @@ class LinkPredictor:
             if width != given and not (what == "node" and given == 0):
                 raise DataError(f"the new links have {given} {what} attributes, the model's {width}; give as many")
         if len(new):
-            times = times_of_links(new, held)
-            as_times(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))  # the span can be counted
+            times = convert_link_times(new, held)
+            check_span(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))
 
     def _add(self, new: Events, *, once: bool) -> Update:
         """Queue those of the links that are new. Called by one thread at a time."""
@@ -470,12 +467,12 @@ class LinkPredictor:
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
         _, names = self._current()
-        return any(self._spelling.ids(names, [one(name, "name")], side)[0] < len(names) for side in (0, 1))
+        return any(self._spelling.ids(names, [as_name(name, "name")], side)[0] < len(names) for side in (0, 1))
 
     def num_unknown(self, src: Names, dst: Names) -> int:
         """How many of these pairs have an end that is not in the network."""
         _, names = self._current()
-        u, v = (self._spelling.ids(names, listed(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
+        u, v = (self._spelling.ids(names, as_names(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
         if len(u) != len(v) and 1 not in (len(u), len(v)):
             raise QueryError(f"{len(u)} src and {len(v)} dst: give as many of each, or one for all")
         return int((u | v).sum())
@@ -516,7 +513,7 @@ class LinkPredictor:
             if not pending:
                 return state.snapshot
             old = state.snapshot.batcher
-            events, names = joined(old.events, state.snapshot.names, pending, self._spelling)
+            events, names = merge_batches(old.events, state.snapshot.names, pending, self._spelling)
             batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
             built = Snapshot.of(batcher, names)
             with self._swapping:
@@ -539,7 +536,7 @@ class LinkPredictor:
         """Candidates as the user gave them: names with their ids, "all" or None."""
         if candidates is None or (isinstance(candidates, str) and candidates == EVERYONE):
             return candidates
-        given = list(dict.fromkeys(listed(candidates)))
+        given = list(dict.fromkeys(as_names(candidates)))
         return _Considered(self._spelling.ids(snapshot.names, given, 1), ["given"] * len(given), given)
 
     def _considered(
@@ -579,7 +576,7 @@ class LinkPredictor:
         """Ids and times of B pairs, and the history to ask."""
         snapshot = self._snapshot()
         batcher, names = snapshot.batcher, snapshot.names
-        u, v = listed(src), listed(dst)
+        u, v = as_names(src), as_names(dst)
         times = self._times(t, batcher).reshape(-1)
         sizes = {len(u), len(v), len(times)} - {1}
         if len(sizes) > 1:
@@ -597,7 +594,7 @@ class LinkPredictor:
 
     def _times(self, t: Any, batcher: Batcher) -> Array:
         """Times in the type and unit of the history's."""
-        return times_of_queries(t, batcher.events.t, self.reading)
+        return parse_query_times(t, batcher.events.t, self.reading)
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"

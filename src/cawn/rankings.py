@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cawn.data.name_index import Name
+from cawn.data.names import Name
 
 
 class Scores(NamedTuple):

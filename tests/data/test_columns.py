@@ -9,9 +9,8 @@ import pytest
 
 import cawn
 from cawn.data.hashing import hash_ids
-from cawn.data.name_index import NameIndex
-from cawn.data.node_names import Spelling
-from cawn.data.updates import joined
+from cawn.data.names import NameIndex, Spelling
+from cawn.data.updates import merge_batches
 from cawn.learn.runs import read_events
 
 
@@ -80,9 +79,9 @@ def test_stored_with_a_run(tmp_path: Path) -> None:
 def test_updates_carry_ids() -> None:
     events = example()
     names = NameIndex.of(events.labels)
-    both, _ = joined(events, names, [cawn.Events([0], [1], [9], link_id=["d"])], Spelling(None))
+    both, _ = merge_batches(events, names, [cawn.Events([0], [1], [9], link_id=["d"])], Spelling(None))
     assert both.link_id.tolist() == hash_ids("abcd").tolist()
-    without, _ = joined(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
+    without, _ = merge_batches(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
     assert without.link_id.tolist() == [*hash_ids("abc").tolist(), 0]
 
 

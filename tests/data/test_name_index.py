@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
-from cawn.data.name_index import UNKNOWN, NameIndex, two_sided
+from cawn.data.names import UNKNOWN, NameIndex, bipartite_prefixes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
@@ -48,6 +48,6 @@ def test_new_names() -> None:
 
 def test_two_sided_networks_are_known_by_their_names() -> None:
     labels = np.array(["user:1", "user:2", "item:1"], object)
-    assert two_sided(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
-    assert two_sided(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
-    assert two_sided(cawn.Events([0, 1], [1, 2], [1, 2])) is None
+    assert bipartite_prefixes(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
+    assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
+    assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2])) is None

@@ -23,7 +23,7 @@ def test_the_words_say_which_pairs_repeat() -> None:
     ("events", "sentence"),
     [
         (cawn.Events([], [], []), "no links, so there is nothing to learn from"),
-        (cawn.Events([0, 1], [1, 2], [7, 7]), "all links are at 7, so none is earlier than another"),
+        (cawn.Events([0, 1], [1, 2], [7, 7]), "all links are at 7, so no link has a history"),
     ],
 )
 def test_networks_without_a_past(events: cawn.Events, sentence: str) -> None:

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 import cawn
-from cawn.data.dates import calendar_dates, in_unit, numbers_of
 from cawn.data.reading import Reading
-from cawn.data.times import times_of_links, times_of_queries
+from cawn.data.times import calendar_dates, convert_link_times, dates_in_unit, dates_to_numbers, parse_query_times
 
 DATES = Reading(dates=True)
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
@@ -35,25 +34,25 @@ JANUARY_23 = 1_453_507_200
 )
 @pytest.mark.parametrize("reading", [DATES, Reading()])
 def test_dates(t: object, reading: Reading) -> None:
-    found = times_of_queries(t, SECONDS, reading)
+    found = parse_query_times(t, SECONDS, reading)
     assert found.dtype == np.int64
     assert found.tolist() == JANUARY_23
-    assert times_of_queries([t, t], SECONDS, reading).tolist() == [JANUARY_23] * 2
-    assert times_of_queries(t, SECONDS.astype(float), reading).dtype == np.float64
+    assert parse_query_times([t, t], SECONDS, reading).tolist() == [JANUARY_23] * 2
+    assert parse_query_times(t, SECONDS.astype(float), reading).dtype == np.float64
 
 
 def test_each_time_is_read_by_itself() -> None:
-    assert times_of_queries([20160123, JANUARY_23 + 5], SECONDS, DATES).tolist() == [JANUARY_23, JANUARY_23 + 5]
+    assert parse_query_times([20160123, JANUARY_23 + 5], SECONDS, DATES).tolist() == [JANUARY_23, JANUARY_23 + 5]
     held = SECONDS + 0.5
-    assert times_of_queries([20160123, JANUARY_23 + 0.5], held, DATES).tolist() == [JANUARY_23, JANUARY_23 + 0.5]
+    assert parse_query_times([20160123, JANUARY_23 + 0.5], held, DATES).tolist() == [JANUARY_23, JANUARY_23 + 0.5]
 
 
 def test_plain_numbers_stay_numbers() -> None:
     held = np.array([19_000_000, 21_000_000])
-    assert times_of_queries([20160123, 20160199], held, Reading()).tolist() == [20160123, 20160199]
-    assert times_of_queries(20160123, held, DATES).tolist() == 20160123  # within the data, whatever its dates
-    assert times_of_queries("17", NUMBERS, Reading()).tolist() == 17
-    assert times_of_queries([], NUMBERS, Reading()).shape == (0,)
+    assert parse_query_times([20160123, 20160199], held, Reading()).tolist() == [20160123, 20160199]
+    assert parse_query_times(20160123, held, DATES).tolist() == 20160123  # within the data, whatever its dates
+    assert parse_query_times("17", NUMBERS, Reading()).tolist() == 17
+    assert parse_query_times([], NUMBERS, Reading()).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +78,7 @@ def test_plain_numbers_stay_numbers() -> None:
 )
 def test_refused(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
     with pytest.raises(cawn.QueryError, match=message) as caught:
-        times_of_queries(t, held, reading)
+        parse_query_times(t, held, reading)
     assert "\n" not in str(caught.value)
 
 
@@ -96,7 +95,7 @@ def test_refused(t: object, held: np.ndarray, reading: Reading, message: str) ->
 )
 def test_far_from_the_data(t: object, held: np.ndarray, reading: Reading, message: str) -> None:
     with pytest.warns(UserWarning, match=message) as caught:
-        times_of_queries(t, held, reading)
+        parse_query_times(t, held, reading)
     assert len(caught) == 1
     assert "\n" not in str(caught[0].message)
 
@@ -108,7 +107,7 @@ def test_far_from_the_data(t: object, held: np.ndarray, reading: Reading, messag
 def test_not_far_enough_for_a_warning(t: object, held: np.ndarray) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        times_of_queries(t, held, Reading())
+        parse_query_times(t, held, Reading())
 
 
 def test_calendar_dates() -> None:
@@ -146,11 +145,11 @@ def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
     path.write_text("src,dst,t\n" + "".join(f"1,2,{moment}\n" for moment in dates))
     events = cawn.read(path)
     assert events.t.tolist() == expected
-    assert times_of_queries("2024-01-01", events.t, events.reading).tolist() == expected[0]
-    assert times_of_queries(20240101, events.t, events.reading).tolist() == expected[0]
-    assert times_of_queries("2024-01-01T00:00:00.0000001", events.t, events.reading).tolist() == expected[1]
+    assert parse_query_times("2024-01-01", events.t, events.reading).tolist() == expected[0]
+    assert parse_query_times(20240101, events.t, events.reading).tolist() == expected[0]
+    assert parse_query_times("2024-01-01T00:00:00.0000001", events.t, events.reading).tolist() == expected[1]
     with pytest.warns(UserWarning, match="nanoseconds"):
-        times_of_queries(1_704_067_200, events.t, events.reading)
+        parse_query_times(1_704_067_200, events.t, events.reading)
     with pytest.raises(cawn.DataError, match="seconds in float64 would round; give integers, in ns"):
         cawn.Stream(4, alpha=0.0).append([0], [1], dates[1:2])
 
@@ -167,20 +166,20 @@ def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
 )
 def test_exact_numbers(moment: str, expected: tuple[float, str]) -> None:
     dates = np.array([moment], "datetime64[us]")
-    times, unit = numbers_of(dates)
+    times, unit = dates_to_numbers(dates)
     assert (times[0].item(), unit) == expected
-    assert in_unit(dates, unit, times.dtype).tolist() == times.tolist()
+    assert dates_in_unit(dates, unit, times.dtype).tolist() == times.tolist()
 
 
 def test_new_links_in_another_unit() -> None:
     day = np.array(["2024-01-01"], "datetime64[D]")
     finer = np.array(["2024-01-01T00:00:00.0000001"], "datetime64[ns]")
     seconds, nanoseconds = (cawn.Events([0], [1], t) for t in (day, finer))
-    assert times_of_links(seconds, nanoseconds).tolist() == [1_704_067_200 * 10**9]
-    assert times_of_links(nanoseconds, nanoseconds).tolist() == nanoseconds.t.tolist()
+    assert convert_link_times(seconds, nanoseconds).tolist() == [1_704_067_200 * 10**9]
+    assert convert_link_times(nanoseconds, nanoseconds).tolist() == nanoseconds.t.tolist()
     half = cawn.Events([0], [1], day + np.timedelta64(1500, "ms"))
-    assert times_of_links(half, nanoseconds).tolist() == [1_704_067_201_500_000_000]
+    assert convert_link_times(half, nanoseconds).tolist() == [1_704_067_201_500_000_000]
     with pytest.raises(cawn.DataError, match="finer than the data's times"):
-        times_of_links(nanoseconds, seconds)
+        convert_link_times(nanoseconds, seconds)
     with pytest.raises(cawn.DataError, match="plain numbers"):
-        times_of_links(seconds, cawn.Events([0], [1], [5]))
+        convert_link_times(seconds, cawn.Events([0], [1], [5]))

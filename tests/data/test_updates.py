@@ -12,7 +12,7 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.data.name_index import NameIndex
+from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
 from cawn.data.updates import Update
 from cawn.predictor import LinkPredictor

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.data.name_index import NameIndex
+from cawn.data.names import NameIndex
 from cawn.explain.leave_out import effects, repeated, without_walks
 from cawn.explain.leaves import leaves_of
 from cawn.explain.link import explain_link

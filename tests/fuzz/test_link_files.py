@@ -13,7 +13,7 @@ import pytest
 
 import cawn
 from cawn.data.readers.chunks import Pairs
-from cawn.data.readers.tables import as_names, as_times
+from cawn.data.readers.tables import name_column, time_column
 from fuzz.mutations import answer_or_refusal, mutate, seeds
 
 
@@ -62,8 +62,8 @@ def score(path: Path) -> None:
     """What `predict` does with a file of pairs, but for the scores."""
     pairs = Pairs.open(str(path), src=None, dst=None, time=None, timed=True)
     for rows in pairs.chunks(16):
-        as_names(rows.column(pairs.layout.src), "src", pairs.source(0)).to_pylist()
-        as_times(rows.column(pairs.layout.time), "t", pairs.source(0))
+        name_column(rows.column(pairs.layout.src), "src", pairs.source(0)).to_pylist()
+        time_column(rows.column(pairs.layout.time), "t", pairs.source(0))
 
 
 @pytest.mark.parametrize("kind", FILES)

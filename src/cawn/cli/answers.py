@@ -26,11 +26,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
-from cawn.data.name_index import Name
+from cawn.data.names import Name
 from cawn.data.readers.chunks import NodeFile, Pairs
 from cawn.data.readers.dialect import Dialect
 from cawn.data.readers.files import File
-from cawn.data.readers.tables import as_names, as_times
+from cawn.data.readers.tables import name_column, time_column
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import write_atomically
 from cawn.predictor import LinkPredictor
@@ -103,8 +103,8 @@ class PairQuestions:
 
     def _answer(self, predictor: LinkPredictor, rows: pa.Table, first_row: int) -> Piece:
         layout, source, names = self.pairs.layout, self.pairs.source(first_row), self.pairs.names
-        src, dst = (as_names(rows.column(i), names[i], source).to_pylist() for i in (layout.src, layout.dst))
-        t = as_times(rows.column(layout.time), names[layout.time], source) if self.pairs.has_time else self.at
+        src, dst = (name_column(rows.column(i), names[i], source).to_pylist() for i in (layout.src, layout.dst))
+        t = time_column(rows.column(layout.time), names[layout.time], source) if self.pairs.has_time else self.at
         scores = predictor.score(src, dst, t, prior=self.prior, draws=self.draws)
         found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
         table = pa.table({name: _column(values) for name, values in found.items()})

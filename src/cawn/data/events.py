@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import is_integer
+from cawn.checks import as_array, is_integer
 from cawn.data.attributes import Attribute, Encoder
-from cawn.data.dates import numbers_of
 from cawn.data.hashing import hash_ids
 from cawn.data.reading import Reading
+from cawn.data.times import as_times, check_span, dates_to_numbers
 from cawn.errors import DataError, brief
 
 _MAX_ID = 2**31 - 2
@@ -55,7 +55,7 @@ class Events:
         link_id: npt.ArrayLike | None = None,
     ) -> None:
         if (dates := as_array(t, "t")).dtype.kind == "M" and dates.ndim == 1 and dates.size:
-            t, unit = numbers_of(dates)
+            t, unit = dates_to_numbers(dates)
             self.reading = Reading(dates=True, unit=unit)
         src, dst, times = link_arrays(src, dst, t)
         self.msg = None if msg is None else _attributes(msg, "msg", len(src), "links")
@@ -89,7 +89,7 @@ class Events:
         events.num_nodes = _count_nodes(0, num_nodes, labels)
         events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
         events.msg, events.weight, events.negative, events.link_id = msg, weight, negative, link_id
-        _refuse_span(t)
+        check_span(t)
         events._keep(src, dst, t, labels)
         return events
 
@@ -246,52 +246,6 @@ def link_arrays(
             f"lengths differ: src {len(ends[0]):,}, dst {len(ends[1]):,}, t {len(times):,}; each link needs all three"
         )
     return *ends, times
-
-
-def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
-    """A NumPy array of anything that can be one (lists, tensors, columns)."""
-    if np.ma.is_masked(values):
-        raise DataError(f"{what}: some values are masked; fill or drop them first")
-    try:
-        return np.asarray(values)
-    except Exception as error:  # whatever the other library raises
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
-
-
-def as_times(t: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Times as int64 or float64, refused where they are missing, not finite or already rounded."""
-    times = as_array(t, "t")
-    if times.size == 0:
-        times = times.reshape(-1).astype(np.float64 if times.dtype.kind == "f" and times.ndim else np.int64)
-    if times.ndim != 1:
-        raise DataError(f"t has shape {times.shape}, expected one time for each link")
-    if times.dtype.kind == "M":
-        times, unit = numbers_of(times)
-        if unit != "s":
-            raise DataError(f"t holds dates that seconds in float64 would round; give integers, in {unit}")
-    if times.dtype.kind == "f":
-        if times.dtype.itemsize < 8:
-            raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
-        with np.errstate(over="ignore"):
-            times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
-        _refuse(~np.isfinite(times), times, "t", "every link needs a finite time")
-    elif times.dtype.kind in "iu":
-        _refuse(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
-        times = times.astype(np.int64)
-    else:
-        raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
-    _refuse_span(times)
-    return times
-
-
-def _refuse_span(t: npt.NDArray[Any]) -> None:
-    """Refuse times whose differences a number of their type cannot hold."""
-    if t.size == 0:
-        return
-    oldest, newest = t.min().item(), t.max().item()
-    if newest - oldest > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
-        raise DataError(f"t spans more than {t.dtype} can count; use a coarser unit of time")
 
 
 def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:

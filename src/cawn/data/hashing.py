@@ -1,9 +1,10 @@
-"""Hashes of text that are the same in every process."""
+"""Hashes of text and of arrays that are the same in every process."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
-from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,19 @@ import numpy.typing as npt
 def hash_ids(ids: Iterable[object]) -> npt.NDArray[np.uint64]:
     """64-bit hashes of the text of each id, never 0.
 
-    Two of n different ids are mistaken for one with probability n**2 / 2**65, which is 3e-6 for ten million.
+    Among n distinct ids a collision has probability n**2 / 2**65: 3e-6 for ten million.
     """
-    digests = b"".join(blake2b(str(each).encode("utf-8", "surrogatepass"), digest_size=8).digest() for each in ids)
+    texts = (str(each).encode("utf-8", "surrogatepass") for each in ids)
+    digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
     hashes = np.frombuffer(digests, "<u8").astype(np.uint64)
     hashes[hashes == 0] = 1
     return hashes
+
+
+def digest(*arrays: npt.NDArray[Any]) -> str:
+    """Twelve hexadecimal digits that identify the contents of arrays, with their types and shapes."""
+    state = hashlib.sha256()
+    for array in arrays:
+        state.update(f"{array.dtype}{array.shape}".encode())
+        state.update(np.ascontiguousarray(array).tobytes())
+    return state.hexdigest()[:12]

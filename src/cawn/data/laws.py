@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import check_integer, check_number
+from cawn.checks import check_integer, check_number, check_seed
 from cawn.data.events import Events
 from cawn.errors import enough_memory
-from cawn.walks.sampling import check_seed
 
 EPISODE_GAP = 100  # mean time between the starts of two episodes
 REACTION_TIME = 50  # a link follows from its causes within this time

@@ -1,42 +1,244 @@
-"""Node names <-> node ids: any integers or strings become 0, 1, 2, ... and back."""
+"""Node names (integers or strings) <-> node ids 0, 1, 2, ...
+
+`number_nodes` assigns ids to the names of a table. `NameIndex` looks names up, in arrays that can be memory-mapped.
+In a bipartite network the names of each side begin with a prefix (`user:7`, `item:7`); `Spelling` lets users omit it.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.errors import QueryError, brief
 from cawn.kernels.jit import njit
 
+if TYPE_CHECKING:
+    from cawn.data.events import Events
+
+Array = npt.NDArray[Any]
 Ids = npt.NDArray[np.int32]
-Labels = npt.NDArray[Any]  # int64 or object (str), one per node id
+Name = int | str
+Names = Name | Iterable[Name]
+
+UNKNOWN = -1
+_INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
-def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
-    """Ids for names of one name space. Both columns are int64, or both are strings.
+# Names as users give them.
 
-    Integers keep their order (names that already are 0..N-1 stay as they are), strings are numbered as they appear,
-    those of the sources first.
+
+def as_names(names: Names) -> list[Name]:
+    """One name, or any collection of names, as a list."""
+    if isinstance(names, str | bytes | float | int | np.generic) or not hasattr(names, "__iter__"):
+        given: list[Any] = [names]
+    elif isinstance(names, np.ndarray):
+        given = names.reshape(-1).tolist()
+    else:
+        try:
+            given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
+        except Exception as error:  # iterating over a user's object can raise anything
+            raise QueryError(f"names cannot be listed ({type(error).__name__}); give a list of names") from error
+    found = [int(name) if isinstance(name, np.integer) else name for name in given]
+    if wrong := [name for name in found if not isinstance(name, str | int) or isinstance(name, bool)]:
+        raise QueryError(f"{brief(wrong[0])} is not a node name: names are integers or strings")
+    return found
+
+
+def as_name(name: Any, what: str) -> Name:
+    """A single name; `what` is the argument's name in the error message."""
+    found = as_names(name)
+    if len(found) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
+        raise QueryError(f"{what} is {brief(name)}: give one name")
+    return found[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How a network spells the names of sources (side 0) and destinations (side 1).
+
+    Args:
+        prefixes: Of the sources and of the destinations of a bipartite network; None for any other network.
+    """
+
+    prefixes: tuple[str, str] | None
+
+    def spelled(self, name: Name, side: int) -> Name:
+        """The name with the prefix of its side."""
+        if self.prefixes is None or str(name).startswith(f"{self.prefixes[side]}:"):
+            return name
+        return f"{self.prefixes[side]}:{name}"
+
+    def same(self, u: Name, v: Name) -> bool:
+        """Whether an unknown source and an unknown destination of these names are the same node."""
+        return self.spelled(str(u), 0) == self.spelled(str(v), 1)
+
+    def ids(self, names: NameIndex, given: list[Name], side: int) -> npt.NDArray[np.int64]:
+        """Ids of names. Unknown sources get the id len(names), unknown destinations len(names) + 1."""
+        ids = names.ids([self.spelled(name, side) for name in given])
+        missing = np.flatnonzero(ids == UNKNOWN)
+        if self.prefixes is not None and len(missing):
+            ids[missing] = names.ids([given[i] for i in missing])
+        return np.where(ids == UNKNOWN, len(names) + side, ids)
+
+
+def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
+    """("user", "item") where all sources are named user:... and all destinations item:..., as `cawn.read` does."""
+    labels = events.labels
+    if labels.dtype.kind in "iu" or len(events) == 0:
+        return None
+    prefixes = []
+    for ends in (events.src, events.dst):
+        found = {str(labels[i]).partition(":")[:2] for i in np.unique(ends).tolist()}
+        if len(found) != 1 or (prefix := found.pop())[1] != ":":
+            return None
+        prefixes.append(prefix[0])
+    return (prefixes[0], prefixes[1]) if prefixes[0] != prefixes[1] else None
+
+
+# Looking names up.
+
+
+class NameIndex:
+    """The names of nodes 0, 1, 2, ...: all integers, or all strings, stored as one buffer of UTF-8 bytes."""
+
+    def __init__(self, arrays: dict[str, Array]) -> None:
+        self.arrays = arrays
+        self.strings = "name_bytes" in arrays
+
+    @classmethod
+    def of(cls, labels: Array) -> NameIndex:
+        """Index names, all integers or all strings."""
+        if labels.dtype.kind in "iu":
+            order = np.argsort(labels, kind="stable")
+        else:
+            encoded = [name.encode("utf-8", "surrogatepass") for name in labels.tolist()]
+            order = np.array(sorted(range(len(labels)), key=encoded.__getitem__), np.int64)
+        return cls(name_arrays(labels) | {"name_order": order})
+
+    def __len__(self) -> int:
+        return len(self.arrays["name_order"])
+
+    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
+        """The id of each name, or UNKNOWN. An integer and its text are the same name."""
+        given, order = list(names), self.arrays["name_order"]
+        if self.strings:
+            ends, text = _utf8([str(name) for name in given])
+            return _find_strings(ends, text, self.arrays["name_ends"], self.arrays["name_bytes"], order)
+        if len(order) == 0:
+            return np.full(len(given), UNKNOWN)
+        labels, wanted = self.arrays["names"], [_as_integer(name) for name in given]
+        is_integer = np.array([name is not None for name in wanted], bool)
+        numbers = np.array([name or 0 for name in wanted], np.int64)
+        found = order[np.minimum(np.searchsorted(labels, numbers, sorter=order), len(order) - 1)]
+        return np.where(is_integer & (labels[found] == numbers), found, UNKNOWN)
+
+    def name(self, node: int) -> Name:
+        """The name of one node."""
+        if not self.strings:
+            return int(self.arrays["names"][node])
+        ends = self.arrays["name_ends"]
+        return self.arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+    def all(self) -> Array:
+        """All names, in the order of the ids: int64 or str objects."""
+        return np.array([self.name(i) for i in range(len(self))], object) if self.strings else self.arrays["names"]
+
+    def canonical(self, name: Name) -> str:
+        """The text of a name; where names are integers, "7" for "7.0"."""
+        number = None if self.strings else _as_integer(name)
+        return str(name) if number is None else str(number)
+
+    def extended(self, names: Sequence[Name]) -> NameIndex:
+        """A new index with further names after these."""
+        if not self.strings:
+            more = [_as_integer(name) for name in names]
+            if None not in more:
+                return NameIndex.of(np.concatenate([self.arrays["names"], np.array(more, np.int64)]))
+        return NameIndex.of(np.array([str(name) for name in [*self.all().tolist(), *names]], object))
+
+
+def name_arrays(labels: Array) -> dict[str, Array]:
+    """The arrays of a `NameIndex` without the sorting order."""
+    if labels.dtype.kind in "iu":
+        return {"names": labels.astype(np.int64)}
+    ends, text = _utf8(labels.tolist())
+    return {"name_ends": ends, "name_bytes": text}
+
+
+def _as_integer(name: Name) -> int | None:
+    """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not."""
+    if isinstance(name, str):
+        if not _INTEGER.fullmatch(name):
+            return None
+        name = name.removesuffix(".0")
+    number = int(name)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _utf8(names: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Offsets [n + 1] of the names in a buffer of UTF-8 bytes, and the buffer."""
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
+
+
+@njit
+def _find_strings(ends: Array, text: Array, held_ends: Array, held_text: Array, order: Array) -> Array:
+    """A binary search in the sorted names for each wanted one."""
+    found = np.full(ends.size - 1, UNKNOWN, np.int64)
+    for i in range(ends.size - 1):
+        wanted = text[ends[i] : ends[i + 1]]
+        lo, hi = 0, order.size
+        while lo < hi:
+            mid = (lo + hi) >> 1
+            node = order[mid]
+            held = held_text[held_ends[node] : held_ends[node + 1]]
+            sign, shorter = 0, min(wanted.size, held.size)
+            for j in range(shorter):
+                if wanted[j] != held[j]:
+                    sign = -1 if wanted[j] < held[j] else 1
+                    break
+            if sign == 0:
+                sign = wanted.size - held.size
+            if sign == 0:
+                found[i] = node
+                break
+            if sign < 0:
+                hi = mid
+            else:
+                lo = mid + 1
+    return found
+
+
+# Numbering the names of a table.
+
+
+def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
+    """Ids of sources and destinations, and the name of each id. Both columns are int64, or both are strings.
+
+    Integers keep their order (names 0..N-1 stay as they are); strings are numbered as they appear, sources first.
     """
     return _number_integers(src, dst) if pa.types.is_integer(src.type) else _number_strings(src, dst)
 
 
-def number_two_sided(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple[str, str]) -> tuple[Ids, Ids, Labels]:
-    """Ids where a source and a destination of the same name are different nodes; labels such as 'user:7', 'item:7'."""
-    nothing_like = [side.slice(0, 0) for side in (src, dst)]
-    src_ids, _, src_labels = number_nodes(src, nothing_like[0])
-    dst_ids, _, dst_labels = number_nodes(dst, nothing_like[1])
-    labels = [
-        f"{prefix}:{name}" for prefix, names in zip(prefixes, (src_labels, dst_labels), strict=True) for name in names
-    ]
+def number_bipartite(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple[str, str]) -> tuple[Ids, Ids, Array]:
+    """The same where a source and a destination of the same name are different nodes: 'user:7' and 'item:7'."""
+    src_ids, _, src_labels = number_nodes(src, src.slice(0, 0))
+    dst_ids, _, dst_labels = number_nodes(dst, dst.slice(0, 0))
+    sides = zip(prefixes, (src_labels, dst_labels), strict=True)
+    labels = [f"{prefix}:{name}" for prefix, names in sides for name in names]
     return src_ids, dst_ids + np.int32(len(src_labels)), np.array(labels, dtype=object)
 
 
-def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
+def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
     bounds = [pc.min_max(column) for column in (src, dst) if len(column)]
     low = min((b["min"].as_py() for b in bounds), default=0)
     high = max((b["max"].as_py() for b in bounds), default=-1)
@@ -57,7 +259,7 @@ def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, I
     return src_ids, dst_ids, labels
 
 
-def _number_sparse_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64]) -> tuple[Ids, Ids, Labels]:
+def _number_sparse_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int64]) -> tuple[Ids, Ids, Array]:
     both = pc.dictionary_encode(pa.array(np.concatenate([src, dst])))
     labels = both.dictionary.to_numpy()
     order = np.argsort(labels)
@@ -67,8 +269,8 @@ def _number_sparse_integers(src: npt.NDArray[np.int64], dst: npt.NDArray[np.int6
     return ids[: len(src)], ids[len(src) :], labels[order]
 
 
-def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Labels]:
-    with ThreadPoolExecutor(2) as pool:  # Arrow works without the GIL
+def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
+    with ThreadPoolExecutor(2) as pool:  # Arrow releases the GIL
         ends = list(pool.map(lambda column: column.combine_chunks().dictionary_encode(), (src, dst)))
     names = pa.concat_arrays([end.dictionary for end in ends]).dictionary_encode()
     ids = names.indices.to_numpy()
@@ -77,8 +279,8 @@ def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Id
     return src_rank[ends[0].indices.to_numpy()], dst_rank[ends[1].indices.to_numpy()], labels
 
 
-def integers_in(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """The column as int64, if every name is an integer as one is written: 7 and 7.0, but not 007, +7 or 0x7."""
+def parse_integers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """A text column as int64, or None unless every name is a plain integer: 7 or 7.0, but not 007, +7 or 0x7."""
     parsed = []
     for chunk in column.chunks:
         _, offsets, data = chunk.cast(pa.large_string()).buffers()

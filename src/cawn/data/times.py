@@ -1,112 +1,278 @@
-"""Times as users give them in a question -> numbers in the unit of the data."""
+"""Times: dates <-> numbers without rounding, times as users write them in queries, and times as text."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from cawn.data.dates import PER_SECOND, calendar_dates, dates_of, in_unit, is_unix_seconds
-from cawn.data.events import Events, as_array
-from cawn.data.readers.tables import Source, as_times
-from cawn.data.reading import Reading
+from cawn.checks import as_array
+from cawn.data.reading import Reading, Unit
 from cawn.errors import DataError, QueryError, brief
-from cawn.walks.sampling import query_times
+
+if TYPE_CHECKING:
+    from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
+Dates = npt.NDArray[np.datetime64]
 
-_YEAR = 365.2425 * 86_400  # seconds
-_UNITS = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}
+PER_SECOND: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_FINER_UNITS = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}
+_COARSE = ("Y", "M", "W", "D", "h", "m")
+_EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
+_CENTURY = 100 * 365.2425 * 86_400  # seconds
 
 
-def times_of_queries(t: Any, held: Array, reading: Reading) -> Array:
-    """Times in the type and unit of the data's, `held` (in order, as `reading` says).
+# Arrays of times.
+
+
+def as_times(t: npt.ArrayLike) -> Array:
+    """Times of links as int64 or float64 [E]; DataError where they are missing, not finite or already rounded."""
+    times = as_array(t, "t")
+    if times.size == 0:
+        times = times.reshape(-1).astype(np.float64 if times.dtype.kind == "f" and times.ndim else np.int64)
+    if times.ndim != 1:
+        raise DataError(f"t has shape {times.shape}, expected one time for each link")
+    if times.dtype.kind == "M":
+        times, unit = dates_to_numbers(times)
+        if unit != "s":
+            raise DataError(f"t holds dates that seconds in float64 would round; give integers, in {unit}")
+    if times.dtype.kind == "f":
+        if times.dtype.itemsize < 8:
+            raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
+        with np.errstate(over="ignore"):
+            times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
+        _refuse(~np.isfinite(times), times, "every link needs a finite time")
+    elif times.dtype.kind in "iu":
+        _refuse(times > np.iinfo(np.int64).max, times, "times must fit into int64")
+        times = times.astype(np.int64)
+    else:
+        raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
+    check_span(times)
+    return times
+
+
+def check_span(t: Array) -> None:
+    """Refuse times whose differences overflow their type."""
+    if t.size and t.max().item() - t.min().item() > _largest(t.dtype):
+        raise DataError(f"t spans more than {t.dtype} can hold; use a coarser unit of time")
+
+
+def cast_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
+    """Times of queries in the type of the events' times; QueryError where that would change them."""
+    times = as_array(t, "t")
+    if times.size == 0:
+        return times.astype(dtype)
+    if times.dtype.kind not in "iuf":
+        raise QueryError(f"t: found {times.dtype}, expected numbers in the unit of the events' times")
+    if times.dtype == np.float32 or times.dtype == np.float16:
+        raise QueryError(f"t is {times.dtype}, which rounds times; use float64 or int64")
+    if times.dtype.kind == "f" and not np.isfinite(times).all():
+        raise QueryError("t holds NaN or infinity; every query needs a finite time")
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            rounded = times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
+        exact = times.dtype.kind == "f" or (
+            (np.abs(rounded) < 2.0**63).all() and (rounded.astype(np.int64) == times).all()
+        )
+        if not exact:
+            raise QueryError("t holds integers that float64, the type of the events' times, would round")
+        return rounded
+    whole = times.astype(np.int64) if times.dtype.kind == "i" or (np.abs(times) < 2.0**63).all() else None
+    if whole is None or not (whole == times).all():
+        raise QueryError("t has fractions or is out of range, but the events' times are int64; query at whole times")
+    return whole
+
+
+def _largest(dtype: np.dtype[Any]) -> float:
+    return int(np.iinfo(np.int64).max) if dtype.kind == "i" else float(np.finfo(np.float64).max)
+
+
+def _refuse(bad: npt.NDArray[np.bool_], times: Array, rule: str) -> None:
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise DataError(f"t[{i}] is {times[i]}: {rule}")
+
+
+# Dates and numbers.
+
+
+def dates_to_numbers(dates: Dates) -> tuple[Array, Unit]:
+    """Dates as Unix time, and its unit.
+
+    Seconds: int64, or float64 where there are fractions. Where float64 would make two different dates equal: int64 in
+    the coarsest unit that represents all dates exactly.
+    """
+    whole, nanoseconds = _split_seconds(dates)
+    if not nanoseconds.any():
+        return whole, "s"
+    rounded = whole + nanoseconds / 10**9
+    if _is_exact(rounded, whole, nanoseconds):
+        return rounded, "s"
+    unit: Unit = next(unit for unit in ("ms", "us", "ns") if not (nanoseconds % (10**9 // PER_SECOND[unit])).any())
+    return _in_ticks(whole, nanoseconds, unit), unit
+
+
+def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
+    """Dates as Unix time in this unit and type; DataError where that would round them."""
+    whole, nanoseconds = _split_seconds(dates)
+    if dtype.kind == "f":
+        rounded = whole + nanoseconds / 10**9
+        if not _is_exact(rounded, whole, nanoseconds):
+            raise DataError("dates are finer than the data's times, which are seconds in float64")
+        return np.asarray(rounded)
+    if (nanoseconds % (10**9 // PER_SECOND[unit])).any():
+        raise DataError(f"dates are finer than the data's times, which are whole numbers of {unit}")
+    return _in_ticks(whole, nanoseconds, unit)
+
+
+def numbers_to_dates(numbers: Array, unit: Unit) -> Dates:
+    """Unix time in this unit as dates; float64 is rounded to microseconds."""
+    if numbers.dtype.kind == "i":
+        return np.asarray(numbers.astype(f"datetime64[{unit}]"))
+    whole = np.floor(numbers)
+    fraction = np.rint((numbers - whole) * 10**6).astype("timedelta64[us]")
+    return np.asarray(whole.astype(np.int64).astype("datetime64[s]") + fraction)
+
+
+def calendar_dates(numbers: Array) -> Dates:
+    """Integers such as 20160123 as dates (1900 to 2199); NaT where a number is not such a date."""
+    dates = np.full(numbers.shape, "NaT", "datetime64[D]")
+    candidates = (numbers >= 1900_01_01) & (numbers <= 2199_12_31) & (numbers == np.floor(numbers))
+    if not candidates.any():
+        return dates
+    given = numbers[candidates].astype(np.int64)
+    year, month, day = given // 10_000, given // 100 % 100, given % 100
+    first = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
+    following = first + np.timedelta64(1, "M")
+    length = (following.astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
+    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
+    found = first.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
+    found[~valid] = np.datetime64("NaT", "D")
+    dates[candidates] = found
+    return dates
+
+
+def is_unix_seconds(t: float) -> bool:
+    """Whether a number is almost certainly a date in Unix seconds."""
+    return bool(_EARLIEST < t < _LATEST)
+
+
+def _split_seconds(dates: Dates) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Whole seconds, rounded down, and the remaining nanoseconds."""
+    missing = np.isnat(dates)
+    if missing.any():
+        raise DataError(f"t[{int(np.argmax(missing))}] is NaT: every link needs a time")
+    unit, _ = np.datetime_data(dates.dtype)
+    if unit in ("ps", "fs", "as") or (unit in _COARSE and (np.abs(dates.astype(np.int64)) > 2**40).any()):
+        raise DataError(f"t is {dates.dtype} beyond the range of seconds; use seconds, milliseconds or nanoseconds")
+    whole = dates.astype("datetime64[s]")
+    return whole.astype(np.int64), (dates - whole).astype("timedelta64[ns]").astype(np.int64)
+
+
+def _is_exact(rounded: Array, whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64]) -> bool:
+    """Whether the nanoseconds can be recovered from float64 seconds."""
+    finest = next(step for step in (10**6, 10**3, 1) if not (nanoseconds % step).any())
+    return bool((np.rint((rounded - whole) * (10**9 // finest)) == nanoseconds // finest).all())
+
+
+def _in_ticks(whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], unit: Unit) -> npt.NDArray[np.int64]:
+    factor = PER_SECOND[unit]
+    if (np.abs(whole.astype(np.float64)) * factor >= 2.0**63 - 1024).any():
+        raise DataError(f"dates out of the range of int64 in {unit}; use coarser dates")
+    return np.asarray(whole * factor + nanoseconds // (10**9 // factor))
+
+
+# Times of queries and of new links, in the unit of the data.
+
+
+def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
+    """Times of a query in the type and unit of the data's times `held` (sorted, read as `reading` says).
 
     Numbers are in the data's unit. Where the data has dates (`reading.dates`, or numbers that can only be Unix
-    seconds), dates may be given as well: datetime64, ISO text, or integers such as 20160123; a bare year is refused.
-    Warns where a time is far from all of the data: with dates more than a century and more than the data's span,
-    with other numbers more than ten spans; or where it fits the data once its unit is changed.
+    seconds), dates are accepted as well: datetime64, ISO text, or integers such as 20160123; a bare year is refused.
+    Warns about a time far from all of the data (with dates: more than a century and more than the data's span; with
+    other numbers: more than ten spans), and about one that would fit the data in another unit.
 
     Raises:
-        QueryError: for what is no time, has another type than the data's times, or is too far away to be counted.
+        QueryError: for what is not a time, would be rounded, or is too far away to compute an age.
     """
     values = as_array(t, "t")
     shape, values = values.shape, values.reshape(-1)
     if values.dtype.kind in "UO":
-        values = _parsed(values, t)
+        values = _parse_text(values, t)
     if values.dtype.kind == "M":
-        times = _from_dates(values, held, reading)
+        times = _convert_dates(values, held, reading)
     elif values.dtype.kind in "iuf" and _has_dates(held, reading):
         times = _numbers_or_dates(values, held, reading)
     else:
-        times = query_times(values, held.dtype)
+        times = cast_times(values, held.dtype)
     if times.size and held.size:
         _refuse_overflow(times, held)
         _warn_if_far(times, held, reading)
     return times.reshape(shape)
 
 
-def times_of_links(new: Events, held: Events) -> Array:
-    """The times of new links in the type and unit of those that are held."""
+def convert_link_times(new: Events, held: Events) -> Array:
+    """The times of new links in the type and unit of the links that are held."""
     mine, theirs = new.reading or Reading(), held.reading or Reading()
     if mine.dates and len(new) and not _has_dates(held.t, theirs):
         raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
     if not mine.dates or mine.unit == theirs.unit:
-        return query_times(new.t, held.t.dtype)
-    dates = dates_of(new.t, mine.unit)
-    return in_unit(dates, theirs.unit, held.t.dtype)
+        return cast_times(new.t, held.t.dtype)
+    return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)
 
 
 def _has_dates(held: Array, reading: Reading) -> bool:
     return reading.dates or (held.size > 0 and is_unix_seconds(held[0]) and is_unix_seconds(held[-1]))
 
 
-def _parsed(values: Array, given: Any) -> Array:
-    """Text (or objects that are written as such) as numbers or dates."""
+def _parse_text(values: Array, given: Any) -> Array:
+    """Text, or objects written as text, as numbers or dates."""
+    from cawn.data.readers.tables import parse_times  # which loads pyarrow and imports this module
+
     try:
-        column = pa.chunked_array([pa.array([str(value) for value in values.tolist()], pa.string())])
-        return as_times(column, "t", Source("t"))
-    except (DataError, ValueError) as error:  # the latter of text that is not Unicode, and of integers too long
+        return parse_times([str(value) for value in values.tolist()])
+    except (DataError, ValueError) as error:  # ValueError: text that is not Unicode, integers that are too long
         raise QueryError(
             f"t is {brief(given)}: give numbers in the data's unit of time, or ISO dates such as 2016-01-23"
         ) from error
 
 
-def _from_dates(dates: Array, held: Array, reading: Reading) -> Array:
+def _convert_dates(dates: Array, held: Array, reading: Reading) -> Array:
     if not _has_dates(held, reading):
         span = f" from {held[0]} to {held[-1]}" if held.size else ""
         raise QueryError(f"t is {dates[0]}, a date, but the data's times are plain numbers{span}; give a number")
     try:
-        return in_unit(dates, reading.unit, held.dtype)
+        return dates_in_unit(dates, reading.unit, held.dtype)
     except DataError as error:
         raise QueryError(f"t: {error}") from error
 
 
 def _numbers_or_dates(values: Array, held: Array, reading: Reading) -> Array:
-    """Numbers, those outside of the data that look like a date read as that date, a year refused."""
+    """Numbers; one outside the data's range that looks like a date is read as that date, a year is refused."""
     outside = (values < held[0]) | (values > held[-1]) if held.size else np.ones(len(values), bool)
     years = outside & (values >= 1900) & (values < 2200) & (values == np.floor(values))
     if years.any():
         year = int(values[np.argmax(years)])
         raise QueryError(f"t is {year}: if that is a year, write a date, such as {year}-01-01")
     dates = calendar_dates(values)
-    written = outside & ~np.isnat(dates)
+    is_date = outside & ~np.isnat(dates)
     times = np.empty(len(values), held.dtype)
-    times[written] = _from_dates(dates[written], held, reading)
-    times[~written] = query_times(values[~written], held.dtype)
+    times[is_date] = _convert_dates(dates[is_date], held, reading)
+    times[~is_date] = cast_times(values[~is_date], held.dtype)
     return times
 
 
 def _refuse_overflow(times: Array, held: Array) -> None:
-    """Refuse a time whose distance from the data its type cannot hold: no age could be computed."""
-    largest = np.iinfo(np.int64).max if held.dtype.kind == "i" else float(np.finfo(np.float64).max)
+    """Refuse a time whose distance from the data overflows its type: no age could be computed."""
     for t in (times.min().item(), times.max().item()):
-        if max(t - held[0].item(), held[-1].item() - t) > largest:
+        if max(t - held[0].item(), held[-1].item() - t) > _largest(held.dtype):
             raise QueryError(
-                f"t is {t}: further from the data ({held[0]} to {held[-1]}) than {held.dtype} can count; "
+                f"t is {t}: its distance from the data ({held[0]} to {held[-1]}) overflows {held.dtype}; "
                 "ask about a nearer time"
             )
 
@@ -115,11 +281,11 @@ def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
     first, last = held[0].item(), held[-1].item()
     span = last - first
     dates = _has_dates(held, reading)
-    century = 100 * _YEAR * PER_SECOND[reading.unit]
+    century = _CENTURY * PER_SECOND[reading.unit]
     limit = max(span, century) if dates else 10 * span if span > 0 else float("inf")
     early, late = times.min().item(), times.max().item()
     t, distance = max((early, first - early), (late, late - last), key=lambda pair: pair[1])
-    cause = _cause(t, first, last) if distance > span else ""
+    cause = _likely_unit(t, first, last) if distance > span else ""
     if distance > limit or cause:
         spans = f"{_rounded(distance / (span or 1))} times the data's span"
         size = f"{_rounded(100 * distance / century)} years" if dates else spans
@@ -131,12 +297,12 @@ def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
         )
 
 
-def _cause(t: float, first: float, last: float) -> str:
-    """The likely mistake behind a time that would fit the data in another unit."""
+def _likely_unit(t: float, first: float, last: float) -> str:
+    """A hint, for a time that would fit the data in another unit."""
     span = last - first
     if min(abs(first), abs(last)) <= span:
         return ""  # numbers near 0 fit in any unit
-    for factor, unit in _UNITS.items():
+    for factor, unit in _FINER_UNITS.items():
         if first - span <= t / factor <= last + span:
             return f"; about {factor:,} times the data's times: {unit}?"
         if first - span <= t * factor <= last + span:
@@ -145,5 +311,28 @@ def _cause(t: float, first: float, last: float) -> str:
 
 
 def _rounded(number: float) -> str:
-    """Two digits, so that the message is the same for times close together."""
+    """Two digits, so that nearby times give the same message (which Python then shows once)."""
     return f"{float(f'{number:.2g}'):,.0f}"
+
+
+# Times as text.
+
+
+def format_time(t: float) -> str:
+    """A date where the number looks like Unix seconds, else the number."""
+    if is_unix_seconds(t):
+        date = datetime.fromtimestamp(t, UTC)
+        fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
+        if t % 86_400 == 0:
+            return f"{date:%Y-%m-%d}"
+        return f"{date:%Y-%m-%dT%H:%M:%S}{fraction}"
+    return str(t) if isinstance(t, int) else f"{t:.15g}"
+
+
+def format_as_read(t: float, reading: Reading | None) -> str:
+    """A date where the data was read with dates, else the number."""
+    if reading is None or not reading.dates:
+        return repr(t)
+    if isinstance(t, float):
+        return format_time(t)
+    return str(np.datetime64(t, reading.unit)).removesuffix("T00:00:00")

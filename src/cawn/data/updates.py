@@ -9,11 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import NO_LINK_ID, Events
-from cawn.data.hashing import hash_ids
-from cawn.data.name_index import Name, NameIndex
-from cawn.data.node_names import Spelling
-from cawn.data.times import times_of_links
-from cawn.learn.splits import digest
+from cawn.data.hashing import digest, hash_ids
+from cawn.data.names import Name, NameIndex, Spelling
+from cawn.data.times import convert_link_times
 
 Array = npt.NDArray[Any]
 
@@ -66,13 +64,13 @@ def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -
     ends = []
     for side, different in zip((links.src, links.dst), names, strict=True):
         ends.append(hash_ids(different)[np.unique(side, return_inverse=True)[1]])
-    t = times_of_links(links, held)
+    t = convert_link_times(links, held)
     order = np.lexsort((ends[1], ends[0], t))
     columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
     return digest(*(column[order] for column in columns))
 
 
-class Names:
+class ExtendedNames:
     """The nodes of a history, and those that updates add to it: an id for every name."""
 
     def __init__(self, index: NameIndex, spelling: Spelling) -> None:
@@ -93,10 +91,12 @@ class Names:
         return self._index.extended(list(self.added)) if self.added else self._index
 
 
-def joined(held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling) -> tuple[Events, NameIndex]:
+def merge_batches(
+    held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling
+) -> tuple[Events, NameIndex]:
     """The history with all batches, and the names of its nodes. Weights and negatives, which only training uses, are
     left out."""
-    everyone, sides, attributes = Names(names, spelling), [], []
+    everyone, sides, attributes = ExtendedNames(names, spelling), [], []
     for new in batches:
         ends = []
         for side, nodes in enumerate((new.src, new.dst)):
@@ -108,7 +108,7 @@ def joined(held: Events, names: NameIndex, batches: Sequence[Events], spelling: 
         sides.append(ends)
     index = everyone.index()
     src, dst = (np.concatenate([mine, *(ends[i] for ends in sides)]) for i, mine in enumerate((held.src, held.dst)))
-    t = np.concatenate([held.t, *(times_of_links(new, held) for new in batches)])
+    t = np.concatenate([held.t, *(convert_link_times(new, held) for new in batches)])
     msg = None if held.msg is None else np.concatenate([held.msg, *(new.msg for new in batches if new.msg is not None)])
     link_id = None
     if any(links.link_id is not None for links in (held, *batches)):

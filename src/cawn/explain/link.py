@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.summary import moment
+from cawn.data.times import format_time
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects, without_walks
 from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
@@ -18,7 +18,7 @@ from cawn.systems.cawn.batches import WALK_SEED, Batcher
 from cawn.systems.cawn.engines import Network
 
 if TYPE_CHECKING:
-    from cawn.data.name_index import Name, NameIndex
+    from cawn.data.names import Name, NameIndex
     from cawn.explain.scene import Scene
 
 Array = npt.NDArray[Any]
@@ -132,7 +132,7 @@ def explain_link(
     batch, shared = batcher.trace(src, dst, t, seed=WALK_SEED)
     leaves = leaves_of(shared)
     if not (leaves.level > 0).any():
-        raise QueryError(f"neither node has a link before {moment(t[0].item())}: there is nothing to explain")
+        raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
     stranger = batch if batcher.rates is None else replace(batch, rates=_of_strangers(batcher, t))
     known = logits - network.logits(stranger)

@@ -6,7 +6,7 @@ import json
 from html import escape
 from typing import Any
 
-from cawn.data.summary import moment
+from cawn.data.times import format_time
 from cawn.errors import printable
 from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation, Walk
@@ -52,7 +52,7 @@ for (const walk of document.querySelectorAll('details[data-walk]'))
 
 def link_page(why: Explanation) -> str:
     """Why one link is scored as it is."""
-    src, dst, when = escape(printable(why.src)), escape(printable(why.dst)), escape(moment(why.t))
+    src, dst, when = escape(printable(why.src)), escape(printable(why.dst)), escape(format_time(why.t))
     walks = shown_walks(why)
     largest = largest_part(why)
     raised = "".join(_walk(i, walk, largest, why.num_walks) for i, walk in enumerate(walks) if walk.contribution > 0)
@@ -124,11 +124,12 @@ def _page(title: str, body: str, data: dict[str, Any], script: str) -> str:
 def _walk(i: int, walk: Walk, largest: float, num_walks: int) -> str:
     path = " → ".join(escape(printable(node)) for node in walk.nodes)
     links = "".join(
-        f"<li>{escape(printable(f'{link.src} → {link.dst}'))} <span class=faint>{escape(moment(link.t))}</span></li>"
+        f"<li>{escape(printable(f'{link.src} → {link.dst}'))} "
+        f"<span class=faint>{escape(format_time(link.t))}</span></li>"
         for link in walk.links
     )
     start = escape(printable(walk.nodes[0]))
-    newest = f", {escape(moment(walk.links[0].t))}" if walk.links else ""
+    newest = f", {escape(format_time(walk.links[0].t))}" if walk.links else ""
     return f"""<details data-walk={i}><summary>
 <span class=path>{i + 1}. {path}</span><span class=number>{walk.contribution:+.3f}</span>
 {_signed(walk.contribution, largest)}

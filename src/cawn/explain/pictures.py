@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cawn.data.name_index import Name
-from cawn.data.summary import moment
+from cawn.data.names import Name
+from cawn.data.times import format_time
 from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Link, Walk
@@ -44,7 +44,7 @@ def past_words(why: Explanation) -> str:
     times = {0: "they never linked", 1: "they linked once"}.get(
         past.pair_links, f"they linked {past.pair_links:,} times"
     )
-    last = "" if past.pair_last is None else f", last {moment(past.pair_last)}"
+    last = "" if past.pair_last is None else f", last {format_time(past.pair_last)}"
     return f"counted past: {times}{last}; {past.src_links:,} and {past.dst_links:,} links in all"
 
 
@@ -63,7 +63,7 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
     left, end = 20 + 1.1 * _LETTER * max(len(short(node)) for node in lanes), width - _RIGHT
     place = {link.event: left + (i + 0.5) * (end - left) / len(links) for i, link in enumerate(links)}
     height = max(lanes.values()) + _BOTTOM
-    scene = Scene(width, height, about=f"The links behind the walks, in the order of time, up to {moment(why.t)}.")
+    scene = Scene(width, height, about=f"The links behind the walks, in the order of time, up to {format_time(why.t)}.")
     draw = scene.items.append
     for node, y in lanes.items():
         asked = node in (why.src, why.dst)
@@ -86,8 +86,8 @@ def timeline(why: Explanation, width: float = _WIDTH) -> Scene:
     floor = height - 26
     draw(Line(left, floor - 14, end + 12, floor - 14, "lane"))
     if links:
-        draw(Words(left, floor, moment(links[0].t), "faint", 11))
-    draw(Words(end + 12, floor, moment(why.t), "faint", 11, "end"))
+        draw(Words(left, floor, format_time(links[0].t), "faint", 11))
+    draw(Words(end + 12, floor, format_time(why.t), "faint", 11, "end"))
     draw(Words((left + end) / 2, floor + 18, "earlier ← in order, not to scale → now", "faint", 11, "middle"))
     return scene
 
@@ -120,7 +120,8 @@ def bars(why: Explanation) -> Scene:
 def link_picture(why: Explanation) -> Scene:
     """Both, with a line that says what is shown."""
     title = Scene(_WIDTH, 30)
-    words = f"{printable(why.src)} and {printable(why.dst)} at {moment(why.t)}: {why.probability:.3f} ± {why.error:.4f}"
+    pair = f"{printable(why.src)} and {printable(why.dst)} at {format_time(why.t)}"
+    words = f"{pair}: {why.probability:.3f} ± {why.error:.4f}"
     title.items.append(Words(20, 22, words, "ink", 15))
     return bars(why).below(timeline(why).below(title))
 
@@ -191,4 +192,4 @@ def short(name: Name, most: int = 16) -> str:
 
 
 def _told(link: Link) -> str:
-    return f"{printable(link.src)} → {printable(link.dst)}, {moment(link.t)}"
+    return f"{printable(link.src)} → {printable(link.dst)}, {format_time(link.t)}"

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cawn.data.summary import moment
+from cawn.data.times import format_time
 from cawn.errors import printable
 from cawn.explain.law import Law, Shape
 from cawn.explain.link import Explanation, Walk
@@ -20,7 +20,7 @@ def show_link(why: Explanation, console: Console | None = None) -> None:
     """What a score is made of, and the strongest walks for and against the link."""
     console = console or Console()
     pair, how_sure = f"{printable(why.src)} and {printable(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
-    console.print(Text(f"{pair} at {moment(why.t)}: probability {how_sure}", style="bold"))
+    console.print(Text(f"{pair} at {format_time(why.t)}: probability {how_sure}", style="bold"))
     largest = largest_part(why)
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in ("adds", "", "what speaks for it or against it", "its shape", "walks"):
@@ -62,7 +62,7 @@ def _cells(row: Shape) -> tuple[str, ...]:
 def _told(walk: Walk) -> str:
     parts = [printable(walk.nodes[0])]
     for node, link in zip(walk.nodes[1:], walk.links, strict=True):
-        parts.append(f"→ {printable(node)} ({moment(link.t)})")
+        parts.append(f"→ {printable(node)} ({format_time(link.t)})")
     return " ".join(parts)
 
 

@@ -12,10 +12,11 @@ import numpy.typing as npt
 import torch
 
 from cawn.data.events import Events
+from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, reliability, sigmoid
 from cawn.learn.negatives import Kind, Negatives, destinations, negatives
-from cawn.learn.splits import Split, digest
+from cawn.learn.splits import Split
 from cawn.progress import Report, progress
 from cawn.systems.baselines import Past, Rule
 from cawn.systems.cawn import fused

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cawn.checks import check_flags, check_path
+from cawn.checks import check_flags, check_path, check_seed
 from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, brief, enough_memory
@@ -32,7 +32,6 @@ from cawn.systems.cawn.decays import LADDERS, better, decays
 from cawn.systems.cawn.device_batches import on_device
 from cawn.systems.cawn.steps import TrainingLinks
 from cawn.systems.rates_only import train_rates_only
-from cawn.walks.sampling import check_seed
 
 TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
 

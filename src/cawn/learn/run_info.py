@@ -12,7 +12,7 @@ import cawn
 from cawn.checks import check_path
 from cawn.data.events import Events
 from cawn.data.reading import Reading
-from cawn.data.summary import as_written
+from cawn.data.times import format_as_read
 from cawn.errors import StorageError
 from cawn.learn.runs import Record, read_record
 from cawn.systems.cawn.config import Config
@@ -77,8 +77,8 @@ def _data(found: dict[str, Any], events: Events, record: Record) -> dict[str, An
         "nodes": events.num_nodes,
         "start": ends[0],
         "end": ends[1],
-        "first": None if ends[0] is None else as_written(ends[0], reading),
-        "last": None if ends[1] is None else as_written(ends[1], reading),
+        "first": None if ends[0] is None else format_as_read(ends[0], reading),
+        "last": None if ends[1] is None else format_as_read(ends[1], reading),
         "link_attributes": link_width,
         "node_attributes": node_width,
         "weighted": events.weight is not None,

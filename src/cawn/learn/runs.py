@@ -33,18 +33,28 @@ from safetensors.numpy import save as tensor_bytes
 import cawn
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
-from cawn.data.name_index import NameIndex, name_arrays
+from cawn.data.names import NameIndex, name_arrays
 from cawn.data.reading import Reading
+from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import Task
-from cawn.learn.store import Arrays, digest_of, read_arrays, read_tensors, remove_arrays, stamp_of, write_arrays
-from cawn.learn.validation import check_history, check_links, check_names, check_rates, check_weights
+from cawn.learn.store import (
+    Arrays,
+    check_weights,
+    digest_of,
+    read_arrays,
+    read_tensors,
+    remove_arrays,
+    stamp_of,
+    write_arrays,
+)
 from cawn.systems.cawn.batches import Batcher
 from cawn.systems.cawn.config import Config
 from cawn.walks.history import History
 from cawn.walks.rates import Rates
+from cawn.walks.validation import check_history, check_rates
 
 FORMAT = 3
 _READABLE = (2, 3)  # in 2 the folders were called network/ and index/, and nothing had a checksum

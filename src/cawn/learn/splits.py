@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
@@ -11,9 +10,9 @@ import numpy.typing as npt
 
 from cawn.checks import check_choice, check_number
 from cawn.data.events import Events
+from cawn.data.hashing import digest
 from cawn.data.reading import Reading
-from cawn.data.summary import moment
-from cawn.data.times import times_of_queries
+from cawn.data.times import format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
 
 Task = Literal["transductive", "inductive"]
@@ -99,7 +98,7 @@ class TimeSplit:
 def _as_number(value: Any, name: str, events: Events) -> int | float:
     """A time to split at in the unit of the events."""
     try:
-        times = times_of_queries(value, events.t, events.reading or Reading())
+        times = parse_query_times(value, events.t, events.reading or Reading())
     except QueryError as error:
         raise QueryError(f"{name}: {error}") from error
     if times.size != 1:
@@ -175,7 +174,7 @@ def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:
     if by.by_times:
         cuts = by.on(events)
         times = (cuts.train_until, cuts.test_from, events.t[0].item(), events.t[-1].item())
-        why = "training until {}, test from {}, links from {} to {}".format(*map(moment, times))
+        why = "training until {}, test from {}, links from {} to {}".format(*map(format_time, times))
     else:
         why = f"{len(events):,} links are too few, or at too few times"
     raise DataError(f"the {empty[0]} part would be empty: {why} ({parts.task} task)")
@@ -228,12 +227,3 @@ def snapshot_split(count: int) -> tuple[int, int, int]:
         raise QueryError(f"count is {count}: three parts need three snapshots or more")
     test = val = max(round(count * 0.15 + 1e-9), 1)
     return count - val - test, val, test
-
-
-def digest(*arrays: npt.NDArray[Any]) -> str:
-    """Twelve hexadecimal digits that name the contents of arrays."""
-    state = hashlib.sha256()
-    for array in arrays:
-        state.update(f"{array.dtype}{array.shape}".encode())
-        state.update(np.ascontiguousarray(array).tobytes())
-    return state.hexdigest()[:12]

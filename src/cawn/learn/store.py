@@ -18,7 +18,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse
 
-from cawn.errors import StorageError
+from cawn.errors import DataError, StorageError
 from cawn.files import read_file, storing, sync
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -101,6 +101,15 @@ def read_tensors(path: Path) -> tuple[Arrays, dict[str, str], bytes]:
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise StorageError(f"{path}: damaged") from error
     return tensors, texts, content
+
+
+def check_weights(weights: Arrays) -> None:
+    """Refuse weights that are not float32 or not finite."""
+    for name, values in weights.items():
+        if values.dtype != np.float32:
+            raise DataError(f"{name} is {values.dtype}")
+        if not np.isfinite(values).all():
+            raise DataError(f"{name} is not finite")
 
 
 def _stamp(path: Path) -> list[Any] | None:

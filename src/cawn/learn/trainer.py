@@ -20,10 +20,10 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from cawn.checks import check_choice, check_flags, check_path, check_type
+from cawn.checks import check_choice, check_flags, check_path, check_seed, check_type
 from cawn.data.attributes import Encoder
 from cawn.data.events import Events
-from cawn.data.name_index import two_sided
+from cawn.data.names import bipartite_prefixes
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, enough_memory
 from cawn.files import FolderLock, write_text
@@ -60,7 +60,6 @@ from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.steps import HostSteps, Plan, Steps
 from cawn.systems.rates_only import train_rates_only
-from cawn.walks.sampling import check_seed
 
 TIME_UNITS = 1e6  # in the training period
 TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of the short comparison behind alpha="auto"
@@ -325,7 +324,7 @@ class Trainer:
             "nodes": self.events.num_nodes,
             "split": self.parts.digest,
             "cuts": None if self.cuts == TimeSplit() else self.cuts.to_dict(),
-            "prefixes": two_sided(self.events),
+            "prefixes": bipartite_prefixes(self.events),
             "encoder": None if self.events.encoder is None else self.events.encoder.to_dict(),
             "reading": None if self.events.reading is None else self.events.reading.to_dict(),
         }

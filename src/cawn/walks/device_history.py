@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cawn.checks import check_seed
 from cawn.errors import QueryError
 from cawn.kernels.cuda.launch import block_of, current, memory_for, require_triton
-from cawn.walks.sampling import Walks, check_seed, query_arrays, step_widths
+from cawn.walks.sampling import Walks, query_arrays, step_widths
 
 if TYPE_CHECKING:
     from cawn.walks.history import History

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import is_integer
-from cawn.data.events import as_array
+from cawn.checks import as_array, check_seed, is_integer
+from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu.walks import WalkRequest
 from cawn.kernels.jit import even_bounds, in_parallel, total_memory
@@ -143,12 +143,6 @@ def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:
     return alphas
 
 
-def check_seed(seed: int) -> np.uint64:
-    if not is_integer(seed) or not 0 <= seed < 2**64:
-        raise QueryError(f"seed is {brief(seed)}: give an integer from 0 to 2**64 - 1")
-    return np.uint64(seed)
-
-
 def step_widths(
     num_walks: int | None, length: int | None, fanouts: Sequence[int] | None, num_decays: int
 ) -> tuple[int, ...]:
@@ -194,7 +188,7 @@ def query_arrays(
     if node_ids.size and (node_ids.min() < 0 or node_ids.max() >= 2**31):
         bad = int(np.flatnonzero((node_ids < 0) | (node_ids >= 2**31))[0])
         raise QueryError(f"nodes[{bad}] is {node_ids[bad]}: node ids run from 0 to 2**31 - 1")
-    times = query_times(t, time_dtype)
+    times = cast_times(t, time_dtype)
     if times.ndim == 0:
         times = np.full(len(node_ids), times)
     if times.shape != node_ids.shape:
@@ -202,29 +196,3 @@ def query_arrays(
             f"{node_ids.size} nodes but times of shape {times.shape}: give one time for each node, or one for all"
         )
     return np.ascontiguousarray(node_ids, np.int64), np.ascontiguousarray(times)
-
-
-def query_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Times converted to the dtype of the events; an error if that would change a value."""
-    times = as_array(t, "t")
-    if times.size == 0:
-        return times.astype(dtype)
-    if times.dtype.kind not in "iuf":
-        raise QueryError(f"t: found {times.dtype}, expected numbers in the unit of the events' times")
-    if times.dtype == np.float32 or times.dtype == np.float16:
-        raise QueryError(f"t is {times.dtype}, which rounds times; use float64 or int64")
-    if times.dtype.kind == "f" and not np.isfinite(times).all():
-        raise QueryError("t holds NaN or infinity; every query needs a finite time")
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            rounded = times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
-        exact = times.dtype.kind == "f" or (
-            (np.abs(rounded) < 2.0**63).all() and (rounded.astype(np.int64) == times).all()
-        )
-        if not exact:
-            raise QueryError("t holds integers that float64, the type of the events' times, would round")
-        return rounded
-    whole = times.astype(np.int64) if times.dtype.kind == "i" or (np.abs(times) < 2.0**63).all() else None
-    if whole is None or not (whole == times).all():
-        raise QueryError("t has fractions or is out of range, but the events' times are int64; query at whole times")
-    return whole

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from cawn.checks import check_choice, check_integer, check_number, is_integer
 from cawn.data.events import link_arrays
+from cawn.data.times import cast_times
 from cawn.errors import LateEventError, QueryError, brief
 from cawn.kernels.cpu import ring as cpu_ring
-from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays, query_times
+from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))
 
@@ -99,7 +100,7 @@ class Stream(Sampler):
         src, dst, t = link_arrays(src, dst, t)
         if len(src) == 0:
             return 0
-        t = query_times(t, self._dtype or t.dtype)
+        t = cast_times(t, self._dtype or t.dtype)
         late = self._late_ones(t)
         src, dst, t = src[~late], dst[~late], t[~late]
         if len(src):

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cawn.data.events import Events, as_array
+from cawn.checks import as_array
+from cawn.data.events import Events
 from cawn.data.readers import files, text
 from cawn.data.readers.columns import Roles, column_list
 from cawn.data.readers.nodes import NodeTable
-from cawn.data.readers.tables import Rows, Source, events_of, rows_of_table
+from cawn.data.readers.tables import Origin, Rows, events_of, rows_of_table
 from cawn.data.reading import Column
 from cawn.errors import DataError, brief
 
@@ -90,7 +91,7 @@ def _read_links(
         options: dict[str, Any] = {"bipartite": bipartite, "delimiter": delimiter, "header": header}
         return events_of([_read_file(file, roles, **options) for file in source])
     if hasattr(source, "__arrow_c_stream__"):
-        return events_of([rows_of_table(files.import_stream(source), roles, Source("table"), bipartite)])
+        return events_of([rows_of_table(files.import_stream(source), roles, Origin("table"), bipartite)])
     if all(hasattr(source, name) for name in ("src", "dst", "t")):
         return _from_temporal_data(source)
     raise DataError(
@@ -105,7 +106,7 @@ def _read_file(
     kind = files.kind_of(file)
     if kind == "text" or delimiter is not None:
         return text.read_text(file, roles, bipartite=bipartite, delimiter=delimiter, header=header)
-    rows = rows_of_table(files.read_table(file, kind), roles, Source(str(file)), bipartite)
+    rows = rows_of_table(files.read_table(file, kind), roles, Origin(str(file)), bipartite)
     if kind == "json" and rows.t.dtype.kind == "f" and (np.abs(rows.t) >= 2.0**53).any():
         raise DataError(f"{file}: times this large are rounded as float64; write whole numbers within int64")
     return rows

@@ -15,7 +15,7 @@ from cawn.data.readers import files
 from cawn.data.readers.columns import Layout, Roles, find_layout, recognised
 from cawn.data.readers.dialect import Dialect, line_of, sniff, split
 from cawn.data.readers.lines import LONGEST_LINE, TOO_LONG, SingleBlanks
-from cawn.data.readers.tables import Source, as_names
+from cawn.data.readers.tables import Origin, name_column
 from cawn.errors import DataError
 
 NODE = "node"
@@ -61,12 +61,12 @@ class Pairs:
             return False
         return True
 
-    def source(self, first: int) -> Source:
+    def source(self, first: int) -> Origin:
         """For messages about rows that are counted from row `first` of the file."""
         dialect, path = self.dialect, self.path
         if dialect is None:
-            return Source(str(path), lambda row: f"row {first + row + 1}")
-        return Source(str(path), lambda row: f"line {line_of(path, dialect, first + row)}")
+            return Origin(str(path), lambda row: f"row {first + row + 1}")
+        return Origin(str(path), lambda row: f"line {line_of(path, dialect, first + row)}")
 
     def chunks(self, rows: int) -> Iterator[pa.Table]:
         """The rows in order, `rows` at a time but for the last."""
@@ -144,7 +144,7 @@ class NodeFile:
         first = 0
         for table in self.rows.chunks(rows):
             name = self.rows.names[self.column]
-            yield as_names(table.column(self.column), name, self.rows.source(first)).to_pylist()
+            yield name_column(table.column(self.column), name, self.rows.source(first)).to_pylist()
             first += len(table)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from cawn.data.reading import Column, Reading
 from cawn.errors import DataError, brief
 
-# Source and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
+# Origin and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
 _PAIRS = (
     ("src", "dst"),
     ("srcid", "dstid"),

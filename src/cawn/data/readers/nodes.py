@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from cawn.data.attributes import Attribute
 from cawn.data.events import Events
-from cawn.data.name_index import UNKNOWN, NameIndex, two_sided
+from cawn.data.names import UNKNOWN, NameIndex, bipartite_prefixes
 from cawn.data.readers import files, text
 from cawn.data.readers.columns import find_column, find_node_column
-from cawn.data.readers.tables import Source, as_names, attributes_of
+from cawn.data.readers.tables import Origin, attributes_of, name_column
 from cawn.data.reading import Column
 from cawn.errors import DataError, brief
 
@@ -30,7 +30,7 @@ class NodeTable:
     names: list[str | int]
     x: npt.NDArray[np.float32]
     columns: tuple[Attribute, ...]
-    source: Source
+    source: Origin
 
     @classmethod
     def read(cls, given: Any, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
@@ -43,15 +43,15 @@ class NodeTable:
                     path, lambda names: [_name_column(names, node, str(path))], categorical
                 )
             else:
-                table, source = files.read_table(path, kind), Source(str(path))
+                table, source = files.read_table(path, kind), Origin(str(path))
         elif hasattr(given, "__arrow_c_stream__"):
-            table, source = files.import_stream(given), Source("nodes")
+            table, source = files.import_stream(given), Origin("nodes")
         else:
             raise DataError(f"nodes is a {type(given).__name__}: give a path or a table (pyarrow, pandas, polars)")
         return cls._of(table, source, node, categorical)
 
     @classmethod
-    def _of(cls, table: pa.Table, source: Source, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
+    def _of(cls, table: pa.Table, source: Origin, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
         if table.num_rows == 0:
             raise DataError(f"{source.name}: no rows; expected at least one node")
         at = _name_column(table.column_names, node, source.name)
@@ -60,7 +60,9 @@ class NodeTable:
             raise DataError(
                 f"{source.name}: no columns beside {brief(table.column_names[at])}; expected node attributes"
             )
-        names = as_names(table.column(at), table.column_names[at], source, needed="every row needs the name of a node")
+        names = name_column(
+            table.column(at), table.column_names[at], source, needed="every row needs the name of a node"
+        )
         categories = {i for i in rest if table.column_names[i] in categorical}
         x, columns = attributes_of(table, rest, categories, source, of="node")
         assert x is not None
@@ -91,7 +93,7 @@ class NodeTable:
         """The node of each row. In a two-sided network, a name without its prefix must fit one side only."""
         index = NameIndex.of(events.labels)
         ids = index.ids(self.names)
-        prefixes = two_sided(events)
+        prefixes = bipartite_prefixes(events)
         if prefixes is None:
             return ids
         left, right = (index.ids([f"{prefix}:{name}" for name in self.names]) for prefix in prefixes)

@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from cawn.data.attributes import MAX_CODES, Attribute, joined_attributes
-from cawn.data.dates import PER_SECOND, calendar_dates, in_unit, numbers_of
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import hash_ids
-from cawn.data.names import number_nodes, number_two_sided
+from cawn.data.names import number_bipartite, number_nodes
 from cawn.data.readers.columns import Layout, Roles, find_layout, reading_of
 from cawn.data.reading import Reading, Unit
+from cawn.data.times import PER_SECOND, calendar_dates, dates_in_unit, dates_to_numbers
 from cawn.errors import DataError, brief
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
@@ -29,7 +29,7 @@ def _row_from_one(row: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class Origin:
     """Where a table came from, for messages; `place` words a row counted from 0."""
 
     name: str
@@ -49,7 +49,7 @@ class Rows:
     t: npt.NDArray[Any]  # int64, float64 or datetime64
     reading: Reading
     prefixes: tuple[str, str]
-    source: Source
+    source: Origin
     msg: npt.NDArray[np.float32] | None = None
     columns: tuple[Attribute, ...] = ()  # what msg holds
     weight: npt.NDArray[np.float32] | None = None
@@ -62,17 +62,17 @@ class Rows:
         return self.t.dtype.kind == "M"
 
 
-def rows_of(table: pa.Table, layout: Layout, source: Source, reading: Reading) -> Rows:
+def rows_of(table: pa.Table, layout: Layout, source: Origin, reading: Reading) -> Rows:
     """The links of a table; `reading` says how its columns are called in the file."""
     if table.num_rows == 0:
         raise DataError(f"{source.name}: no rows; expected at least one link")
     names = table.column_names
-    src = as_names(table.column(layout.src), names[layout.src], source)
-    dst = as_names(table.column(layout.dst), names[layout.dst], source)
-    t = as_times(table.column(layout.time), names[layout.time], source)
+    src = name_column(table.column(layout.src), names[layout.src], source)
+    dst = name_column(table.column(layout.dst), names[layout.dst], source)
+    t = time_column(table.column(layout.time), names[layout.time], source)
     if t.dtype.kind == "i" and not np.isnat(dates := calendar_dates(t)).any():
         t = dates
-    columns = {"weight": as_weights, "negative": _negative_names, "link_id": as_link_ids}
+    columns = {"weight": weight_column, "negative": _negative_names, "link_id": link_id_column}
     optional: dict[str, Any] = {
         role: columns[role](table.column(i), names[i], source) for role, i in layout.optional.items()
     }
@@ -82,7 +82,7 @@ def rows_of(table: pa.Table, layout: Layout, source: Source, reading: Reading) -
     return Rows(src, dst, t, reading, layout.prefixes, source, msg, attributes, **optional)
 
 
-def rows_of_table(table: pa.Table, roles: Roles, source: Source, bipartite: bool | None) -> Rows:
+def rows_of_table(table: pa.Table, roles: Roles, source: Origin, bipartite: bool | None) -> Rows:
     """The links of a table whose columns have names."""
     layout = find_layout(table.column_names, roles, source.name)
     return rows_of(table, layout, source, reading_of(layout, table.column_names, bipartite=bipartite))
@@ -98,7 +98,7 @@ def events_of(parts: Sequence[Rows]) -> Events:
     src = _joined_names([part.src for part in parts])
     dst = _joined_names([*(part.dst for part in parts), *(names for names, _ in given)])
     if first.reading.bipartite:
-        src_ids, dst_ids, labels = number_two_sided(src, dst, first.prefixes)
+        src_ids, dst_ids, labels = number_bipartite(src, dst, first.prefixes)
     else:
         if src.type != dst.type:
             src, dst = src.cast(pa.large_string()), dst.cast(pa.large_string())
@@ -157,12 +157,12 @@ def _joined_times(parts: Sequence[Rows]) -> tuple[npt.NDArray[Any], Unit]:
                 if part.t.dtype == np.int64 and (np.abs(part.t) > 2**53).any():
                     raise DataError(f"{part.source.name}: whole times that float64, as in the other files, would round")
         return _stacked([part.t for part in parts]), "s"
-    numbers = [_located(part, numbers_of, part.t) for part in parts]
+    numbers = [_located(part, dates_to_numbers, part.t) for part in parts]
     finest = max((unit for _, unit in numbers), key=PER_SECOND.__getitem__)
     if finest == "s":
         return _stacked([times for times, _ in numbers]), finest
     whole = np.dtype(np.int64)
-    return np.concatenate([_located(part, in_unit, part.t, finest, whole) for part in parts]), finest
+    return np.concatenate([_located(part, dates_in_unit, part.t, finest, whole) for part in parts]), finest
 
 
 def _located(part: Rows, convert: Callable[..., Any], *arguments: Any) -> Any:
@@ -174,7 +174,7 @@ def _located(part: Rows, convert: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _negative_names(
-    column: pa.ChunkedArray, name: str, source: Source
+    column: pa.ChunkedArray, name: str, source: Origin
 ) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
     """The names that are there, and their rows."""
     column = _plain(column)
@@ -182,27 +182,27 @@ def _negative_names(
     if pa.types.is_large_string(column.type):
         there = pc.and_(there, pc.fill_null(pc.not_equal(column, ""), False))
     rows = np.flatnonzero(there.to_numpy())
-    given = Source(source.name, lambda row: source.place(int(rows[row])))
+    given = Origin(source.name, lambda row: source.place(int(rows[row])))
     column = column.filter(there)
-    return as_names(column if len(column) else column.cast(pa.int64()), name, given), rows
+    return name_column(column if len(column) else column.cast(pa.int64()), name, given), rows
 
 
-def as_weights(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.float32]:
+def weight_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[np.float32]:
     """Link weights as float32: finite, from 0, not all 0."""
-    weights = as_attribute(column, name, source, "link weights are finite numbers from 0")
+    weights = number_column(column, name, source, "link weights are finite numbers from 0")
     _refuse_rows(weights < 0, weights, name, source, "link weights are finite numbers from 0")
     if not weights.any():
         raise DataError(f"{source.name}, column {brief(name)}: all weights are 0; give some links a weight above 0")
     return weights
 
 
-def as_link_ids(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[np.uint64]:
+def link_id_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[np.uint64]:
     """The ids of links, hashed; none missing."""
-    return hash_ids(as_names(column, name, source, "link ids", "every link needs an id").to_pylist())
+    return hash_ids(name_column(column, name, source, "link ids", "every link needs an id").to_pylist())
 
 
 def attributes_of(
-    table: pa.Table, chosen: Sequence[int], categorical: Collection[int], source: Source, *, of: str = "link"
+    table: pa.Table, chosen: Sequence[int], categorical: Collection[int], source: Origin, *, of: str = "link"
 ) -> tuple[npt.NDArray[np.float32] | None, tuple[Attribute, ...]]:
     """The chosen columns as attributes of every row, [E, d], and what they hold.
 
@@ -215,16 +215,18 @@ def attributes_of(
         column, name = _plain(table.column(i)), names[i]
         text = pa.types.is_large_string(column.type) and not _all_fit(column.slice(0, 1), pa.float64())
         if i in categorical or text:
-            codes, levels = as_category(column, name, source)
+            codes, levels = category_column(column, name, source)
             values.append(codes)
             columns.append(Attribute(name, "category", levels))
         else:
-            values.append(as_attribute(column, name, source, rule))
+            values.append(number_column(column, name, source, rule))
             columns.append(Attribute(name))
     return np.stack(values, axis=1) if values else None, tuple(columns)
 
 
-def as_category(column: pa.ChunkedArray, name: str, source: Source) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+def category_column(
+    column: pa.ChunkedArray, name: str, source: Origin
+) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
     """Codes of the values of a column, and the text of each code. A missing value is the empty text."""
     names = _cast(_plain(column), pa.large_string(), name, source, "categories are text or numbers")
     coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
@@ -236,10 +238,10 @@ def as_category(column: pa.ChunkedArray, name: str, source: Source) -> tuple[npt
     return coded.indices.to_numpy().astype(np.float32), tuple(levels)
 
 
-def as_names(
+def name_column(
     column: pa.ChunkedArray,
     name: str,
-    source: Source,
+    source: Origin,
     what: str = "node names",
     needed: str = "every link needs two nodes",
 ) -> pa.ChunkedArray:
@@ -260,7 +262,7 @@ def as_names(
     raise DataError(f"{source.name}, column {brief(name)}: found {kind}, expected {what} (integers or strings)")
 
 
-def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.int64]:
+def integer_column(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> npt.NDArray[np.int64]:
     """Whole numbers, however they are stored."""
     _refuse_nulls(column, name, source, rule)
     if pa.types.is_string(column.type):
@@ -268,7 +270,7 @@ def as_integers(column: pa.ChunkedArray, name: str, source: Source, rule: str) -
     return np.array(_cast(column, pa.int64(), name, source, rule).to_numpy())
 
 
-def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[Any]:
+def time_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[Any]:
     """Times as int64, float64 or, where they are dates, datetime64, in memory of our own; text is one of these."""
     rule = "expected a time: a number or an ISO date"
     column = _plain(column)
@@ -294,7 +296,12 @@ def as_times(column: pa.ChunkedArray, name: str, source: Source) -> npt.NDArray[
     raise DataError(f"{source.name}, column {brief(name)}: found {kind}, {rule}")
 
 
-def as_attribute(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> npt.NDArray[np.float32]:
+def parse_times(texts: list[str]) -> npt.NDArray[Any]:
+    """Text as `time_column` reads it."""
+    return time_column(pa.chunked_array([pa.array(texts, pa.string())]), "t", Origin("t"))
+
+
+def number_column(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> npt.NDArray[np.float32]:
     """Numbers as float32, none missing."""
     column = _plain(column)
     kind = column.type
@@ -327,7 +334,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _times_from_text(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> pa.ChunkedArray:
+def _times_from_text(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> pa.ChunkedArray:
     """Numbers or dates, whichever the first value is; integers only as long as float64 need not round them."""
     column = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
     for kind in (pa.int64(), pa.float64(), *_DATES):
@@ -344,7 +351,7 @@ def _times_from_text(column: pa.ChunkedArray, name: str, source: Source, rule: s
     return column
 
 
-def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: Source, rule: str) -> pa.ChunkedArray:
+def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: Origin, rule: str) -> pa.ChunkedArray:
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -380,12 +387,12 @@ def _shown(value: pa.Scalar) -> object:
         return str(value)
 
 
-def _refuse_nulls(column: pa.ChunkedArray, name: str, source: Source, rule: str) -> None:
+def _refuse_nulls(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> None:
     if column.null_count:
         raise source.error(_first(column.is_null()), name, None, rule)
 
 
-def _refuse_rows(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], name: str, source: Source, rule: str) -> None:
+def _refuse_rows(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], name: str, source: Origin, rule: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
         raise source.error(row, name, values[row].item(), rule)

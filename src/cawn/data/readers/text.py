@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from cawn.data.names import integers_in
+from cawn.data.names import parse_integers
 from cawn.data.readers.authors import is_authors_file, link_features, node_features
 from cawn.data.readers.columns import Layout, Roles, find_layout, reading_of
 from cawn.data.readers.dialect import Dialect, line_of, refuse_other_encodings, sniff
 from cawn.data.readers.files import File, first_line, opened
 from cawn.data.readers.lines import LONGEST_LINE, TOO_LONG, SingleBlanks
-from cawn.data.readers.tables import Rows, Source, as_integers, rows_of
+from cawn.data.readers.tables import Origin, Rows, integer_column, rows_of
 from cawn.errors import DataError, brief
 
 
@@ -40,7 +40,7 @@ def read_text(path: File, roles: Roles, *, bipartite: bool | None, delimiter: st
 
 
 def _rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
-    source = Source(str(path), lambda row: f"line {line_of(path, dialect, row)}")
+    source = Origin(str(path), lambda row: f"line {line_of(path, dialect, row)}")
     reading = reading_of(layout, dialect.names, has_names=dialect.has_header, bipartite=bipartite)
     return rows_of(_parse(path, dialect, layout), layout.narrowed(), source, reading)
 
@@ -49,7 +49,7 @@ def _authors_rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool 
     """Links with the features that stand in other files, by the column idx."""
     rows = _rows(path, dialect, layout, bipartite)
     table = _parse(path, dialect, replace(layout, msg=(dialect.names.index("idx"),)))
-    index = as_integers(table.column("idx"), "idx", rows.source, "expected a row number of the feature file")
+    index = integer_column(table.column("idx"), "idx", rows.source, "expected a row number of the feature file")
     return replace(rows, msg=link_features(path.path, index), node_attributes=partial(node_features, path.path))
 
 
@@ -61,19 +61,19 @@ def _parse(path: File, dialect: Dialect, layout: Layout) -> pa.Table:
     if layout.link_id is not None:
         texts.append(f"{layout.link_id}")
     table = _read_guessed(path, dialect, needed, texts, exact=f"{layout.time}")
-    integers = [integers_in(table.column(name)) for name in ends[:2]]
+    integers = [parse_integers(table.column(name)) for name in ends[:2]]
     if layout.negative is not None:
-        integers.append(_integers_or_nothing(table.column(ends[2])))
+        integers.append(_parse_integers_or_null(table.column(ends[2])))
     if all(column is not None for column in integers):
         for name, column in zip(ends, integers, strict=True):
             table = table.set_column(table.column_names.index(name), name, column)
     return table.select(needed).rename_columns([dialect.names[i] for i in layout.needed])
 
 
-def _integers_or_nothing(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """As `integers_in`, null where the text is empty."""
+def _parse_integers_or_null(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
+    """As `parse_integers`, null where the text is empty."""
     there = pc.not_equal(column, "")
-    given = integers_in(column.filter(there))
+    given = parse_integers(column.filter(there))
     if given is None:
         return None
     place = pc.subtract(pc.cumulative_sum(pc.cast(there, pa.int64())), 1)
@@ -82,13 +82,13 @@ def _integers_or_nothing(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 def read_columns(
     path: File, names_at: Callable[[list[str]], list[int]], categorical: Sequence[str | int]
-) -> tuple[pa.Table, Source]:
+) -> tuple[pa.Table, Origin]:
     """All columns of a text file; those at `names_at` (of the header) and the categorical ones stay text."""
     dialect = sniff(path, columns=2)
     named = names_at(dialect.names)
     texts = [f"{i}" for i, name in enumerate(dialect.names) if i in named or name in categorical]
     table = _read_guessed(path, dialect, [f"{i}" for i in range(len(dialect.names))], texts)
-    return table.rename_columns(dialect.names), Source(str(path), lambda row: f"line {line_of(path, dialect, row)}")
+    return table.rename_columns(dialect.names), Origin(str(path), lambda row: f"line {line_of(path, dialect, row)}")
 
 
 def _read_guessed(
