@@ -23,10 +23,6 @@ SHARED = {"base", "settings"}  # modules of systems/ that every system may impor
 UNDONE: set[str] = {
     "cawn.cli.demonstration -> cawn.systems.cawn.config",
     "cawn.cli.train -> cawn.systems.cawn.config",
-    "cawn.data.laws -> cawn.walks.sampling",
-    "cawn.data.summary -> cawn.systems.cawn.decays",
-    "cawn.data.times -> cawn.walks.sampling",
-    "cawn.data.updates -> cawn.learn.splits",
     "cawn.kernels.seeds -> cawn.kernels.reference.walks",
     "cawn.kernels.shuffle -> cawn.kernels.reference.torch_walks",
     "cawn.kernels.shuffle -> cawn.kernels.reference.walks",

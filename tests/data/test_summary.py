@@ -9,7 +9,8 @@ from rich.console import Console
 
 import cawn
 from cawn.cli.reports import example_link, show_next, show_ranking
-from cawn.data.summary import describe, in_words
+from cawn.data.summary import DECAY_RANGE, describe, in_words
+from cawn.systems.cawn.decays import LADDERS
 from networks import random_events
 
 
@@ -17,6 +18,12 @@ def test_the_words_say_which_pairs_repeat() -> None:
     words = in_words(describe(cawn.Events([0, 1, 2, 0], [1, 0, 3, 1], [10, 20, 30, 40])))
     assert "50% repeat an earlier pair (in either direction)" in words
     assert "from 10 to 40; an average node links every 15 units of time (1/tau)" in words
+
+
+def test_the_suggested_decays_are_those_of_the_model() -> None:
+    events = cawn.Events([0, 1, 2, 0], [1, 0, 3, 1], [10, 20, 30, 40])
+    assert describe(events)["alpha"] == [LADDERS["wide"][0] * events.intensity, LADDERS["wide"][-1] * events.intensity]
+    assert (LADDERS["wide"][0], LADDERS["wide"][-1]) == DECAY_RANGE
 
 
 @pytest.mark.parametrize(

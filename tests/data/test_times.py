@@ -72,8 +72,8 @@ def test_plain_numbers_stay_numbers() -> None:
         (np.datetime64("NaT", "s"), SECONDS, DATES, "NaT"),
         (None, SECONDS, DATES, "t is None"),
         ("2016-01-23T00:00:00.5", SECONDS, DATES, "finer than the data's times, which are whole numbers of s"),
-        (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "further from the data .* than int64 can count"),
-        (1.7e308, np.array([-1e308, 0.0]), Reading(), "than float64 can count"),
+        (2**63 - 1, np.array([-(2**63) + 10, 0]), Reading(), "distance from the data .* overflows int64"),
+        (1.7e308, np.array([-1e308, 0.0]), Reading(), "overflows float64"),
     ],
 )
 def test_refused(t: object, held: np.ndarray, reading: Reading, message: str) -> None:

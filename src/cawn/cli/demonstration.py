@@ -14,10 +14,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from cawn.cli.reports import describe_network, show_results
+from cawn.cli.reports import show_results
 from cawn.data import datasets, laws
 from cawn.data.events import Events
-from cawn.data.summary import in_words
+from cawn.data.summary import describe, in_words
 from cawn.devices import Device
 from cawn.learn import experiments
 from cawn.predictor import LinkPredictor
@@ -68,7 +68,7 @@ def run(
             show(picture, console)
         shown = as_json(picture)
     if data == "flights" and not train:
-        shown["data"] = describe_network(flights().events)
+        shown["data"] = describe(flights().events)
         if not quiet:
             console.print(in_words(shown["data"]))
     if train:
@@ -129,7 +129,7 @@ def learn(lesson: Lesson, console: Console, *, seed: int, device: Device, quiet:
     started = time.perf_counter()
     if not quiet:
         console.print(f"\nNow a model learns from links alone ({lesson.about}):", style="bold")
-        console.print(in_words(describe_network(lesson.events)))
+        console.print(in_words(describe(lesson.events)))
     trained = experiments.train(
         lesson.events, lesson.config, task="inductive", seed=seed, device=device, quiet=quiet, kinds=("random",)
     )
@@ -151,7 +151,7 @@ def learn(lesson: Lesson, console: Console, *, seed: int, device: Device, quiet:
         console.print("\nNext:", style="bold")
         console.print("  cawn train edges.csv -o runs/mine    your own links", highlight=False)
         console.print("  cawn datasets                        named public networks", highlight=False)
-    return {"seconds": seconds, "data": describe_network(lesson.events), "results": trained.results, "scored": scored}
+    return {"seconds": seconds, "data": describe(lesson.events), "results": trained.results, "scored": scored}
 
 
 def build(*, seed: int, num_walks: int, length: int) -> dict[str, Any]:

@@ -13,24 +13,16 @@ from rich.table import Table
 from rich.text import Text
 
 from cawn.data.events import Events
-from cawn.data.summary import describe
 from cawn.data.times import format_as_read
 from cawn.errors import printable
 from cawn.learn.metrics import mean_and_interval
 from cawn.rankings import Ranked
-from cawn.systems.cawn.decays import LADDERS
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
 
 
 _MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
 _BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
-
-
-def describe_network(events: Events) -> dict[str, Any]:
-    """Statistics of the network, with the range of decays that CAW-N tries by default."""
-    tau, ladder = events.intensity, LADDERS["wide"]
-    return describe(events) | {"alpha": [ladder[0] * tau, ladder[-1] * tau]}
 
 
 def show_results(

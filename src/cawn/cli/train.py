@@ -89,7 +89,7 @@ def train(
     use_threads(threads)
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings
-    from cawn.data.summary import in_words
+    from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
     from cawn.learn.experiments import check_options, train_seeds
     from cawn.learn.experiments import train as train_once
@@ -111,8 +111,7 @@ def train(
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
     events = _events(data, first, resume, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
-    summary_of_data = reports.describe_network(events)
-    say(in_words(summary_of_data), quiet)
+    say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
     if seeds > 1:
@@ -122,7 +121,7 @@ def train(
         run = train_once(events, config, seed=seed, out=out, **options)
         rows, report, summary = [run.results], run.report, None
     if as_json:
-        found: dict[str, Any] = {"run": str(out), "data": summary_of_data, "results": rows[0], "report": report}
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": report}
         print(json.dumps(found | ({"seeds": summary} if summary else {})))
         return
     reports.show_results(rows, batch_metrics=batch_metrics)

@@ -9,11 +9,12 @@ import numpy as np
 from cawn.data.events import Events
 from cawn.data.times import format_time, is_unix_seconds
 
+DECAY_RANGE = (0.01, 750.0)  # alpha / tau, the range that the decays of CAW-N cover by default
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 def describe(events: Events) -> dict[str, Any]:
-    """Counts of nodes, links, ties, repeated pairs, self-loops and attributes; first and last time; tau."""
+    """Counts of nodes, links, ties, repeated pairs, self-loops and attributes; time range; tau; suggested decays."""
     low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
     pairs = len(np.unique(low << 32 | high))
     times = len(np.unique(events.t))
@@ -28,11 +29,12 @@ def describe(events: Events) -> dict[str, Any]:
         "link_attributes": 0 if events.msg is None else events.msg.shape[1],
         "node_attributes": 0 if events.x is None else events.x.shape[1],
         "tau": events.intensity,
+        "alpha": [factor * events.intensity for factor in DECAY_RANGE],
     }
 
 
 def in_words(found: dict[str, Any]) -> str:
-    """The result of `describe` as a few lines of text; a key "alpha" (lowest, highest) adds the suggested decays."""
+    """The result of `describe` as a few lines of text."""
     links = max(found["links"], 1)
     attributes = [f"{found[f'{kind}_attributes']} {kind}" for kind in ("link", "node") if found[f"{kind}_attributes"]]
     with_attributes = f", {' and '.join(attributes)} attributes" if attributes else ""
@@ -45,7 +47,7 @@ def in_words(found: dict[str, Any]) -> str:
         )
     )
     lines = [f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}", _when(found)]
-    if found["tau"] > 0 and "alpha" in found:
+    if found["tau"] > 0:
         low, high = found["alpha"]
         lines.append(f"suggested decays: alpha from {low:.2g} to {high:.2g}")
     return "\n".join(lines)
