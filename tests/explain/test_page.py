@@ -9,7 +9,6 @@ import pytest
 
 import cawn
 from cawn.explain.link import Explanation, Link, Past, Walk
-from cawn.explain.scene import Bar, Line, Words
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = [
@@ -119,7 +118,7 @@ def test_the_numbers_of_a_law(opened) -> None:
     browser, law = opened("law")
     for name, rows in (("shapes", law.shapes), ("orders", law.orders)):
         lines = browser.find_elements("css selector", f"#{name} tr")[1:]
-        shown = [row for i, row in enumerate(rows) if row.tells or i < 8 or i >= len(rows) - 4]
+        shown = [row for i, row in enumerate(rows) if row.significant or i < 8 or i >= len(rows) - 4]
         assert len(lines) == len(shown)
         for line, row in zip(lines, shown, strict=True):
             cells = [cell.text for cell in line.find_elements("css selector", "td")]
@@ -207,18 +206,18 @@ def test_links_at_one_time_stand_side_by_side() -> None:
     links = [Link("a", "b", 5, 0), Link("a", "c", 5, 1), Link("b", "c", 5, 2)]
     walks = [Walk("src", 1, 3.0 - i, "(0,1) → (1,0)", [link.src, link.dst], [link]) for i, link in enumerate(links)]
     why = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4, PAST)
-    lines = [item for item in why.to_picture().items if isinstance(item, Line) and item.title]
-    assert len(lines) == len({line.x1 for line in lines}) == 3
+    lines = [element for element in why.to_picture().elements if element.find("title") is not None]
+    assert len(lines) == len({line.get("x1") for line in lines}) == 3
 
 
 def test_long_shapes_do_not_run_into_bars() -> None:
     shape = " → ".join(["(10,10)"] * 12)
     walks = [Walk("src", 64, -1.0, shape, ["a", "b"], [Link("a", "b", 5, 0)])]
-    scene = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 64, PAST).to_picture()
-    (words,) = (item for item in scene.items if isinstance(item, Words) and item.text.startswith(shape))
-    bars = [item for item in scene.items if isinstance(item, Bar)]
-    assert words.x + 6 * len(words.text) < min(bar.x for bar in bars)
-    assert scene.width > max(bar.x + bar.width for bar in bars)
+    drawing = Explanation("a", "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 64, PAST).to_picture()
+    (text,) = (element for element in drawing.elements if (element.text or "").startswith(shape))
+    bars = [element.attrib for element in drawing.elements if element.tag == "rect"]
+    assert float(text.get("x")) + 6 * len(text.text) < min(float(bar["x"]) for bar in bars)
+    assert drawing.width > max(float(bar["x"]) + float(bar["width"]) for bar in bars)
 
 
 @pytest.mark.parametrize("name", ["<!-- a", "a\x01\x1b[31m", "日本", "two\nlines", "bad\ud800"])

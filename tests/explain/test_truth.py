@@ -22,9 +22,9 @@ def test_the_planted_law_is_the_top_shape(law_run, name: str) -> None:
     assert top.shape == "(∞,0) → (1,1) → (0,2)"
     assert top.score > 1
     assert top.lift > 10
-    assert top.tells
+    assert top.significant
     assert top.with_true > 0.1 > 0.01 > top.with_false
-    assert not any(row.tells for row in law.orders)  # walks that forget the others cannot see it
+    assert not any(row.significant for row in law.orders)  # walks that forget the others cannot see it
 
 
 def test_pairs_that_stay_together(law_run) -> None:
@@ -32,7 +32,7 @@ def test_pairs_that_stay_together(law_run) -> None:
     law = cawn.LinkPredictor.load(law_run("two pairs")).law()
     top = law.shapes[0]
     assert top.shape in ("(0,1) → (1,0) → (0,1)", "(1,0) → (0,1) → (1,0)")
-    assert top.tells
+    assert top.significant
     assert top.with_true == 1.0
     assert top.with_false == 0.0
 
@@ -41,7 +41,7 @@ def test_no_law_no_shape(law_run) -> None:
     """All intervals of a table hold at once with 95 % confidence: so often is there no false alarm."""
     law = cawn.LinkPredictor.load(law_run("null")).law()
     assert len(law.shapes) > 10
-    assert not any(row.tells for row in [*law.shapes, *law.orders])
+    assert not any(row.significant for row in [*law.shapes, *law.orders])
 
 
 def test_the_walks_of_a_closing_link(law_run) -> None:

@@ -1,1 +1,1 @@
-"""Why this link: the walks behind a score, what each adds to it, and the law a model has found."""
+"""Why a link has its score: the walks behind it, the contribution of each, and the shapes a model relies on."""

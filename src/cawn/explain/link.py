@@ -1,9 +1,9 @@
-"""One link explained: the walks that raised and lowered its score, and the actual links behind them."""
+"""Why one link has its score: the walks that raise and lower it, and the links on them."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,107 +13,92 @@ from cawn.data.times import format_time
 from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects, without_walks
 from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
+from cawn.explain.report import Report
 from cawn.learn.calibration import Calibration
 from cawn.systems.cawn.batches import WALK_SEED, Batcher
 from cawn.systems.cawn.engines import Network
 
 if TYPE_CHECKING:
     from cawn.data.names import Name, NameIndex
-    from cawn.explain.scene import Scene
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link that a walk took, back in time."""
+    """A link on a walk."""
 
     src: Name
     dst: Name
     t: int | float
-    event: int  # its position among the links of the network
+    event: int  # its position in `Events`
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Identical walks, all of the same links."""
+    """A distinct walk: all sampled walks over the same links."""
 
     start: str  # "src" or "dst"
-    count: int  # how many of the M walks from there
+    count: int  # how many of the M walks from there are this one
     contribution: float  # to the logit
     shape: str  # coordinates (d_uw, d_vw) of its nodes
-    nodes: list[Name]  # from the start on
-    links: list[Link]  # the one at the start first: the newest
+    nodes: list[Name]  # in order, from the start
+    links: list[Link]  # newest first
     meaning: str = ""  # the shape in words
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What was counted before the moment that is asked about."""
+    """The links before the query time."""
 
     src_links: int
     dst_links: int
-    pair_links: int  # between the two, either way
-    pair_last: int | float | None  # when they last linked
+    pair_links: int  # between the two, in either direction
+    pair_last: int | float | None  # time of the last of them
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """Why a link is scored as it is. Walks are those of one draw; the probability is the mean over several."""
+class Explanation(Report):
+    """Why a link has its score. The walks are those of the first sample; the probability is a mean over `draws`."""
 
     src: Name
     dst: Name
     t: int | float
     probability: float
-    error: float  # standard error of the probability, from repeated draws of walks
+    error: float  # its standard error over the samples of walks
     draws: int
-    logit: float  # of the draw whose walks are shown
-    base: float  # what the model says of two strangers: no walks, no counted past
-    rates: float | None  # what the counted past of both ends and of the pair adds; None for models without it
-    method: str  # "additive": base, rates and walks add up to the logit; or "leave-group-out": there is a `rest`
-    walks: list[Walk]  # the largest contributions first, whichever their sign
-    num_walks: int  # M, from each end
+    logit: float  # with the walks listed here
+    base: float  # the logit of two nodes without history
+    rates: float | None  # contribution of past link counts; None for models without them
+    method: str  # "additive": base, rates and walks add up to the logit; "leave-group-out": a `rest` remains
+    walks: list[Walk]  # by absolute contribution, largest first
+    num_walks: int  # M, from each node
     past: Past
+    prior: float = 0.5  # assumed share of positives
 
     @property
     def walked(self) -> float:
-        """What all walks add, each kind by itself, summed."""
+        """The sum of the contributions of all walks."""
         return sum(walk.contribution for walk in self.walks)
 
     @property
     def rest(self) -> float:
-        """What parts say only together, or say twice: the logit less base, counted past and walks."""
+        """Interaction between the parts: the logit minus base, rates and walks."""
         return self.logit - self.base - (self.rates or 0.0) - self.walked
 
     @property
     def raised(self) -> list[Walk]:
-        """The walks that speak for the link, strongest first."""
+        """The walks that raise the score, largest contribution first."""
         return [walk for walk in self.walks if walk.contribution > 0]
 
     @property
     def lowered(self) -> list[Walk]:
-        """Those that speak against it."""
+        """The walks that lower the score, largest contribution first."""
         return [walk for walk in self.walks if walk.contribution < 0]
 
     def to_dict(self) -> dict[str, Any]:
-        """The same in types that JSON has."""
-        return asdict(self) | {"walked": self.walked, "rest": self.rest}
-
-    def to_html(self) -> str:
-        """A page that stands by itself."""
-        from cawn.explain.page import link_page
-
-        return link_page(self)
-
-    def to_svg(self) -> str:
-        """`to_picture` as an SVG."""
-        return self.to_picture().to_svg()
-
-    def to_picture(self) -> Scene:
-        """A drawing of the walks in time, with what they add."""
-        from cawn.explain.pictures import link_picture
-
-        return link_picture(self)
+        """The values as types that JSON has."""
+        return Report.to_dict(self) | {"walked": self.walked, "rest": self.rest}
 
 
 def explain_link(
@@ -126,7 +111,7 @@ def explain_link(
     draws: int,
     prior: float,
 ) -> Explanation:
-    """The explanation of one pair, given as ids and time [1] each."""
+    """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1]."""
     src, dst, t = ends
     config, M = batcher.config, batcher.config.num_walks
     batch, shared = batcher.trace(src, dst, t, seed=WALK_SEED)
@@ -134,7 +119,7 @@ def explain_link(
     if not (leaves.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
-    stranger = batch if batcher.rates is None else replace(batch, rates=_of_strangers(batcher, t))
+    stranger = batch if batcher.rates is None else replace(batch, rates=_rates_without_history(batcher, t))
     known = logits - network.logits(stranger)
     others = [network.logits(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
@@ -153,6 +138,7 @@ def explain_link(
         walks=[_walk(leaves, i, float(contribution[i]), batcher, names) for i in order.tolist()],
         num_walks=M,
         past=_past(batcher, ends),
+        prior=prior,
     )
 
 
@@ -189,8 +175,8 @@ def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
     return Past(at_src, at_dst, len(together), events.t[together[-1]].item() if len(together) else None)
 
 
-def _of_strangers(batcher: Batcher, t: Array) -> Array:
-    """The rates of two nodes that never linked."""
+def _rates_without_history(batcher: Batcher, t: Array) -> Array:
+    """The rates of two nodes without history."""
     assert batcher.rates is not None
     unknown = np.array([batcher.events.num_nodes])
     return batcher.rates.features(unknown, unknown + 1, t, batcher.unit)

@@ -1,4 +1,4 @@
-"""Explanations on a terminal."""
+"""Explanations as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -9,62 +9,50 @@ from rich.text import Text
 
 from cawn.data.times import format_time
 from cawn.errors import printable
-from cawn.explain.law import Law, Shape
+from cawn.explain.law import Law
 from cawn.explain.link import Explanation, Walk
-from cawn.explain.pictures import largest_part, lift_text, parts, shown_walks
+from cawn.explain.pictures import bar_scale, contributions, format_lift, shown_walks
 
-_BAR = 12  # characters of the longest
+_BAR = 12  # characters of a full bar
 
 
 def show_link(why: Explanation, console: Console | None = None) -> None:
-    """What a score is made of, and the strongest walks for and against the link."""
+    """Print the parts of a score, and the walks with the largest contributions."""
     console = console or Console()
-    pair, how_sure = f"{printable(why.src)} and {printable(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
-    console.print(Text(f"{pair} at {format_time(why.t)}: probability {how_sure}", style="bold"))
-    largest = largest_part(why)
+    pair, probability = f"{printable(why.src)} and {printable(why.dst)}", f"{why.probability:.3f} ± {why.error:.4f}"
+    console.print(Text(f"{pair} at {format_time(why.t)}: probability {probability}", style="bold"))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in ("adds", "", "what speaks for it or against it", "its shape", "walks"):
-        table.add_column(column, overflow="fold", no_wrap=column in ("adds", "walks"))
-    for _, words, value in parts(why):
-        table.add_row(f"{value:+.3f}", _bar(value, largest), Text(words, style="dim"), "", "")
-    for walk in shown_walks(why):
-        bar = _bar(walk.contribution, largest)
-        table.add_row(f"{walk.contribution:+.3f}", bar, Text(_told(walk)), walk.shape, str(walk.count))
+    for column in ("log-odds", "", "part of the score", "shape", "walks"):
+        table.add_column(column, overflow="fold", no_wrap=column in ("log-odds", "walks"))
+    rows = [(value, Text(part, style="dim"), "", "") for _, part, value in contributions(why)]
+    rows += [(walk.contribution, Text(_path(walk)), walk.shape, str(walk.count)) for walk in shown_walks(why)]
+    for value, text, shape, count in rows:
+        bar = "█" * round(_BAR * abs(value) / bar_scale(why)) or "·"
+        table.add_row(f"{value:+.3f}", Text(bar, "blue" if value > 0 else "yellow"), text, shape, count)
     console.print(table)
-    console.print(
-        f"log-odds {why.logit:+.3f} of these walks, before calibration: the sum of the first rows", style="dim"
-    )
+    console.print(f"The dim rows add up to the log-odds before calibration, {why.logit:+.3f}.", style="dim")
 
 
 def show_law(law: Law, console: Console | None = None) -> None:
-    """The shapes with the highest and the lowest scores."""
+    """Print the shapes with the highest and the lowest scores."""
     console = console or Console()
-    console.print(Text(f"Over {law.links:,} true links and as many false ones", style="bold"))
-    left = 0
+    console.print(Text(f"Over {law.links:,} test links and as many negatives", style="bold"))
+    hidden = 0
     for title, rows in (("causal anonymous walks", law.shapes), ("anonymous walks", law.orders)):
         kept = rows if len(rows) <= 12 else [*rows[:8], *rows[-4:]]
-        left += len(rows) - len(kept)
+        hidden += len(rows) - len(kept)
         table = Table(box=SIMPLE_HEAD, pad_edge=False)
-        for column in (title, "adds", "with true", "false", "lift"):
+        for column in (title, "score", "positives", "negatives", "lift"):
             table.add_column(column, overflow="fold")
         for row in kept:
-            table.add_row(*_cells(row), style="bold" if row.tells else "dim")
-        console.print(table if rows else f"{title}: none occurs often enough to be told of")
-    if law.rare or left:
-        console.print(f"{left:,} shapes between these are not shown; {law.rare:,} occur too seldom.", style="dim")
-    console.print("In bold: more or less often with true links than with false ones, beyond chance.", style="dim")
+            figures = f"{row.score:+.3f}", f"{row.with_true:.3f}", f"{row.with_false:.3f}", format_lift(row)
+            table.add_row(row.shape, *figures, style="bold" if row.significant else "dim")
+        console.print(table if rows else f"{title}: none is frequent enough to be listed")
+    if law.rare or hidden:
+        console.print(f"{hidden:,} shapes in between are not shown; {law.rare:,} are too rare.", style="dim")
+    console.print("Bold: significantly more or less frequent with positives than with negatives.", style="dim")
 
 
-def _cells(row: Shape) -> tuple[str, ...]:
-    return row.shape, f"{row.score:+.3f}", f"{row.with_true:.3f}", f"{row.with_false:.3f}", lift_text(row)
-
-
-def _told(walk: Walk) -> str:
-    parts = [printable(walk.nodes[0])]
-    for node, link in zip(walk.nodes[1:], walk.links, strict=True):
-        parts.append(f"→ {printable(node)} ({format_time(link.t)})")
-    return " ".join(parts)
-
-
-def _bar(value: float, largest: float) -> Text:
-    return Text("█" * round(_BAR * abs(value) / largest) or "·", "blue" if value > 0 else "yellow")
+def _path(walk: Walk) -> str:
+    steps = [f"→ {printable(n)} ({format_time(link.t)})" for n, link in zip(walk.nodes[1:], walk.links, strict=True)]
+    return " ".join([printable(walk.nodes[0]), *steps])

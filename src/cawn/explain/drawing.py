@@ -1,0 +1,144 @@
+"""SVG drawings, and the same as PNG.
+
+Colours have names, each with a light and a dark value from a palette for colour-blind readers (Okabe and Ito's).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from pathlib import Path
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+LIGHT = {
+    "paper": "#ffffff",
+    "ink": "#1b1f24",
+    "faint": "#57606a",
+    "lane": "#d0d7de",
+    "raise": "#0072b2",
+    "lower": "#d55e00",
+}
+DARK = {
+    "paper": "#14181d",
+    "ink": "#e6edf3",
+    "faint": "#9aa4af",
+    "lane": "#3a424b",
+    "raise": "#56b4e9",
+    "lower": "#e69f00",
+}
+
+
+class Drawing:
+    """A drawing that grows downwards: y is measured from `top`, which `extend` moves to the bottom.
+
+    Args:
+        width: In pixels, as all lengths.
+        walks: In the methods that draw: the walks an element belongs to, for pages that highlight a walk.
+    """
+
+    def __init__(self, width: float, label: str = "") -> None:
+        self.width, self.top, self.label = width, 0.0, label
+        self.elements: list[Element] = []
+
+    def extend(self, height: float) -> None:
+        """End a section of this height: what follows is drawn below it."""
+        self.top += height
+
+    def line(
+        self,
+        start: tuple[float, float],
+        end: tuple[float, float],
+        colour: str,
+        *,
+        width: float = 1.0,
+        dashed: bool = False,
+        title: str = "",
+        walks: tuple[int, ...] = (),
+    ) -> None:
+        """Draw a line; `title` is shown when the pointer is on it."""
+        (x1, y1), (x2, y2) = start, end
+        style = {"stroke": _variable(colour), "stroke-width": f"{width:.2f}"}
+        if dashed:
+            style["stroke-dasharray"] = "5 4"
+        self._add("line", {"x1": x1, "y1": self.top + y1, "x2": x2, "y2": self.top + y2}, style, walks)
+        if title:
+            SubElement(self.elements[-1], "title").text = title
+
+    def dot(self, x: float, y: float, radius: float, colour: str, walks: tuple[int, ...] = ()) -> None:
+        """Draw a filled circle."""
+        self._add("circle", {"cx": x, "cy": self.top + y, "r": radius}, {"fill": _variable(colour)}, walks)
+
+    def bar(self, zero: float, y: float, length: float, height: float, colour: str) -> None:
+        """Draw a bar from x = `zero` to the right, or to the left for a negative length; it is never invisible."""
+        size = max(abs(length), 0.5)
+        place = {"x": zero if length > 0 else zero - size, "y": self.top + y, "width": size, "height": height}
+        self._add("rect", place, {"fill": _variable(colour)})
+
+    def text(
+        self, x: float, y: float, text: str, colour: str = "ink", *, size: float = 12, anchor: str = "start"
+    ) -> None:
+        """Write a line of text; `anchor` is "start", "middle" or "end"."""
+        style = {"font-size": f"{size:g}", "text-anchor": anchor, "fill": _variable(colour)}
+        self._add("text", {"x": x, "y": self.top + y}, style)
+        self.elements[-1].text = text
+
+    def to_svg(self, *, standalone: bool = True) -> str:
+        """The drawing as SVG: with its own colours, or with those of the page it is part of."""
+        size = {"width": f"{self.width:g}", "height": f"{self.top:g}"}
+        root = Element(
+            "svg", xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {self.width:g} {self.top:g}", role="img"
+        )
+        root.set("aria-label", self.label)
+        if standalone:
+            root.attrib |= size
+            SubElement(root, "style").text = stylesheet("svg")
+            SubElement(root, "rect", size, fill=_variable("paper"))
+        root.extend(self.elements)
+        return tostring(root, encoding="unicode")
+
+    def to_png(self, path: Path, *, scale: float = 2.0) -> None:
+        """The drawing as PNG in the light palette; needs matplotlib."""
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Circle, Rectangle
+
+        figure = Figure(figsize=(self.width / 100, self.top / 100), dpi=100 * scale, facecolor=LIGHT["paper"])
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set(xlim=(0, self.width), ylim=(self.top, 0))
+        axes.axis("off")
+        for element in self.elements:
+            given = element.attrib
+            colour = LIGHT[re.findall(r"\w+", given.get("fill", given.get("stroke", "")))[-1]]
+            number = {name: float(value) for name, value in given.items() if re.fullmatch(r"-?[\d.]+", value)}
+            if element.tag == "line":
+                x, y = (number["x1"], number["x2"]), (number["y1"], number["y2"])
+                style = "--" if "stroke-dasharray" in given else "-"
+                axes.plot(x, y, style, color=colour, linewidth=0.72 * number["stroke-width"])
+            elif element.tag == "circle":
+                axes.add_patch(Circle((number["cx"], number["cy"]), number["r"], color=colour, zorder=3))
+            elif element.tag == "rect":
+                corner = (number["x"], number["y"])
+                axes.add_patch(Rectangle(corner, number["width"], number["height"], color=colour, linewidth=0))
+            else:
+                place = {"start": "left", "middle": "center", "end": "right"}[given["text-anchor"]]
+                text = (element.text or "").replace("$", r"\$")
+                axes.text(number["x"], number["y"], text, color=colour, size=0.72 * number["font-size"], ha=place)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes
+            figure.savefig(path, format="png")
+
+    def _add(self, tag: str, place: dict[str, float], style: dict[str, str], walks: tuple[int, ...] = ()) -> None:
+        attributes = {name: f"{value:.1f}" for name, value in place.items()} | style
+        if walks:
+            attributes["data-walks"] = " ".join(map(str, walks))
+        self.elements.append(Element(tag, attributes))
+
+
+def stylesheet(selector: str) -> str:
+    """The palettes as CSS variables, light or dark by the reader's preference, and the font."""
+    light, dark = (";".join(f"--{name}:{colour}" for name, colour in palette.items()) for palette in (LIGHT, DARK))
+    font = "font-family:system-ui,sans-serif"
+    return f"{selector}{{{light};{font}}}@media(prefers-color-scheme:dark){{{selector}{{{dark}}}}}"
+
+
+def _variable(colour: str) -> str:
+    return f"var(--{colour})"

@@ -1,0 +1,35 @@
+"""What an explanation of a link and that of a whole model have in common: their output formats."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cawn.explain.drawing import Drawing
+
+
+class Report:
+    """A dataclass that can be written as JSON, as a page and as a picture."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as types that JSON has."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+    def to_html(self) -> str:
+        """A self-contained HTML page."""
+        from cawn.explain.page import page
+
+        return page(self)
+
+    def to_svg(self) -> str:
+        """The picture as SVG."""
+        return self.to_picture().to_svg()
+
+    def to_picture(self) -> Drawing:
+        """The picture; its `to_png` writes a PNG file."""
+        from cawn.explain.pictures import picture
+
+        return picture(self)
