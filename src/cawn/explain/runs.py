@@ -8,7 +8,7 @@ import numpy as np
 
 from cawn.errors import QueryError
 from cawn.explain.law import Law, explain_law
-from cawn.kernels.seeds import seed_for
+from cawn.kernels.rng import seed_for
 from cawn.learn.negatives import negatives
 from cawn.learn.runs import read_description
 from cawn.learn.splits import split_of_run

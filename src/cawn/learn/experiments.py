@@ -17,7 +17,7 @@ from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.jit import check_threads
-from cawn.kernels.seeds import seed_for
+from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.board import check_board
 from cawn.learn.checkpoints import stored_model

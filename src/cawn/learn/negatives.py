@@ -15,8 +15,8 @@ from cawn.checks import check_words
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.errors import DataError
-from cawn.kernels.cpu.walks import mix64
 from cawn.kernels.jit import njit
+from cawn.kernels.rng import mix64
 from cawn.learn.splits import by_appearance
 
 Kind = Literal["random", "historical", "inductive"]

@@ -30,7 +30,7 @@ from cawn.files import FolderLock, write_text
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.jit import check_threads
-from cawn.kernels.seeds import seed_for
+from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.board import Board, check_board
 from cawn.learn.calibration import FITTED_PRIOR, Calibration

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cawn.kernels.shuffle import order
+from cawn.kernels.rng import order
 from cawn.progress import Report
 from cawn.systems.cawn.batches import Batcher
 from cawn.systems.cawn.config import Config

@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inline
 def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
     """Where `node` stands, or may be put, in the table; a slot left by an earlier pair counts as free."""
     mask = slot_node.size - 1
-    slot = np.int64((np.uint64(node) * _GOLDEN) >> shift)
+    slot = np.int64((np.uint64(node) * GOLDEN_64) >> shift)
     while slot_owner[slot] == owner and slot_node[slot] != node:
         slot = (slot + 1) & mask
     return slot

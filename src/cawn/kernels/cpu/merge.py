@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import njit, njit_fast
+from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @njit
@@ -25,10 +24,10 @@ def merge_rows(parent: Array, step: Array, own: Array, other: Array, table: Arra
     """
     mask, size = table.size - 1, 0
     for n in range(parent.size):
-        code = np.uint64(parent[n] + 1) * _GOLDEN ^ np.uint64(step[n] + 1)
-        code = (code ^ code >> np.uint64(29)) * _GOLDEN ^ np.uint64(own[n])
-        code = (code ^ code >> np.uint64(32)) * _GOLDEN ^ np.uint64(other[n])
-        code = (code ^ code >> np.uint64(29)) * _GOLDEN
+        code = np.uint64(parent[n] + 1) * GOLDEN_64 ^ np.uint64(step[n] + 1)
+        code = (code ^ code >> np.uint64(29)) * GOLDEN_64 ^ np.uint64(own[n])
+        code = (code ^ code >> np.uint64(32)) * GOLDEN_64 ^ np.uint64(other[n])
+        code = (code ^ code >> np.uint64(29)) * GOLDEN_64
         slot = np.int64(code >> np.uint64(20)) & mask
         while table[slot] >= 0:
             known = first[table[slot]]

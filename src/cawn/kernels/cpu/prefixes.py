@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from cawn.kernels.cpu.counts import slot_of_node
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @inline
@@ -20,7 +19,7 @@ def _vector_id(vector: Array, vectors: Array, table: Array, size: int) -> Any:
     """The number of a count vector among `vectors[:size]`, or `size` where it is new; `table` finds it by its hash."""
     code = np.uint64(0)
     for j in range(vector.size):
-        code = (code + np.uint64(vector[j] + 1)) * _GOLDEN
+        code = (code + np.uint64(vector[j] + 1)) * GOLDEN_64
         code ^= code >> np.uint64(29)
     mask = table.size - 1
     slot = np.int64(code & np.uint64(mask))
@@ -112,7 +111,7 @@ def find_prefixes(
                         continue
                     before = reached[w] if i > 0 else -1
                     event = events[b, w, i]
-                    slot = np.int64((np.uint64(event + 1) * _GOLDEN ^ np.uint64(before + 1)) * _GOLDEN >> shift)
+                    slot = np.int64((np.uint64(event + 1) * GOLDEN_64 ^ np.uint64(before + 1)) * GOLDEN_64 >> shift)
                     while step_owner[slot] == stamp:
                         n = step_prefix[slot]
                         if room.parent[i, n] == before and room.event[i, n] == event:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.walks import WalkRequest, query_key, uniform
+from cawn.kernels.cpu.walks import WalkRequest
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.rng import query_key, uniform
 
 Array = npt.NDArray[Any]
 

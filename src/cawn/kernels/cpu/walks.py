@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.rng import query_key, uniform
 
 Array = npt.NDArray[Any]
 
@@ -50,41 +51,6 @@ class WalkRequest(NamedTuple):
     out_nodes: Array  # [B, M, m + 1] int32
     out_t: Array  # [B, M, m + 1]
     out_events: Array  # [B, M, m + 1] int64
-
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
-_S27, _S30, _S31, _S12 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(12)
-
-
-# Random numbers: a hash of (seed, query, draw), no state anywhere.
-
-
-@inline
-def mix64(x: np.uint64) -> np.uint64:
-    """The finalizer of SplitMix64: a bijection of 64-bit words in which every input bit flips half the output."""
-    x = (x ^ (x >> _S30)) * _MIX_1
-    x = (x ^ (x >> _S27)) * _MIX_2
-    return x ^ (x >> _S31)
-
-
-@inline
-def query_key(seed: np.uint64, t_bits: np.uint64, link: int) -> np.uint64:
-    """The random stream of one query.
-
-    A query is named by its time and by the newest link its node can see (with the side the node stands on). This
-    determines the node without using its id: the walks do not depend on what nodes are called, nor on what
-    other queries stand in the batch.
-    """
-    return mix64(mix64(mix64(seed) ^ t_bits) ^ np.uint64(link))
-
-
-@inline
-def uniform(key: np.uint64, index: int, step: int) -> float:
-    """The number behind draw `index` of walk step 1 <= step < 256, in the open interval (0, 1)."""
-    bits = mix64(key + np.uint64((index << 8) | step) * _GOLDEN)
-    return (float(bits >> _S12) + 0.5) * 2.0**-52
 
 
 # Building the index.

@@ -5,16 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
-def mix64(x: Tensor) -> Tensor:
-    """See `cpu.mix64`; 64-bit words as int64, whose products wrap around."""
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        x = (x ^ _shifted(x, shift)) * (factor - (1 << 64))
-    return x ^ _shifted(x, 31)
-
-
-def _shifted(x: Tensor, by: int) -> Tensor:
-    return (x >> by) & ((1 << (64 - by)) - 1)
+from cawn.kernels.rng import GOLDEN, shift_right
+from cawn.kernels.rng import mix64_tensor as mix64
 
 
 def count_before(time: Tensor, start: Tensor, stop: Tensor, t: Tensor) -> Tensor:
@@ -49,8 +41,8 @@ def sample_walks(
     for s, width in enumerate(widths, start=1):
         k = w // (len(w) // width)
         a = k * len(alphas) // width
-        bits = mix64(key + ((k << 8) | s) * (0x9E3779B97F4A7C15 - (1 << 64)))
-        u = (_shifted(bits, 12).double() + 0.5) * 2.0**-52
+        bits = mix64(key + ((k << 8) | s) * (GOLDEN - (1 << 64)))
+        u = (shift_right(bits, 12).double() + 0.5) * 2.0**-52
         alive = count > 0
         newest = torch.where(alive, first + count - 1, 0)
         target = logsum[a, newest] + u.log()

@@ -9,16 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.rng import GOLDEN
+from cawn.kernels.rng import mix64_int as mix64
+
 Link = tuple[Any, int, int, int]  # (t, the other end, event id, side)
 
 _WORD = (1 << 64) - 1
-
-
-def mix64(x: int) -> int:
-    """The finalizer of SplitMix64."""
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _WORD
-    return x ^ (x >> 31)
 
 
 def query_key(seed: int, t: Any, link: int) -> int:
@@ -28,7 +24,7 @@ def query_key(seed: int, t: Any, link: int) -> int:
 
 def uniform(key: int, index: int, step: int) -> float:
     """The number behind draw `index` of walk step `step`."""
-    bits = mix64((key + ((index << 8) | step) * 0x9E3779B97F4A7C15) & _WORD)
+    bits = mix64((key + ((index << 8) | step) * GOLDEN) & _WORD)
     return ((bits >> 12) + 0.5) * 2.0**-52
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cawn.data.events import NO_NEGATIVE
 from cawn.kernels.cuda.launch import USE_CPU, current, memory_for, ran_out
-from cawn.kernels.shuffle import device_coins, device_order
+from cawn.kernels.rng import bernoulli, order
 from cawn.learn.device_negatives import DeviceChoices
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.config import Config
@@ -93,9 +93,9 @@ class DeviceSteps:
         false = self._random.draw(self._seed)
         if self._historical is not None:
             historical = self._historical.draw(self._seed, fallback=false)
-            false = torch.where(device_coins(seed, len(false), HARD_SHARE, device), historical, false)
+            false = torch.where(bernoulli(seed, len(false), HARD_SHARE, device), historical, false)
         self._false.copy_(torch.where(self._own == NO_NEGATIVE, false, self._own))
-        self._order.copy_(device_order(seed, len(false), device))
+        self._order.copy_(order(seed, len(false), device))
         self._lr.copy_(torch.tensor([plan.learning_rate(epoch, step) for step in range(len(self._lr))]))
 
     def _update(self) -> None:

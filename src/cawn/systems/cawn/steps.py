@@ -19,8 +19,7 @@ from torch.nn.functional import softplus
 
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.errors import DataError
-from cawn.kernels import shuffle
-from cawn.kernels.seeds import seed_for
+from cawn.kernels.rng import bernoulli, order, seed_for
 from cawn.learn.negatives import Choices, Nodes, Positions, partner_choices, random_choices
 from cawn.learn.splits import Split
 from cawn.systems.cawn.batches import Batch, Batcher, ahead
@@ -87,7 +86,7 @@ class TrainingLinks:
         false = self.random_choices.draw(seed)
         if self.historical_choices is not None:
             historical = self.historical_choices.draw(seed)
-            chosen = shuffle.coins(seed, len(false), HARD_SHARE) & (historical >= 0)
+            chosen = bernoulli(seed, len(false), HARD_SHARE) & (historical >= 0)
             false = np.where(chosen, historical, false)
         own = self.own_negatives(self.links)
         return np.where(own == NO_NEGATIVE, false, own)
@@ -166,14 +165,14 @@ class HostSteps:
         plan, events, size = self.plan, self.plan.events, self.plan.config.batch_size
         seed = plan.number("epoch", epoch)
         false, weights = plan.negatives(seed), plan.weights
-        order = shuffle.order(seed, len(plan.links))
+        shuffled = order(seed, len(plan.links))
 
         def task(some: Positions) -> Callable[[], Update]:
             links = plan.links[some]
             ends = (events.src[links], events.dst[links], false[some], events.t[links])
             return lambda: Update(self._batcher.contrast(*ends, seed=seed), None if weights is None else weights[some])
 
-        return [task(order[i : i + size]) for i in range(first * size, len(order), size)]
+        return [task(shuffled[i : i + size]) for i in range(first * size, len(shuffled), size)]
 
     def update(self, update: Update, epoch: int, step: int) -> float:
         """One update; returns the loss."""
