@@ -43,18 +43,31 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+def hide_the_gpu(patch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    patch.setattr(torch.cuda, "is_available", lambda: False)
+    patch.setenv("CUDA_VISIBLE_DEVICES", "")  # of the processes that tests start
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _on_the_cpu(request):
     """All tests but those of the GPU run on the CPU, also where there is a GPU: they compare exact numbers."""
-    if not has_cuda() or request.node.get_closest_marker("gpu"):
-        yield
-        return
-    import torch
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: False)
-        patch.setenv("CUDA_VISIBLE_DEVICES", "")  # of the processes that tests start
-        yield
+        if has_cuda() and not request.node.get_closest_marker("gpu"):
+            hide_the_gpu(patch)
+        yield patch
+
+
+@pytest.fixture(autouse=True)
+def _on_the_gpu(request, _on_the_cpu):
+    """A single test of the GPU among tests of the CPU."""
+    marked = request.node.get_closest_marker("gpu") and not request.node.parent.get_closest_marker("gpu")
+    if has_cuda() and marked:
+        _on_the_cpu.undo()
+    yield
+    if has_cuda() and marked:
+        hide_the_gpu(_on_the_cpu)
 
 
 @pytest.fixture(scope="session", autouse=True)

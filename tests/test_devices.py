@@ -1,55 +1,117 @@
-"""Which device is taken, and what is said where it cannot be."""
+"""Which device is used, and what the message says where it cannot be. Nothing is faked but the GPU itself."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 import cawn
-from cawn import devices
+from cawn.devices import may_have_cuda, named_device, pick_device
+
+CUDA = torch.cuda.is_available()  # before the tests of the CPU hide the GPU
+NO_GPU = r"device is 'cuda', but (this build of PyTorch is for the CPU|no CUDA driver|CUDA does not start|no CUDA dev)"
 
 
-def test_on_this_machine() -> None:
-    """Nothing is pretended: what is picked computes, and a GPU is refused only where there is a reason."""
-    device = devices.pick_device("auto")
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_without_a_gpu_the_cpu_is_used(name: str) -> None:
+    device = pick_device(name)
+    assert device == torch.device("cpu")
     assert torch.ones(3, device=device).sum().item() == 3
-    assert device.type == "cuda" or not torch.cuda.is_available()
-    if not torch.cuda.is_available():
-        assert device.type == "cpu"
-        with pytest.raises(cawn.DeviceError, match=r"for the CPU alone|no CUDA driver|does not start|no CUDA device"):
-            devices.pick_device("cuda")
+
+
+@pytest.mark.parametrize("pick", [pick_device, named_device])
+def test_without_a_gpu_it_is_refused_with_the_reason(pick) -> None:
+    with pytest.raises(cawn.DeviceError, match=NO_GPU):
+        pick("cuda")
+
+
+def test_a_hidden_gpu_is_refused_in_one_line() -> None:
+    """A fresh process, which finds whatever driver and PyTorch this machine has."""
+    code = "from cawn.devices import pick_device; pick_device('cuda')"
+    hidden = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run([sys.executable, "-c", code], env=hidden, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "DeviceError: device is 'cuda', but " in done.stderr.splitlines()[-1]
+    assert done.stderr.splitlines()[-1].endswith("; give cpu")
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not CUDA, reason="needs a GPU")
+def test_on_a_gpu() -> None:
+    assert may_have_cuda()
+    device = pick_device("auto")
+    assert device.type == pick_device("cuda").type == "cuda"
+    assert torch.ones(3, device=device).sum().item() == 3
+    assert named_device("cuda:0") == torch.device("cuda:0")
+    with pytest.raises(cawn.DeviceError, match=r"device is 'cuda:99', but there are \d+ CUDA devices"):
+        named_device("cuda:99")
 
 
 @pytest.fixture
-def a_gpu(monkeypatch) -> None:
-    """PyTorch says there is one of compute capability 9.0; Triton and a compiler are there too."""
+def a_gpu(monkeypatch, tmp_path: Path) -> None:
+    """PyTorch reports one of compute capability 9.0; the only C compiler is a file called gcc."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Some GPU")
-    monkeypatch.setattr(devices.importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setattr(devices.shutil, "which", lambda name: f"/usr/bin/{name}")
+    (tmp_path / "gcc").write_text("#!/bin/sh\n")
+    (tmp_path / "gcc").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
+    pytest.importorskip("triton")
 
 
 def test_a_gpu_that_can_be_used_is_taken(a_gpu) -> None:
-    assert devices.pick_device("auto").type == devices.pick_device("cuda").type == "cuda"
-    assert devices.pick_device("cpu").type == "cpu"
+    assert pick_device("auto").type == pick_device("cuda").type == "cuda"
+    assert pick_device("cpu").type == "cpu"
+    with pytest.raises(cawn.DeviceError, match="device is 'cuda:1', but there are 1 CUDA devices"):
+        named_device("cuda:1")
+
+
+def without_triton(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+
+
+def without_a_compiler(monkeypatch) -> None:
+    monkeypatch.setenv("PATH", "")
+
+
+def with_an_old_gpu(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "found", "why"),
+    ("change", "why"),
     [
-        (devices.importlib.util, "find_spec", lambda name: None, "Triton is missing"),
-        (devices.shutil, "which", lambda name: None, "Triton needs a C compiler"),
-        (torch.cuda, "get_device_capability", lambda device: (7, 5), "Some GPU has compute capability 7.5, and 8.0 is"),
+        (without_triton, "Triton is missing"),
+        (without_a_compiler, "Triton needs a C compiler"),
+        (with_an_old_gpu, "Some GPU has compute capability 7.5, and 8.0 is"),
     ],
 )
-def test_one_that_cannot_is_named_and_auto_says_why_not(a_gpu, monkeypatch, where, name, found, why: str) -> None:
-    monkeypatch.setattr(where, name, found)
+def test_one_that_cannot_is_named_and_auto_says_why_not(a_gpu, monkeypatch, change, why: str) -> None:
+    change(monkeypatch)
     with pytest.warns(UserWarning, match=f"there is a GPU, but {why}"):
-        assert devices.pick_device("auto").type == "cpu"
+        assert pick_device("auto").type == "cpu"
     with pytest.raises(cawn.DeviceError, match=f"device is 'cuda', but {why}"):
-        devices.pick_device("cuda")
+        pick_device("cuda")
 
 
-def test_what_is_no_device() -> None:
+def test_the_compiler_may_be_named_instead(a_gpu, monkeypatch) -> None:
+    without_a_compiler(monkeypatch)
+    monkeypatch.setenv("CC", "/opt/compiler")
+    assert pick_device("auto").type == "cuda"
+
+
+@pytest.mark.parametrize("name", ["tpu", "", "cuda:0", None])
+def test_what_is_no_device(name) -> None:
     with pytest.raises(cawn.QueryError, match="give one of auto, cpu, cuda"):
-        devices.pick_device("tpu")  # type: ignore[arg-type]
+        pick_device(name)
+
+
+@pytest.mark.parametrize("name", ["tpu", "mps", 3])
+def test_what_is_no_device_of_pytorch(name) -> None:
+    with pytest.raises(cawn.QueryError, match="give cpu or cuda"):
+        named_device(name)

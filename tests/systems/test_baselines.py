@@ -12,6 +12,7 @@ from networks import random_events
 
 
 def test_by_hand() -> None:
+    assert NAMES == ["edgebank", "edgebank (window)", "popularity", "recency"]
     past = Past(cawn.Events([0, 2, 0, 3], [1, 1, 4, 4], [10, 20, 30, 100]))
     src, dst, t = np.array([1, 0, 2, 0, 9]), np.array([0, 1, 4, 9, 9]), np.array([25, 10, 50, 50, 50])
     assert past.edgebank(src, dst, t).tolist() == [1, 0, 0, 0, 0]
@@ -21,23 +22,55 @@ def test_by_hand() -> None:
     assert score[0] > 1 > score[2] > 0 == score[1] == score[3]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_future_changes_nothing(seed: int) -> None:
-    """Other links at or after the query's time, none of them: only the scale of recency is that of all times."""
+NAMES = sorted(Past(random_events(0)).rules())
+QUERIES = np.repeat(np.arange(8), 8), np.tile(np.arange(8), 8)  # every pair of eight nodes
+
+
+def past_and_future(seed: int) -> tuple[cawn.Events, int, np.ndarray, np.ndarray]:
+    """Links, a time among them, and the links before that time and from it on, apart from the very last."""
     events = random_events(seed, num_links=300)
     now = int(np.median(events.t))
-    past, later = events[events.t < now], events[events.t >= now]
-    other = np.random.default_rng(seed).integers(0, 8, (2, len(later)))
-    src, dst = np.repeat(np.arange(8), 8), np.tile(np.arange(8), 8)
-    t = np.full(64, now)
-    shuffled = cawn.Events(np.append(past.src, other[0]), np.append(past.dst, other[1]), events.t, num_nodes=8)
-    truth, same = Past(events).rules(), Past(shuffled).rules()
-    assert set(truth) == {"recency", "edgebank", "edgebank (window)", "popularity"}
-    for name, rule in truth.items():
-        np.testing.assert_array_equal(rule(src, dst, t), same[name](src, dst, t))
-        assert len(set(rule(src, dst, t))) > 1
-    removed = Past(cawn.Events(past.src, past.dst, past.t, num_nodes=8))
-    orders = [np.unique(found.recency(src, dst, t), return_inverse=True)[1] for found in (Past(events), removed)]
+    return events, now, np.flatnonzero(events.t < now), np.flatnonzero(events.t >= now)[:-1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_future_changes_nothing(name: str, seed: int) -> None:
+    """Other links between other nodes at other times, from the query's time to the end of the time range."""
+    events, now, _, later = past_and_future(seed)
+    rng = np.random.default_rng(seed)
+    src, dst, t = events.src.copy(), events.dst.copy(), events.t.copy()
+    src[later], dst[later] = rng.integers(0, 8, (2, len(later)))
+    t[later] = rng.integers(now, int(t[-1]) + 1, len(later))
+    assert (t != events.t).any()
+    other = cawn.Events(src, dst, t, num_nodes=8)
+    asked = *QUERIES, np.full(64, now)
+    truth = Past(events).rules()[name](*asked)
+    np.testing.assert_array_equal(Past(other).rules()[name](*asked), truth)
+    assert len(set(truth)) > 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_past_changes_every_baseline(name: str, seed: int) -> None:
+    """So the test above compares scores that do depend on links."""
+    events, now, before, _ = past_and_future(seed)
+    dst = events.dst.copy()
+    dst[before] = np.random.default_rng(seed).integers(0, 8, len(before))
+    asked = *QUERIES, np.full(64, now)
+    one, other = (
+        Past(some).rules()[name](*asked)
+        for some in (events, cawn.Events(events.src, dst, events.t, num_nodes=events.num_nodes))
+    )
+    assert (one != other).any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_recency_orders_pairs_without_the_future(seed: int) -> None:
+    """Its scale is that of the whole time range; the order of the scores at one time is not."""
+    events, now, before, _ = past_and_future(seed)
+    asked = *QUERIES, np.full(64, now)
+    orders = [np.unique(Past(some).recency(*asked), return_inverse=True)[1] for some in (events, events[before])]
     np.testing.assert_array_equal(*orders)
 
 
