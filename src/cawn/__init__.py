@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.learn.experiments import train as train
     from cawn.learn.experiments import train_seeds as train_seeds
     from cawn.learn.splits import TimeSplit as TimeSplit
-    from cawn.learn.trainer import Run as Run
+    from cawn.learn.testing import Run as Run
     from cawn.learn.trainer import Trainer as Trainer
     from cawn.predictor import LinkPredictor as LinkPredictor
     from cawn.systems.cawn.config import Config as Config

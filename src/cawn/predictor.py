@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,26 +27,28 @@ from cawn.data.readers.files import resolved
 from cawn.data.reading import Reading
 from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
 from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, merge_batches
-from cawn.devices import Device, check_device
+from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief, enough_memory
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.kernels.jit import check_threads
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
-from cawn.learn.runs import Record, read_run, refuse_existing, replace_links, write_report, write_run
+from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
+from cawn.learn.testing import candidates_on
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.systems.cawn.batches import WALK_SEED, Batcher
-from cawn.systems.cawn.engines import Engine, engine_of, load_engine
+from cawn.systems.base import Bounded, Embedder, Indexed, Sampler, Scorer, System
+from cawn.systems.settings import Settings
 from cawn.walks.candidates import KINDS, Candidates
 
 if TYPE_CHECKING:
     from cawn.explain.law import Law
     from cawn.explain.link import Explanation
-    from cawn.learn.trainer import Run
+    from cawn.learn.testing import Run
 
 Array = npt.NDArray[Any]
 
 _answering = enough_memory("answering", "ask about fewer pairs at once, or train with a lower num_walks or dim")
 MAX_DRAWS = 1_000
+DRAW_SEED = 0x5EED  # of the first sample; that of a score without draws
 
 
 PAIRS_AT_ONCE = 1 << 14  # of several sources that are ranked together
@@ -55,13 +59,10 @@ EVERYONE = "all"
 class Snapshot:
     """One state of a history: everything in it belongs together, and nothing in it changes."""
 
-    batcher: Batcher
+    events: Events
+    scorer: Scorer
     names: NameIndex
     candidates: Candidates
-
-    @classmethod
-    def of(cls, batcher: Batcher, names: NameIndex) -> Snapshot:
-        return cls(batcher, names, Candidates(batcher.events, batcher.history, directed=batcher.config.directed))
 
 
 class _State(NamedTuple):
@@ -96,22 +97,24 @@ class LinkPredictor:
 
     def __init__(
         self,
-        engine: Engine,
-        batcher: Batcher,
+        system: System,
+        config: Settings,
+        events: Events,
         names: NameIndex,
         calibration: Calibration,
         *,
+        name: str = "",
         prefixes: tuple[str, str] | None = None,
         reading: Reading | None = None,
         folder: Path | None = None,
         record: Record | None = None,
     ) -> None:
-        self._engine, self._calibration = engine, calibration
-        self._state = _State(Snapshot.of(batcher, names), [])
+        self._system, self._config, self._calibration, self._name = system, config, calibration, name
+        self._state = _State(self._snapshot_of(events, names), [])
         updates = [] if record is None else record.description.get("updates", [])
         self._known, self._all_names = KnownLinks(updates), ExtendedNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
-        self.reading = batcher.events.reading = reading or Reading()
+        self.reading = events.reading = reading or Reading()
         self._renew_locks()
 
     def _renew_locks(self) -> None:
@@ -147,33 +150,37 @@ class LinkPredictor:
         check_device(device)
         check_flags(verify=verify)
         check_threads(threads)
-        run = read_run(path, threads=threads, verify=verify)
+        run = read_run(path, verify=verify)
         return cls(
-            load_engine(run, device, threads),
-            run.batcher,
+            load_system(run, pick_device(device), threads),
+            run.config,
+            run.events,
             run.names,
             run.calibration,
             prefixes=run.prefixes,
             reading=run.reading,
             folder=run.folder,
             record=run.record,
+            name=run.description["system"],
         )
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
         """From a run that has just been trained."""
-        if not hasattr(run, "batcher") or not hasattr(run, "model"):
+        if not hasattr(run, "system") or not hasattr(run, "events"):
             raise QueryError(f"run is {brief(run)}: give what cawn.train returns")
-        events, names = run.batcher.events, NameIndex.of(run.batcher.events.labels)
+        events = run.events
         return cls(
-            engine_of(run.model),
-            run.batcher,
-            names,
+            run.system,
+            run.config,
+            events,
+            NameIndex.of(events.labels),
             run.calibration,
             prefixes=bipartite_prefixes(events),
             reading=events.reading,
             folder=run.folder,
             record=run.record,
+            name=run.record.description["system"],
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -182,26 +189,31 @@ class LinkPredictor:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = check_path(folder, "folder")
         refuse_existing(target)
-        batcher, named, updates = self._links()
+        index, named, updates = self._links()
         record = replace(self._record, description=self._record.description | {"updates": updates})
         make_folder(target.absolute().parent)
         with temporary_folder(target.absolute()) as part:
-            write_report(part, self._engine.network.weights, record.report, record.results, record.metrics)
-            write_run(part, batcher.config, named, record.description, batcher)
+            write_report(part, self._weights(), record.report, record.results, record.metrics)
+            write_run(part, self._config, named, record.description, index)
             part.rename(target)
 
     def save_links(self, lock: FolderLock) -> None:
         """Put all links it knows by now into the run folder it was loaded from, which the caller has locked."""
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
-        batcher, named, updates = self._links()
-        replace_links(self._folder, named, batcher, lock=lock, updates=updates)
+        index, named, updates = self._links()
+        replace_links(self._folder, named, index, lock=lock, updates=updates)
 
-    def _links(self) -> tuple[Batcher, Events, list[str]]:
-        """The history with the names of its nodes, and the digests of exactly the batches in it."""
+    def _links(self) -> tuple[dict[str, Array] | None, Events, list[str]]:
+        """The index of the system if it has one, the links with the names of their nodes, and the digests of exactly
+        the batches among them."""
         with self._updating:
             snapshot, updates = self._snapshot(), list(self._known.digests)
-        return snapshot.batcher, snapshot.batcher.events.named(snapshot.names.all()), updates
+            index = self._system.index(snapshot.events) if isinstance(self._system, Indexed) else None
+        return index, snapshot.events.named(snapshot.names.all()), updates
+
+    def _weights(self) -> dict[str, Array]:
+        return {name: value.detach().cpu().numpy() for name, value in self._system.module.state_dict().items()}
 
     # What is asked.
 
@@ -231,20 +243,21 @@ class LinkPredictor:
             check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
         snapshot, ends = self._question(src, dst, t)
-        seeds = [WALK_SEED] if draws is None else [WALK_SEED + i for i in range(draws)]
-        ends, asked = _distinct(snapshot.batcher, ends)
-        logits = np.stack([self._engine.logits(snapshot.batcher, *ends, seed=seed) for seed in seeds])[:, asked]
-        drawn = self._calibration.probability(logits, prior)  # [draws, B]
+        ends, asked = _distinct(self._config, ends)
         if draws is None:
-            return np.asarray(drawn[0])
+            return self._calibration.probability(in_time_order(snapshot.scorer, *ends)[asked], prior)
+        scorer = self._able(snapshot.scorer, Sampler, "draws no samples: leave out draws")
+        logits = [in_time_order(partial(scorer.logits, seed=DRAW_SEED + i), *ends) for i in range(draws)]
+        drawn = self._calibration.probability(np.stack(logits)[:, asked], prior)  # [draws, B]
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
 
     @_answering
     def embed(self, src: Names, dst: Names, t: Any) -> npt.NDArray[np.float32]:
-        """What the network makes of each pair before it decides: [B, width]."""
+        """The embedding of each pair, which the last layers turn into its logit: [B, width]."""
         snapshot, ends = self._question(src, dst, t)
-        ends, asked = _distinct(snapshot.batcher, ends)
-        return np.asarray(self._engine.embed(snapshot.batcher, *ends, seed=WALK_SEED)[asked])
+        ends, asked = _distinct(self._config, ends)
+        scorer = self._able(snapshot.scorer, Embedder, "has no embeddings of pairs")
+        return np.asarray(in_time_order(scorer.embed, *ends)[asked])
 
     def score_table(
         self, src: Names, dst: Names, t: Any, *, prior: float = FITTED_PRIOR, draws: int | None = None
@@ -254,7 +267,7 @@ class LinkPredictor:
         scores = self.score(u, v, t, prior=prior, draws=draws)
         found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
         size = len(found["probability"])
-        times = np.broadcast_to(self._times(t, self._batcher).reshape(-1), size)
+        times = np.broadcast_to(self._times(t, self._events).reshape(-1), size)
         if self.reading.dates:
             times = numbers_to_dates(times, self.reading.unit)
         ends = {name: names_column(ends * size if len(ends) == 1 else ends) for name, ends in (("src", u), ("dst", v))}
@@ -285,17 +298,13 @@ class LinkPredictor:
         """
         _check_ranking(k, kinds, prior, byte_budget)
         snapshot = self._snapshot()
-        now = self._times(t, snapshot.batcher)
+        now = self._times(t, snapshot.events)
         if now.size != 1:
             raise QueryError(f"t has {now.size} times: rank asks about one; rank_many takes several")
         src, moment = as_name(src, "src"), now.reshape(-1)[0]
         node = int(self._spelling.ids(snapshot.names, [src], 0)[0])
         considered = self._considered(snapshot, src, node, moment, self._given(snapshot, candidates), kinds)
-        logits = np.empty(0)
-        if len(considered.ids):
-            logits = self._engine.logits_of_one(
-                snapshot.batcher, node, considered.ids, moment, seed=WALK_SEED, byte_budget=byte_budget
-            )
+        (logits,) = self._rank_logits(snapshot, [(src, node, moment, considered)], byte_budget)
         return self._ranking(snapshot, src, considered, logits, int(k), prior)
 
     def rank_many(
@@ -325,7 +334,7 @@ class LinkPredictor:
         """
         _check_ranking(k, kinds, prior, byte_budget)
         snapshot, sources = self._snapshot(), as_names(nodes)
-        times = self._times(t, snapshot.batcher).reshape(-1)
+        times = self._times(t, snapshot.events).reshape(-1)
         if len(times) not in (1, len(sources)):
             raise QueryError(f"{len(sources)} nodes and {len(times)} times: give one time for all, or one for each")
         ids, times = self._spelling.ids(snapshot.names, sources, 0), np.broadcast_to(times, len(sources))
@@ -337,12 +346,7 @@ class LinkPredictor:
 
         def answers() -> Iterator[Ranking]:
             for group in _groups(asked):
-                logits = self._engine.logits_of_many(
-                    snapshot.batcher,
-                    [(node, considered.ids, now) for _, node, now, considered in group],
-                    seed=WALK_SEED,
-                    byte_budget=byte_budget,
-                )
+                logits = self._rank_logits(snapshot, group, byte_budget)
                 for (src, _, _, considered), found in zip(group, logits, strict=True):
                     yield self._ranking(snapshot, src, considered, found, int(k), prior)
 
@@ -356,7 +360,7 @@ class LinkPredictor:
             return names
         if not isinstance(side, str) or side not in ("src", "dst"):
             raise QueryError(f"side is {brief(side)}: give 'src' or 'dst', or leave it out")
-        ends = snapshot.batcher.events.src if side == "src" else snapshot.batcher.events.dst
+        ends = snapshot.events.src if side == "src" else snapshot.events.dst
         return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
     @_answering
@@ -373,14 +377,13 @@ class LinkPredictor:
         check_prior(prior)
         given = as_name(src, "src"), as_name(dst, "dst")
         snapshot, ends = self._question(*given, t)
-        batcher, names = snapshot.batcher, snapshot.names
+        names = snapshot.names
         if len(ends[0]) != 1:
             raise QueryError(f"t has {len(ends[0])} times: one link is explained")
         for name, node in zip(given, ends[:2], strict=True):
             if node[0] >= len(names):
                 raise QueryError(f"{brief(name)} is not in the network: it has no history to explain anything by")
-        network = self._engine.network
-        return explain_link(batcher, network, names, self._calibration, ends, draws=int(draws), prior=prior)
+        return explain_link(snapshot.scorer, names, self._calibration, ends, draws=int(draws), prior=prior)
 
     @_answering
     def law(self, links: int = 5_000) -> Law:
@@ -394,8 +397,7 @@ class LinkPredictor:
         check_integer(links, "links", 1)
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")
-        batcher, _ = self._current()
-        return law_of_run(self._folder, batcher, self._engine.network, int(links))
+        return law_of_run(self._folder, self._snapshot().scorer, self._events, int(links))
 
     def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
         """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.
@@ -410,7 +412,7 @@ class LinkPredictor:
             once: Skip the whole batch if the same links, in any order, were added as one batch before.
         """
         check_flags(once=once)
-        new, encoder = self._read(new_events, columns), self._state.snapshot.batcher.events.encoder
+        new, encoder = self._read(new_events, columns), self._state.snapshot.events.encoder
         if encoder is not None:
             new = encoder.transform(new)
         self._refuse_misfits(new)
@@ -427,7 +429,7 @@ class LinkPredictor:
 
     def _refuse_misfits(self, new: Events) -> None:
         """Refuse links that cannot become history."""
-        held = self._state.snapshot.batcher.events
+        held = self._state.snapshot.events
         for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
             width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
             if width != given and not (what == "node" and given == 0):
@@ -438,7 +440,7 @@ class LinkPredictor:
 
     def _add(self, new: Events, *, once: bool) -> Update:
         """Queue those of the links that are new. Called by one thread at a time."""
-        known, (held, names) = self._known, (self._state.snapshot.batcher.events, self._state.snapshot.names)
+        known, (held, names) = self._known, (self._state.snapshot.events, self._state.snapshot.names)
         if not known.digests:
             sides = [[names.name(i) for i in np.unique(ends).tolist()] for ends in (held.src, held.dst)]
             known.digests.append(batch_digest(held, sides, held))
@@ -466,12 +468,12 @@ class LinkPredictor:
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
-        _, names = self._current()
+        names = self._names
         return any(self._spelling.ids(names, [as_name(name, "name")], side)[0] < len(names) for side in (0, 1))
 
     def num_unknown(self, src: Names, dst: Names) -> int:
         """How many of these pairs have an end that is not in the network."""
-        _, names = self._current()
+        names = self._names
         u, v = (self._spelling.ids(names, as_names(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
         if len(u) != len(v) and 1 not in (len(u), len(v)):
             raise QueryError(f"{len(u)} src and {len(v)} dst: give as many of each, or one for all")
@@ -485,19 +487,19 @@ class LinkPredictor:
     @property
     def identity(self) -> str:
         """A name for exactly this model and history."""
-        batcher, names = self._current()
-        events, calibration = batcher.events, self._calibration
-        settings = np.frombuffer(batcher.config.to_toml().encode(), np.uint8)
-        numbers = np.array([*batcher.history.alpha, batcher.unit, calibration.temperature, calibration.shift])
+        snapshot, calibration = self._snapshot(), self._calibration
+        events, facts = snapshot.events, {} if self._record is None else self._record.description.get("facts", {})
+        words = json.dumps([self._name, self._config.to_toml(), facts], sort_keys=True)
+        numbers = np.array([calibration.temperature, calibration.shift])
         attributes = [array for array in (events.msg, events.x) if array is not None]
-        network = (events.src, events.dst, events.t, *attributes, *names.arrays.values())
-        return digest(*self._engine.network.weights.values(), settings, numbers, *network)
+        network = (events.src, events.dst, events.t, *attributes, *snapshot.names.arrays.values())
+        return digest(*self._weights().values(), np.frombuffer(words.encode(), np.uint8), numbers, *network)
 
     @property
     def num_links(self) -> int:
         """How many links the history has."""
         with self._swapping:
-            return len(self._state.snapshot.batcher.events) + sum(map(len, self._state.pending))
+            return len(self._state.snapshot.events) + sum(map(len, self._state.pending))
 
     # How it is answered.
 
@@ -512,21 +514,38 @@ class LinkPredictor:
                 pending = list(state.pending)
             if not pending:
                 return state.snapshot
-            old = state.snapshot.batcher
-            events, names = merge_batches(old.events, state.snapshot.names, pending, self._spelling)
-            batcher = Batcher.of(old.config, events, old.history.alpha, old.unit, threads=old.threads)
-            built = Snapshot.of(batcher, names)
+            events, names = merge_batches(state.snapshot.events, state.snapshot.names, pending, self._spelling)
+            built = self._snapshot_of(events, names)
             with self._swapping:
                 self._state = _State(built, state.pending[len(pending) :])
             return built
 
-    def _current(self) -> tuple[Batcher, NameIndex]:
-        snapshot = self._snapshot()
-        return snapshot.batcher, snapshot.names
+    def _snapshot_of(self, events: Events, names: NameIndex) -> Snapshot:
+        scorer = self._system.scorer(events)
+        return Snapshot(events, scorer, names, candidates_on(scorer, events, self._config))
+
+    def _able(self, scorer: Scorer, ability: type[Any], otherwise: str) -> Any:
+        """The scorer, if it has an ability that not every system has."""
+        if not isinstance(scorer, ability):
+            raise QueryError(f"the system {self._name!r} {otherwise}")
+        return scorer
+
+    def _rank_logits(self, snapshot: Snapshot, sources: Sequence[Asked], byte_budget: int | None) -> list[Array]:
+        """The logits of the candidates of each source."""
+        sizes = [len(considered.ids) for *_, considered in sources]
+        src = np.repeat(np.array([node for _, node, _, _ in sources], np.int64), sizes)
+        dst = np.concatenate([considered.ids for *_, considered in sources])
+        t = np.repeat(np.array([now for _, _, now, _ in sources], snapshot.events.t.dtype), sizes)
+        most = max(len(src), 1)
+        if byte_budget is not None and isinstance(snapshot.scorer, Bounded):
+            most = min(most, snapshot.scorer.pairs_within(byte_budget))
+        parts = [slice(i, i + most) for i in range(0, len(src), most)]
+        found = [in_time_order(snapshot.scorer, src[part], dst[part], t[part]) for part in parts]
+        return np.split(np.concatenate([np.empty(0), *found]), np.cumsum(sizes)[:-1])
 
     @property
-    def _batcher(self) -> Batcher:
-        return self._snapshot().batcher
+    def _events(self) -> Events:
+        return self._snapshot().events
 
     @property
     def _names(self) -> NameIndex:
@@ -575,9 +594,9 @@ class LinkPredictor:
     def _question(self, src: Names, dst: Names, t: Any) -> tuple[Snapshot, tuple[Array, Array, Array]]:
         """Ids and times of B pairs, and the history to ask."""
         snapshot = self._snapshot()
-        batcher, names = snapshot.batcher, snapshot.names
+        names = snapshot.names
         u, v = as_names(src), as_names(dst)
-        times = self._times(t, batcher).reshape(-1)
+        times = self._times(t, snapshot.events).reshape(-1)
         sizes = {len(u), len(v), len(times)} - {1}
         if len(sizes) > 1:
             raise QueryError(f"{len(u)} src, {len(v)} dst and {len(times)} times: give as many of each, or one for all")
@@ -592,9 +611,9 @@ class LinkPredictor:
                 ids[1][i] = ids[0][i]
         return snapshot, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
 
-    def _times(self, t: Any, batcher: Batcher) -> Array:
+    def _times(self, t: Any, events: Events) -> Array:
         """Times in the type and unit of the history's."""
-        return parse_query_times(t, batcher.events.t, self.reading)
+        return parse_query_times(t, events.t, self.reading)
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"
@@ -613,13 +632,24 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def _distinct(batcher: Batcher, ends: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array, Array], Any]:
+def in_time_order(scorer: Callable[[Array, Array, Array], Array], src: Array, dst: Array, t: Array) -> Array:
+    """What a scorer returns for pairs in any order, as it takes them in the order of time."""
+    if not (t[1:] < t[:-1]).any():
+        return scorer(src, dst, t)
+    order = np.argsort(t, kind="stable")
+    found = scorer(src[order], dst[order], t[order])
+    back = np.empty(len(order), np.int64)
+    back[order] = np.arange(len(order))
+    return found[back]
+
+
+def _distinct(config: Settings, ends: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array, Array], Any]:
     """The questions to ask, and which of them answers each of those given.
 
     Where the order of the two ends does not matter, the smaller id comes first and each question is asked once, so that
     both orders have the same score to the last bit.
     """
-    if not batcher.config.symmetric or len(ends[0]) == 0:
+    if not config.symmetric or len(ends[0]) == 0:
         return ends, slice(None)
     columns = np.minimum(*ends[:2]), np.maximum(*ends[:2]), ends[2]
     order = np.lexsort(columns)

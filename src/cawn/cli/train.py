@@ -151,7 +151,7 @@ def evaluate(
 
     kinds = tuple(negatives) if negatives else ("random", "historical", "inductive")
     say(f"testing {run}", quiet or not sys.stderr.isatty())
-    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet)  # type: ignore[arg-type]
+    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet)
     if as_json:
         print(json.dumps({"run": str(run), "results": results}))
     else:

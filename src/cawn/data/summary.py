@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.data.times import format_time, is_unix_seconds
 
-DECAY_RANGE = (0.01, 750.0)  # alpha / tau, the range that the decays of CAW-N cover by default
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
@@ -18,6 +18,7 @@ def describe(events: Events) -> dict[str, Any]:
     low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
     pairs = len(np.unique(low << 32 | high))
     times = len(np.unique(events.t))
+    slowest, *_, fastest = ladder(events.intensity)
     return {
         "nodes": events.num_nodes,
         "links": len(events),
@@ -29,7 +30,7 @@ def describe(events: Events) -> dict[str, Any]:
         "link_attributes": 0 if events.msg is None else events.msg.shape[1],
         "node_attributes": 0 if events.x is None else events.x.shape[1],
         "tau": events.intensity,
-        "alpha": [factor * events.intensity for factor in DECAY_RANGE],
+        "alpha": [slowest, fastest],
     }
 
 

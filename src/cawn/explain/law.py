@@ -19,8 +19,8 @@ from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects
 from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text, shape_words
 from cawn.explain.report import Report
-from cawn.systems.cawn.batches import WALK_SEED, Batcher
-from cawn.systems.cawn.engines import Network
+from cawn.systems.cawn.batches import WALK_SEED
+from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
 
@@ -61,8 +61,7 @@ class Law(Report):
 
 
 def explain_law(
-    batcher: Batcher,
-    network: Network,
+    scorer: WalkScorer,
     src: Array,
     dst: Array,
     false: Array,
@@ -71,6 +70,7 @@ def explain_law(
     """The walk shapes behind the scores of positives (src, dst, t) and negatives (src, false, t)."""
     if len(src) == 0:
         raise QueryError("there are no links to explain the model with")
+    batcher = scorer.batcher
     length = batcher.config.length
     sums = _ShapeSums(len(src)), _ShapeSums(len(src))  # of I_CAW and of I_AW
     for first in range(0, len(src), _PAIRS_AT_ONCE):
@@ -79,7 +79,7 @@ def explain_law(
             batch, shared = batcher.trace(src[part], other[part], t[part], seed=WALK_SEED)
             leaves = leaves_of(shared)
             for each, shapes_of_walks in zip(sums, (leaves.shapes, leaves.orders), strict=True):
-                each.add(shapes_of_walks, leaves, truth, network, batcher, batch)
+                each.add(shapes_of_walks, leaves, truth, scorer, batch)
     shapes, rare = sums[0].rows(lambda flat: _named(flat.reshape(-1, 2), length))
     orders, _ = sums[1].rows(lambda flat: (order_text(flat), ""))
     return Law(len(src), "additive" if adds_up(batcher.config) else "leave-group-out", shapes, orders, rare)
@@ -94,12 +94,12 @@ class _ShapeSums:
         self._shapes: list[Array] = []
         self._sums = np.zeros((0, 4))  # positives and negatives that have it; sum and sum of squares of contributions
 
-    def add(self, shapes: Array, leaves: Leaves, truth: int, network: Network, batcher: Batcher, batch: Any) -> None:
+    def add(self, shapes: Array, leaves: Leaves, truth: int, scorer: WalkScorer, batch: Any) -> None:
         """Add the contribution of each shape to each pair: that of all its walks left out together."""
         n = len(shapes)
         keys = np.concatenate([leaves.pair[:, None], shapes.reshape(n, -1).astype(np.int64)], axis=1)
         different, part = np.unique(keys, axis=0, return_inverse=True)
-        effect, _, _ = effects(network, batcher.config, batch, leaves, part)
+        effect, _, _ = effects(scorer, scorer.config, batch, leaves, part)
         numbers = np.array([self._index(key) for key in different[:, 1:].astype(np.int16)])
         for column, values in ((1 - truth, np.ones(len(effect))), (2, effect), (3, effect**2)):
             self._sums[:, column] += np.bincount(numbers, weights=values, minlength=len(self._sums))

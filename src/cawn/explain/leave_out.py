@@ -17,7 +17,7 @@ import numpy.typing as npt
 from cawn.explain.leaves import Leaves
 from cawn.systems.cawn.batches import Batch, Level
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.engines import Network
+from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +29,9 @@ def adds_up(config: Config) -> bool:
     return config.head == "linear" and config.pooling == "mean" and config.sides != "symmetric"
 
 
-def effects(network: Network, config: Config, batch: Batch, leaves: Leaves, part: Array) -> tuple[Array, Array, Array]:
+def effects(
+    scorer: WalkScorer, config: Config, batch: Batch, leaves: Leaves, part: Array
+) -> tuple[Array, Array, Array]:
     """What each part of the walks adds to its pair's logit.
 
     Args:
@@ -38,7 +40,7 @@ def effects(network: Network, config: Config, batch: Batch, leaves: Leaves, part
     Returns:
         The effect of each part and the pair it belongs to [parts], and the logits of all pairs [B].
     """
-    whole = np.concatenate([network.logits(some) for some in _pieces(batch)])
+    whole = np.concatenate([scorer.logits_of(some) for some in _pieces(batch)])
     pair = np.zeros(int(part.max()) + 1, np.int64)
     pair[part] = leaves.pair
     of_row = [np.full(len(level.owner), -1, np.int64) for level in batch.levels]  # -1 where no walk ends
@@ -47,15 +49,15 @@ def effects(network: Network, config: Config, batch: Batch, leaves: Leaves, part
         numbers[leaves.row[here]] = part[here]
     spans = (range(first, min(first + _PAIRS_AT_ONCE, len(pair))) for first in range(0, len(pair), _PAIRS_AT_ONCE))
     rest = np.concatenate(
-        [network.logits(_without(batch, pair[span], np.array(span), of_row, config)) for span in spans]
+        [scorer.logits_of(_without(batch, pair[span], np.array(span), of_row, config)) for span in spans]
     )
     return whole[pair] - rest, pair, whole
 
 
-def without_walks(network: Network, batch: Batch) -> Array:
+def without_walks(scorer: WalkScorer, batch: Batch) -> Array:
     """The logits where no walk is pooled at all: [B]."""
     bare = replace(batch, levels=[replace(level, weight=np.zeros_like(level.weight)) for level in batch.levels])
-    return network.logits(bare)
+    return scorer.logits_of(bare)
 
 
 def repeated(batch: Batch, pairs: Array) -> tuple[Batch, list[Array]]:

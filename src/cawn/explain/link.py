@@ -15,8 +15,9 @@ from cawn.explain.leave_out import adds_up, effects, without_walks
 from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
 from cawn.explain.report import Report
 from cawn.learn.calibration import Calibration
+from cawn.systems.base import Scorer
 from cawn.systems.cawn.batches import WALK_SEED, Batcher
-from cawn.systems.cawn.engines import Network
+from cawn.systems.cawn.system import WalkScorer
 
 if TYPE_CHECKING:
     from cawn.data.names import Name, NameIndex
@@ -102,8 +103,7 @@ class Explanation(Report):
 
 
 def explain_link(
-    batcher: Batcher,
-    network: Network,
+    scorer: Scorer,
     names: NameIndex,
     calibration: Calibration,
     ends: tuple[Array, Array, Array],
@@ -112,16 +112,17 @@ def explain_link(
     prior: float,
 ) -> Explanation:
     """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1]."""
-    src, dst, t = ends
+    walks, (src, dst, t) = walk_scorer(scorer), ends
+    batcher = walks.batcher
     config, M = batcher.config, batcher.config.num_walks
     batch, shared = batcher.trace(src, dst, t, seed=WALK_SEED)
     leaves = leaves_of(shared)
     if not (leaves.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
-    contribution, _, logits = effects(network, config, batch, leaves, np.arange(len(leaves.pair)))
+    contribution, _, logits = effects(walks, config, batch, leaves, np.arange(len(leaves.pair)))
     stranger = batch if batcher.rates is None else replace(batch, rates=_rates_without_history(batcher, t))
-    known = logits - network.logits(stranger)
-    others = [network.logits(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
+    known = logits - walks.logits_of(stranger)
+    others = [walks.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
     order = np.argsort(-np.abs(contribution), kind="stable")
     return Explanation(
@@ -132,7 +133,7 @@ def explain_link(
         error=float(drawn.std(ddof=1) / math.sqrt(draws)),
         draws=draws,
         logit=float(logits[0]),
-        base=float(without_walks(network, stranger)[0]),
+        base=float(without_walks(walks, stranger)[0]),
         rates=None if batcher.rates is None else float(known[0]),
         method="additive" if adds_up(config) else "leave-group-out",
         walks=[_walk(leaves, i, float(contribution[i]), batcher, names) for i in order.tolist()],
@@ -140,6 +141,13 @@ def explain_link(
         past=_past(batcher, ends),
         prior=prior,
     )
+
+
+def walk_scorer(scorer: Scorer) -> WalkScorer:
+    """The scorer, if it walks; other systems have no walks to explain a score by."""
+    if not isinstance(scorer, WalkScorer):
+        raise QueryError("this system does not walk, so there is nothing to explain; train CAW-N (system='cawn')")
+    return scorer
 
 
 def _walk(leaves: Leaves, i: int, contribution: float, batcher: Batcher, names: NameIndex) -> Walk:

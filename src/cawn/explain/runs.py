@@ -6,19 +6,20 @@ from pathlib import Path
 
 import numpy as np
 
+from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.explain.law import Law, explain_law
+from cawn.explain.link import walk_scorer
 from cawn.kernels.rng import seed_for
 from cawn.learn.negatives import negatives
 from cawn.learn.runs import read_description
 from cawn.learn.splits import split_of_run
-from cawn.systems.cawn.batches import Batcher
-from cawn.systems.cawn.engines import Network
+from cawn.systems.base import Scorer
 
 
-def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> Law:
+def law_of_run(folder: Path, scorer: Scorer, events: Events, most: int) -> Law:
     """Over at most so many test links of the run in `folder`, against the negatives it was tested with."""
-    found, events = read_description(folder), batcher.events
+    walks, found = walk_scorer(scorer), read_description(folder)
     if len(events) != found["links"]:
         raise QueryError(f"{folder}: has learned of new links since its training; explain the run it was saved from")
     parts = split_of_run(events, found)
@@ -27,4 +28,4 @@ def law_of_run(folder: Path, batcher: Batcher, network: Network, most: int) -> L
     false = negatives(events, some, "random", seen=parts.train, seed=seed_for(found["seed"], "test")).dst
     if not (events.src == events.dst).any():  # no link to itself: such a false one would tell nothing of the law
         some, false = some[false != events.src[some]], false[false != events.src[some]]
-    return explain_law(batcher, network, events.src[some], events.dst[some], false, events.t[some])
+    return explain_law(walks, events.src[some], events.dst[some], false, events.t[some])

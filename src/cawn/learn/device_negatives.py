@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cawn.learn.negatives import Choices
+from cawn.kernels.cpu.negatives import Choices
 
 _LINKS = 128  # of one program
 

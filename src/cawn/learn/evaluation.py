@@ -1,205 +1,211 @@
-"""Accuracy of a model and of its baselines on the same links, against the same negatives."""
+"""Accuracy of scorers on the same links, against the same negatives.
+
+All questions of an evaluation form one table, each pair once and in the order of time, and every scorer is asked that
+table. A scorer with a state can so replay the stream once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, reliability, sigmoid
-from cawn.learn.negatives import Kind, Negatives, destinations, negatives
+from cawn.learn.negatives import Negatives, destinations, negatives
 from cawn.learn.splits import Split
-from cawn.progress import Report, progress
-from cawn.systems.baselines import Past, Rule
-from cawn.systems.cawn import fused
-from cawn.systems.cawn.batches import PAIRS_PER_BATCH, WALK_SEED, Batch, Batcher, ahead, pairs_within, width_of_x
-from cawn.systems.cawn.device_batches import DeviceBatcher
-from cawn.systems.cawn.device_scoring import of_contrast, of_one
-from cawn.systems.cawn.model import CAWN
+from cawn.progress import Report
+from cawn.systems.base import Scorer
 from cawn.walks.candidates import Candidates
 
 Array = npt.NDArray[Any]
 
-RANKED_LINKS, CANDIDATES = 200, 100  # of the one-against-many view of a run's results
+MODEL = "model"  # the scorer whose figures come first; all others are its baselines
+RANKED_LINKS, CANDIDATES = 200, 100  # links ranked among so many random destinations
+_PIECE = 1 << 14  # pairs between two reports of progress
 
 
-@torch.no_grad()
+class Questions:
+    """Pairs to be scored: blocks are added one by one, then all are asked at once."""
+
+    def __init__(self) -> None:
+        self._blocks: list[tuple[Array, Array, Array]] = []
+
+    def add(self, src: Array, dst: Array, t: Array) -> int:
+        """Add pairs; returns the number of their block."""
+        self._blocks.append((src, dst, t))
+        return len(self._blocks) - 1
+
+    def ask(self, scorer: Scorer, report: Report = lambda _: None) -> list[Array]:
+        """The logits of each block. Equal pairs are scored once; `report` is given the share of pairs done."""
+        src, dst, t = (np.concatenate(column) for column in zip(*self._blocks, strict=True))
+        order = np.lexsort((dst, src, t))
+        columns = src[order], dst[order], t[order]
+        is_new = np.ones(len(order), bool)
+        is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+        number = np.empty(len(order), np.int64)  # of each pair among the distinct ones
+        number[order] = np.cumsum(is_new) - 1
+        distinct = [column[is_new] for column in columns]
+        logits = []
+        for first in range(0, len(distinct[0]), _PIECE):
+            logits.append(scorer(*(column[first : first + _PIECE] for column in distinct)))
+            report(min(first + _PIECE, len(distinct[0])) / len(distinct[0]))
+        ends = np.cumsum([len(block[0]) for block in self._blocks])[:-1]
+        return np.split(np.concatenate(logits)[number], ends) if logits else [np.empty(0) for _ in self._blocks]
+
+
 def score_contrast(
-    model: CAWN,
-    batcher: Batcher | DeviceBatcher,
-    src: Array,
-    dst: Array,
-    false: Array,
-    t: Array,
-    *,
-    seed: int = WALK_SEED,
-    report: Report = lambda _: None,
+    scorer: Scorer, src: Array, dst: Array, negative: Array, t: Array, report: Report = lambda _: None
 ) -> tuple[Array, Array]:
-    """Logits of the pairs (src, dst) and (src, false): [B] each. `report` is told how many links are done."""
-    model.eval()
-    if isinstance(batcher, DeviceBatcher):
-        found = of_contrast(partial(fused.logits, model), batcher, src, dst, false, t, seed=seed)
-        report(len(src))
-        return found
+    """Logits of the pairs (src, dst) and of the pairs (src, negative): [B] each."""
+    questions = Questions()
+    questions.add(src, dst, t)
+    questions.add(src, negative, t)
+    positive, wrong = questions.ask(scorer, report)
+    return positive, wrong
 
-    def task(part: slice) -> Callable[[], Batch]:
-        return lambda: batcher.contrast(src[part], dst[part], false[part], t[part], seed=seed)
 
-    tasks = [task(slice(i, i + PAIRS_PER_BATCH)) for i in range(0, len(src), PAIRS_PER_BATCH)]
-    logits = []
-    for i, batch in enumerate(ahead(tasks, 1), start=1):
-        logits.append(model(batch).view(2, -1))
-        report(min(i * PAIRS_PER_BATCH, len(src)))
-    true, wrong = torch.cat(logits, dim=1).double().cpu().numpy()
-    return true, wrong
+class _Test(NamedTuple):
+    """One row of an evaluation: links, their negatives, and the blocks of both in the table of questions."""
+
+    links_name: str
+    kind: str
+    links: Array
+    negatives: Negatives
+    true: int
+    false: int
+    ranked: _Ranked | None
+
+
+class _Ranked(NamedTuple):
+    """Links that are ranked among random destinations: [n] and [n, CANDIDATES]."""
+
+    links: Array
+    candidates: Array
+    true: int
+    false: int
 
 
 def evaluate(
-    model: CAWN,
-    batcher: Batcher | DeviceBatcher,
+    scorers: Mapping[str, Scorer],
     events: Events,
-    parts: Split,
-    kinds: tuple[Kind, ...],
+    split: Split,
+    kinds: tuple[str, ...],
     calibration: Calibration,
     *,
     seed: int,
-    baselines: dict[str, Rule] | None = None,
-    quiet: bool = True,
+    trained_with: str = "",
+    report: Report = lambda _: None,
 ) -> list[dict[str, Any]]:
-    """A row for each kind of test links and of negatives: AUC and AP, pooled and in batches of 30, model and baselines.
+    """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
-    Test links that have negatives of their own make a row "own". Rows of random negatives also have "ranks", MRR and
-    Hits@k of links spread over the test period among random destinations, and "reliability", the errors of the
-    probabilities. `baselines` are reported beside the untrained ones; each row says what negatives training used.
+    Test links with own negatives get a row "own". Rows of random negatives also have "ranks", MRR and Hits@k of links
+    spread over the test period among random destinations, and "reliability", the calibration errors of the model.
+
+    Args:
+        scorers: By name; "model" is the one that the others are baselines of.
+        trained_with: Which negatives the model was trained with, to be noted in each row.
+        report: Is given the share that is done.
     """
-    rules = Past(events).rules() | (baselines or {})
-    questions = list(_questions(events, parts, kinds, seed))
-    rows, done = [], 0
-    with progress("testing", sum(len(links) for _, _, links, _ in questions), quiet=quiet) as report:
-        for links_name, kind, links, drawn in questions:
-            src, dst, t = events.src[links], events.dst[links], events.t[links]
+    questions = Questions()
+    tests = list(_tests(questions, events, split, kinds, seed))
+    answers: dict[str, list[Array]] = {}
+    for i, (name, scorer) in enumerate(scorers.items()):
+        first = i / len(scorers)
 
-            def part_done(count: float, before: int = done) -> None:
-                report(before + count)
+        def part_done(share: float, before: float = first) -> None:
+            report(before + share / len(scorers))
 
-            true, false = score_contrast(model, batcher, src, dst, drawn.dst, t, report=part_done)
-            done += len(links)
-            row: dict[str, Any] = {
-                "links": links_name,
-                "negatives": kind,
-                "trained_with": _training_negatives(model, events, parts),
-                "count": len(links),
-                "fallback": round(drawn.fallback, 4),
-                "split": parts.digest,
-                "digest": drawn.digest,
-                "model": _figures(true, false),
-                "rules": {name: _figures(rule(src, dst, t), rule(src, drawn.dst, t)) for name, rule in rules.items()},
-            }
-            if kind == "random":
-                row["ranks"] = _among_many(model, batcher, events, links, rules, seed)
-                row["reliability"] = {
-                    "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
-                    "raw": reliability(sigmoid(true), sigmoid(false)),
-                }
-            rows.append(row)
-    return rows
+        answers[name] = questions.ask(scorer, part_done)
+    given = events.negative is not None and bool((events.negative[split.train] >= 0).any())
+    return [_row(test, answers, calibration, split, "own, " * given + trained_with) for test in tests]
 
 
-def _questions(
-    events: Events, parts: Split, kinds: tuple[Kind, ...], seed: int
-) -> Iterator[tuple[str, str, Array, Negatives]]:
-    """What is tested: the name of the test links, the kind of negatives, the links and their negatives."""
-    for name, links in parts.test.items():
+def _tests(questions: Questions, events: Events, split: Split, kinds: tuple[str, ...], seed: int) -> Iterator[_Test]:
+    """What is tested, added to the questions."""
+    for name, links in split.test.items():
         if len(links) == 0:
             continue
-        for kind in kinds:
-            yield name, kind, links, negatives(events, links, kind, seen=parts.train, seed=seed)
+        drawn = {kind: negatives(events, links, kind, seen=split.train, seed=seed) for kind in kinds}
+        tested = {kind: (links, found) for kind, found in drawn.items()}
         if events.negative is not None and len(some := links[events.negative[links] >= 0]):
-            yield name, "own", some, Negatives(events.negative[some], 0.0)
+            tested["own"] = some, Negatives(events.negative[some], 0.0)
+        for kind, (some, found) in tested.items():
+            src, dst, t = events.src[some], events.dst[some], events.t[some]
+            blocks = questions.add(src, dst, t), questions.add(src, found.dst, t)
+            ranked = _ranked(questions, events, links, seed) if kind == "random" else None
+            yield _Test(name, kind, some, found, *blocks, ranked)
 
 
-def _training_negatives(model: CAWN, events: Events, parts: Split) -> str:
-    """Which negatives the model was trained with."""
-    given = events.negative is not None and bool((events.negative[parts.train] >= 0).any())
-    return "own, " * given + model.config.negatives
+def _ranked(questions: Questions, events: Events, links: Array, seed: int) -> _Ranked:
+    some = spread(links, RANKED_LINKS)
+    src, dst, t = events.src[some], events.dst[some], events.t[some]
+    pool, place = destinations(events, links[-1] + 1)
+    drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
+    candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
+    repeated = np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES)
+    return _Ranked(some, candidates, questions.add(src, dst, t), questions.add(*repeated))
 
 
-def candidate_recall(batcher: Batcher, links: Array) -> dict[str, float]:
-    """How often the true destination is among the candidates that `rank` would choose: some links of the test."""
-    events = batcher.events
-    some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
-    choice = Candidates(events, batcher.history, directed=batcher.config.directed)
+def _row(
+    test: _Test, answers: dict[str, list[Array]], calibration: Calibration, split: Split, trained_with: str
+) -> dict[str, Any]:
+    figures = {name: _figures(logits[test.true], logits[test.false]) for name, logits in answers.items()}
+    row: dict[str, Any] = {
+        "links": test.links_name,
+        "negatives": test.kind,
+        "trained_with": trained_with,
+        "count": len(test.links),
+        "fallback": round(test.negatives.fallback, 4),
+        "split": split.digest,
+        "digest": test.negatives.digest,
+        "model": figures.pop(MODEL),
+        "rules": figures,
+    }
+    if (ranked := test.ranked) is not None:
+        shape = ranked.candidates.shape
+        ranks = {
+            name: metrics.ranks(logits[ranked.true], logits[ranked.false].reshape(shape))
+            for name, logits in answers.items()
+        }
+        row["ranks"] = {
+            "links": shape[0],
+            "candidates": shape[1],
+            "digest": digest(ranked.links, ranked.candidates),
+            **{name: _rank_figures(found) for name, found in ranks.items()},
+        }
+        true, false = (answers[MODEL][block] for block in (test.true, test.false))
+        row["reliability"] = {
+            "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
+            "raw": reliability(sigmoid(true), sigmoid(false)),
+        }
+    return row
+
+
+def candidate_recall(candidates: Candidates, events: Events, links: Array) -> dict[str, float]:
+    """How often the true destination of test links is among the candidates that `rank` would choose."""
     places, sizes = [], []
+    some = spread(links, RANKED_LINKS)
     for link in some:
-        found = list(choice.choose(int(events.src[link]), events.t[link]))
+        found = list(candidates.choose(int(events.src[link]), events.t[link]))
         sizes.append(len(found))
         places.append(found.index(int(events.dst[link])) if int(events.dst[link]) in found else math.inf)
     at = {f"recall@{k}": float(np.mean(np.array(places) < k)) for k in (10, 100)}
     return {"links": len(some), "size": float(np.mean(sizes)), **at, "recall": float(np.mean(np.isfinite(places)))}
 
 
-def _among_many(
-    model: CAWN, batcher: Batcher | DeviceBatcher, events: Events, links: Array, rules: dict[str, Rule], seed: int
-) -> dict[str, Any]:
-    """Ranks of some links among random destinations: model, recency and rates only."""
-    some = links[np.linspace(0, len(links) - 1, min(RANKED_LINKS, len(links))).astype(int)]
-    src, dst, t = events.src[some], events.dst[some], events.t[some]
-    pool, place = destinations(events, links[-1] + 1)
-    drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
-    candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
-    ranks = {"model": rank_links(model, batcher, src, dst, t, candidates)}
-    flat = (np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES))
-    for name in ("recency", "rates only"):
-        if name in rules:
-            others = rules[name](*flat).reshape(candidates.shape)
-            ranks[name] = metrics.ranks(rules[name](src, dst, t), others)
-    figures = {name: _rank_figures(found) for name, found in ranks.items()}
-    return {"links": len(some), "candidates": CANDIDATES, "digest": digest(some, candidates)} | figures
+def spread(links: Array, most: int) -> Array:
+    """At most so many of the links, evenly spread."""
+    return np.asarray(links[np.linspace(0, len(links) - 1, min(most, len(links))).astype(int)])
 
 
 def _rank_figures(ranks: Array) -> dict[str, float]:
     return {"mrr": metrics.mrr(ranks)} | {f"hits@{k}": metrics.hits(ranks, k) for k in (1, 3, 10)}
-
-
-@torch.no_grad()
-def rank_links(
-    model: CAWN,
-    batcher: Batcher | DeviceBatcher,
-    src: Array,
-    dst: Array,
-    t: Array,
-    candidates: Array,
-    *,
-    seed: int = WALK_SEED,
-    byte_budget: int = 1 << 28,
-) -> Array:
-    """The rank of each true link (src, dst, t) [B] among false destinations `candidates` [B, K]; see `metrics.ranks`.
-
-    The walks of a source are sampled once for all its candidates; pairs go through the network in pieces that keep
-    its tensors within `byte_budget`.
-    """
-    model.eval()
-    piece = pairs_within(byte_budget, model.config, width_of_x(model.config, batcher.events))
-    ranks = np.empty(len(src))
-    for i in range(len(src)):
-        others = np.concatenate([dst[i : i + 1], candidates[i]])
-        if isinstance(batcher, DeviceBatcher):
-            logits = of_one(
-                partial(fused.logits, model), batcher, src[i], others, t[i], seed=seed, byte_budget=byte_budget
-            )
-        else:
-            pieces = batcher.one_against_many(src[i], others, t[i], piece, seed=seed)
-            logits = np.concatenate([model(batch).double().cpu().numpy() for batch in pieces])
-        ranks[i] = metrics.ranks(logits[:1], logits[None, 1:])[0]
-    return ranks
 
 
 def _figures(true: Array, false: Array) -> dict[str, float]:

@@ -10,36 +10,34 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from cawn import systems
 from cawn.checks import check_flags, check_path, check_seed
 from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
-from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.jit import check_threads
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
-from cawn.learn.board import check_board
-from cawn.learn.checkpoints import stored_model
-from cawn.learn.evaluation import evaluate, mean_rows
-from cawn.learn.negatives import Kind, check_kinds
-from cawn.learn.runs import read_description, read_run, refuse_existing, refuse_foreign
+from cawn.learn.comparison import choose_alternative
+from cawn.learn.evaluation import MODEL, evaluate, mean_rows
+from cawn.learn.negatives import KINDS, check_kinds, training_links
+from cawn.learn.reporting import Listener, check_board
+from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
 from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run
-from cawn.learn.trainer import TRIAL_STEPS, Run, Stopped, Trainer, check_training, how_to_resume
+from cawn.learn.testing import BASELINE, Run, train_baseline
+from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer, check_training, how_to_resume
 from cawn.progress import progress
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.decays import LADDERS, better, decays
-from cawn.systems.cawn.device_batches import on_device
-from cawn.systems.cawn.steps import TrainingLinks
-from cawn.systems.rates_only import train_rates_only
-
-TRIAL_DIM = 32  # of the short comparison behind alpha="auto"
+from cawn.systems import baselines
+from cawn.systems.base import Comparable, Context
+from cawn.systems.settings import Settings
 
 
 def train(
     events: Events,
-    config: Config | None = None,
+    config: Settings | None = None,
     *,
+    system: str | None = None,
     task: Task = "transductive",
     seed: int = 0,
     out: str | os.PathLike[str] | None = None,
@@ -48,48 +46,65 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     tensorboard: bool = False,
-    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+    kinds: tuple[str, ...] = tuple(KINDS),
     split: TimeSplit | None = None,
+    callback: Listener | None = None,
 ) -> Run:
-    """Train CAW-N on a network and evaluate it on its last links.
+    """Train a system on a network and evaluate it on its last links.
 
     Args:
         events: The network. Where links have own negatives (`events.negative`), these are used in place of drawn ones;
             where they have weights (`events.weight`), the loss of each is multiplied by its weight, and links of
-            weight 0 are only part of the past.
-        config: Settings; the preset "default" if not given.
-        task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test is links that touch them.
-        seed: Of the split, the negatives, the weights and the walks.
+            weight 0 are part of the history but not trained on.
+        config: Settings of the system; the preset "default" if not given.
+        system: The system by name; by default that of `config`, or CAW-N.
+        task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test links are those that touch
+            them.
+        seed: For the split, the negatives, the weights and the walks.
         out: A folder for the run: config.toml, run.json, metrics.jsonl, weights, checkpoint, results.json.
-        device: "auto" is the GPU where there is one.
+        device: "auto" is the GPU if there is one.
         resume: Continue the run in `out` where it stopped.
+        quiet: Print nothing.
         tensorboard: Also write the curves to `out`/tensorboard.
-        kinds: The negatives to evaluate against. Own negatives of test links are always evaluated, too.
+        kinds: The kinds of negatives to evaluate against. Own negatives of test links are always evaluated, too.
         split: Where training ends and the test begins; by default after 70 % and 85 % of the links. A resumed run
             keeps its own.
+        callback: Called with a `Progress` a few times a second and at the end of each epoch. An exception it raises
+            ends the training.
     """
-    config = Config() if config is None else config
+    config = settings_for(config, system)
     check_training(events, config, task, seed, out, device, threads, split)
     check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
-    alpha = None
+    if callback is not None and not callable(callback):
+        raise QueryError(f"callback is {brief(callback)}: give a function of one argument")
     if resume and out is not None:
-        found = read_description(check_path(out, "out"))
-        alpha, split = tuple(found["alpha"]), split or recorded_cuts(found)
+        split = split or recorded_cuts(read_description(check_path(out, "out")))
     parts = splits.split(events, task, seed=seed, by=split)
-    TrainingLinks(events, parts, config, seed).negatives(0)  # refused where there are none
+    training_links(events, parts, config, seed)  # refused where there are none
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
-    more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard}
+    more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "callback": callback}
     try:
-        if config.alpha == "auto" and not resume:
-            alpha = compare_ladders(events, config, quiet=quiet, **options)
-        return Trainer(events, config, **options, out=out, alpha=alpha, **more).fit(kinds)
+        facts = None if resume else compare_alternatives(events[parts.train], events, config, quiet=quiet, **options)
+        return Trainer(events, config, **options, out=out, facts=facts, **more).fit(kinds)
     except Stopped:
         raise
     except KeyboardInterrupt:
         if not quiet:
             print(f"stopped{how_to_resume(out)}", file=sys.stderr, flush=True)
         raise
+
+
+def settings_for(config: Settings | None, system: str | None) -> Settings:
+    """The settings to use, where either they or the system may be left out; refused where they do not agree."""
+    if config is None:
+        return systems.settings_type(systems.DEFAULT if system is None else system)()
+    if system is not None:
+        systems.check_system(system)
+        if not isinstance(config, Settings) or systems.name_of(config) != system:
+            kind = systems.settings_type(system).__name__
+            raise QueryError(f"config is {brief(config)}: system={system!r} has settings of type {kind}")
+    return config
 
 
 def check_options(
@@ -99,7 +114,7 @@ def check_options(
     device: Device,
     resume: bool,
     tensorboard: bool,
-    kinds: tuple[Kind, ...] = (),
+    kinds: tuple[str, ...] = (),
 ) -> None:
     """Refuse what can be refused before any link is read."""
     check_seed(seed)
@@ -124,35 +139,42 @@ def _check_writable(folder: Path) -> None:
         raise StorageError(f"{folder}: cannot be written; choose another folder")
 
 
-def compare_ladders(events: Events, config: Config, *, quiet: bool, **options: Any) -> tuple[float, ...]:
-    """The decays of the ladder that does best on validation links after a short training; see `decays`."""
-    small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
-    parts = splits.split(events, options["task"], seed=options["seed"], by=options.get("split"))
-    tau = events[parts.train].intensity
-    steps = min(TRIAL_STEPS, -(-len(parts.train) // config.batch_size))
+def compare_alternatives(
+    train: Events, events: Events, config: Settings, *, quiet: bool, **options: Any
+) -> dict[str, Any] | None:
+    """The facts of the alternative that does best on validation links after a short training.
+
+    None for a system, or settings, that leave nothing to compare.
+    """
+    kind = systems.system_type(systems.name_of(config))
+    found = kind.alternatives(config, train) if isinstance(kind, Comparable) else None
+    if found is None:
+        return None
+    steps = min(TRIAL_STEPS, -(-len(train) // config.batch_size))
+    names = list(found.facts)
     if not quiet:
-        line = f"comparing slow and fast decays: {len(LADDERS)} short trainings of {steps} steps ..."
+        line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short trainings of {steps} steps ..."
         print(line, file=sys.stderr, flush=True)
     trials = {}
-    with progress("comparing decays", len(LADDERS) * steps, quiet=quiet) as report:
-        for number, name in enumerate(LADDERS):
+    with progress(f"comparing {found.what}", len(names) * steps, quiet=quiet) as report:
+        for number, name in enumerate(names):
 
             def steps_done(count: float, before: int = number * steps) -> None:
                 report(before + count)
 
-            trainer = Trainer(events, small, **options, quiet=True, alpha=decays(config, tau, name))
+            trainer = Trainer(events, found.config, **options, quiet=True, facts=found.facts[name])
             trials[name] = trainer.trial(steps_done)
-    chosen = better(trials)
+    chosen = choose_alternative(trials)
     if not quiet:
-        found = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
-        why = "no clear difference, so " if chosen == "wide" else ""
-        print(f"decays: {why}{chosen} (AP after a short training: {found})", file=sys.stderr, flush=True)
-    return decays(config, tau, chosen)
+        aps = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
+        why = "no clear difference, so " if chosen == names[0] else ""
+        print(f"{found.what}: {why}{chosen} (AP after a short training: {aps})", file=sys.stderr, flush=True)
+    return found.facts[chosen]
 
 
 def train_seeds(
     events: Events,
-    config: Config | None = None,
+    config: Settings | None = None,
     *,
     seeds: Sequence[int],
     out: str | os.PathLike[str] | None = None,
@@ -185,7 +207,7 @@ def train_seeds(
 @enough_memory("testing", "train with a lower num_walks or dim")
 def evaluate_run(
     folder: str | os.PathLike[str],
-    kinds: tuple[Kind, ...] = ("random", "historical", "inductive"),
+    kinds: tuple[str, ...] = tuple(KINDS),
     *,
     device: Device = "auto",
     threads: int | None = None,
@@ -199,27 +221,26 @@ def evaluate_run(
     check_device(device)
     check_threads(threads)
     check_flags(quiet=quiet)
-    run = read_run(path, threads=threads)
+    run = read_run(path)
     found, events = run.description, run.events
     if not run.record.finished:
         warnings.warn(f"{path}: its training has not ended; these are its best weights so far", stacklevel=2)
     if len(events) != found["links"]:
         raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
-    place, model = pick_device(device), stored_model(run)
-    with memory_for("the model"):
-        model.to(place)
-    placed, parts = on_device(run.batcher, place), split_of_run(events, found)
-    links = TrainingLinks(events, parts, run.batcher.config, found["seed"])
+    place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
+    scorer = load_system(run, place, threads).scorer(events)
+    training = training_links(events, split, run.config, seed)
+    context = Context(run.config, events[split.visible], seed, place, threads, training)
     with progress("training the baseline on rates", 1.0, quiet=quiet) as report:
-        rates_only = train_rates_only(links, run.batcher, report)
-    return evaluate(
-        model,
-        placed,
-        events,
-        parts,
-        kinds,
-        run.calibration,
-        seed=seed_for(found["seed"], "test"),
-        baselines={"rates only": rates_only},
-        quiet=quiet,
-    )
+        baseline = train_baseline(context, events, report)
+    with progress("testing", 1.0, quiet=quiet) as report:
+        return evaluate(
+            {MODEL: scorer, **baselines.scorers(events), BASELINE: baseline},
+            events,
+            split,
+            kinds,
+            run.calibration,
+            seed=seed_for(seed, "test"),
+            trained_with=run.config.negatives,
+            report=report,
+        )

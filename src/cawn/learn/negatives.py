@@ -1,25 +1,27 @@
-"""Negatives: for each true link a false one, with the same source and time but another destination.
+"""Negatives: for each link a pair with the same source and time but another destination, which did not link then.
 
-Destinations are listed in the order in which nodes first appear in the stream, so renaming nodes changes no draw.
+A kind of negatives is a function that says which destinations each link may draw, see `KINDS`. Destinations are listed
+in the order in which nodes first appear in the stream, so renaming nodes changes no draw.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import check_words
-from cawn.data.events import Events
+from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
 from cawn.errors import DataError
-from cawn.kernels.jit import njit
-from cawn.kernels.rng import mix64
-from cawn.learn.splits import by_appearance
-
-Kind = Literal["random", "historical", "inductive"]
+from cawn.kernels.cpu.negatives import Choices
+from cawn.kernels.rng import seed_for
+from cawn.learn.splits import Split, by_appearance
+from cawn.systems.base import TrainingLinks
+from cawn.systems.settings import Settings
 
 Nodes = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]
@@ -29,7 +31,7 @@ PARTNERS_SALT = 0x5851F42D4C957F2D  # separates the draws among a source's partn
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """A destination for each link, and the share for which no such destination existed and a random one was taken."""
+    """A destination for each link, and the share of links that got a random one because there was no other choice."""
 
     dst: Nodes
     fallback: float
@@ -39,107 +41,35 @@ class Negatives:
         return digest(self.dst)
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """The destinations that each of n links may draw: a run of `nodes`, some of whose places are skipped.
-
-    A link that draws the number r takes place r + k of its run, where k is the number of its `skipped` values <= r.
-    """
-
-    links: Positions  # [n] the key of each link's random number
-    nodes: Nodes  # all runs, one after the other
-    first: Positions  # [n] where the run of a link starts
-    count: Positions  # [n] how many destinations it may draw; 0 where there is none
-    skipped: Positions  # each skipped place less the number of skipped places before it, so ascending for each link
-    skip_from: Positions  # [n] the part of `skipped` that concerns a link
-    skip_to: Positions  # [n]
-    salt: int
-
-    def draw(self, seed: int) -> Nodes:
-        """A destination for each link, uniformly; -1 where there is none: [n]."""
-        arrays = (self.nodes, self.first, self.count, self.skipped, self.skip_from, self.skip_to)
-        return _draw(self.links, *arrays, np.uint64(seed ^ self.salt))
-
-
-def check_kinds(kinds: tuple[str, ...]) -> None:
-    """Refuse what is no kind of negatives."""
-    check_words(kinds, "negatives", get_args(Kind))
-
-
-def negatives(
-    events: Events,
-    links: Positions,
-    kind: Kind,
-    *,
-    seen: Positions,
-    seed: int,
-    visible: npt.NDArray[np.bool_] | None = None,
-) -> Negatives:
-    """A false destination for each of `links` (positions in the events).
-
-    Args:
-        kind: "random": any destination that occurs up to the last of `links`. "historical": one the source had among
-            `seen`. "inductive": one the source has outside `seen` and never among it. Neither is one the source
-            links to at that very time. Where there is none, a random one is taken.
-        seen: The training links (positions).
-        seed: The same seed, the same negatives, whatever else is asked.
-        visible: Which links may be known, [E], `links` and `seen` among them; all by default. The others have no
-            influence.
-    """
-    check_kinds((kind,))
-    if len(links) == 0:
-        return Negatives(np.empty(0, np.int32), 0.0)
-    dst = random_choices(events, links, visible).draw(seed)
-    if kind == "random":
-        return Negatives(dst, 0.0)
-    drawn = partner_choices(events, links, kind, seen=seen, visible=visible).draw(seed)
-    found = drawn >= 0
-    return Negatives(np.where(found, drawn, dst).astype(np.int32), float(1 - found.mean()))
-
-
-def random_choices(events: Events, links: Positions, visible: npt.NDArray[np.bool_] | None = None) -> Choices:
-    """All destinations of visible links up to the last of `links`, but for a link's own."""
-    known, links = _restrict(events, visible, links)
-    pool, place = destinations(known, int(links.max()) + 1)
+def random_choices(events: Events, links: Positions, seen: Positions) -> Choices:
+    """All destinations up to the last of `links`, except for a link's own."""
+    pool, place = destinations(events, int(links.max()) + 1)
     n, each = len(links), np.arange(len(links) + 1)
     return Choices(
         links=links,
         nodes=pool,
         first=np.zeros(n, np.int64),
         count=np.full(n, len(pool) - 1),
-        skipped=place[known.dst[links]],
+        skipped=place[events.dst[links]],
         skip_from=each[:-1],
         skip_to=each[1:],
         salt=0,
     )
 
 
-def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
-    """The destinations of the first `end` links in the order of first appearance, and the place of each node there."""
-    pool, first = np.unique(events.dst[:end], return_index=True)
-    if len(pool) < 2:
-        raise DataError("all links go to one destination: there is no false link to compare them with")
-    pool = pool[np.argsort(first)]
-    place = np.full(events.num_nodes, len(pool))
-    place[pool] = np.arange(len(pool))
-    return pool, place
-
-
-def partner_choices(
-    events: Events, links: Positions, kind: Kind, *, seen: Positions, visible: npt.NDArray[np.bool_] | None = None
-) -> Choices:
-    """The partners of a link's source, see `negatives`, but for those it links to at the same time."""
-    known, links, seen = _restrict(events, visible, links, seen)
-    order = by_appearance(known)
-    rank = np.full(known.num_nodes, len(order))
+def partner_choices(events: Events, links: Positions, seen: Positions, *, new: bool) -> Choices:
+    """Destinations of a link's source among `seen`, or with `new` those it has only elsewhere, except for those it
+    links to at the same time."""
+    order = by_appearance(events)
+    rank = np.full(events.num_nodes, len(order))
     rank[order] = np.arange(len(order))
-    src, pair = rank[known.src], rank[known.src] * len(order) + rank[known.dst]
+    src, pair = rank[events.src], rank[events.src] * len(order) + rank[events.dst]
     partners = np.unique(pair[seen])
-    if kind == "inductive":
+    if new:
         partners = np.setdiff1d(np.unique(pair), partners, assume_unique=True)
     starts = np.searchsorted(partners, np.arange(len(order) + 1) * len(order))  # of the run of each source
-    moment = np.cumsum(np.append(False, known.t[1:] != known.t[:-1])) if len(known) else np.empty(0, np.int64)
-    group = src * (len(known) + 1) + moment  # links of one source at one time
+    moment = np.cumsum(np.append(False, events.t[1:] != events.t[:-1])) if len(events) else np.empty(0, np.int64)
+    group = src * (len(events) + 1) + moment  # links of one source at one time
 
     at = np.searchsorted(partners, pair)
     listed = at < len(partners)
@@ -159,12 +89,107 @@ def partner_choices(
     )
 
 
-def _restrict(events: Events, visible: npt.NDArray[np.bool_] | None, *links: Positions) -> tuple[Any, ...]:
-    """The visible events, and the positions of `links` among them."""
+# From (events, links, seen) to what each of `links` may draw; `seen` are the training links. Both are positions.
+KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
+    "random": random_choices,  # any destination so far
+    "historical": partial(partner_choices, new=False),  # one the source had in training
+    "inductive": partial(partner_choices, new=True),  # one the source has, but not in training
+}
+
+
+def check_kinds(kinds: tuple[str, ...]) -> None:
+    """Refuse what is no kind of negatives."""
+    check_words(kinds, "negatives", tuple(KINDS))
+
+
+def choices(
+    events: Events,
+    links: Positions,
+    kind: str,
+    *,
+    seen: Positions,
+    visible: npt.NDArray[np.bool_] | None = None,
+) -> Choices:
+    """What negatives of `links` are drawn from; see `negatives`."""
     if visible is None:
-        return events, *links
+        return KINDS[kind](events, links, seen)
     position = np.cumsum(visible) - 1
-    return events[visible], *(position[some] for some in links)
+    return KINDS[kind](events[visible], position[links], position[seen])
+
+
+def negatives(
+    events: Events,
+    links: Positions,
+    kind: str,
+    *,
+    seen: Positions,
+    seed: int,
+    visible: npt.NDArray[np.bool_] | None = None,
+) -> Negatives:
+    """A negative destination for each of `links` (positions in the events).
+
+    Args:
+        kind: One of `KINDS`. Where a link has no such destination, a random one is taken.
+        seen: The training links (positions).
+        seed: The same seed gives the same negatives, whatever else is asked.
+        visible: Which links may be used, [E], `links` and `seen` among them; all by default.
+    """
+    check_kinds((kind,))
+    if len(links) == 0:
+        return Negatives(np.empty(0, np.int32), 0.0)
+    drawn = choices(events, links, kind, seen=seen, visible=visible).draw(seed)
+    found = drawn >= 0
+    if not found.all():
+        fallback = choices(events, links, "random", seen=seen, visible=visible).draw(seed)
+        drawn = np.where(found, drawn, fallback).astype(np.int32)
+    return Negatives(drawn, float(1 - found.mean()))
+
+
+def training_links(events: Events, split: Split, config: Settings, seed: int) -> TrainingLinks:
+    """The links to train on and the choices of their negatives, among what training may see."""
+    train = split.train
+    links = train if events.weight is None else train[events.weight[train] > 0]
+    if len(links) == 0:
+        raise DataError("all links of the training part have weight 0: give some of them a weight above 0")
+    draw = partial(choices, events, links, seen=train, visible=split.visible)
+    return TrainingLinks(
+        events=events,
+        part=train,
+        positions=links,
+        own_negatives=own_negatives(events, split, links),
+        random=draw("random"),
+        historical=draw("historical") if config.negatives == "mixed" else None,
+        batch_size=config.batch_size,
+        seed=seed,
+    )
+
+
+def validation_negatives(events: Events, split: Split, seed: int) -> Nodes:
+    """A negative destination for each validation link, the user's own or a random one."""
+    own = own_negatives(events, split, split.val)
+    drawn = negatives(
+        events, split.val, "random", seen=split.train, visible=split.visible, seed=seed_for(seed, "val")
+    ).dst
+    return np.where(own == NO_NEGATIVE, drawn, own)
+
+
+def own_negatives(events: Events, split: Split, links: Positions) -> Nodes:
+    """The user's own negatives of `links`; NO_NEGATIVE where there is none, or it is a hidden node: [n]."""
+    if events.negative is None:
+        return np.full(len(links), NO_NEGATIVE, np.int32)
+    own = events.negative[links]
+    return np.where((own >= 0) & split.hidden[own], np.int32(NO_NEGATIVE), own)
+
+
+def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
+    """The destinations of the first `end` links in the order of first appearance, and the place of each node there."""
+    pool, first = np.unique(events.dst[:end], return_index=True)
+    if len(pool) < 2:
+        raise DataError("all links go to one destination: there is no negative to compare them with")
+    pool = pool[np.argsort(first)]
+    place = np.full(events.num_nodes, len(pool))
+    place[pool] = np.arange(len(pool))
+    return pool, place
 
 
 def _distinct(group: Positions, place: Positions) -> tuple[Positions, Positions]:
@@ -173,30 +198,3 @@ def _distinct(group: Positions, place: Positions) -> tuple[Positions, Positions]
     group, place = group[order], place[order]
     new = np.append(True, (np.diff(group) != 0) | (np.diff(place) != 0))[: len(order)]
     return group[new], place[new]
-
-
-@njit
-def _draw(
-    links: Positions,
-    nodes: Nodes,
-    first: Positions,
-    count: Positions,
-    skipped: Positions,
-    skip_from: Positions,
-    skip_to: Positions,
-    key: np.uint64,
-) -> Nodes:
-    """See `Choices`; the twin of `kernels.cuda.negatives.draw`."""
-    out = np.full(links.size, -1, np.int32)
-    for i in range(links.size):
-        if count[i] > 0:
-            r = np.int64(mix64(mix64(key) ^ np.uint64(links[i])) % np.uint64(count[i]))
-            lo, hi = skip_from[i], skip_to[i]
-            while lo < hi:
-                mid = (lo + hi) >> 1
-                if skipped[mid] <= r:
-                    lo = mid + 1
-                else:
-                    hi = mid
-            out[i] = nodes[first[i] + r + lo - skip_from[i]]
-    return out

@@ -15,7 +15,7 @@ from cawn.data.reading import Reading
 from cawn.data.times import format_as_read
 from cawn.errors import StorageError
 from cawn.learn.runs import Record, read_record
-from cawn.systems.cawn.config import Config
+from cawn.systems.settings import Settings
 
 
 def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -30,7 +30,9 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "task": found["task"],
         "seed": found["seed"],
         "split": found.get("split"),
-        "alpha": found["alpha"],
+        "system": found["system"],
+        "facts": found["facts"],
+        "alpha": found["facts"].get("alpha", []),
         "settings": _settings(config),
         "changed": changed_settings(config),
         "training": _training(record, config),
@@ -56,13 +58,13 @@ def current_versions() -> dict[str, str]:
     }
 
 
-def changed_settings(config: Config) -> dict[str, Any]:
+def changed_settings(config: Settings) -> dict[str, Any]:
     """The settings that differ from the preset "default"."""
-    default = _settings(Config())
+    default = _settings(type(config)())
     return {name: value for name, value in _settings(config).items() if value != default[name]}
 
 
-def _settings(config: Config) -> dict[str, Any]:
+def _settings(config: Settings) -> dict[str, Any]:
     values = config.to_dict()
     return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -90,7 +92,7 @@ def _data(found: dict[str, Any], events: Events, record: Record) -> dict[str, An
     }
 
 
-def _training(record: Record, config: Config) -> dict[str, Any]:
+def _training(record: Record, config: Settings) -> dict[str, Any]:
     """Epochs that were completed, and the best of them by validation AP."""
     rows = [row for row in map(_parsed, record.metrics.splitlines()) if isinstance(row.get("val_ap"), float)]
     best = max(rows, key=lambda row: row["val_ap"], default=None)

@@ -1,18 +1,18 @@
 """The folder of a run: what it holds, written whole or not at all, and never unpickled.
 
-run.json                 what was trained on, and how: settings, task, seed, decays, split; names the folders of arrays
+run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays
 config.toml              the settings, for people to read
 network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
-index-*/                 what scoring looks up: the history's lists and the rates, likewise
-checkpoint.safetensors   where training stands: weights, best weights, the optimizer, and the progress beside them
-metrics.jsonl            a line for each epoch
+index-*/                 the index that the system's scorers read, if it has one: likewise
+checkpoint.safetensors   the state of training: weights, best weights, optimizer, progress
+metrics.jsonl            one line per epoch
 weights.safetensors      the best weights, once training has ended
 results.json             the evaluation at the end
-report.json              the calibration of probabilities, and how well candidates are chosen; vouches for the two above
+report.json              calibration and candidate recall; holds the checksums of the two files above
 .lock                    held by the process that writes to the run
 
-A reader takes run.json first, and then only what it names: run.json is replaced in one step, and so is the run. What
-run.json and report.json name is checked against sizes and checksums kept there, and they against their own.
+A reader opens run.json first, and then only what it names: replacing run.json replaces the whole run in one step. Files
+are checked against the sizes and checksums in run.json and report.json, and these two against their own.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save as tensor_bytes
 
 import cawn
+from cawn import systems
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import NameIndex, name_arrays
@@ -50,14 +50,15 @@ from cawn.learn.store import (
     stamp_of,
     write_arrays,
 )
-from cawn.systems.cawn.batches import Batcher
-from cawn.systems.cawn.config import Config
-from cawn.walks.history import History
-from cawn.walks.rates import Rates
-from cawn.walks.validation import check_history, check_rates
+from cawn.systems.settings import Settings
 
-FORMAT = 3
-_READABLE = (2, 3)  # in 2 the folders were called network/ and index/, and nothing had a checksum
+if TYPE_CHECKING:
+    from torch import nn
+
+    from cawn.systems.base import System
+
+FORMAT = 4
+_READABLE = (2, 3, 4)  # up to 3 facts of CAW-N stood beside the rest; in 2 nothing had a checksum
 _FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 _ATTEMPTS = 10  # to read a run that is being changed
 _TRAIN_AGAIN = "the run must be trained again"
@@ -73,10 +74,10 @@ class StoredRun:
 
     folder: Path
     description: dict[str, Any]  # run.json
-    config: Config
+    config: Settings
     events: Events  # nodes numbered
     names: NameIndex
-    batcher: Batcher
+    index: Arrays | None  # what `Indexed.index` returned; None where it has to be built
     weights: Weights
     calibration: Calibration
     record: Record
@@ -143,7 +144,7 @@ def _is_leftover(path: Path) -> bool:
     return path.name == LOCK or is_temporary(path.name)
 
 
-def begin_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
+def begin_run(folder: Path, config: Settings, events: Events, description: dict[str, Any]) -> FolderLock:
     """A new run with its links; returns the lock on it."""
     refuse_existing(folder)
     make_folder(folder)
@@ -154,14 +155,14 @@ def begin_run(folder: Path, config: Config, events: Events, description: dict[st
 
 
 def write_run(
-    folder: Path, config: Config, events: Events, description: dict[str, Any], batcher: Batcher | None = None
+    folder: Path, config: Settings, events: Events, description: dict[str, Any], index: Arrays | None = None
 ) -> None:
     """run.json with the folders of arrays it names, and config.toml."""
-    _commit(folder, description | _stamps(config) | _write_links(folder, events, batcher))
+    _commit(folder, description | _stamps(config) | _write_links(folder, events, index))
     write_text(folder / "config.toml", config.to_toml())
 
 
-def continue_run(folder: Path, config: Config, events: Events, description: dict[str, Any]) -> FolderLock:
+def continue_run(folder: Path, config: Settings, events: Events, description: dict[str, Any]) -> FolderLock:
     """Lock a run to go on with it, if it was started with the same; returns the lock."""
     read_description(folder)  # no lock is left in a folder that is no run
     with FolderLock(folder).kept() as lock:
@@ -174,31 +175,31 @@ def continue_run(folder: Path, config: Config, events: Events, description: dict
     return lock
 
 
-def write_index(folder: Path, batcher: Batcher) -> None:
-    """Keep what scoring looks up, so that a predictor need not build it."""
-    name, files = write_arrays(folder, "index", _index_arrays(batcher))
+def write_index(folder: Path, index: Arrays) -> None:
+    """Store the index of a system, so that a predictor need not build it."""
+    name, files = write_arrays(folder, "index", index)
     _commit(folder, read_description(folder) | {"index": {"folder": name, "files": files}})
 
 
 def replace_links(
-    folder: Path, events: Events, batcher: Batcher, *, lock: FolderLock | None = None, **changes: Any
+    folder: Path, events: Events, index: Arrays | None, *, lock: FolderLock | None = None, **changes: Any
 ) -> None:
-    """Put other links in the place of a run's: a reader sees either the old ones or the new, with their index.
+    """Replace the links of a run: a reader sees either the old ones or the new ones, with their index.
 
     Args:
         events: All links, with the names of the nodes.
-        batcher: Made of the same links.
+        index: The system's index of the same links, if it has one.
         lock: The lock on the folder, where the caller holds it: since before it read what it now replaces, so that
             no other process's update is lost.
         changes: Other keys of run.json to change in the same step.
     """
     if lock is None:
         with FolderLock(folder) as own:
-            return replace_links(folder, events, batcher, lock=own, **changes)
+            return replace_links(folder, events, index, lock=own, **changes)
     lock.check()
     found = read_description(folder)
     content = found | _stamps(_read_config(folder, found)) | changes
-    _commit(folder, content | _write_links(folder, events, batcher))
+    _commit(folder, content | _write_links(folder, events, index))
     if found["format"] == 2:
         _remove_format_2(folder)
     return None
@@ -227,30 +228,32 @@ def write_report(
     write_text(folder / "metrics.jsonl", metrics)
 
 
-def _stamps(config: Config) -> dict[str, Any]:
+def _stamps(config: Settings) -> dict[str, Any]:
     settings = config.to_dict()
     return {"format": FORMAT, "cawn": cawn.__version__, "config": settings}
 
 
-def _write_links(folder: Path, events: Events, batcher: Batcher | None) -> dict[str, Any]:
+def write_checkpoint(folder: Path, tensors: Mapping[str, Any], state: dict[str, Any]) -> None:
+    """Tensors and state in one file, so that they always belong together; never unpickled."""
+    arrays = {name: np.array(value.detach().cpu().numpy(), order="C") for name, value in tensors.items()}
+    text = json.dumps(state)
+    held = tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)})
+    write_bytes(folder / "checkpoint.safetensors", held)
+
+
+def _write_links(folder: Path, events: Events, index: Arrays | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
     network, files = write_arrays(folder, "network", held | NameIndex.of(events.labels).arrays)
     written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
-    if batcher is not None:
+    if index is not None:
         try:
-            name, files = write_arrays(folder, "index", _index_arrays(batcher))
+            name, files = write_arrays(folder, "index", index)
         except StorageError:
             remove_arrays(folder / network)
             raise
         written["index"] = {"folder": name, "files": files}
     return written
-
-
-def _index_arrays(batcher: Batcher) -> Arrays:
-    history = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
-    rates = {} if batcher.rates is None else {f"rates.{key}": value for key, value in batcher.rates.arrays.items()}
-    return history | rates
 
 
 def _commit(folder: Path, content: dict[str, Any]) -> None:
@@ -279,7 +282,7 @@ def _checksum(content: dict[str, Any]) -> str:
 # Reading.
 
 
-def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -> StoredRun:
+def read_run(folder: Path, *, verify: bool = True) -> StoredRun:
     """All that a predictor needs, as it was at one moment; StorageError where anything is damaged.
 
     Args:
@@ -288,8 +291,8 @@ def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -
 
     def read(found: dict[str, Any]) -> StoredRun:
         config = _read_config(folder, found)
-        batcher, names = _read_links(folder, found, config, threads, verify=verify)
-        events = batcher.events
+        events, names = _read_network(folder, found, verify=verify)
+        index = _read_index(folder, found, verify=verify)
         record = _read_record(folder, found, verify=verify)
         weights = _read_weights(folder, record, verify=verify)
         try:
@@ -297,18 +300,40 @@ def read_run(folder: Path, *, threads: int | None = None, verify: bool = True) -
         except DataError as error:
             raise StorageError(f"{folder}: its weights are damaged ({error}); {_TRAIN_AGAIN}") from error
         calibration = _calibration(folder, record)
-        return StoredRun(folder, found, config, events, names, batcher, weights, calibration, record)
+        return StoredRun(folder, found, config, events, names, index, weights, calibration, record)
 
     return _at_one_moment(folder, read, verify=verify)
 
 
-def read_links(folder: Path, *, verify: bool = True) -> tuple[Batcher, NameIndex]:
-    """The links of a run with their index, and the names of the nodes; checked as by `read_run`."""
-    return _at_one_moment(
-        folder,
-        lambda found: _read_links(folder, found, _read_config(folder, found), None, verify=verify),
-        verify=verify,
-    )
+def load_system(run: StoredRun, device: Any, threads: int | None = None) -> System:
+    """The system of a run with its weights and its index, ready to score on a `torch.device`."""
+    from cawn.systems.base import Context, Indexed
+
+    found, name = run.description, run.description["system"]
+    context = Context(run.config, run.events, found["seed"], device, threads, facts=dict(found["facts"]))
+    try:
+        system = systems.build(name, context)
+    except (DataError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {_TRAIN_AGAIN}") from error
+    load_weights(system.module, run.weights, run.folder)
+    if run.index is not None and isinstance(system, Indexed):
+        try:
+            system.load_index(run.events, run.index)
+        except DataError as error:
+            raise StorageError(
+                f"{run.folder}: its index is damaged ({error}); remove the folder index* and it is built anew"
+            ) from error
+    return system
+
+
+def load_weights(module: nn.Module, weights: Weights, folder: Path) -> None:
+    """Give a network the weights of a run in `folder`."""
+    import torch
+
+    try:
+        module.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+    except (RuntimeError, TypeError) as error:
+        raise StorageError(f"{folder}: the weights do not fit its config; {_TRAIN_AGAIN}") from error
 
 
 def read_events(folder: Path) -> Events:
@@ -326,17 +351,17 @@ def read_events(folder: Path) -> Events:
     return _at_one_moment(folder, read)
 
 
-def read_record(folder: Path) -> tuple[Record, Config, Events]:
+def read_record(folder: Path) -> tuple[Record, Settings, Events]:
     """What is known of a run, finished or not, with its settings and its links; nodes are numbered."""
 
-    def read(found: dict[str, Any]) -> tuple[Record, Config, Events]:
+    def read(found: dict[str, Any]) -> tuple[Record, Settings, Events]:
         events, _ = _read_network(folder, found, verify=True)
         return _read_record(folder, found), _read_config(folder, found), events
 
     return _at_one_moment(folder, read)
 
 
-def read_config(folder: Path) -> Config:
+def read_config(folder: Path) -> Settings:
     """The settings of a run."""
     return _read_config(folder, read_description(folder))
 
@@ -368,6 +393,10 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
     if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
         raise StorageError(f"{path}: damaged (network, config); {_TRAIN_AGAIN}")
+    if found["format"] < 4:
+        facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
+        found |= {"system": systems.DEFAULT, "facts": facts}
+    systems.recorded(found["system"])
     return found
 
 
@@ -383,7 +412,7 @@ def digest_of_links(events: Events) -> str:
     return digest_of(held | name_arrays(events.labels))
 
 
-def _check_same(folder: Path, config: Config, description: dict[str, Any]) -> dict[str, Any]:
+def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> dict[str, Any]:
     """Refuse to go on with a run that was started with something else; returns run.json."""
     found = read_description(folder)
     written = _read_config(folder, found)
@@ -442,19 +471,19 @@ def _check_seal(path: Path, found: dict[str, Any], *, verify: bool) -> None:
         raise StorageError(f"{path}: was changed or is damaged (checksum); {_TRAIN_AGAIN}")
 
 
-def _read_config(folder: Path, found: dict[str, Any]) -> Config:
-    path = folder / "config.toml"
+def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
+    path, kind = folder / "config.toml", systems.settings_type(found["system"])
     try:
         if found["format"] == 2:
-            return Config.from_toml(read_file(path).decode())
-        written = Config.from_dict(found["config"])
+            return kind.from_toml(read_file(path).decode())
+        written = kind.from_dict(found["config"])
     except (OSError, ValueError, KeyError, QueryError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         where = path if found["format"] == 2 else folder / "run.json"
         raise StorageError(f"{where}: missing or damaged ({reason}); {_TRAIN_AGAIN}") from error
     if path.exists():
         try:
-            shown: Config | None = Config.from_toml(read_file(path).decode())
+            shown: Settings | None = kind.from_toml(read_file(path).decode())
         except (OSError, ValueError, QueryError, RecursionError):
             shown = None
         if shown != written:
@@ -467,13 +496,6 @@ def _arrays(folder: Path, found: dict[str, Any], kind: str) -> tuple[Path, dict[
     if found["format"] == 2:
         return folder / kind, None
     return folder / found[kind]["folder"], found[kind]["files"]
-
-
-def _read_links(
-    folder: Path, found: dict[str, Any], config: Config, threads: int | None, *, verify: bool
-) -> tuple[Batcher, NameIndex]:
-    events, names = _read_network(folder, found, verify=verify)
-    return _read_batcher(folder, found, config, events, threads, verify=verify), names
 
 
 def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
@@ -497,27 +519,12 @@ def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple
     return events, names
 
 
-def _read_batcher(
-    folder: Path, found: dict[str, Any], config: Config, events: Events, threads: int | None, *, verify: bool
-) -> Batcher:
-    """Ready to make batches: from the stored index, or from the links where there is none yet."""
-    alpha, unit = tuple(map(float, found["alpha"])), float(found["unit"])
-    if config.num_walks % len(alpha):
-        raise StorageError(f"{folder / 'run.json'}: damaged (alpha); {_TRAIN_AGAIN}")
-    stored = found["format"] == 2 or found.get("index") is not None
-    path, manifest = _arrays(folder, found, "index") if stored else (folder / "index", None)
-    if not stored or not path.exists():
-        return Batcher.of(config, events, alpha, unit, threads=threads)
-    arrays = read_arrays(path, manifest, verify=verify)
-    lists, tallies = part(arrays, "history."), part(arrays, "rates.")
-    try:
-        check_history(lists, events.t, events.num_nodes, alpha)
-        if config.rates:
-            check_rates(tallies, events.t, alpha, directed=config.directed)
-    except DataError as error:
-        raise StorageError(f"{path}: damaged ({error}); remove this folder and it is built anew") from error
-    history = History.adopt(lists)
-    return Batcher(config, events, history, unit, Rates.adopt(tallies, history) if config.rates else None, threads)
+def _read_index(folder: Path, found: dict[str, Any], *, verify: bool) -> Arrays | None:
+    """The stored index; None where there is none, and it is built from the links."""
+    if found["format"] != 2 and found.get("index") is None:
+        return None
+    path, manifest = _arrays(folder, found, "index")
+    return read_arrays(path, manifest, verify=verify) if path.exists() else None
 
 
 def _read_record(folder: Path, found: dict[str, Any], *, verify: bool = True) -> Record:
@@ -630,10 +637,6 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
-
-
 def _holds(read: Callable[[Any], object]) -> Callable[[Any], bool]:
     """Whether a value is None, or something that `read` takes."""
 
@@ -658,8 +661,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: value in get_args(Task),
     "seed": lambda value: _is_count(value) and value < 2**64,
     "links": _is_count,
-    "alpha": lambda value: isinstance(value, list) and value != [] and all(_is_number(a) and a >= 0 for a in value),
-    "unit": lambda value: _is_number(value) and value > 0,
+    "facts": lambda value: value is None or isinstance(value, dict),
     "prefixes": lambda value: (
         value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
     ),

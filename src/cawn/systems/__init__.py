@@ -1,1 +1,84 @@
-"""What is trained and compared, one file or folder for each system."""
+"""What is trained and compared: one file or folder per system, and one line for each in the registry below."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cawn.errors import QueryError, StorageError, brief
+
+if TYPE_CHECKING:
+    from cawn.systems.base import Context, System
+    from cawn.systems.settings import Settings
+
+
+class Entry(NamedTuple):
+    """Where a system and its settings are; loaded when they are first needed."""
+
+    system: str  # "module:class", of a class that takes a `Context`
+    settings: str
+    summary: str  # one line for people
+
+
+_REGISTRY: dict[str, Entry] = {
+    "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
+    "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "exact decayed counts only"),
+}
+DEFAULT = "cawn"
+
+
+def register(name: str, entry: Entry) -> None:
+    """Make a system known by its name, for `cawn.train(system=...)` and for loading its runs."""
+    _REGISTRY[name] = entry
+
+
+def names() -> list[str]:
+    """All systems, by name."""
+    return list(_REGISTRY)
+
+
+def check_system(name: Any) -> None:
+    """Refuse a name that is not in the registry."""
+    if not isinstance(name, str) or name not in _REGISTRY:
+        raise QueryError(f"system is {brief(name)}: there are {', '.join(_REGISTRY)}")
+
+
+def settings_type(name: str) -> type[Settings]:
+    """The class of a system's settings."""
+    check_system(name)
+    found: type[Settings] = _load(_REGISTRY[name].settings)
+    return found
+
+
+def system_type(name: str) -> Any:
+    """The class of a system."""
+    check_system(name)
+    return _load(_REGISTRY[name].system)
+
+
+def build(name: str, context: Context) -> System:
+    """A system of this name, with fresh weights."""
+    system: System = system_type(name)(context)
+    return system
+
+
+def name_of(config: Settings) -> str:
+    """The system whose settings these are."""
+    kind = type(config)
+    for name, entry in _REGISTRY.items():
+        module, _, attribute = entry.settings.partition(":")
+        if (kind.__module__, kind.__qualname__) == (module, attribute):
+            return name
+    raise QueryError(f"config is {brief(config)}: give the settings of a system, such as cawn.Config")
+
+
+def recorded(name: Any) -> str:
+    """The name of a stored run's system; raises StorageError where this version does not have it."""
+    if not isinstance(name, str) or name not in _REGISTRY:
+        raise StorageError(f"run.json: its system {brief(name)} is not one of {', '.join(_REGISTRY)}")
+    return name
+
+
+def _load(path: str) -> Any:
+    module, _, attribute = path.partition(":")
+    return getattr(import_module(module), attribute)

@@ -1,8 +1,7 @@
-"""Untrained baselines, computed beside every model: what a network adds is what it adds to these."""
+"""Untrained baselines: scorers that need no training, reported beside every model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,10 +9,21 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.jit import njit
+from cawn.systems.base import Scorer
 
 Scores = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
-Rule = Callable[[Array, Array, Array], Scores]  # of (src, dst, t)
+
+
+def scorers(events: Events) -> dict[str, Scorer]:
+    """Every untrained baseline by name."""
+    past = Past(events)
+    return {
+        "recency": past.recency,
+        "edgebank": past.edgebank,
+        "edgebank (window)": past.edgebank_window,
+        "popularity": past.popularity,
+    }
 
 
 class Past:
@@ -28,15 +38,6 @@ class Past:
     def _pair_code(self, src: Array, dst: Array) -> Array:
         low, high = np.minimum(src, dst).astype(np.int64), np.maximum(src, dst)
         return low * self._num_nodes + high
-
-    def rules(self) -> dict[str, Rule]:
-        """Every untrained baseline by name."""
-        return {
-            "recency": self.recency,
-            "edgebank": self.edgebank,
-            "edgebank (window)": self.edgebank_window,
-            "popularity": self.popularity,
-        }
 
     def recency(self, src: Array, dst: Array, t: Array) -> Scores:
         """The later the pair last linked, the better; below all such pairs, by when the destination was last active."""

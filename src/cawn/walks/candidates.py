@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.walks.history import History
 
@@ -27,15 +28,22 @@ class Candidates:
     """Chooses candidates from a history. May be used by several threads at once.
 
     Args:
+        history: The index of the events; built with a ladder of decays where none is given.
         directed: Whether only nodes that links have gone to are candidates; else all that had a link.
     """
 
-    def __init__(self, events: Events, history: History, *, directed: bool = True) -> None:
-        self._events, self._history = events, history
+    def __init__(self, events: Events, history: History | None = None, *, directed: bool = True) -> None:
+        self._events, self._index = events, history
         self._ends = events.dst if directed else np.stack([events.dst, events.src], axis=1).reshape(-1)
         self._per_link = 1 if directed else 2
         self._first: Array | None = None
         self._popular: tuple[int, list[int]] = (0, [])  # of the last question's time: it often is the next one's too
+
+    @property
+    def _history(self) -> History:
+        if self._index is None:
+            self._index = History(self._events, ladder(self._events.intensity))
+        return self._index
 
     def choose(self, node: int, t: Any, kinds: tuple[str, ...] = KINDS) -> dict[int, str]:
         """Node ids in the order of how they were found, each with the first kind that found it. `node` is not one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -53,7 +53,7 @@ class Batch:
     rows: list[Array] | None = None  # of `merged` pairs, for each level: which of its n_i prefixes each owner has
 
 
-def ahead(tasks: list[Callable[[], Result]], workers: int) -> Iterator[Result]:
+def ahead(tasks: Iterable[Callable[[], Result]], workers: int) -> Iterator[Result]:
     """The results of the tasks in their order, a few of them always being worked on in advance."""
     if workers < 1:
         yield from (task() for task in tasks)

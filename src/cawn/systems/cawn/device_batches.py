@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -43,11 +43,22 @@ class DeviceBatcher:
         """Nodes and times on the device, taken there at once rather than piece by piece."""
         return *map(self._nodes, nodes), self._times(t)
 
-    def pairs(self, src: Any, dst: Any, t: Any, *, seed: int | Tensor) -> Dense:
-        """The pairs (src, dst) at times t."""
+    def pairs(self, src: Any, dst: Any, t: Any, *, seed: int | Tensor, repeats: Array | None = None) -> Dense:
+        """The pairs (src, dst) at times t; `repeats` marks those with the source and time of the pair before them."""
         u, v, now = self._nodes(src), self._nodes(dst), self._times(t)
-        first = torch.arange(len(u), device=self.device)
-        return self.paired(torch.cat([u, v]), torch.cat([now, now]), torch.stack([first, first + len(u)], dim=1), seed)
+        each = torch.arange(len(u), device=self.device)
+        if repeats is None or not repeats[1:].any():
+            nodes, times = torch.cat([u, v]), torch.cat([now, now])
+            rows = torch.stack([each, each + len(u)], dim=1)
+        else:
+            is_new = np.append(True, ~repeats[1:])
+            first, sources = (
+                torch.from_numpy(found).to(self.device) for found in (np.flatnonzero(is_new), np.cumsum(is_new) - 1)
+            )
+            nodes, times = torch.cat([u[first], v]), torch.cat([now[first], now])
+            rows = torch.stack([sources, each + len(first)], dim=1)
+        with current(self.device), self._rates(u, v, now) as rates:
+            return self._dense(self._walk(nodes, times, self._seed(seed)), rows, rates)
 
     def contrast(self, src: Any, dst: Any, false: Any, t: Any, *, seed: int | Tensor) -> Dense:
         """The pairs (src, dst), then (src, false), at the same times; the walks of the sources are sampled once."""
@@ -63,22 +74,6 @@ class DeviceBatcher:
         B = len(rows)
         with current(self.device), self._rates(ends[:B], ends[B:], t[:B]) as rates:
             return self._dense(self._walk(ends[2 * B - len(t) :], t, self._seed(seed)), rows, rates)
-
-    def source(self, src: int, t: Any, *, seed: int) -> Callable[[Array], Dense]:
-        """Samples the walks of src at time t; the result makes pairs of it with any destinations."""
-        u, now, key = self._nodes(np.array([src])), self._times(np.array([t])), self._seed(seed)
-        of_src = self._walk(u, now, key)
-
-        def against(dst: Array) -> Dense:
-            v = self._nodes(dst)
-            times = now.expand(len(v)).contiguous()
-            paths = Paths(*map(torch.cat, zip(of_src, self._walk(v, times, key), strict=True)))
-            others = torch.arange(1, len(v) + 1, device=self.device)
-            rows = torch.stack([torch.zeros_like(others), others], dim=1)
-            with current(self.device), self._rates(u.expand(len(v)).contiguous(), v, times) as rates:
-                return self._dense(paths, rows, rates)
-
-        return against
 
     def _nodes(self, nodes: Any) -> Tensor:
         if isinstance(nodes, Tensor):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from cawn.kernels.cpu.lstm_step import LstmStep
+from cawn.systems.base import symmetric
 from cawn.systems.cawn.batches import Batch, Level
 from cawn.systems.cawn.config import Config
 from cawn.walks.rates import pair_width
@@ -234,15 +235,6 @@ class SelfAttention(nn.Module):
         mixed = self.dropout(attention) @ self.q2(walks)  # [sets, n, d]
         mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
         return torch.where(sizes[:, None] > 0, mean, 0)  # a set can be empty where walks are left out to explain
-
-
-def symmetric(pairs: Tensor, shared: int) -> Tensor:
-    """The same whichever end comes first: after `shared` columns, those of u and of v become mean and distance.
-
-    [B, shared + 2n] to the same shape.
-    """
-    u, v = pairs[:, shared:].chunk(2, dim=-1)  # [B, n] each
-    return torch.cat([pairs[:, :shared], (u + v) / 2, (u - v).abs()], dim=-1)
 
 
 class CAWN(nn.Module):

@@ -1,0 +1,68 @@
+"""Drawing a negative destination for each of many links, each from its own set of choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.kernels.jit import njit
+from cawn.kernels.rng import mix64
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The destinations that each of n links may draw: a run of `nodes`, of which some places are skipped.
+
+    A link that draws the number r takes place r + k of its run, where k is the number of its `skipped` values <= r.
+    """
+
+    links: Array  # [n] int64, the key of each link's random number
+    nodes: Array  # int32, all runs, one after the other
+    first: Array  # [n] int64, where the run of a link starts
+    count: Array  # [n] int64, how many destinations it may draw; 0 where there is none
+    skipped: Array  # int64, each skipped place less the number of skipped places before it, so ascending for each link
+    skip_from: Array  # [n] int64, the part of `skipped` that concerns a link
+    skip_to: Array  # [n] int64
+    salt: int  # separates the draws of one kind of negatives from those of another
+
+    def of(self, some: Array) -> Choices:
+        """The choices of some of the links, as positions [k]."""
+        per_link = ("links", "first", "count", "skip_from", "skip_to")
+        return replace(self, **{name: getattr(self, name)[some] for name in per_link})
+
+    def draw(self, seed: int) -> npt.NDArray[np.int32]:
+        """A destination for each link, uniformly; -1 where there is none: [n]."""
+        arrays = (self.nodes, self.first, self.count, self.skipped, self.skip_from, self.skip_to)
+        return _draw(self.links, *arrays, np.uint64(seed ^ self.salt))
+
+
+@njit
+def _draw(
+    links: Array,
+    nodes: Array,
+    first: Array,
+    count: Array,
+    skipped: Array,
+    skip_from: Array,
+    skip_to: Array,
+    key: np.uint64,
+) -> npt.NDArray[np.int32]:
+    """See `Choices`; the twin of `kernels.cuda.negatives.draw`."""
+    out = np.full(links.size, -1, np.int32)
+    for i in range(links.size):
+        if count[i] > 0:
+            r = np.int64(mix64(mix64(key) ^ np.uint64(links[i])) % np.uint64(count[i]))
+            lo, hi = skip_from[i], skip_to[i]
+            while lo < hi:
+                mid = (lo + hi) >> 1
+                if skipped[mid] <= r:
+                    lo = mid + 1
+                else:
+                    hi = mid
+            out[i] = nodes[first[i] + r + lo - skip_from[i]]
+    return out

@@ -1,0 +1,33 @@
+"""Which of several alternatives is clearly better on the same validation links."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.learn import metrics
+
+BLOCKS = 20  # of validation links, for the error of a comparison
+CLEARLY = 3.0  # standard errors
+
+Scores = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # of positives and of negatives
+
+
+def advantage(candidate: Scores, incumbent: Scores) -> tuple[float, float]:
+    """How much higher the AP of the candidate is on the same links, and the standard error of that."""
+    blocks = np.array_split(np.arange(len(candidate[0])), min(BLOCKS, len(candidate[0])))
+    gains = [
+        metrics.average_precision(candidate[0][block], candidate[1][block])
+        - metrics.average_precision(incumbent[0][block], incumbent[1][block])
+        for block in blocks
+    ]
+    error = np.std(gains, ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
+    return float(np.mean(gains)), float(error)
+
+
+def choose_alternative(scores: dict[str, Scores]) -> str:
+    """The first alternative, unless others are clearly better; of those the one that gains most."""
+    first, *others = scores
+    gains = {name: advantage(scores[name], scores[first]) for name in others}
+    clear = [name for name, (gain, error) in gains.items() if gain > CLEARLY * error]
+    return max(clear, key=lambda name: gains[name][0], default=first)

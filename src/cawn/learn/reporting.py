@@ -1,0 +1,133 @@
+"""What a training reports, and who listens: the terminal, TensorBoard, and the user's own callback."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from cawn.errors import QueryError
+from cawn.files import storing
+from cawn.progress import Report, progress
+
+Stage = Literal["comparing", "training", "epoch", "baseline", "testing", "message"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run stands.
+
+    `stage` is "comparing" (short trainings that settle a setting), "training" (within an epoch), "epoch" (at the end of
+    one, with its `metrics`), "baseline", "testing", or "message" (a line of text, nothing else).
+    """
+
+    stage: Stage
+    done: float = 0.0  # steps of the epoch, or the part of the stage that is done
+    total: float = 1.0
+    epoch: int = 0  # from 1
+    epochs: int = 0  # at most
+    loss: float | None = None  # mean over the epoch so far
+    links_per_second: float | None = None
+    seconds_left: float | None = None  # until the last epoch, if training does not stop earlier
+    metrics: dict[str, Any] = field(default_factory=dict)  # of an epoch: epoch, loss, val_auc, val_ap
+    best: bool = False  # whether the epoch is the best so far
+    text: str = ""
+
+
+Listener = Callable[[Progress], object]
+
+_TITLES = {"comparing": "comparing alternatives", "baseline": "training the baseline on rates", "testing": "testing"}
+
+
+class Terminal:
+    """Shows progress bars on a terminal, and prints a line per epoch on stderr."""
+
+    def __init__(self) -> None:
+        self._bar: tuple[str, ExitStack, Report] | None = None
+
+    def __call__(self, now: Progress) -> None:
+        if now.stage in ("message", "epoch"):
+            self.close()
+            print(now.text if now.stage == "message" else epoch_line(now), file=sys.stderr, flush=True)
+            return
+        title = _TITLES.get(now.stage, f"epoch {now.epoch}/{now.epochs}")
+        if self._bar is None or self._bar[0] != title:
+            self.close()
+            stack = ExitStack()
+            self._bar = title, stack, stack.enter_context(progress(title, now.total))
+        self._bar[2](now.done)
+        if now.done >= now.total:
+            self.close()
+
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._bar is not None:
+            self._bar[1].close()
+            self._bar = None
+
+
+class Board:
+    """Writes the metrics of each epoch to a folder that `tensorboard --logdir` shows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._open = folder, _writer_class()
+        self._writer: Any = None
+
+    def __call__(self, now: Progress) -> None:
+        if now.stage != "epoch":
+            return
+        with storing(self._folder):
+            if self._writer is None:
+                self._writer = self._open(str(self._folder))
+            for name, value in now.metrics.items():
+                if name != "epoch":
+                    self._writer.add_scalar(name, value, now.epoch)
+            self._writer.flush()
+
+
+def check_board(out: object) -> None:
+    """Refuse TensorBoard without a run folder, or where it is not installed."""
+    if out is None:
+        raise QueryError("tensorboard=True needs out=, the folder of the run")
+    _writer_class()
+
+
+def _writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise QueryError("tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'") from error
+    return SummaryWriter
+
+
+class Clock:
+    """Tells when it is time to report again: at once, then a few times a second."""
+
+    def __init__(self, interval: float = 0.25) -> None:
+        self._interval, self._next = interval, 0.0
+
+    def __call__(self) -> bool:
+        now = time.perf_counter()
+        if now < self._next:
+            return False
+        self._next = now + self._interval
+        return True
+
+
+def epoch_line(now: Progress) -> str:
+    """An epoch as a line of text."""
+    figures = "  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**now.metrics)
+    rate = "" if now.links_per_second is None else f"  {now.links_per_second:,.0f} links/s"
+    left = "" if now.seconds_left is None else f"  at most {format_duration(now.seconds_left)} left"
+    return f"epoch {now.epoch}/{now.epochs}{figures}{rate}{left}{' *' * now.best}"
+
+
+def format_duration(seconds: float) -> str:
+    """A duration in the largest unit of which there are at least two."""
+    units = ((3600, "h"), (60, "min"), (1, "s"))
+    size, unit = next((size, unit) for size, unit in units if seconds >= 2 * size or size == 1)
+    return f"{seconds / size:.0f} {unit}"

@@ -1,0 +1,88 @@
+"""The end of a run: what it is compared with, and what it returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cawn import systems
+from cawn.data.events import Events
+from cawn.learn.calibration import Calibration
+from cawn.learn.runs import Record
+from cawn.learn.splits import Task
+from cawn.progress import Report
+from cawn.systems.base import Context, HasHistory, Optimizer, Scorer, System
+from cawn.systems.settings import Settings
+from cawn.walks.candidates import Candidates
+
+BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline of every table, and the links of its epochs
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A finished training: the system with its best weights, what it was trained on, and how accurate it is."""
+
+    system: System = field(repr=False)
+    scorer: Scorer = field(repr=False)  # on all links
+    events: Events = field(repr=False)
+    config: Settings
+    task: Task
+    seed: int
+    calibration: Calibration
+    results: list[dict[str, Any]] = field(repr=False)
+    report: dict[str, Any] = field(repr=False)
+    epochs: list[dict[str, Any]] = field(repr=False)
+    folder: Path | None
+    record: Record = field(repr=False)
+
+    @property
+    def model(self) -> torch.nn.Module:
+        """The network with its best weights."""
+        return self.system.module
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the system found from the training links; for CAW-N the decays, the time unit and the widths."""
+        facts: dict[str, Any] = self.record.description["facts"]
+        return facts
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays that were used, by a system that has decays."""
+        return tuple(self.facts["alpha"])
+
+
+def train_baseline(context: Context, events: Events, report: Report = lambda _: None) -> Scorer:
+    """The system "rates" on `events`, trained in seconds on the links and negatives that `context` has for training.
+
+    `report` is given the share that is done.
+    """
+    training = context.train.spread(BASELINE_LINKS)
+    config: Any = systems.settings_type("rates")()
+    config = config.with_(directed=context.config.uses_direction, negatives=context.config.negatives)
+    training = replace(training, batch_size=config.batch_size, seed=training.seed_for("rates only"))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # sums in one order, so that the same run gives the same figures again
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(training.seed_for("weights"))
+            own = Context(config, context.events, training.seed, torch.device("cpu"), context.threads, training)
+            system = systems.build("rates", own)
+        optimizer = Optimizer(system.module, config, training.steps_per_epoch)
+        for epoch in range(config.epochs):
+            for step, loss in enumerate(system.updates(epoch, 0, optimizer)):
+                optimizer.set_learning_rate(optimizer.learning_rate(epoch, step))
+                optimizer.minimise(loss)
+            report((epoch + 1) / config.epochs)
+    finally:
+        torch.set_num_threads(threads)
+    return system.scorer(events)
+
+
+def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidates:
+    """Chooses candidates from the history of a scorer, or from one of its own."""
+    history = scorer.history if isinstance(scorer, HasHistory) else None
+    return Candidates(events, history, directed=config.uses_direction)

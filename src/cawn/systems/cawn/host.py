@@ -1,0 +1,55 @@
+"""CAW-N on the CPU: one thread builds the next batch while the network computes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cawn.systems.base import Links, Optimizer, TrainingLinks, contrast_loss
+from cawn.systems.cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead
+from cawn.systems.cawn.model import CAWN
+
+Array = npt.NDArray[Any]
+
+
+class HostEngine:
+    """Trains and computes a network on the batches of a batcher."""
+
+    def __init__(self, module: CAWN, batcher: Batcher) -> None:
+        self._module, self._batcher = module, batcher
+
+    def updates(self, training: TrainingLinks, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
+        """The loss of each step; see `System.updates`."""
+        seed = training.seed_for("epoch", epoch)
+
+        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
+            ends = (links.src, links.dst, links.negative, links.t)
+            return lambda: (self._batcher.contrast(*ends, seed=seed), links)
+
+        for batch, links in ahead(map(task, training.batches(epoch, first)), 1):
+            self._module.train()
+            weight = None if links.weight is None else torch.from_numpy(links.weight)
+            yield contrast_loss(self._module(batch), weight)
+
+    def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
+        """Logits [B] of pairs, or embeddings [B, width]."""
+
+        def task(part: slice) -> Callable[[], Batch]:
+            return lambda: self._batcher.pairs(src[part], dst[part], t[part], seed=seed)
+
+        parts = [slice(i, i + PAIRS_PER_BATCH) for i in range(0, len(src), PAIRS_PER_BATCH)]
+        found = [output(self._module, batch, embed=embed) for batch in ahead(map(task, parts), 1)]
+        return np.concatenate(found) if found else np.empty((0, self._module.width) if embed else 0, np.float32)
+
+
+@torch.no_grad()
+def output(module: CAWN, batch: Batch, *, embed: bool = False) -> npt.NDArray[np.float32]:
+    """Logits or embeddings of one batch, in evaluation mode."""
+    module.eval()
+    found: Tensor = module.embed(batch) if embed else module(batch)
+    return np.asarray(found.float().cpu().numpy())

@@ -1,0 +1,150 @@
+"""CAW-N as a `System`: which decays and time unit, which processor, and the index that its scorers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
+from cawn.data.events import Events
+from cawn.errors import DataError
+from cawn.kernels.cuda.launch import memory_for
+from cawn.systems.base import Alternatives, Context, Optimizer
+from cawn.systems.cawn.batches import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
+from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.host import HostEngine, output
+from cawn.systems.cawn.model import CAWN
+from cawn.walks.history import History
+from cawn.walks.rates import Rates
+from cawn.walks.validation import check_history, check_rates
+
+Array = npt.NDArray[Any]
+
+TRIAL_DIM = 32  # of the short trainings behind alpha="auto"
+
+
+class CawnSystem:
+    """CAW-N on the CPU or on a GPU."""
+
+    def __init__(self, context: Context) -> None:
+        config: Config = context.config
+        self.context, self.config = context, config
+        self.alpha = tuple(map(float, context.fact("alpha", lambda: decays(config, context.train.known.intensity))))
+        self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
+        if config.num_walks % len(self.alpha):
+            raise DataError(f"{len(self.alpha)} decays cannot share {config.num_walks} walks evenly")
+        widths = context.fact("widths", lambda: list(input_widths(config, context.events, len(self.alpha))))
+        if tuple(widths) != input_widths(config, context.events, len(self.alpha)):
+            raise DataError("widths are not those of the links")
+        with memory_for("the model"):
+            self.module = CAWN(config, *widths).to(context.device)
+        self._batcher: Batcher | None = None  # the index of the events that were asked about last
+        self._engine: Any = None  # of the last batcher on a GPU, which may have no room for two
+
+    @staticmethod
+    def alternatives(config: Config, train: Events) -> Alternatives | None:
+        """The ladders of decays that alpha="auto" compares."""
+        if config.alpha != "auto":
+            return None
+        small = config.with_(dim=min(config.dim, TRIAL_DIM), epochs=1, schedule="constant", alpha="ladder")
+        facts = {name: {"alpha": decays(config, train.intensity, name)} for name in LADDERS}
+        return Alternatives("decays", small, facts)
+
+    def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
+        engine = self.engine(self.batcher(self.context.events))
+        updates: Iterator[Tensor] = engine.updates(self.context.train, epoch, first, optimizer)
+        return updates
+
+    def scorer(self, events: Events) -> WalkScorer:
+        return WalkScorer(self, self.batcher(events))
+
+    def batcher(self, events: Events) -> Batcher:
+        """The index of these events."""
+        if self._batcher is None or self._batcher.events is not events:
+            build, threads = self.context.threads, self._batch_threads
+            self._batcher = Batcher.of(self.config, events, self.alpha, self.unit, threads=threads, build_threads=build)
+        return self._batcher
+
+    def engine(self, batcher: Batcher) -> Any:
+        """What computes the network: `HostEngine`, or `DeviceEngine` on a GPU."""
+        if self.context.device.type == "cpu":
+            return HostEngine(self.module, batcher)
+        if self._engine is None or self._engine.host is not batcher:
+            from cawn.systems.cawn.device_steps import DeviceEngine
+
+            self._engine = None  # make room first
+            self._engine = DeviceEngine(self.module, batcher, self.context.device)
+        return self._engine
+
+    @property
+    def _batch_threads(self) -> int | None:
+        """In training, batches are built by one thread while the network uses the other cores."""
+        return self.context.threads if self.context.training is None else 1
+
+    def index(self, events: Events) -> dict[str, Array]:
+        batcher = self.batcher(events)
+        arrays = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
+        if batcher.rates is not None:
+            arrays |= {f"rates.{key}": value for key, value in batcher.rates.arrays.items()}
+        return arrays
+
+    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
+        lists, counts = (
+            {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
+            for prefix in ("history.", "rates.")
+        )
+        check_history(lists, events.t, events.num_nodes, self.alpha)
+        if self.config.rates:
+            check_rates(counts, events.t, self.alpha, directed=self.config.directed)
+        history = History.adopt(lists)
+        rates = Rates.adopt(counts, history) if self.config.rates else None
+        self._batcher = Batcher(self.config, events, history, self.unit, rates, self._batch_threads)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_engine": None}  # whatever is on a device is placed there again
+
+
+class WalkScorer:
+    """Scores pairs by the walks of a history."""
+
+    def __init__(self, system: CawnSystem, batcher: Batcher) -> None:
+        self._system, self.batcher, self.config = system, batcher, system.config
+
+    @property
+    def history(self) -> History:
+        return self.batcher.history
+
+    def __call__(self, src: Array, dst: Array, t: Array) -> Array:
+        return self.logits(src, dst, t, seed=WALK_SEED)
+
+    def logits(self, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
+        found = self._system.engine(self.batcher).forward(src, dst, t, seed=seed)
+        return np.asarray(found, np.float64)
+
+    def embed(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
+        return np.asarray(self._system.engine(self.batcher).forward(src, dst, t, seed=WALK_SEED, embed=True))
+
+    def logits_of(self, batch: Batch) -> Array:
+        """Logits [B] of a batch that was built on the CPU."""
+        return np.asarray(output(self._system.module, batch), np.float64)
+
+    @cached_property
+    def _x_width(self) -> int:
+        return width_of_x(self.config, self.batcher.events)
+
+    def pairs_within(self, byte_budget: int) -> int:
+        return pairs_within(byte_budget, self.config, self._x_width)
+
+
+def decays(config: Config, tau: float, name: str = "wide") -> tuple[float, ...]:
+    """The decays that the settings ask for, for links of intensity tau; from a ladder where they leave them open."""
+    if isinstance(config.alpha, tuple):
+        return config.alpha
+    if not isinstance(config.alpha, str):
+        return (config.alpha,)
+    return (tau / PAPER_RATIO,) if config.alpha == "paper" else ladder(tau, num_walks=config.num_walks, name=name)
