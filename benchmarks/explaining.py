@@ -64,7 +64,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
             config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=3, lr=3e-3)
             cawn.train(events[-int(len(events) * max(scale, 0.05)) :], config, out=run, quiet=True, kinds=("random",))
             predictor = cawn.LinkPredictor.load(run)
-            test = split(predictor._batcher.events, "transductive", seed=0).test["all"]
+            test = split(predictor._events, "transductive", seed=0).test["all"]
             some = test[np.linspace(0, len(test) - 1, 2 * count).astype(int)]
             found = deletion(predictor, some)[:count].tolist()
             mean, half = mean_and_interval(found)
@@ -72,7 +72,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
             rows.append(
                 Row(words, mean - half, 0.0, unit="", detail=f"{mean:.2f} ± {half:.2f} (95 %), {len(found)} links")
             )
-        events, names = predictor._batcher.events, predictor._names.all()
+        events, names = predictor._events, predictor._names.all()
         start = time.perf_counter()
         for link in some[:20]:
             predictor.explain(names[events.src[link]], names[events.dst[link]], events.t[link].item())

@@ -142,11 +142,11 @@ def test_test_links_change_no_encoder() -> None:
 def test_a_run_keeps_its_encoder(tmp_path: Path) -> None:
     events = network()
     run = cawn.train(events, TINY, out=tmp_path / "run", quiet=True, kinds=("random",))
-    encoder = run.batcher.events.encoder
+    encoder = run.events.encoder
     assert Encoder.from_dict(read_description(tmp_path / "run")["encoder"]) == encoder
     held = read_events(tmp_path / "run")
     assert held.encoder == encoder
-    np.testing.assert_array_equal(held.msg, run.batcher.events.msg)
+    np.testing.assert_array_equal(held.msg, run.events.msg)
     for again in (events, held):
         resumed = cawn.train(again, TINY, out=tmp_path / "run", resume=True, quiet=True, kinds=("random",))
         assert resumed.results == run.results
@@ -161,10 +161,10 @@ def test_updates_are_encoded_alike(tmp_path: Path) -> None:
     new.columns = (Attribute("amount"), Attribute("currency", "category", ("never seen",)))
     predictor.update(new)
     assert predictor.score(3, 5, 95).shape == (1,)
-    last = predictor._batcher.events
-    amount = run.batcher.events.encoder.msg[0]
+    last = predictor._events
+    amount = run.events.encoder.msg[0]
     np.testing.assert_allclose(last.msg[-1], [(100 - amount.mean) / amount.std, 0, 0, 0, 1], rtol=1e-6)
-    assert last.encoder == run.batcher.events.encoder
+    assert last.encoder == run.events.encoder
     predictor.save(tmp_path / "saved")
     assert read_events(tmp_path / "saved").encoder == last.encoder
 
@@ -180,8 +180,8 @@ def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
     plain = cawn.Events(*np.random.default_rng(0).integers(0, 9, (2, 80)), np.arange(80), msg=np.arange(80))
     run = cawn.train(plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, kinds=("random",))
     assert read_description(tmp_path / "run")["encoder"] is None
-    assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._batcher.events.msg.max() == 79
-    assert run.batcher.events.encoder is None
+    assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._events.msg.max() == 79
+    assert run.events.encoder is None
 
 
 def test_categories_of_several_files_are_coded_alike() -> None:

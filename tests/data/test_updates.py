@@ -35,7 +35,7 @@ def predictor(run) -> LinkPredictor:
 
 @pytest.fixture
 def now(run) -> int:
-    return int(run.batcher.events.t[-1]) + 1
+    return int(run.events.t[-1]) + 1
 
 
 def link(src: str, dst: str, t: int, **columns) -> cawn.Events:
@@ -69,8 +69,8 @@ def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
         thread.start()
     for thread in running:
         thread.join()
-    assert predictor.num_links == len(run.batcher.events) + updates * threads
-    assert len(predictor._batcher.events) == predictor.num_links
+    assert predictor.num_links == len(run.events) + updates * threads
+    assert len(predictor._events) == predictor.num_links
     assert set(seen) <= set(possible)
     assert float(predictor.score("n1", "n2", now + 5)[0]) == possible[updates * threads]
 
@@ -103,7 +103,7 @@ def test_an_update_does_not_wait_for_a_rebuild(predictor, now, monkeypatch) -> N
     before = predictor.num_links
     predictor.score("n1", "n2", now + 1)
     assert predictor.num_links == before + 1
-    assert len(predictor._batcher.events) == before + 1
+    assert len(predictor._events) == before + 1
 
 
 def test_a_predictor_can_be_pickled_with_its_updates(predictor, now) -> None:
@@ -127,7 +127,7 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
     if child == 0:
         try:
             predictor.update(link("n1", "n3", now))
-            os._exit(0 if predictor.num_links == len(predictor._state.snapshot.batcher.events) + 2 else 1)
+            os._exit(0 if predictor.num_links == len(predictor._state.snapshot.events) + 2 else 1)
         finally:
             os._exit(2)
     predictor._updating.release()
@@ -143,7 +143,7 @@ def test_links_with_known_ids_are_skipped(predictor, now) -> None:
     table = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
     assert predictor.update(table, link_id="number") == Update(1, 1, 0)
     assert predictor.update(table, link_id="number") == Update(0, 2, 0)
-    assert predictor.num_links == len(predictor._batcher.events)
+    assert predictor.num_links == len(predictor._events)
     assert pickle.loads(pickle.dumps(predictor)).update(first) == Update(0, 3, 0)
 
 
@@ -153,7 +153,7 @@ def test_once_skips_the_same_batch_in_any_order(run, predictor, now) -> None:
     assert predictor.update(pa.table(rows), once=True) == Update(3, 0, 0)
     assert predictor.update(pa.table(backwards), once=True) == Update(0, 3, 0)
     assert predictor.update(pa.table(rows | {"t": [now, now, now + 2]}), once=True) == Update(3, 0, 0)
-    assert predictor.update(run.batcher.events, once=True) == Update(0, 400, 0), "the links it was trained on"
+    assert predictor.update(run.events, once=True) == Update(0, 400, 0), "the links it was trained on"
 
 
 def test_adding_the_same_links_again_warns(predictor, now) -> None:
@@ -178,7 +178,7 @@ def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
 
 
 def test_integers_have_one_spelling(run) -> None:
-    plain = run.batcher.events
+    plain = run.events
     batcher = cawn.predictor.Batcher.of(SMALL, cawn.Events(plain.src, plain.dst, plain.t), (0.01,), 1.0)
     held = LinkPredictor.of(run)
     predictor = LinkPredictor(held._engine, batcher, NameIndex.of(batcher.events.labels), held._calibration)

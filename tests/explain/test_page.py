@@ -41,7 +41,7 @@ def browser(tmp_path_factory):
 
 
 def link_of(predictor: cawn.LinkPredictor) -> Explanation:
-    events = predictor._batcher.events
+    events = predictor._events
     return predictor.explain(int(events.src[-30]), int(events.dst[-30]), events.t[-30].item())
 
 

@@ -10,7 +10,7 @@ from cawn.learn.splits import split
 
 
 def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
-    links = split(predictor._batcher.events, "transductive", seed=0).test["all"]
+    links = split(predictor._events, "transductive", seed=0).test["all"]
     return links[np.linspace(0, len(links) - 1, count).astype(int)]
 
 
