@@ -1,221 +1,265 @@
-"""`cawn update`, `cawn rank --nodes` and `cawn predict` on a run whose links had unusual columns."""
+"""Files of pairs: any size, in order, whole or not at all, continued where they stopped."""
 
-import json
-import shutil
+import gzip
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from benchmarks.report import resident_bytes
 
 import cawn
-from cawn import cli
 from cawn.cli import answers as scoring
+from cawn.cli.answers import Done, NodeQuestions, PairQuestions, answer_to_file
 from cawn.data import laws
-from cawn.data.readers.chunks import NodeFile
-from cawn.learn.runs import read_description
+from cawn.data.readers.chunks import Pairs
+from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
+from tolerances import assert_same_scores
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("trained")
-    links = laws.triadic_closure(30, 400, seed=0).events
-    rows = [f"{i},n{u},n{v},{t}" for i, (u, v, t) in enumerate(zip(links.src, links.dst, links.t, strict=True))]
-    (folder / "links.csv").write_text("number,rater,ratee,when\n" + "\n".join(rows) + "\n")
-    events = cawn.read(folder / "links.csv", src="rater", dst="ratee", time="when", link_id="number")
-    cawn.train(events, SMALL, out=folder / "run", quiet=True, kinds=("random",))
-    (folder / "now").write_text(str(int(links.t[-1]) + 1))
-    return folder
+def predictor() -> LinkPredictor:
+    plain = laws.triadic_closure(40, 900, seed=0).events
+    events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(40)])
+    return LinkPredictor.of(cawn.train(events, SMALL, quiet=True, kinds=("random",)))
 
 
-@pytest.fixture
-def run(trained: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(trained / "run", tmp_path / "run"))
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "ROWS", 64)
 
 
-@pytest.fixture
-def now(trained: Path) -> int:
-    return int((trained / "now").read_text())
+def question(path: Path, at=None, draws=None) -> PairQuestions:
+    return PairQuestions(Pairs.open(str(path), src=None, dst=None, time=None, timed=at is None), at, 0.5, draws)
 
 
-@pytest.fixture
-def call(monkeypatch, capsys):
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["cawn", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        shown = capsys.readouterr()
-        return int(ended.value.code or 0), shown.out, shown.err
-
-    return call
-
-
-def test_update_adds_links_once(call, run: Path, tmp_path: Path, now: int) -> None:
-    new = tmp_path / "new.csv"
-    new.write_text(f"number,rater,ratee,when\n900,n1,n2,{now}\n901,n1,newcomer,{now + 1}\n")
-    before = LinkPredictor.load(run).score("n1", ["n2", "newcomer"], now + 5)
-    assert call("update", run, new) == (0, "", f"2 links and 1 nodes added: {run}\n")
-    predictor = LinkPredictor.load(run)
-    assert predictor.num_links == 402
-    assert predictor.knows("newcomer")
-    assert (predictor.score("n1", ["n2", "newcomer"], now + 5) != before).all()
-    code, shown, _ = call("update", run, new, "--json")
-    assert code == 0
-    found = json.loads(shown)
-    assert (found["added"], found["skipped"], found["nodes_added"], found["links"]) == (0, 2, 0, 402)
-    more = tmp_path / "more.csv"
-    more.write_text(f"number,rater,ratee,when\n901,n1,newcomer,{now + 1}\n902,n3,n2,{now + 2}\n")
-    assert "1 links and 0 nodes added, 1 known ones skipped" in call("update", run, more)[2]
+def pairs(count: int = 300) -> dict[str, list]:
+    rng = np.random.default_rng(0)
+    src, dst = ([f"n{i}" for i in rng.integers(0, 42, count)] for _ in range(2))  # n40 and n41 are strangers
+    return {
+        "note": [f"row {i}" for i in range(count)],
+        "src": src,
+        "dst": dst,
+        "t": rng.integers(0, 30_000, count).tolist(),
+    }
 
 
-@pytest.mark.filterwarnings("always::UserWarning")
-def test_once_needs_no_ids(call, run: Path, tmp_path: Path, now: int) -> None:
-    new = tmp_path / "new.csv"
-    new.write_text(f"rater,ratee,when\nn1,n2,{now}\nn1,n3,{now}\n")
-    assert call("update", run, new, "--once")[0] == 0
-    assert "0 links and 0 nodes added, 2 known ones skipped" in call("update", run, new, "--once")[2]
-    code, _, said = call("update", run, new)
-    assert code == 0
-    assert "were added before" in said
-    assert LinkPredictor.load(run).num_links == 404
-    assert len(read_description(run)["updates"]) == 2, "the links of training, and the batch"
+def write(path: Path, table: dict[str, list], suffix: str) -> Path:
+    path = path / f"pairs{suffix}"
+    rows = pa.table(table)
+    if suffix == ".parquet":
+        pq.write_table(rows, path, row_group_size=50)
+    elif suffix == ".arrow":
+        with pa.ipc.new_file(str(path), rows.schema) as file:
+            file.write_table(rows, max_chunksize=70)
+    else:
+        delimiter = "\t" if suffix.startswith(".tsv") else ","
+        lines = [delimiter.join(table), *(delimiter.join(map(str, row)) for row in zip(*table.values(), strict=True))]
+        data = ("\n".join(lines) + "\n").encode()
+        path.write_bytes(gzip.compress(data) if suffix.endswith(".gz") else data)
+    return path
 
 
-def test_saving_keeps_what_was_added(run: Path, tmp_path: Path, now: int) -> None:
-    predictor, batch = LinkPredictor.load(run), cawn.Events([0], [1], [now], labels=["n1", "n2"])
-    predictor.update(batch)
-    predictor.save(tmp_path / "later")
-    assert LinkPredictor.load(tmp_path / "later").update(batch, once=True).added == 0
-    assert LinkPredictor.load(run).update(batch, once=True).added == 1
+@pytest.mark.parametrize("out_suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".tsv", ".parquet", ".arrow"])
+def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: str, out_suffix: str) -> None:
+    table = pairs()
+    path, out = write(tmp_path, table, suffix), tmp_path / f"out{out_suffix}"
+    assert answer_to_file(predictor, question(path), out, identity="x").size == 300
+    found = pq.read_table(out) if out_suffix == ".parquet" else read_text(out, "\t" if suffix == ".tsv" else ",")
+    assert found.column_names == ["note", "src", "dst", "t", "probability"]
+    assert found["note"].to_pylist() == table["note"]
+    expected = predictor.score(table["src"], table["dst"], table["t"])
+    assert_same_scores(found["probability"], expected)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([path.name, out.name])
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        ("rater,ratee,when\nn1,,5\n", "found nothing"),
-        ("a,b,c\nn1,n2,5\n", "--src and --dst"),
-        ("src,dst,price\nn1,n2,5\n", "--time"),
-        ("rater,ratee,when\nn1,n2,soon\n", "'soon'"),
-        ("", "is empty"),
-    ],
-)
-def test_bad_links_change_nothing(call, run: Path, tmp_path: Path, content: str, reason: str) -> None:
-    new = tmp_path / "new.csv"
-    new.write_text(content)
-    before = (run / "run.json").read_bytes()
-    code, shown, said = call("update", run, new)
-    assert (code, shown) == (2, "")
-    assert said.count("\n") == 1
-    assert reason in said
-    assert (run / "run.json").read_bytes() == before
+def read_text(path: Path, delimiter: str, **options) -> pa.Table:
+    return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=delimiter, **options))
 
 
-def test_predict_knows_the_columns_of_the_run(call, trained: Path, tmp_path: Path, now: int) -> None:
-    pairs, untimed = tmp_path / "pairs.csv", tmp_path / "untimed.csv"
-    pairs.write_text(f"when,ratee,rater\n{now},n2,n1\n")
-    code, shown, _ = call("predict", trained / "run", pairs, "-o", tmp_path / "out.csv", "-q")
-    assert (code, shown) == (0, "")
-    score = float((tmp_path / "out.csv").read_text().split(",")[-1])
-    predictor = LinkPredictor.load(trained / "run")
-    assert score == pytest.approx(predictor.score("n1", "n2", now)[0], rel=1e-5)
-    untimed.write_text("rater,ratee\nn1,n2\n")
-    assert call("predict", trained / "run", untimed, "--at", now, "-o", tmp_path / "at.csv")[0] == 0
-    assert float((tmp_path / "at.csv").read_text().split(",")[-1]) == pytest.approx(score, rel=1e-5)
-    assert "--time" in call("predict", trained / "run", untimed)[2]
-    assert "has a column of times" in call("predict", trained / "run", pairs, "--at", now)[2]
+def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
+    table = pairs(20)
+    path = write(tmp_path, {"src": table["src"], "dst": table["dst"]}, ".csv")
+    answer_to_file(predictor, question(path, at=20_000, draws=3), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",")
+    assert found.column_names == ["src", "dst", "probability", "error"]
+    expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
+    assert_same_scores(found["error"], expected.error)
 
 
-def test_rank_for_a_file_of_nodes(call, trained: Path, tmp_path: Path, now: int) -> None:
-    nodes, out = tmp_path / "nodes.csv", tmp_path / "top.parquet"
-    nodes.write_text("note,node\na,n1\nb,stranger\nc,n2\n")
-    code, shown, said = call("rank", trained / "run", "--nodes", nodes, "--time", now, "-k", 3, "-o", out)
-    assert (code, shown) == (0, "")
-    assert said == f"3 nodes ranked: {out}\n1 of 3 nodes are not in the network: no history\n"
-    table = pq.read_table(out)
-    assert table.column_names == ["node", "rank", "candidate", "probability", "found"]
-    assert table["node"].to_pylist() == ["n1"] * 3 + ["stranger"] * 3 + ["n2"] * 3
-    expected = LinkPredictor.load(trained / "run").rank("n2", now, k=3)
-    assert table["candidate"].to_pylist()[6:] == [ranked.name for ranked in expected]
-    assert [path.name for path in tmp_path.iterdir() if "parts" in path.name] == []
-    code, shown, _ = call("rank", trained / "run", "--nodes", "all", "--time", now, "-k", 1, "--all-candidates")
-    assert code == 0
-    lines = shown.splitlines()
-    assert lines[0] == "node,rank,candidate,probability,found"
-    assert len(lines) == 31
-    assert {line.split(",")[-1] for line in lines[1:]} == {"all"}
+def test_text_stays_as_it_was(predictor, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text('src,dst,t,note\nn1,007,5,plain\nn2,n3,6,"with, comma"\nn2,n3,6,"two\nlines"\n')
+    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",", newlines_in_values=True)
+    assert found["note"].to_pylist() == ["plain", "with, comma", "two\nlines"]
+    path.write_text("src,dst,t\nn1,007,5\n")
+    answer_to_file(predictor, question(path), tmp_path / "plain.csv", identity="x")
+    assert (tmp_path / "plain.csv").read_text().startswith("src,dst,t,probability\nn1,007,5,0.")
 
 
-@pytest.mark.parametrize("content", ["n1\nn2\n", "node\nn1\nn2\n", "n1\tx\nn2\ty\n", "user_id\nn1\nn2", "name\nn1\nn2"])
-def test_files_of_nodes_with_and_without_header(call, trained: Path, tmp_path: Path, now: int, content: str) -> None:
-    nodes = tmp_path / "nodes.txt"
-    nodes.write_text(content)
-    code, shown, _ = call("rank", trained / "run", "--nodes", nodes, "--time", now, "-k", 1)
-    assert code == 0
-    assert [line.split(",")[0] for line in shown.splitlines()[1:]] == ["n1", "n2"]
+def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
+    path = write(tmp_path, pairs(5) | {"probability": [7] * 5}, ".csv")
+    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    found = read_text(tmp_path / "out.csv", ",")
+    assert found["probability"].to_pylist() == [7] * 5
+    assert "cawn_probability" in found.column_names
 
 
-def test_names_with_blanks_in_a_file_of_nodes(tmp_path: Path) -> None:
-    nodes = tmp_path / "nodes.txt"
-    nodes.write_text("Finn G\nAnn B\n")
-    assert list(NodeFile.open(str(nodes)).chunks(10)) == [["Finn G", "Ann B"]]
-    pq.write_table(pa.table({"other": ["a"], "node": ["b"]}), tmp_path / "nodes.parquet")
-    assert list(NodeFile.open(str(tmp_path / "nodes.parquet")).chunks(10)) == [["b"]]
+def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+    whole = tmp_path / "whole.csv"
+    answer_to_file(predictor, question(path), whole, identity="x")
+    calls = []
 
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Interrupted
 
-@pytest.mark.parametrize("command", ["predict", "rank"])
-def test_ctrl_c_keeps_what_is_done_and_says_so(call, trained: Path, tmp_path: Path, now: int, monkeypatch, command):
-    monkeypatch.setattr(scoring, "ROWS", 4)
-    monkeypatch.setattr(scoring, "NODES", 4)
-    asked, out = tmp_path / "asked.csv", tmp_path / "out.csv"
-    names = ["n1", "stranger", "n2", "n3", "n4", "other", "n5", "n6", "n7", "n8"]
-    asked.write_text("rater,ratee,when\n" + "".join(f"{name},n9,{now}\n" for name in names))
-    arguments = ["predict", trained / "run", asked, "-o", out]
-    if command == "rank":
-        arguments = ["rank", trained / "run", "--nodes", asked, "--time", now, "-k", 2, "-o", out]
-        asked.write_text("node\n" + "".join(f"{name}\n" for name in names))
-    checks = iter([False, True])
-
-    def stop(self) -> None:
-        if next(checks, False):
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as context:
-        context.setattr("cawn.interrupt.Interrupt.check", stop)
-        code, shown, said = call(*arguments)
-    what = "pairs" if command == "predict" else "nodes"
-    assert (code, shown) == (130, "")
-    assert said == f"interrupted: 8 {what} are done and kept beside {out}; the same command goes on\n"
+    with pytest.raises(KeyboardInterrupt):
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
     assert not out.exists()
-    code, _, said = call(*arguments)
-    assert code == 0
-    assert f"2 of 10 {what}" in said, "also those that were counted before"
-    assert list(tmp_path.glob("*.parts")) == []
-    kept = out.read_bytes()
-    assert call(*arguments, "--force")[0] == 0
-    again = out.read_bytes()
-    assert np.isclose(len(kept), len(again), atol=60)
-    assert kept.splitlines()[0] == again.splitlines()[0]
+    asked = []
+    answer = PairQuestions._answer
+    monkeypatch.setattr(
+        PairQuestions, "_answer", lambda self, p, rows, n: asked.append(len(rows)) or answer(self, p, rows, n)
+    )
+    counts: list[int] = []
+    answer_to_file(predictor, question(path), out, identity="x", progress=counts.append)
+    assert counts[0] == 128
+    assert sum(asked) == 300 - 128
+    assert out.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        ((), "give --node NAME"),
-        (("--node", "n1", "--nodes", "all"), "give --node NAME"),
-        (("--node", "n1", "-o", "x.csv"), "belong to --nodes"),
-        (("--nodes", "all", "--candidate", "n1", "--all-candidates"), "give one of them"),
-        (("--nodes", "nowhere.csv"), "no such file"),
-        (("--nodes", "all", "-o", "x.xlsx"), "written as .csv or .parquet"),
-        (("--nodes", "all", "--json"), "--json needs -o"),
-    ],
-)
-def test_what_rank_refuses(call, trained: Path, arguments, reason: str) -> None:
-    code, shown, said = call("rank", trained / "run", "--time", 5, *arguments)
-    assert (code, shown) == (2, "")
-    assert reason in said
-    assert said.count("\n") == 1
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, damage: str) -> None:
+    path, out, whole = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv", tmp_path / "whole.csv"
+    answer_to_file(predictor, question(path), whole, identity="x")
+    calls = []
+
+    def stop() -> None:
+        calls.append(1)
+        if len(calls) == 4:
+            raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+    piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.arrow"
+    piece.unlink() if damage == "missing" else piece.write_bytes(b"ARROW1")
+    answer_to_file(predictor, question(path), out, identity="x")
+    assert out.read_bytes() == whole.read_bytes()
+
+
+def test_a_file_that_changes_meanwhile_is_refused(predictor, tmp_path: Path) -> None:
+    path = write(tmp_path, pairs(), ".csv")
+
+    def change() -> None:
+        path.write_text(path.read_text() + "more,n1,n2,5\n")
+
+    with pytest.raises(cawn.DataError, match="has changed while"):
+        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x", check=change)
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_two_at_once_are_refused(predictor, tmp_path: Path) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+
+    def again() -> None:
+        with pytest.raises(cawn.StorageError, match="another process"):
+            answer_to_file(predictor, question(path), out, identity="x")
+
+    assert answer_to_file(predictor, question(path), out, identity="x", check=again).size == 300
+
+
+def test_no_rows(predictor, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.parquet"
+    pq.write_table(pa.table(pairs()).slice(0, 0), path)
+    with pytest.raises(cawn.DataError, match="no rows"):
+        answer_to_file(predictor, question(path), tmp_path / "out.parquet", identity="x")
+    assert [p.name for p in tmp_path.iterdir()] == ["pairs.parquet"]
+
+
+def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
+    """Blanks around fields are no part of a name."""
+    plain, padded = tmp_path / "plain.csv", tmp_path / "padded.csv"
+    plain.write_text("src,dst,t\nn1,n2,4000\nn3,n4,4000\n")
+    padded.write_text("src, dst, t\nn1, n2, 4000\nn3, n4, 4000\n")
+    assert answer_to_file(predictor, question(padded), tmp_path / "b.csv", identity="x") == Done(2, 0)
+    answer_to_file(predictor, question(plain), tmp_path / "a.csv", identity="x")
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+
+
+@pytest.mark.parametrize("change", ["run", "file", "options"])
+def test_another_question_starts_over(predictor, tmp_path: Path, change: str) -> None:
+    path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
+
+    def stop() -> None:
+        raise Interrupted
+
+    with pytest.raises(KeyboardInterrupt):
+        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+    if change == "file":
+        path = write(tmp_path, pairs(301), ".csv")
+    asked = question(path, draws=2 if change == "options" else None)
+    counts: list[int] = []
+    answer_to_file(predictor, asked, out, identity="y" if change == "run" else "x", progress=counts.append)
+    assert counts[0] == 0
+
+
+def test_bad_rows_are_named(predictor, tmp_path: Path) -> None:
+    table = pairs(100)
+    path = write(tmp_path, table, ".csv")
+    path.write_text(path.read_text().replace(f"row 90,{table['src'][90]},{table['dst'][90]},", "row 90,n1,n2,soon"))
+    with pytest.raises(cawn.DataError, match=r"line 92, column 't': found 'soon"):
+        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    table = pairs(10)
+    table["dst"][4] = ""
+    with pytest.raises(cawn.DataError, match="line 6, column 'dst': found nothing"):
+        answer_to_file(predictor, question(write(tmp_path, table, ".csv")), tmp_path / "out.csv", identity="x")
+    assert not (tmp_path / "out.csv").exists()
+    ragged = tmp_path / "ragged.csv"
+    ragged.write_text("src,dst,t\nn1,n2,3\nn1,n2\n")
+    with pytest.raises(cawn.DataError, match="cannot be read"):
+        answer_to_file(predictor, question(ragged), tmp_path / "out.csv", identity="x")
+
+
+@pytest.mark.parametrize("names", [["src", "dst"], ["a", "b", "c"], ["src", "t"]])
+def test_missing_columns_are_named(tmp_path: Path, names: list[str]) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
+    with pytest.raises(cawn.DataError, match=r"pairs\.csv: no column"):
+        question(path)
+
+
+def test_memory_is_flat(predictor, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "ROWS", 1 << 12)
+    path = tmp_path / "pairs.csv"
+    with open(path, "w") as file:
+        file.write("src,dst,t\n")
+        file.writelines(f"n{i % 40},n{(i * 7) % 40},{i % 30_000}\n" for i in range(60_000))
+    sizes: list[int] = []
+    answer_to_file(
+        predictor, question(path), tmp_path / "out.csv", identity="x", progress=lambda _: sizes.append(resident_bytes())
+    )
+    assert sizes[-1] < sizes[len(sizes) // 3] + 30e6
+
+
+def test_totals_are_known_beforehand(tmp_path: Path) -> None:
+    for suffix in (".csv", ".csv.gz", ".parquet"):
+        assert question(write(tmp_path, pairs(), suffix)).pairs.num_rows() == 300
+
+
+def test_rankings_of_all_nodes_to_a_file(predictor, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(scoring, "NODES", 1)
+    questions = NodeQuestions(None, 20_000, k=2, candidates=["7", "n3"])
+    done = answer_to_file(predictor, questions, tmp_path / "top.parquet", identity="x")
+    assert done == Done(40, 0)
+    assert set(pq.read_table(tmp_path / "top.parquet")["candidate"].to_pylist()) == {"7", "n3"}

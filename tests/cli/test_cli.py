@@ -1,198 +1,104 @@
-"""The command line as a user meets it: its output and its exit code."""
+"""What every command shares: version, help, completion, closed pipes, and errors on one line."""
 
-import gzip
-import io
-import json
 import os
 import subprocess
 import sys
-import warnings
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from unittest import mock
 
-import numpy as np
 import pytest
 
-from cawn.cli import main
-from ctrl_c import interrupted
+import cawn
+from cawn.cli import app
+from command_line import assert_refused, call_cawn, run_cawn, run_python
 
 
-def cawn(*arguments: str, stdin: str | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from cawn.cli import main; main()", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        env=os.environ | {"COLUMNS": "160", "NO_COLOR": "1"} | environment,
-        check=False,
+def test_version() -> None:
+    assert run_cawn("--version") == (0, f"cawn {cawn.__version__}\n", "")
+
+
+def commands() -> list[tuple[str, ...]]:
+    from typer.main import get_command
+
+    group = get_command(app)
+    names: list[tuple[str, ...]] = []
+    for name, command in sorted(group.commands.items()):
+        names.append((name,))
+        names += [(name, below) for below in sorted(getattr(command, "commands", {}))]
+    return names
+
+
+def test_every_help_has_an_example_and_shows_flags_without_a_type() -> None:
+    from typer.main import get_command
+    from typer.testing import CliRunner
+
+    found = commands()
+    assert ("train",) in found
+    assert ("datasets", "verify") in found
+    for names in [(), *found]:
+        for option in ("-h", "--help"):
+            shown = CliRunner().invoke(app, [*names, option], prog_name="cawn")
+            assert shown.exit_code == 0
+            assert "Example: cawn" in shown.output, names
+            assert "bool" not in shown.output.lower(), names
+    assert set(get_command(app).commands) == {name for name, *_ in found}
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"_CAWN_COMPLETE": "complete_bash", "COMP_WORDS": "cawn ev", "COMP_CWORD": "1"}, ["evaluate"]),
+        ({"_CAWN_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "cawn ev"}, ["evaluate"]),
+        ({"_CAWN_COMPLETE": "complete_fish", "_TYPER_COMPLETE_ARGS": "cawn ev"} | {
+            "_TYPER_COMPLETE_FISH_ACTION": "get-args"
+        }, ["evaluate"]),
+        ({"_CAWN_COMPLETE": "complete_bash", "COMP_WORDS": "cawn train --dev", "COMP_CWORD": "2"}, ["--device"]),
+        ({"_CAWN_COMPLETE": "source_bash"}, ["_cawn_completion", "complete_bash"]),
+    ],
+)  # fmt: skip
+def test_shell_completion(environment: dict[str, str], words: list[str]) -> None:
+    found = run_cawn(**environment)
+    assert found.code == 0
+    assert found.err == ""
+    assert all(word in found.out for word in words)
+
+
+def test_the_script_for_completion_is_shown() -> None:
+    shown = run_cawn("--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert shown.code == 0
+    assert shown.err == ""
+    assert "_CAWN_COMPLETE=complete_bash" in shown.out
+
+
+@pytest.mark.parametrize("arguments", [["datasets"], ["datasets", "--json"], ["--help"]], ids=["table", "json", "help"])
+def test_a_closed_pipe_ends_a_command_quietly(arguments: list[str], tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run(
+        [sys.executable, "-m", "cawn", *arguments], stdout=write_end, stderr=subprocess.PIPE, check=False
     )
+    os.close(write_end)
+    assert done.stderr == b""
+    assert done.returncode == 141
 
 
-def cawn_here(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The same in this process, without the seconds that PyTorch takes to load."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
-    errors = io.StringIO()
-    with (
-        redirect_stdout(out),
-        redirect_stderr(errors),
-        mock.patch.object(sys, "argv", ["cawn", *arguments]),
-        warnings.catch_warnings(action="default"),
-        pytest.raises(SystemExit) as ended,
-    ):
-        main()
-    shown = out.buffer.getvalue().decode()
-    return subprocess.CompletedProcess(["cawn", *arguments], ended.value.code, shown, errors.getvalue())
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (MemoryError(), "out of memory; train with a lower num_walks, batch_size or dim"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory; train with a lower"),
+        (cawn.DataError("row 1:\n\x1b[31m" + "x" * 9000), "row 1: \\x1b[31mxxx"),
+        (FileNotFoundError(2, "No such file", "a\x1b[2J\n.csv"), "a\\x1b[2J .csv: No such file"),
+    ],
+)
+def test_errors_are_one_printable_line(monkeypatch, error: Exception, reason: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
 
-
-@pytest.fixture(scope="module")
-def workshop(tmp_path_factory) -> Path:
-    """A folder with an edge log of string names and ISO dates, a run trained on it, and pairs to score."""
-    folder = tmp_path_factory.mktemp("workshop")
-    rng = np.random.default_rng(0)
-    days = np.datetime64("2024-01-01T00:00:00") + np.sort(rng.integers(0, 10**7, 1_200))
-    people = [f"person {i}" for i in range(30)]
-    ends = [rng.choice(30, 2, replace=False) for _ in days]
-    rows = [f"{people[u]},{people[v]},{day}" for (u, v), day in zip(ends, days, strict=True)]
-    (folder / "edges.csv").write_text("sender,receiver,date\n" + "\n".join(rows) + "\n")
-    (folder / "pairs.csv").write_text(
-        "sender,receiver,date\n" + "\n".join(rows[-50:]) + "\nnobody,person 3,2024-05-01\n"
-    )
-    settings = ["alpha=ladder", "epochs=1", "num_walks=8", "dim=8"]
-    trained = cawn(
-        "train", str(folder / "edges.csv"), "-o", str(folder / "run"), *(w for s in settings for w in ("--set", s))
-    )
-    assert trained.returncode == 0, trained.stderr
-    (folder / "trained.txt").write_text(trained.stdout + trained.stderr)
-    return folder
-
-
-def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> None:
-    shown = (workshop / "trained.txt").read_text()
-    for words in (
-        "from 'sender' to 'receiver' at 'date'",
-        "30 nodes, 1,200 links",
-        "repeat an earlier pair",
-        "2024-01-01",
-        "tau",
-        "epoch 1",
-        "AUC",
-        "recency",
-        "Next:",
-    ):
-        assert words in shown
-    assert f"cawn rank {workshop / 'run'} --node" in shown
-
-
-def test_pairs_from_standard_input(workshop: Path) -> None:
-    run, pairs = str(workshop / "run"), workshop / "pairs.csv"
-    piped = cawn("predict", run, "-", stdin=pairs.read_text())
-    assert piped.returncode == 0, piped.stderr
-    assert piped.stdout == cawn("predict", run, str(pairs)).stdout
-
-
-def test_times_that_cannot_be_meant(workshop: Path) -> None:
-    rank = ("rank", str(workshop / "run"), "--node", "person 1", "--time")
-    year, compact, milliseconds = (cawn(*rank, t) for t in ("2024", "20240501", "1714521600000"))
-    assert year.returncode == 2
-    assert "such as 2024-01-01" in year.stderr
-    assert compact.stdout == cawn(*rank, "2024-05-01").stdout
-    assert compact.stderr == ""
-    assert "1,000 times the data's times: milliseconds?" in milliseconds.stderr
-
-
-def figures(value: object, path: str = "") -> dict[str, object]:
-    """Everything a nested result holds, by its path."""
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
-    if parts is None:
-        return {path: value}
-    return {key: found for name, part in parts for key, found in figures(part, f"{path}/{name}").items()}
-
-
-def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
-    found = json.loads(cawn("evaluate", str(workshop / "run"), "--json").stdout)
-    written = json.loads((workshop / "run" / "results.json").read_text())
-    assert figures(found["results"]) == pytest.approx(figures(written), abs=1e-5)  # sums in another order, no more
-    table = cawn_here("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").stdout
-    assert "historical" in table
-    assert "against random" not in table
-    assert "batches of 30" in table
-
-
-def test_predict_to_stdout_and_to_files(workshop: Path, tmp_path: Path) -> None:
-    run, pairs = str(workshop / "run"), str(workshop / "pairs.csv")
-    shown = cawn("predict", run, pairs)
-    assert shown.returncode == 0
-    lines = shown.stdout.splitlines()
-    assert lines[0] == "sender,receiver,date,probability"
-    assert len(lines) == 52
-    out = tmp_path / "scored.csv"
-    told = cawn("predict", run, pairs, "-o", str(out), "--json")
-    assert json.loads(told.stdout) == {"rows": 51, "unknown": 1, "out": str(out)}
-    assert out.read_text() == shown.stdout
-    assert cawn("predict", run, pairs, "-o", str(out)).returncode == 2
-    assert cawn("predict", run, pairs, "-o", str(out), "--force", "--draws", "3").returncode == 0
-    assert out.read_text().splitlines()[0].count("error") == 1
-
-
-def test_rank(workshop: Path) -> None:
-    shown = cawn("rank", str(workshop / "run"), "--node", "person 3", "--time", "2024-06-01", "-k", "4")
-    assert shown.returncode == 0
-    assert sum("person" in line for line in shown.stdout.splitlines()) == 4
-    found = json.loads(cawn("rank", str(workshop / "run"), "--node", "nobody", "--time", "2024-06-01", "--json").stdout)
-    assert {row["found"] for row in found["ranked"]} == {"popular"}
-    chosen = cawn(
-        "rank", str(workshop / "run"), "--node", "person 1", "--time", "2024-06-01", "--candidate", "person 2", "--json"
-    )
-    assert [row["name"] for row in json.loads(chosen.stdout)["ranked"]] == ["person 2"]
-
-
-def test_explain(workshop: Path, tmp_path: Path) -> None:
-    link = ["explain", str(workshop / "run"), "--src", "person 1", "--dst", "person 2", "--time", "2024-04-01"]
-    shown = cawn(*link)
-    assert shown.returncode == 0, shown.stderr
-    assert shown.stdout.startswith("person 1 and person 2 at 2024-04-01: probability 0.")
-    assert "log-odds" in shown.stdout
-    found = json.loads(cawn_here(*link, "--json", "-q").stdout)
-    assert {walk["start"] for walk in found["walks"]} == {"src", "dst"}
-    assert sum(walk["count"] for walk in found["walks"]) == 16
-    for kind in ("html", "svg", "png", "json"):
-        for arguments in (link, ["explain", str(workshop / "run"), "--global", "--links", "50"]):
-            out = tmp_path / f"{len(arguments)}.{kind}"
-            done = cawn_here(*arguments, "-o", str(out))
-            assert done.returncode == 0, done.stderr
-            assert out.stat().st_size > 1000
-            assert done.stdout == ""
-    again = cawn_here(*link, "-o", str(tmp_path / f"{len(link)}.html"))
-    assert again.returncode == 2
-    assert "give --force" in again.stderr
-    assert cawn_here(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").returncode == 0
-    assert cawn(*link, PYTHONIOENCODING="ascii").returncode == 0
-    law = cawn_here("explain", str(workshop / "run"), "--global", "--links", "50")
-    assert "causal anonymous walks" in law.stdout
-    assert json.loads((tmp_path / f"{len(link)}.json").read_text()) == found
-
-
-def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:
-    options = ["--set", "alpha=ladder", "--set", "epochs=1", "--set", "num_walks=4", "--set", "dim=4", "--json", "-q"]
-    both = cawn_here("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
-    assert json.loads(both.stdout)["seeds"][0]["seeds"] == 2
-    assert both.stderr == ""
-    again = cawn_here("train", "--resume", "-o", str(tmp_path / "runs" / "seed-1"), "--json", "-q")
-    assert again.returncode == 0, again.stderr
-    stored = json.loads((tmp_path / "runs" / "seed-1" / "results.json").read_text())
-    assert json.loads(again.stdout)["results"] == stored
-
-
-def test_datasets(workshop: Path, tmp_path: Path) -> None:
-    quiet = {"CAWN_DATA": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    assert "bitcoin-otc" in cawn("datasets", **quiet).stdout
-    rows = json.loads(cawn("datasets", "--json", **quiet).stdout)
-    assert {row["name"] for row in rows} >= {"reddit", "wikipedia", "mooc", "socialevolve", "enron", "uci", "flights"}
-    (tmp_path / "uci").mkdir()
-    (tmp_path / "uci" / "edges.csv.gz").write_bytes(gzip.compress(b"u,i,ts,label\n1,2,3,0\n"))
-    assert cawn("datasets", "where", "uci", **quiet).stdout.strip() == str(tmp_path / "uci" / "edges.csv.gz")
-    assert "not checked" in cawn("datasets", "verify", "uci", **quiet).stdout
+    monkeypatch.setattr("cawn.cli.app", fail)
+    output = call_cawn()
+    assert_refused(output, "cawn: " + reason)
+    assert "\x1b" not in output.err
+    assert len(output.err) < 520
 
 
 @pytest.mark.parametrize(
@@ -259,60 +165,11 @@ def test_datasets(workshop: Path, tmp_path: Path) -> None:
     ],
 )
 def test_every_command_refuses_bad_input_in_one_line(workshop: Path, arguments: list[str], reason: str) -> None:
-    (workshop / "two.csv").write_text("src,dst\n1,2\n")
     before = sorted(str(p) for p in workshop.rglob("*"))
     places = {name: str(workshop / f"{name}.csv") for name in ("edges", "pairs")}
     places |= {"run": str(workshop / "run"), "folder": str(workshop)}
-    refused = cawn_here(*(word.format(**places) for word in arguments))
-    assert refused.returncode == 2, refused.stderr
-    assert refused.stdout == ""
-    assert reason in refused.stderr
-    assert refused.stderr.strip().count("\n") == 0, refused.stderr
-    assert "Traceback" not in refused.stderr
+    assert_refused(call_cawn(*(word.format(**places) for word in arguments)), reason)
     assert sorted(str(p) for p in workshop.rglob("*")) == before
-
-
-def test_a_closed_pipe_and_ctrl_c(workshop: Path, tmp_path: Path) -> None:
-    many = tmp_path / "many.csv"
-    many.write_text("sender,receiver,date\n" + "person 1,person 2,2024-04-01\n" * 60_000)
-    command = [sys.executable, "-m", "cawn.cli", "predict", str(workshop / "run"), str(many)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        process.stdout.readline()
-        process.stdout.close()
-        told = process.stderr.read().decode()
-        assert process.wait() == 141
-    assert told == ""
-    out = tmp_path / "out.csv"
-    asked = ["predict", str(workshop / "run"), str(many), "-o", str(out)]
-    stopped = interrupted("from cawn.cli import main; main()", *asked)
-    assert stopped.returncode == 130
-    assert "Traceback" not in stopped.stderr
-    assert list(tmp_path.glob("out.csv.*.parts/*.arrow"))
-    assert not out.exists()
-    assert cawn(*asked).returncode == 0
-    assert len(out.read_text().splitlines()) == 60_001
-
-
-def test_demo_tells_the_two_links_apart() -> None:
-    shown = cawn("demo", "--no-train")
-    assert shown.returncode == 0
-    assert shown.stderr == ""
-    assert "closes a triangle" in shown.stdout
-    assert "does not" in shown.stdout
-    assert "(1,1)" in shown.stdout
-    assert "10 of 10 where the triangle closes, 0 of 10" in shown.stdout.replace("\n", " ")
-
-
-def test_demo_as_json() -> None:
-    result = json.loads(cawn("demo", "--no-train", "--json", "--walks", "3", "--length", "2", "--seed", "5").stdout)
-    closes, does_not = result["closes"], result["does_not"]
-    assert closes["src"] == does_not["src"]
-    assert closes["t"] == does_not["t"]
-    for view in (closes, does_not):
-        assert [len(walk) for walk in view["walks"]] == [3] * 6
-        assert view["identities"][str(view["src"])][0][0] == 3
-        assert view["shapes"][0][0][0] == 0
-    assert closes["meeting"] > does_not["meeting"]
 
 
 @pytest.mark.parametrize(
@@ -327,31 +184,18 @@ def test_demo_as_json() -> None:
         (["demo", "extra"], "unexpected extra argument"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], reason: str) -> None:
-    refused = cawn(*arguments)
-    assert refused.returncode == 2
-    assert refused.stdout == ""
-    assert refused.stderr.startswith("cawn: ")
-    assert reason in refused.stderr
-    assert refused.stderr.count("\n") == 1
+def test_unknown_words_and_values_are_refused(arguments: list[str], reason: str) -> None:
+    assert_refused(call_cawn(*arguments), reason)
 
 
 def test_help_loads_nothing_heavy() -> None:
     """So it is quick."""
-    shown = cawn("--help")
-    assert shown.returncode == 0
-    assert "demo" in shown.stdout
-    loaded = subprocess.run(
-        [sys.executable, "-c", "import sys, cawn.cli; print(sorted({'numba', 'torch', 'pyarrow'} & set(sys.modules)))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert loaded.stdout == "[]\n"
+    shown = run_cawn("--help")
+    assert shown.code == 0
+    assert "demo" in shown.out
+    code = "import sys, cawn.cli; print(sorted({'numba', 'torch', 'pyarrow'} & set(sys.modules)))"
+    assert run_python("-c", code) == (0, "[]\n", "")
 
 
-def test_the_whole_demo() -> None:
-    """It trains, and the link that closes a triangle scores higher than the one that does not."""
-    found = json.loads(cawn("demo", "--json").stdout)["training"]
-    good, bad = (row["probability"] for row in found["scored"])
-    assert good > bad + 0.2
+def test_bad_input_of_a_real_process() -> None:
+    assert_refused(run_cawn("demo", "--walks", "x"), "Invalid value for '--walks'")

@@ -1,5 +1,6 @@
-"""Options of `cawn train` that name columns of links and a table of nodes."""
+"""`cawn train` and `cawn evaluate`: what they print, and the options that name columns."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,54 @@ import pytest
 import cawn
 from cawn.cli import app
 from cawn.learn.runs import read_events
+from command_line import call_cawn
+
+
+def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> None:
+    shown = (workshop / "trained.txt").read_text()
+    for words in (
+        "from 'sender' to 'receiver' at 'date'",
+        "30 nodes, 1,200 links",
+        "repeat an earlier pair",
+        "2024-01-01",
+        "tau",
+        "epoch 1",
+        "AUC",
+        "recency",
+        "Next:",
+    ):
+        assert words in shown
+    assert f"cawn rank {workshop / 'run'} --node" in shown
+
+
+def figures(value: object, path: str = "") -> dict[str, object]:
+    """Everything a nested result holds, by its path."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if parts is None:
+        return {path: value}
+    return {key: found for name, part in parts for key, found in figures(part, f"{path}/{name}").items()}
+
+
+def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
+    found = json.loads(call_cawn("evaluate", str(workshop / "run"), "--json").out)
+    written = json.loads((workshop / "run" / "results.json").read_text())
+    assert figures(found["results"]) == pytest.approx(figures(written), abs=1e-5)  # sums in another order, no more
+    table = call_cawn("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").out
+    assert "historical" in table
+    assert "against random" not in table
+    assert "batches of 30" in table
+
+
+def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:
+    options = ["--set", "alpha=ladder", "--set", "epochs=1", "--set", "num_walks=4", "--set", "dim=4", "--json", "-q"]
+    both = call_cawn("train", str(workshop / "edges.csv"), "-o", str(tmp_path / "runs"), "--seeds", "2", *options)
+    assert json.loads(both.out)["seeds"][0]["seeds"] == 2
+    assert both.err == ""
+    again = call_cawn("train", "--resume", "-o", str(tmp_path / "runs" / "seed-1"), "--json", "-q")
+    assert again.code == 0, again.err
+    stored = json.loads((tmp_path / "runs" / "seed-1" / "results.json").read_text())
+    assert json.loads(again.out)["results"] == stored
+
 
 SETTINGS = ["alpha=ladder", "epochs=1", "num_walks=4", "length=1", "dim=4", "frequencies=2"]
 

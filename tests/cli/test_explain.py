@@ -1,0 +1,32 @@
+"""`cawn explain`: text, JSON and pictures."""
+
+import json
+from pathlib import Path
+
+from command_line import call_cawn, run_cawn
+
+
+def test_explain(workshop: Path, tmp_path: Path) -> None:
+    link = ["explain", str(workshop / "run"), "--src", "person 1", "--dst", "person 2", "--time", "2024-04-01"]
+    shown = call_cawn(*link)
+    assert shown.code == 0, shown.err
+    assert shown.out.startswith("person 1 and person 2 at 2024-04-01: probability 0.")
+    assert "log-odds" in shown.out
+    found = json.loads(call_cawn(*link, "--json", "-q").out)
+    assert {walk["start"] for walk in found["walks"]} == {"src", "dst"}
+    assert sum(walk["count"] for walk in found["walks"]) == 16
+    for kind in ("html", "svg", "png", "json"):
+        for arguments in (link, ["explain", str(workshop / "run"), "--global", "--links", "50"]):
+            out = tmp_path / f"{len(arguments)}.{kind}"
+            done = call_cawn(*arguments, "-o", str(out))
+            assert done.code == 0, done.err
+            assert out.stat().st_size > 1000
+            assert done.out == ""
+    again = call_cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"))
+    assert again.code == 2
+    assert "give --force" in again.err
+    assert call_cawn(*link, "-o", str(tmp_path / f"{len(link)}.html"), "--force").code == 0
+    assert run_cawn(*link, PYTHONIOENCODING="ascii").code == 0
+    law = call_cawn("explain", str(workshop / "run"), "--global", "--links", "50")
+    assert "causal anonymous walks" in law.out
+    assert json.loads((tmp_path / f"{len(link)}.json").read_text()) == found

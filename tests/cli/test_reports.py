@@ -1,0 +1,56 @@
+"""Results, rankings and suggestions as they are printed."""
+
+import io
+import shlex
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import cawn
+from cawn.cli.reports import example_link, show_next, show_ranking
+from networks import random_events
+
+
+def test_the_suggested_node_and_partner_have_earlier_links() -> None:
+    """The last link of this network is between two nodes that appear nowhere else."""
+    old = random_events(3, num_nodes=20, num_links=400, span=1000)
+    events = cawn.Events(np.append(old.src, 20), np.append(old.dst, 21), np.append(old.t, 2_000))
+    link = example_link(events)
+    assert link is not None
+    history = cawn.History(events, 0.0)
+    assert (history.degree([events.src[link], events.dst[link]], events.t[link]) >= 5).all()
+    assert events.src[link] != events.dst[link]
+    console = Console(file=io.StringIO(), width=200)
+    show_next("runs/my run", events, console)
+    rank = next(line for line in console.file.getvalue().splitlines() if "cawn rank" in line)
+    words = shlex.split(rank)
+    assert words[2] == "runs/my run"
+    assert words[words.index("--node") + 1] == str(events.src[link])
+    assert words[words.index("--time") + 1] == str(events.t[link])
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        cawn.Events([], [], []),
+        cawn.Events([0, 2], [1, 3], [5, 5]),
+        cawn.Events([0, 2, 4], [1, 3, 5], [1, 2, 3]),
+        cawn.Events([0, 0, 0], [1, 1, 1], [1, 2, 3], labels=["a\x1b[31m", "b"]),
+    ],
+)
+def test_nothing_is_suggested_where_nothing_makes_sense(events: cawn.Events) -> None:
+    assert example_link(events) is None
+    console = Console(file=io.StringIO())
+    show_next("run", events, console)
+    assert "cawn rank" not in console.file.getvalue()
+    assert "cawn predict run" in console.file.getvalue()
+
+
+def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
+    from cawn.predictor import Ranked
+
+    console = Console(file=io.StringIO(), width=80)
+    show_ranking([Ranked("\x1b[2Jeve\x07", 0.5, "given")], console)
+    assert "\x1b" not in console.file.getvalue()
+    assert "\\x1b[2Jeve\\x07" in console.file.getvalue()

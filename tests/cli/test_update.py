@@ -1,0 +1,68 @@
+"""`cawn update`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cawn
+from cawn.learn.runs import read_description
+from cawn.predictor import LinkPredictor
+from command_line import assert_refused, call_cawn
+
+
+def test_update_adds_links_once(run: Path, tmp_path: Path, now: int) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text(f"number,rater,ratee,when\n900,n1,n2,{now}\n901,n1,newcomer,{now + 1}\n")
+    before = LinkPredictor.load(run).score("n1", ["n2", "newcomer"], now + 5)
+    assert call_cawn("update", run, new) == (0, "", f"2 links and 1 nodes added: {run}\n")
+    predictor = LinkPredictor.load(run)
+    assert predictor.num_links == 402
+    assert predictor.knows("newcomer")
+    assert (predictor.score("n1", ["n2", "newcomer"], now + 5) != before).all()
+    code, shown, _ = call_cawn("update", run, new, "--json")
+    assert code == 0
+    found = json.loads(shown)
+    assert (found["added"], found["skipped"], found["nodes_added"], found["links"]) == (0, 2, 0, 402)
+    more = tmp_path / "more.csv"
+    more.write_text(f"number,rater,ratee,when\n901,n1,newcomer,{now + 1}\n902,n3,n2,{now + 2}\n")
+    assert "1 links and 0 nodes added, 1 known ones skipped" in call_cawn("update", run, more)[2]
+
+
+@pytest.mark.filterwarnings("always::UserWarning")
+def test_once_needs_no_ids(run: Path, tmp_path: Path, now: int) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text(f"rater,ratee,when\nn1,n2,{now}\nn1,n3,{now}\n")
+    assert call_cawn("update", run, new, "--once")[0] == 0
+    assert "0 links and 0 nodes added, 2 known ones skipped" in call_cawn("update", run, new, "--once")[2]
+    code, _, said = call_cawn("update", run, new)
+    assert code == 0
+    assert "were added before" in said
+    assert LinkPredictor.load(run).num_links == 404
+    assert len(read_description(run)["updates"]) == 2, "the links of training, and the batch"
+
+
+def test_saving_keeps_what_was_added(run: Path, tmp_path: Path, now: int) -> None:
+    predictor, batch = LinkPredictor.load(run), cawn.Events([0], [1], [now], labels=["n1", "n2"])
+    predictor.update(batch)
+    predictor.save(tmp_path / "later")
+    assert LinkPredictor.load(tmp_path / "later").update(batch, once=True).added == 0
+    assert LinkPredictor.load(run).update(batch, once=True).added == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("rater,ratee,when\nn1,,5\n", "found nothing"),
+        ("a,b,c\nn1,n2,5\n", "--src and --dst"),
+        ("src,dst,price\nn1,n2,5\n", "--time"),
+        ("rater,ratee,when\nn1,n2,soon\n", "'soon'"),
+        ("", "is empty"),
+    ],
+)
+def test_bad_links_change_nothing(run: Path, tmp_path: Path, content: str, reason: str) -> None:
+    new = tmp_path / "new.csv"
+    new.write_text(content)
+    before = (run / "run.json").read_bytes()
+    assert_refused(call_cawn("update", run, new), reason)
+    assert (run / "run.json").read_bytes() == before
