@@ -14,6 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from cawn import Config
 from cawn.cli.reports import show_results
 from cawn.data import datasets, laws
 from cawn.data.events import Events
@@ -22,7 +23,6 @@ from cawn.devices import Device
 from cawn.learn import experiments
 from cawn.predictor import LinkPredictor
 from cawn.rankings import Scores
-from cawn.systems.cawn.config import Config
 from cawn.walks.history import History
 from cawn.walks.identities import anonymize, walk_shapes
 from cawn.walks.sampling import Walks

@@ -87,6 +87,7 @@ def train(
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     use_threads(threads)
+    from cawn import Config
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings
     from cawn.data.summary import describe, in_words
@@ -95,7 +96,6 @@ def train(
     from cawn.learn.experiments import train as train_once
     from cawn.learn.runs import read_config, read_description
     from cawn.learn.splits import recorded_cuts
-    from cawn.systems.cawn.config import Config
 
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = _split(train_until, test_from, train_share, val_share)

@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-import cawn
+from cawn import __version__
 from cawn.checks import check_path
 from cawn.data.events import Events
 from cawn.data.reading import Reading
@@ -51,7 +51,7 @@ def current_versions() -> dict[str, str]:
     import torch
 
     return {
-        "cawn": cawn.__version__,
+        "cawn": __version__,
         "torch": str(torch.__version__),
         "numpy": numpy.__version__,
         "python": platform.python_version(),

@@ -29,8 +29,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import save as tensor_bytes
 
-import cawn
-from cawn import systems
+from cawn import __version__, systems
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import NameIndex, name_arrays
@@ -230,7 +229,7 @@ def write_report(
 
 def _stamps(config: Settings) -> dict[str, Any]:
     settings = config.to_dict()
-    return {"format": FORMAT, "cawn": cawn.__version__, "config": settings}
+    return {"format": FORMAT, "cawn": __version__, "config": settings}
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, Any], state: dict[str, Any]) -> None:
@@ -387,7 +386,7 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         raise StorageError(f"{folder}: holds no run (no run.json)") from error
     if found.get("format") not in _READABLE:
         version = str(found.get("cawn", "unknown"))[:20]
-        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {cawn.__version__}")
+        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {__version__}")
     _check_seal(path, found, verify=verify and found["format"] != 2)
     if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
         raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
