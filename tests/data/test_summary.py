@@ -1,10 +1,10 @@
 """Networks in words."""
 
 import pytest
+from cawn.systems.cawn.decays import LADDERS
 
 import cawn
 from cawn.data.summary import DECAY_RANGE, describe, in_words
-from cawn.systems.cawn.decays import LADDERS
 
 
 def test_the_words_say_which_pairs_repeat() -> None:
