@@ -12,7 +12,6 @@ from benchmarks.report import Row
 from cawn.data import laws
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.splits import split
-from cawn.systems.cawn.batches import WALK_SEED, Batcher
 
 DELETED = 3  # links taken out of the history of each link that is scored
 
@@ -23,8 +22,7 @@ def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, seed: int = 0)
     Both are taken from the links that its walks used, as many of each, out of the history itself: walks, relative
     identities and rates are all computed again.
     """
-    batcher, network, rng = predictor._batcher, predictor._engine.network, np.random.default_rng(seed)
-    events, differences = batcher.events, []
+    rng, events, differences = np.random.default_rng(seed), predictor._events, []
     names = predictor._names.all()
     for link in links:
         u, v, t = events.src[[link]], events.dst[[link]], events.t[[link]]
@@ -41,8 +39,7 @@ def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, seed: int = 0)
             kept = np.ones(len(events), bool)
             kept[gone] = False
             past = events[kept & (events.t < ends[2][0])]  # what comes later changes no score
-            rest = Batcher.of(batcher.config, past, batcher.history.alpha, batcher.unit, threads=1, build_threads=1)
-            return float(network.logits(rest.pairs(*ends, seed=WALK_SEED))[0])
+            return float(predictor._system.scorer(past)(*ends)[0])
 
         at_random = rng.choice(used, DELETED, replace=False).tolist()
         differences.append(without(at_random) - without(strongest))

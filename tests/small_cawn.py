@@ -4,9 +4,11 @@ import numpy as np
 import torch
 
 import cawn
+from cawn.systems.base import Context
 from cawn.systems.cawn.batches import Batcher, input_widths
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.cawn.system import CawnSystem, WalkScorer
 from networks import random_events
 
 SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}
@@ -46,3 +48,14 @@ def network(events: cawn.Events, config: Config, seed: int = 0) -> tuple[CAWN, B
 def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.integers(0, 13, size), rng.integers(0, 13, size), rng.integers(0, 110, size)
+
+
+def random_scorer(config: cawn.Config, events: cawn.Events, alpha: tuple[float, ...], noise: float = 0.3) -> WalkScorer:
+    """A scorer of CAW-N on these events, with random weights well away from zero; time is counted in ones."""
+    facts = {"alpha": alpha, "unit": 1.0}
+    torch.manual_seed(0)
+    system = CawnSystem(Context(config, events, 0, torch.device("cpu"), facts=facts))
+    with torch.no_grad():
+        for weight in system.module.parameters():
+            weight.add_(torch.randn_like(weight), alpha=noise)
+    return system.scorer(events)

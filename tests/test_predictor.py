@@ -11,8 +11,7 @@ import torch
 
 import cawn
 from cawn.data import laws
-from cawn.learn.checkpoints import stored_model
-from cawn.learn.runs import read_run
+from cawn.learn.runs import load_system, read_run
 from cawn.predictor import LinkPredictor, Scores
 from cawn.systems.cawn.batches import WALK_SEED
 from cawn.systems.cawn.config import Config
@@ -46,8 +45,8 @@ def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, 
 
 def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor) -> None:
     src, dst, t = some(events)
-    batcher = predictor._batcher
-    model = stored_model(read_run(folder))
+    system = load_system(read_run(folder), torch.device("cpu"))
+    batcher, model = system.scorer(predictor._events).batcher, system.module.eval()
     logits = model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
     found = json.loads((folder / "report.json").read_text())["calibration"]
     expected = 1 / (1 + np.exp(-(logits / found["temperature"] + found["shift"])))
@@ -132,7 +131,7 @@ def test_rank_says_how_it_chose(events, predictor) -> None:
 def test_embeddings(events, folder, predictor) -> None:
     src, dst, t = some(events)
     found = predictor.embed(src, dst, t)
-    model = stored_model(read_run(folder))
+    model = load_system(read_run(folder), torch.device("cpu")).module.eval()
     assert found.shape == (20, model.width)
     logits = model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
     assert_same_scores(predictor._calibration.probability(logits), predictor.score(src, dst, t))

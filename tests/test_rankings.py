@@ -45,9 +45,7 @@ def renumbered(model: LinkPredictor, events: cawn.Events, seed: int) -> LinkPred
     labels = np.empty(events.num_nodes, object)
     labels[new] = events.labels
     moved = cawn.Events(new[events.src], new[events.dst], events.t, labels=labels)
-    old = model._batcher
-    batcher = predictor.Batcher.of(old.config, moved, old.history.alpha, old.unit)
-    return LinkPredictor(model._engine, batcher, predictor.NameIndex.of(moved.labels), model._calibration)
+    return LinkPredictor(model._system, model._config, moved, predictor.NameIndex.of(moved.labels), model._calibration)
 
 
 @pytest.mark.parametrize("given", [None, "all"])
@@ -73,9 +71,7 @@ def test_the_newest_of_equally_frequent_candidates_are_kept(monkeypatch) -> None
 
 def test_equal_probabilities_are_ordered_by_name(model, now, monkeypatch) -> None:
     strangers = [f"stranger {i}" for i in (3, 1, 2)]
-    monkeypatch.setattr(
-        type(model._engine), "logits_of_one", lambda _, __, ___, dst, *____, **_____: np.zeros(len(dst))
-    )
+    monkeypatch.setattr(type(model._snapshot().scorer), "__call__", lambda _, src, dst, t: np.zeros(len(dst)))
     ranked = model.rank("n1", now, candidates=strangers)
     assert len({r.probability for r in ranked}) == 1
     assert [r.name for r in ranked] == sorted(strangers)

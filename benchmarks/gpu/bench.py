@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from cawn.systems.cawn.decays import decays
+from cawn.systems.cawn.engines import engine_of
+from cawn.systems.cawn.steps import Plan
 
 import cawn
 from cawn.data.names import NameIndex
@@ -15,13 +18,10 @@ from cawn.kernels.reference import torch_walks
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import split
 from cawn.systems.cawn.batches import Batcher, input_widths
-from cawn.systems.cawn.decays import decays
 from cawn.systems.cawn.device_batches import DeviceBatcher
 from cawn.systems.cawn.device_scoring import of_pairs
 from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
-from cawn.systems.cawn.engines import engine_of
 from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.steps import Plan
 
 QUERIES = 1 << 17  # at once, where walks alone are timed
 

@@ -17,6 +17,7 @@ from cawn.data.reading import Reading
 from cawn.data.updates import Update
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.system import CawnSystem
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
@@ -77,8 +78,8 @@ def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
 
 def test_many_updates_cost_one_rebuild(predictor, now, monkeypatch) -> None:
     built = []
-    build = cawn.predictor.Batcher.of
-    monkeypatch.setattr(cawn.predictor.Batcher, "of", lambda *args, **how: built.append(1) or build(*args, **how))
+    build = CawnSystem.scorer
+    monkeypatch.setattr(CawnSystem, "scorer", lambda *args: built.append(1) or build(*args))
     for i in range(10):
         predictor.update(link("n1", f"new {i}", now))
     assert not built
@@ -88,17 +89,17 @@ def test_many_updates_cost_one_rebuild(predictor, now, monkeypatch) -> None:
 
 
 def test_an_update_does_not_wait_for_a_rebuild(predictor, now, monkeypatch) -> None:
-    build = cawn.predictor.Batcher.of
+    build = CawnSystem.scorer
 
-    def update_meanwhile(*args, **how):
-        monkeypatch.setattr(cawn.predictor.Batcher, "of", build)
+    def update_meanwhile(*args):
+        monkeypatch.setattr(CawnSystem, "scorer", build)
         thread = Thread(target=lambda: predictor.update(link("n3", "n4", now)))
         thread.start()
         thread.join(30)
         assert not thread.is_alive()
-        return build(*args, **how)
+        return build(*args)
 
-    monkeypatch.setattr(cawn.predictor.Batcher, "of", update_meanwhile)
+    monkeypatch.setattr(CawnSystem, "scorer", update_meanwhile)
     predictor.update(link("n1", "n2", now))
     before = predictor.num_links
     predictor.score("n1", "n2", now + 1)
@@ -166,10 +167,9 @@ def test_adding_the_same_links_again_warns(predictor, now) -> None:
 @pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", "99"]])
 def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
-    batcher = cawn.predictor.Batcher.of(SMALL, events, (0.01,), 1.0)
     held = LinkPredictor.of(run)
     index = NameIndex.of(events.labels)
-    predictor = LinkPredictor(held._engine, batcher, index, held._calibration, prefixes=("user", "item"))
+    predictor = LinkPredictor(held._system, SMALL, events, index, held._calibration, prefixes=("user", "item"))
     table = pa.table({"user": names, "item": ["1", "1"], "t": [10_000, 10_001]})
     assert predictor.update(table) == Update(2, 0, 1)
     assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [10_002]})) == Update(1, 0, 0)
@@ -179,9 +179,9 @@ def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
 
 def test_integers_have_one_spelling(run) -> None:
     plain = run.events
-    batcher = cawn.predictor.Batcher.of(SMALL, cawn.Events(plain.src, plain.dst, plain.t), (0.01,), 1.0)
+    unnamed = cawn.Events(plain.src, plain.dst, plain.t)
     held = LinkPredictor.of(run)
-    predictor = LinkPredictor(held._engine, batcher, NameIndex.of(batcher.events.labels), held._calibration)
+    predictor = LinkPredictor(held._system, SMALL, unnamed, NameIndex.of(unnamed.labels), held._calibration)
     table = pa.table({"src": ["77", "77.0"], "dst": ["1", "1.0"], "t": [90_000, 90_001]})
     assert predictor.update(table) == Update(2, 0, 1)
     assert predictor.nodes()[-1] == 77

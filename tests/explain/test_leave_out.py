@@ -10,35 +10,28 @@ from cawn.explain.leave_out import effects, repeated, without_walks
 from cawn.explain.leaves import leaves_of
 from cawn.explain.link import explain_link
 from cawn.learn.calibration import Calibration
-from cawn.systems.cawn.batches import Batcher, input_widths
-from cawn.systems.cawn.engines import HostEngine, TorchNetwork, engine_of
 from cawn.systems.cawn.model import CAWN, Tensors
+from cawn.systems.cawn.system import WalkScorer
 from networks import random_events
+from small_cawn import random_scorer
 from tolerances import SCORES, assert_same_scores
 
 M = 12
 
 
-def made(**changes: object) -> tuple[Batcher, CAWN, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def made(**changes: object) -> tuple[WalkScorer, CAWN, tuple[np.ndarray, np.ndarray, np.ndarray]]:
     config = cawn.Config(**{"num_walks": M, "dim": 8} | changes)
     events = random_events(3, num_nodes=10, num_links=150)
-    batcher = Batcher.of(config, events, (0.05, 1.0), 1.0)
-    torch.manual_seed(1)
-    model = CAWN(config, *input_widths(config, events, 2)).eval()
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight += 0.2 * torch.randn_like(weight)
+    scorer = random_scorer(config, events, (0.05, 1.0), noise=0.2)
     rng = np.random.default_rng(4)
     src, dst = rng.integers(0, 10, (2, 5))
-    return batcher, model, (src, dst, np.append(rng.choice(events.t, 4), events.t[0]))  # the last has no history
-
-
-def network_of(model: CAWN) -> TorchNetwork:
-    return TorchNetwork(model)
+    ends = src, dst, np.append(rng.choice(events.t, 4), events.t[0])  # the last has no history
+    return scorer, scorer._system.module.eval(), ends
 
 
 def test_leaves_are_the_walks_that_were_sampled() -> None:
-    batcher, _, (src, dst, t) = made()
+    scorer, _, (src, dst, t) = made()
+    batcher = scorer.batcher
     _, shared = batcher.trace(src, dst, t, seed=7)
     leaves = leaves_of(shared)
     sets = [batcher.history.sample(nodes, t, num_walks=M, length=2, seed=7) for nodes in (src, dst)]
@@ -61,21 +54,23 @@ def test_leaves_are_the_walks_that_were_sampled() -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "together"}], ids=str)
 def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
-    batcher, model, ends = made(**changes)
+    scorer, _, ends = made(**changes)
+    batcher = scorer.batcher
     batch = batcher.pairs(*ends, seed=7)
     again, _ = repeated(batch, np.array([3, 0, 3, 4, 1]))
-    expected = network_of(model).logits(batch)
-    assert_same_scores(network_of(model).logits(again), expected[[3, 0, 3, 4, 1]])
+    expected = scorer.logits_of(batch)
+    assert_same_scores(scorer.logits_of(again), expected[[3, 0, 3, 4, 1]])
 
 
 @pytest.mark.parametrize("sides", ["apart", "together"])
 @pytest.mark.parametrize("pooling", ["mean", "attention"])
 def test_left_out_by_hand(sides: str, pooling: str) -> None:
     """Encodings of the remaining walks, pooled again and given to the head."""
-    batcher, model, ends = made(sides=sides, pooling=pooling)
+    scorer, model, ends = made(sides=sides, pooling=pooling)
+    batcher = scorer.batcher
     batch, shared = batcher.trace(*ends, seed=7)
     leaves = leaves_of(shared)
-    found, pair, whole = effects(network_of(model), model.config, batch, leaves, np.arange(len(leaves.pair)))
+    found, pair, whole = effects(scorer, model.config, batch, leaves, np.arange(len(leaves.pair)))
     np.testing.assert_array_equal(pair, leaves.pair)
     tensors = Tensors.of(batch, "cpu")
     with torch.no_grad():
@@ -100,43 +95,33 @@ def test_left_out_by_hand(sides: str, pooling: str) -> None:
 
 @pytest.mark.parametrize("changes", [{}, {"sides": "together"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
 def test_shares_of_a_linear_head_add_up(changes: dict) -> None:
-    batcher, model, (src, dst, t) = made(head="linear", **changes)
-    for network in {"torch": network_of(model), "best": engine_of(model).network}.values():
-        for b in range(4):
-            ends = (src[[b]], dst[[b]], t[[b]])
-            names = NameIndex.of(np.arange(10))
-            why = explain_link(batcher, network, names, Calibration(), ends, draws=2, prior=0.5)
-            assert why.method == "additive"
-            total = why.base + (why.rates or 0.0) + sum(walk.contribution for walk in why.walks)
-            assert_same_scores(total, why.logit)
-            assert_same_scores(why.logit, network.logits(batcher.pairs(*ends, seed=0x5EED))[0])
+    scorer, _, (src, dst, t) = made(head="linear", **changes)
+    for b in range(4):
+        ends = (src[[b]], dst[[b]], t[[b]])
+        why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
+        assert why.method == "additive"
+        total = why.base + (why.rates or 0.0) + sum(walk.contribution for walk in why.walks)
+        assert_same_scores(total, why.logit)
+        assert_same_scores(why.logit, scorer(*ends)[0])
 
 
 def test_without_any_walk() -> None:
-    batcher, model, ends = made(head="linear", rates=False)
-    bare = without_walks(network_of(model), batcher.pairs(*ends, seed=1))
+    scorer, model, ends = made(head="linear", rates=False)
+    bare = without_walks(scorer, scorer.batcher.pairs(*ends, seed=1))
     assert_same_scores(bare, model.head.bias.item())
-
-
-def test_linear_heads_are_computed_without_torch() -> None:
-    batcher, model, ends = made(head="linear")
-    engine = engine_of(model)
-    assert not isinstance(engine.network, TorchNetwork)
-    expected = HostEngine(TorchNetwork(model)).logits(batcher, *ends, seed=1)
-    assert_same_scores(engine.logits(batcher, *ends, seed=1), expected)
 
 
 def test_times_beyond_all_reason_stay_finite() -> None:
     events = random_events(3, num_nodes=10, num_links=150, dtype=np.float64)
-    batcher = Batcher.of(cawn.Config(num_walks=M, dim=8), events, (0.05, 1.0), 1e-3)
-    model = CAWN(batcher.config, *input_widths(batcher.config, events, 2)).eval()
+    scorer = random_scorer(cawn.Config(num_walks=M, dim=8), events, (0.05, 1.0))
     ends = np.array([1]), np.array([2]), np.array([1e305])
-    why = explain_link(batcher, network_of(model), NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
+    why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
     assert np.isfinite([why.probability, why.logit, why.base, why.rates]).all()
 
 
 def test_very_long_walks_have_shapes() -> None:
-    batcher, _, (src, dst, t) = made(length=200)
+    scorer, _, (src, dst, t) = made(length=200)
+    batcher = scorer.batcher
     _, shared = batcher.trace(src, dst, t, seed=7)
     leaves = leaves_of(shared)
     assert leaves.shapes.max() == 201

@@ -215,7 +215,7 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "train, split by times": lambda w: (split_by_times, w.training() | {"train_until": 70, "test_from": 90}),
     "train": lambda w: (cawn.train, w.training() | {"kinds": ("random",)}),
     "train_seeds": lambda w: (train_seeds, w.training() | {"kinds": ("random",), "seeds": [1, 2]}),
-    "Trainer": lambda w: (Trainer, w.training() | {"alpha": None}),
+    "Trainer": lambda w: (Trainer, w.training() | {"facts": None}),
     "evaluate_run": lambda w: (
         cawn.evaluate_run,
         {"folder": w.folder / "run", "kinds": ("random",), "device": "cpu", "threads": 1},

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.negatives import negatives, partner_choices
+from cawn.learn.negatives import negatives, KINDS
 from cawn.learn.splits import split
 from networks import random_events
 from statistics_of_draws import assert_follows
@@ -78,7 +78,7 @@ def test_all_partners_that_a_source_does_not_link_to_now_are_equally_likely(kind
     events = random_events(4, num_nodes=9, num_links=120, span=12)  # many links of a source share a time
     seen, links = np.arange(60), np.arange(40, 100)
     before, ever = pairs(events, seen), pairs(events, slice(None))
-    choices = partner_choices(events, links, kind, seen=seen)
+    choices = KINDS[kind](events, links, seen)
     drawn = np.stack([choices.draw(seed) for seed in range(2_000)])
     for i, link in enumerate(links):
         u, now = int(events.src[link]), events.t == events.t[link]

@@ -83,7 +83,8 @@ def test_links_added_since_training_are_told_apart(run: Path, tmp_path: Path) ->
 
 def test_an_unfinished_run(tmp_path: Path) -> None:
     events = random_events(0)
-    description = {"task": "inductive", "seed": 3, "alpha": [0.5], "unit": 1.0, "links": len(events)}
+    facts = {"alpha": [0.5], "unit": 1.0}
+    description = {"system": "cawn", "task": "inductive", "seed": 3, "facts": facts, "links": len(events)}
     begin_run(tmp_path / "run", CONFIG, events, description).release()
     info = run_info(tmp_path / "run")
     assert not info["finished"]
@@ -103,8 +104,9 @@ def test_a_run_of_format_2(run: Path, tmp_path: Path) -> None:
         (old / "network" / path.name).write_bytes(path.read_bytes())
     for name in ("config.toml", "weights.safetensors", "results.json", "metrics.jsonl"):
         (old / name).write_bytes((run / name).read_bytes())
-    kept = ("task", "seed", "alpha", "unit", "widths", "links", "nodes", "split", "prefixes")
-    (old / "run.json").write_text(json.dumps({"format": 2, "cawn": "0.1.0"} | {key: description[key] for key in kept}))
+    kept = ("task", "seed", "links", "nodes", "split", "prefixes")
+    description |= description["facts"]
+    (old / "run.json").write_text(json.dumps({"format": 2, "cawn": "0.1.0"} | {key: description[key] for key in (*kept, "alpha", "unit", "widths")}))
     report = json.loads((run / "report.json").read_text())
     (old / "report.json").write_text(json.dumps({key: report[key] for key in ("calibration", "candidates")}))
     info = run_info(old)

@@ -11,13 +11,13 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.data.decays import LADDERS
 from cawn.interrupt import Interrupt
 from cawn.learn import evaluation
 from cawn.learn.splits import split
 from cawn.learn.trainer import Trainer
-from cawn.systems.cawn.batches import Batcher
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.decays import LADDERS, decays
+from cawn.systems.cawn.system import decays
 from ctrl_c import interrupted
 from networks import store
 from tolerances import SCORES
@@ -152,7 +152,7 @@ def test_bad_folders(events, tmp_path: Path) -> None:
     cawn.train(events, TINY, out=folder, quiet=True, kinds=("random",))
     with pytest.raises(cawn.QueryError, match="holds a run already"):
         cawn.train(events, TINY, out=folder, quiet=True)
-    with pytest.raises(cawn.QueryError, match=r"another config \(dim, lr\)"):
+    with pytest.raises(cawn.QueryError, match=r"another config \(lr, dim\)"):
         cawn.train(events, TINY.with_(dim=4, lr=1.0), out=folder, quiet=True, resume=True)
     with pytest.raises(cawn.QueryError, match=r"other task, seed, .*split"):
         cawn.train(events, TINY, seed=5, task="inductive", out=folder, quiet=True, resume=True)
@@ -199,7 +199,7 @@ def test_early_stopping_restores_the_best_weights(events, monkeypatch) -> None:
     while not trainer._finished():
         trainer._epoch()
     assert [row["val_ap"] for row in trainer.log] == [0.5, 0.9, 0.7, 0.6, 0.5]
-    assert trainer.progress.best_epoch == 1
+    assert trainer.state.best_epoch == 1
 
 
 def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, capsys) -> None:
@@ -235,16 +235,18 @@ def test_what_is_chosen_before_training_follows_from_the_training_links(events) 
     rng = np.random.default_rng(0)
     src[test], dst[test] = rng.permutation(src[test]), 60 + np.arange(len(test))
     a, b = (Trainer(e, TINY, quiet=True) for e in (events, cawn.Events(src, dst, events.t)))
-    assert (a.alpha, a.unit) == (b.alpha, b.unit)
-    for mine, theirs in zip(a.steps.tasks(0, 0), b.steps.tasks(0, 0), strict=True):
-        np.testing.assert_array_equal(mine().batch.rates, theirs().batch.rates)
+    assert a.context.facts == b.context.facts
+    for mine, theirs in zip(a.training.batches(0, 0), b.training.batches(0, 0), strict=True):
+        for one, other in zip(mine[:4], theirs[:4], strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_hidden_nodes_do_not_move_the_decays(events) -> None:
     parts = split(events, "inductive", seed=0)
     known = np.flatnonzero(np.bincount(np.append(events.src[parts.train], events.dst[parts.train])))
     tau = 2 * len(parts.train) / len(known) / float(np.ptp(events.t[parts.train]))
-    assert Trainer(events, TINY, task="inductive", quiet=True).alpha == pytest.approx(decays(TINY, tau), rel=1e-12)
+    facts = Trainer(events, TINY, task="inductive", quiet=True).context.facts
+    assert facts["alpha"] == pytest.approx(decays(TINY, tau), rel=1e-12)
 
 
 def test_the_unit_of_time_changes_nothing(events) -> None:
@@ -272,8 +274,7 @@ def test_scores_go_by_attributes_of_links_and_nodes() -> None:
 
     def logits(**attributes: np.ndarray) -> np.ndarray:
         changed = cawn.Events(plain.src, plain.dst, plain.t, **{"msg": msg, "x": x} | attributes)
-        batcher = Batcher.of(run.batcher.config, changed, run.alpha, run.batcher.unit)
-        return run.model(batcher.pairs(*ends, seed=1)).detach().numpy()
+        return run.system.scorer(changed).logits(*ends, seed=1)
 
     truth = logits()
     assert np.array_equal(truth, logits())
@@ -291,31 +292,6 @@ def test_several_seeds(events, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"seed-1", "seed-2", "seed-3", "summary.json"}
     with pytest.raises(cawn.QueryError, match="at least one seed"):
         cawn.train_seeds(events, config, seeds=())
-
-
-def test_ranks_among_many(events) -> None:
-    """The same whatever the byte budget, and the same as from scores of single pairs, but for ties by rounding."""
-    from cawn.learn import metrics
-    from cawn.learn.evaluation import rank_links
-    from cawn.systems.cawn.batches import WALK_SEED
-
-    trainer = Trainer(events, TINY, quiet=True)
-    torch.manual_seed(0)
-    with torch.no_grad():
-        for weight in trainer.model.parameters():  # so that scores are far apart
-            weight.add_(torch.randn_like(weight), alpha=0.3)
-    links = trainer.parts.val[:6]
-    src, dst, t = events.src[links], events.dst[links], events.t[links]
-    candidates = np.random.default_rng(0).integers(0, 60, (6, 30))
-    for options in ({}, {"byte_budget": 1}):
-        found = rank_links(trainer.model, trainer.batcher, src, dst, t, candidates, **options)
-        for i in range(6):
-            others = np.concatenate([dst[i : i + 1], candidates[i]])
-            batch = trainer.batcher.pairs(np.repeat(src[i], 31), others, np.repeat(t[i], 31), seed=WALK_SEED)
-            logits = trainer.model(batch).detach().double().numpy()
-            slack = 2 * SCORES * (1 + np.abs(logits).max())
-            best, worst = (metrics.ranks(logits[:1] + s, logits[None, 1:])[0] for s in (slack, -slack))
-            assert best <= found[i] <= worst <= best + 3
 
 
 def test_memory_does_not_grow_from_epoch_to_epoch(events) -> None:
@@ -385,7 +361,7 @@ def with_columns(events: cawn.Events, **columns) -> cawn.Events:
 
 def one_epoch(events: cawn.Events) -> Trainer:
     trainer = Trainer(events, TINY.with_(negatives="mixed"), quiet=True)
-    list(trainer.steps.epoch(0, 0))
+    list(trainer._steps(0, 0))
     return trainer
 
 
@@ -395,21 +371,23 @@ def test_own_negatives_and_weights(events) -> None:
     weight = rng.choice([0.0, 1.0, 3.0], len(events)).astype(np.float32)
     own = np.where(rng.random(len(events)) < 0.5, rng.integers(0, 60, len(events)), -1)
     base = one_epoch(with_columns(events, weight=weight, negative=own))
-    assert (events.negative, base.plan.weights.mean()) == (None, pytest.approx(1, abs=1e-6))
-    assert (weight[base.plan.links] > 0).all()
-    assert len(base.plan.links) < len(base.parts.train)
-    false = base.plan.negatives(7)
-    given = own[base.plan.links] >= 0
-    np.testing.assert_array_equal(false[given], own[base.plan.links][given])
+    assert (events.negative, base.training.weights.mean()) == (None, pytest.approx(1, abs=1e-6))
+    links = base.training.positions
+    assert (weight[links] > 0).all()
+    assert len(links) < len(base.split.train)
+    given = own[links] >= 0
+    np.testing.assert_array_equal(base.training.negatives(7)[given], own[links][given])
     same = {
         "doubled": with_columns(events, weight=2 * weight, negative=own),
         "of weight 0": with_columns(events, weight=weight, negative=np.where(weight == 0, 5, own)),
     }
     for name, other in same.items():
-        for mine, theirs in zip(base.model.parameters(), one_epoch(other).model.parameters(), strict=True):
+        for mine, theirs in zip(
+            base.system.module.parameters(), one_epoch(other).system.module.parameters(), strict=True
+        ):
             assert torch.equal(mine, theirs), name
     for other in (with_columns(events, negative=own), with_columns(events, weight=weight)):
-        pairs = zip(base.model.parameters(), one_epoch(other).model.parameters(), strict=True)
+        pairs = zip(base.system.module.parameters(), one_epoch(other).system.module.parameters(), strict=True)
         assert not all(torch.equal(mine, theirs) for mine, theirs in pairs)
 
 
@@ -422,8 +400,8 @@ def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
     assert [row["count"] for row in rows] == [int((own[part] >= 0).sum()) for part in parts.test.values()]
     assert all(row["trained_with"] == "own, random" or row["trained_with"] == "own, mixed" for row in rows)
     trainer = Trainer(given, TINY, task="inductive", quiet=True)
-    for false in (trainer.plan.negatives(0), trainer.false_val):
-        assert not trainer.parts.hidden[false].any()
+    for negatives in (trainer.training.negatives(0), trainer.negatives):
+        assert not trainer.split.hidden[negatives].any()
 
 
 def test_training_links_without_weight_are_refused(events) -> None:
@@ -449,7 +427,7 @@ def test_training_links_without_weight_are_refused(events) -> None:
 def test_what_can_be_refused_is_refused_before_the_decays_are_compared(
     events, tmp_path: Path, monkeypatch, options: dict, message: str
 ) -> None:
-    monkeypatch.setattr("cawn.learn.experiments.compare_ladders", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setattr("cawn.learn.experiments.compare_alternatives", lambda *_, **__: pytest.fail("too late"))
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
@@ -459,7 +437,7 @@ def test_what_can_be_refused_is_refused_before_the_decays_are_compared(
 
 
 def test_impossible_negatives_are_refused_before_the_decays_are_compared(monkeypatch) -> None:
-    monkeypatch.setattr("cawn.learn.experiments.compare_ladders", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setattr("cawn.learn.experiments.compare_alternatives", lambda *_, **__: pytest.fail("too late"))
     with pytest.raises(cawn.DataError, match="one destination"):
         cawn.train(cawn.Events([0] * 90, [1] * 90, np.arange(90)))
 
@@ -478,7 +456,7 @@ def test_progress_is_told(events, capsys) -> None:
 @pytest.mark.parametrize(
     ("phase", "message"),
     [
-        ("experiments.compare_ladders", "stopped; nothing was written"),
+        ("experiments.compare_alternatives", "stopped; nothing was written"),
         ("trainer.evaluate", "stopped; to go on: cawn train"),
     ],
 )

@@ -7,7 +7,7 @@ import cawn
 from cawn.learn import metrics
 from cawn.learn.negatives import negatives
 from cawn.learn.splits import split
-from cawn.systems.baselines import Past
+from cawn.systems.baselines import Past, scorers
 from networks import random_events
 
 
@@ -22,7 +22,7 @@ def test_by_hand() -> None:
     assert score[0] > 1 > score[2] > 0 == score[1] == score[3]
 
 
-NAMES = sorted(Past(random_events(0)).rules())
+NAMES = sorted(scorers(random_events(0)))
 QUERIES = np.repeat(np.arange(8), 8), np.tile(np.arange(8), 8)  # every pair of eight nodes
 
 
@@ -45,8 +45,8 @@ def test_the_future_changes_nothing(name: str, seed: int) -> None:
     assert (t != events.t).any()
     other = cawn.Events(src, dst, t, num_nodes=8)
     asked = *QUERIES, np.full(64, now)
-    truth = Past(events).rules()[name](*asked)
-    np.testing.assert_array_equal(Past(other).rules()[name](*asked), truth)
+    truth = scorers(events)[name](*asked)
+    np.testing.assert_array_equal(scorers(other)[name](*asked), truth)
     assert len(set(truth)) > 1
 
 
@@ -59,7 +59,7 @@ def test_the_past_changes_every_baseline(name: str, seed: int) -> None:
     dst[before] = np.random.default_rng(seed).integers(0, 8, len(before))
     asked = *QUERIES, np.full(64, now)
     one, other = (
-        Past(some).rules()[name](*asked)
+        scorers(some)[name](*asked)
         for some in (events, cawn.Events(events.src, dst, events.t, num_nodes=events.num_nodes))
     )
     assert (one != other).any()

@@ -312,7 +312,7 @@ def load_system(run: StoredRun, device: Any, threads: int | None = None) -> Syst
     context = Context(run.config, run.events, found["seed"], device, threads, facts=dict(found["facts"]))
     try:
         system = systems.build(name, context)
-    except (DataError, KeyError, TypeError, ValueError) as error:
+    except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {_TRAIN_AGAIN}") from error
     load_weights(system.module, run.weights, run.folder)
     if run.index is not None and isinstance(system, Indexed):
@@ -388,14 +388,14 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         version = str(found.get("cawn", "unknown"))[:20]
         raise StorageError(f"{path}: written by another version of cawn ({version}); this is {__version__}")
     _check_seal(path, found, verify=verify and found["format"] != 2)
+    if found["format"] < 4:
+        facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
+        found |= {"system": systems.DEFAULT, "facts": facts}
     if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
         raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
     if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
         raise StorageError(f"{path}: damaged (network, config); {_TRAIN_AGAIN}")
-    if found["format"] < 4:
-        facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
-        found |= {"system": systems.DEFAULT, "facts": facts}
-    systems.recorded(found["system"])
+    systems.recorded(found.get("system"))
     return found
 
 
@@ -660,7 +660,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: value in get_args(Task),
     "seed": lambda value: _is_count(value) and value < 2**64,
     "links": _is_count,
-    "facts": lambda value: value is None or isinstance(value, dict),
+    "facts": lambda value: isinstance(value, dict),
     "prefixes": lambda value: (
         value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context, Optimizer
 from cawn.systems.cawn.batches import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
@@ -36,6 +37,8 @@ class CawnSystem:
         self.context, self.config = context, config
         self.alpha = tuple(map(float, context.fact("alpha", lambda: decays(config, context.train.known.intensity))))
         self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
+        if not self.alpha or not all(0 <= a < math.inf for a in self.alpha) or not 0 < self.unit < math.inf:
+            raise DataError(f"alpha {brief(self.alpha)} or unit {brief(self.unit)} is out of range")
         if config.num_walks % len(self.alpha):
             raise DataError(f"{len(self.alpha)} decays cannot share {config.num_walks} walks evenly")
         widths = context.fact("widths", lambda: list(input_widths(config, context.events, len(self.alpha))))

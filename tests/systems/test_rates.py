@@ -5,11 +5,11 @@ import torch
 
 import cawn
 from cawn.learn import metrics
+from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
-from cawn.systems.cawn.batches import Batcher
+from cawn.learn.testing import train_baseline
+from cawn.systems.base import Context
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.steps import TrainingLinks
-from cawn.systems.rates_only import train_rates_only
 
 CONFIG = Config(num_walks=2, negatives="random")
 
@@ -22,8 +22,9 @@ def repeating(seed: int) -> cawn.Events:
 
 
 def trained(events: cawn.Events, config: Config = CONFIG):
-    links = TrainingLinks(events, split(events, "transductive", seed=0), config, 0)
-    return train_rates_only(links, Batcher.of(config, events, (0.001, 0.1), 1.0))
+    parts = split(events, "transductive", seed=0)
+    training = training_links(events, parts, config, 0)
+    return train_baseline(Context(config, events[parts.visible], 0, torch.device("cpu"), None, training), events)
 
 
 def test_it_learns_that_links_repeat() -> None:
