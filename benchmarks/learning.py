@@ -2,7 +2,6 @@
 
 import time
 
-import numpy as np
 import torch
 
 import cawn
@@ -35,22 +34,16 @@ def learning(scale: float = 1.0) -> list[Row]:
     events = uci()
     trainer = Trainer(events, cawn.Config(), quiet=True)
     size, steps = trainer.config.batch_size, max(int(40 * scale), 3)
-    tasks = trainer.steps.tasks(0, 100)[:steps]
-    for task in tasks[:2]:
-        trainer.steps.update(task(), 0, 0)
-    start = time.perf_counter()
-    for task in tasks:
-        trainer.steps.update(task(), 0, 0)
-    training = steps * size / (time.perf_counter() - start)
-    links = trainer.parts.val[: 2 * size]
+    training = size / seconds_per_step(trainer, 100, steps)
+    links = trainer.split.val[: 2 * size]
     ends = (events.src[links], events.dst[links], events.t[links])
-    trainer.model.eval()
+    scorer, model = trainer.system.scorer(trainer.visible), trainer.system.module.eval()
     with torch.no_grad():
-        scoring = len(links) / best_time(lambda: trainer.model(trainer.batcher.pairs(*ends, seed=0)), 5)
-        batch = Tensors.of(trainer.batcher.pairs(*ends, seed=0), "cpu")
+        scoring = len(links) / best_time(lambda: scorer(*ends), 5)
+        batch = Tensors.of(scorer.batcher.pairs(*ends, seed=0), "cpu")
         every = unshared(batch, trainer.config.num_walks)
-        assert torch.allclose(trainer.model(batch), trainer.model(every), atol=1e-4)
-        once, always = (best_time(lambda b=b: trainer.model(b), 5) for b in (batch, every))
+        assert torch.allclose(model(batch), model(every), atol=1e-4)
+        once, always = (best_time(lambda b=b: model(b), 5) for b in (batch, every))
     return [
         Row("training, UCI, default preset, all cores", training, 1_000, unit="links/s"),
         Row("scoring, same", scoring, 4_000, unit="pairs/s"),
@@ -59,17 +52,22 @@ def learning(scale: float = 1.0) -> list[Row]:
     ]
 
 
+def seconds_per_step(trainer: Trainer, first: int, steps: int) -> float:
+    """The mean over consecutive steps of the first epoch, after two that are not counted; links are shuffled."""
+    updates = trainer._steps(0, first)
+    for _ in range(2):
+        next(updates)
+    start = time.perf_counter()
+    for _ in range(steps):
+        next(updates)
+    return (time.perf_counter() - start) / steps
+
+
 def epochs_are_linear(scale: float) -> list[Row]:
     """Seconds per link of a pass over the first links of UCI, and over twice as many."""
     events, rates = uci(), []
     for share in (0.5, 1.0):
         part = events[: int(len(events) * share)]
         trainer = Trainer(part, cawn.Config(), quiet=True)
-        tasks = trainer.steps.tasks(0, 0)
-        chosen = [tasks[i] for i in np.linspace(0, len(tasks) - 2, max(int(30 * scale), 3)).astype(int)]
-        trainer.steps.update(chosen[0](), 0, 0)
-        start = time.perf_counter()
-        for task in chosen:
-            trainer.steps.update(task(), 0, 0)
-        rates.append((time.perf_counter() - start) / len(chosen))
+        rates.append(seconds_per_step(trainer, 0, max(int(30 * scale), 3)))
     return [Row("time per link of an epoch, twice the links against once", rates[1] / rates[0], 1.3, "<=")]

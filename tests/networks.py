@@ -20,7 +20,8 @@ def random_events(
 
 def store(folder: Path, events: cawn.Events) -> None:
     """A run folder with these links, and nothing trained."""
-    described = {"task": "transductive", "seed": 0, "links": len(events), "alpha": [1.0], "unit": 1.0}
+    facts = {"alpha": [1.0], "unit": 1.0}
+    described = {"system": "cawn", "task": "transductive", "seed": 0, "links": len(events), "facts": facts}
     write_run(folder, cawn.Config(), events, described)
 
 

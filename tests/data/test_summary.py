@@ -1,9 +1,9 @@
 """Networks in words."""
 
 import pytest
-from cawn.data.decays import LADDERS
 
 import cawn
+from cawn.data.decays import LADDERS
 from cawn.data.summary import describe, in_words
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.negatives import negatives, KINDS
+from cawn.learn.negatives import KINDS, negatives
 from cawn.learn.splits import split
 from networks import random_events
 from statistics_of_draws import assert_follows

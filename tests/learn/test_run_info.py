@@ -106,7 +106,11 @@ def test_a_run_of_format_2(run: Path, tmp_path: Path) -> None:
         (old / name).write_bytes((run / name).read_bytes())
     kept = ("task", "seed", "links", "nodes", "split", "prefixes")
     description |= description["facts"]
-    (old / "run.json").write_text(json.dumps({"format": 2, "cawn": "0.1.0"} | {key: description[key] for key in (*kept, "alpha", "unit", "widths")}))
+    (old / "run.json").write_text(
+        json.dumps(
+            {"format": 2, "cawn": "0.1.0"} | {key: description[key] for key in (*kept, "alpha", "unit", "widths")}
+        )
+    )
     report = json.loads((run / "report.json").read_text())
     (old / "report.json").write_text(json.dumps({key: report[key] for key in ("calibration", "candidates")}))
     info = run_info(old)
