@@ -30,3 +30,8 @@ def queries(events: cawn.Events, seed: int, size: int) -> tuple[np.ndarray, np.n
     rng = np.random.default_rng(seed)
     t = events.t[rng.integers(0, len(events), size)] + rng.integers(0, 2, size)
     return rng.integers(0, events.num_nodes + 2, size), t.astype(events.t.dtype)
+
+
+def with_columns(events: cawn.Events, **columns: object) -> cawn.Events:
+    """The same links with other columns."""
+    return cawn.Events(events.src, events.dst, events.t, num_nodes=events.num_nodes, **columns)

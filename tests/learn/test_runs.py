@@ -14,16 +14,17 @@ from unittest import mock
 
 import numpy as np
 import pytest
-import torch
 
 import cawn
 from cawn.data import laws
-from cawn.files import FolderLock, write_text
+from cawn.files import FolderLock
 from cawn.interrupt import Interrupt
 from cawn.learn.runs import _checksum, read_description, read_events, read_weights, replace_links
+from cawn.learn.splits import split
 from cawn.learn.store import _stamp
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
+from networks import store
 
 TINY = Config(alpha=0.5, num_walks=4, length=2, dim=4, frequencies=2, batch_size=64, epochs=1)
 SMALLER = TINY.with_(rates=False)
@@ -51,14 +52,6 @@ def scores(folder: Path, **options) -> np.ndarray:
     return LinkPredictor.load(folder, device="cpu", threads=1, **options).score(names[:5], names[5:], 5_000.5)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "run"
@@ -82,8 +75,6 @@ def run(trained: Path, tmp_path: Path) -> Path:
 def file_in(folder: Path, pattern: str) -> Path:
     return next(folder.glob(pattern))
 
-
-# What cannot be trusted.
 
 KINDS = ("network", "index")
 FILES = ["run.json", "config.toml", "weights.safetensors", "report.json", "results.json"]
@@ -157,6 +148,8 @@ def shorter(array: np.ndarray) -> np.ndarray:
 
 
 BIG, NAN = 10**9, float("nan")
+
+
 HARM = [
     ("src", put(0, -BIG)),
     ("src", put(3, 15)),
@@ -340,9 +333,6 @@ def test_no_pipe_is_waited_for(run: Path) -> None:
         path.write_bytes(kept)
 
 
-# One step.
-
-
 class Killed(BaseException):
     """The process is gone: nothing it would still do happens."""
 
@@ -482,9 +472,6 @@ def test_a_predictor_in_memory_survives_the_replacement(run: Path) -> None:
     np.testing.assert_array_equal(predictor.score(names[:5], names[5:], 5_000.5), before)
 
 
-# What a run needs to answer.
-
-
 def stopped(folder: Path, step: int, monkeypatch, config: Config = TINY) -> None:
     """A run interrupted after so many steps."""
     check, taken = Interrupt.check, []
@@ -564,9 +551,6 @@ def test_other_links_of_the_same_shape_are_not_resumed(run: Path) -> None:
         train(run, events=renamed, resume=True)
 
 
-# Folders and files of others.
-
-
 @pytest.mark.parametrize("name", ["index/thesis", "network/a.npy", "config.toml", "results.json", ".hidden"])
 def test_a_folder_with_anything_else_in_it_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
@@ -605,15 +589,6 @@ def test_leftovers_of_a_killed_run_do_not_mix_with_the_next(tmp_path: Path) -> N
     train(tmp_path / "run")
     assert len(read_events(tmp_path / "run")) == 120
     assert len(list((tmp_path / "run").glob("network-*"))) == 1
-
-
-def test_seeds_go_on_in_their_own_folder(tmp_path: Path) -> None:
-    options = {"quiet": True, "kinds": ("random",), "device": "cpu"}
-    cawn.train_seeds(links(), TINY, seeds=[0], out=tmp_path / "runs", **options)
-    cawn.train_seeds(links(), TINY, seeds=[0, 1], out=tmp_path / "runs", resume=True, **options)
-    (tmp_path / "runs" / "notes.txt").write_text("mine")
-    with pytest.raises(cawn.QueryError, match=r"notes\.txt"):
-        cawn.train_seeds(links(), TINY, seeds=[2], out=tmp_path / "runs", **options)
 
 
 def test_modes_are_those_of_the_umask(tmp_path: Path) -> None:
@@ -672,62 +647,6 @@ def test_save_needs_nothing_of_the_folder_it_was_loaded_from(run: Path, tmp_path
         LinkPredictor.load(run)
 
 
-def test_planted_links_are_not_followed(tmp_path: Path) -> None:
-    victim = tmp_path / "victim"
-    victim.write_text("mine")
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (folder / "out").symlink_to(victim)
-    (folder / ".lock").symlink_to(victim)
-    with mock.patch("secrets.token_hex", return_value="0" * 16):
-        (folder / f".cawn-{'0' * 16}.tmp").symlink_to(victim)
-        with pytest.raises(cawn.StorageError, match="cannot be written"):
-            write_text(folder / "out", "other")
-    with pytest.raises(cawn.StorageError, match="cannot be written"):
-        FolderLock(folder)
-    write_text(folder / "out", "other")
-    assert victim.read_text() == "mine"
-    assert (folder / "out").read_text() == "other"
-
-
-def test_abandoned_temporaries_are_removed(tmp_path: Path) -> None:
-    from cawn.files import remove_stale, temporary_folder, write_atomically
-
-    old, young = (tmp_path / f".cawn-{digit * 16}.tmp" for digit in "01")
-    mine = tmp_path / ".cawn-mine.tmp"
-    for path in (old, young, mine):
-        path.write_text("")
-    os.utime(old, (0, 0))
-    write_text(tmp_path / "file", "text")
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([young.name, mine.name, "file"])
-
-    def look(path: Path) -> None:
-        os.utime(path, (0, 0))
-        remove_stale(tmp_path)
-        assert path.exists()  # it is still being written
-
-    write_atomically(tmp_path / "file", look)
-    with temporary_folder(tmp_path / "folder") as part:
-        look(part)
-    assert not part.exists()
-
-
-def test_failures_of_every_library_are_one_line(tmp_path: Path) -> None:
-    import pyarrow as pa
-    from safetensors import SafetensorError
-
-    from cawn.files import write_atomically
-
-    for error in (OSError(errno.ENOSPC, "full"), SafetensorError("I/O error\nmore"), pa.ArrowException("no")):
-        with pytest.raises(cawn.StorageError, match=r"kept: cannot be written .*nothing there was changed") as caught:
-            write_atomically(tmp_path / "kept", mock.Mock(side_effect=error))
-        assert "\n" not in str(caught.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-# Older runs.
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_runs_written_before_score_the_same(tmp_path: Path, version: int) -> None:
     expected = json.loads((FIXTURES / f"format-{version}-scores.json").read_text())
@@ -746,3 +665,70 @@ def test_runs_written_before_score_the_same(tmp_path: Path, version: int) -> Non
     for path in (tmp_path / "saved", folder):
         assert read_description(path)["format"] == 4
         np.testing.assert_allclose(found(path), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_run_folder(events, tmp_path: Path) -> None:
+    run = cawn.train(events, TINY, task="inductive", seed=1, out=tmp_path / "run", quiet=True)
+    names = sorted(path.name for path in (tmp_path / "run").iterdir())
+    network, index = (
+        json.loads((tmp_path / "run" / "run.json").read_text())[k]["folder"] for k in ("network", "index")
+    )
+    expected = [".lock", "checkpoint.safetensors", "config.toml", index, "metrics.jsonl", network, "report.json"]
+    expected += ["results.json", "run.json", "weights.safetensors"]
+    assert names == expected
+    assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results == run.results
+    assert {row["negatives"] for row in results} == {"random", "historical", "inductive"}
+    for row in results:
+        assert set(row["rules"]) == {"rates only", "recency", "edgebank", "edgebank (window)", "popularity"}
+        assert row["trained_with"] == "mixed"
+        assert row["split"] == split(events, "inductive", seed=1).digest
+
+
+def test_the_network_of_a_run_is_kept(tmp_path: Path) -> None:
+    from cawn.learn.runs import read_events
+
+    named = cawn.Events([0, 1, 2], [1, 2, 0], [3.5, 1.0, 2.0], msg=[[1, 2]] * 3, x=[1, 2, 3], labels=["ä", "b", "c"])
+    for events in (named, cawn.Events([0], [5], [2**62])):
+        store(tmp_path, events)
+        back = read_events(tmp_path)
+        for name in ("src", "dst", "t", "msg", "x", "labels"):
+            np.testing.assert_array_equal(getattr(back, name), getattr(events, name))
+        assert back.num_nodes == events.num_nodes
+    next(tmp_path.glob("network-*/src.npy")).write_bytes(b"damaged")
+    with pytest.raises(cawn.StorageError, match="missing or damaged"):
+        read_events(tmp_path)
+
+
+def test_bad_folders(events, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    cawn.train(events, TINY, out=folder, quiet=True, kinds=("random",))
+    with pytest.raises(cawn.QueryError, match="holds a run already"):
+        cawn.train(events, TINY, out=folder, quiet=True)
+    with pytest.raises(cawn.QueryError, match=r"another config \(lr, dim\)"):
+        cawn.train(events, TINY.with_(dim=8, lr=1.0), out=folder, quiet=True, resume=True)
+    with pytest.raises(cawn.QueryError, match=r"other task, seed, .*split"):
+        cawn.train(events, TINY, seed=5, task="inductive", out=folder, quiet=True, resume=True)
+    with pytest.raises(cawn.StorageError, match="holds no run"):
+        cawn.train(events, TINY, out=tmp_path / "nowhere", quiet=True, resume=True)
+    with pytest.raises(cawn.QueryError, match="needs out="):
+        cawn.train(events, TINY, quiet=True, resume=True)
+    settings = (folder / "config.toml").read_text()
+    (folder / "config.toml").write_text("dim = = 3")
+    with pytest.raises(cawn.StorageError, match=r"config\.toml: damaged, or changed"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (folder / "config.toml").write_text(settings)
+    (folder / "checkpoint.safetensors").write_bytes(b"damaged")
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    description = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps(description | {"format": 99, "cawn": "9.9"}))
+    with pytest.raises(cawn.StorageError, match=r"another version of cawn \(9.9\)"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (folder / "run.json").write_text("{")
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        cawn.train(events, TINY, out=folder, quiet=True, resume=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cawn.StorageError, match="cannot be written"):
+        cawn.train(events, TINY, out=tmp_path / "file" / "run", quiet=True)

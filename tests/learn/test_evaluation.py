@@ -1,0 +1,50 @@
+"""Results on the test links."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.learn import evaluation
+from cawn.learn.splits import split
+from cawn.learn.trainer import Trainer
+from networks import with_columns
+from small_runs import TINY
+
+
+def test_results_rank_links_among_many(events) -> None:
+    run = cawn.train(events, TINY.with_(epochs=1), seed=0, quiet=True, kinds=("random", "historical"))
+    ranks = run.results[0]["ranks"]
+    assert ranks["links"] == evaluation.RANKED_LINKS
+    assert ranks["candidates"] == 100
+    for figures in (ranks["model"], ranks["rates only"], ranks["recency"]):
+        assert 0 < figures["mrr"] <= 1
+        assert figures["hits@1"] <= figures["hits@3"] <= figures["hits@10"]
+    assert "ranks" not in run.results[1]
+
+
+def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
+    own = np.where(np.arange(len(events)) % 3 == 0, (events.dst + 1) % 60, -1)
+    given = with_columns(events, negative=own)
+    run = cawn.train(given, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",))
+    rows = [row for row in run.results if row["negatives"] == "own"]
+    parts = split(given, "inductive", seed=0)
+    assert [row["count"] for row in rows] == [int((own[part] >= 0).sum()) for part in parts.test.values()]
+    assert all(row["trained_with"] == "own, random" or row["trained_with"] == "own, mixed" for row in rows)
+    trainer = Trainer(given, TINY, task="inductive", quiet=True)
+    for negatives in (trainer.training.negatives(0), trainer.negatives):
+        assert not trainer.split.hidden[negatives].any()
+
+
+def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
+    cuts = cawn.TimeSplit(train_until=events.t[400].item(), test_from=events.t[600].item())
+    config = TINY.with_(epochs=1)
+    events = events[:700]
+    run = cawn.train(events, config, out=tmp_path, split=cuts, quiet=True, kinds=("random",))
+    assert run.results[0]["count"] == int((events.t >= cuts.test_from).sum())
+    assert cawn.evaluate_run(tmp_path, ("random",))[0]["split"] == run.results[0]["split"]
+    again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, kinds=("random",))
+    assert again.results == run.results
+    with pytest.raises(cawn.QueryError, match=r"other .*split, cuts"):
+        cawn.train(events, config, out=tmp_path, resume=True, split=cawn.TimeSplit(train_share=0.5), quiet=True)

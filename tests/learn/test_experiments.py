@@ -1,0 +1,102 @@
+"""`cawn.train` and `cawn.train_seeds`: choices before training, refusals, several seeds."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.data.decays import LADDERS
+from cawn.learn.splits import split
+from cawn.systems.cawn.system import decays
+from small_runs import TINY, assert_same_weights
+
+
+def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, capsys) -> None:
+    config = TINY.with_(alpha="auto", epochs=1)
+    run = cawn.train(events, config, seed=0, out=tmp_path, kinds=("random",))
+    assert "decays: " in capsys.readouterr().err
+    assert run.alpha in [
+        decays(config, events[split(events, "transductive", seed=0).train].intensity, n) for n in LADDERS
+    ]
+    again = cawn.train(events, config, seed=0, out=tmp_path, resume=True, kinds=("random",))
+    assert "decays: " not in capsys.readouterr().err
+    assert again.alpha == run.alpha
+    assert_same_weights(run, again)
+
+
+def test_several_seeds(events, tmp_path: Path) -> None:
+    config = TINY.with_(epochs=1)
+    runs, summary = cawn.train_seeds(events, config, seeds=(1, 2, 3), out=tmp_path, quiet=True, kinds=("random",))
+    aucs = [run.results[0]["model"]["auc"] for run in runs]
+    mean, half = summary[0]["auc"]
+    assert mean == pytest.approx(np.mean(aucs))
+    assert half == pytest.approx(4.303 * np.std(aucs, ddof=1) / np.sqrt(3))
+    assert {path.name for path in tmp_path.iterdir()} == {"seed-1", "seed-2", "seed-3", "summary.json"}
+    with pytest.raises(cawn.QueryError, match="at least one seed"):
+        cawn.train_seeds(events, config, seeds=())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"tensorboard": True}, "needs out="),
+        ({"tensorboard": True, "out": "new"}, "needs the package tensorboard"),
+        ({"out": "file"}, "file"),
+        ({"out": "file/run"}, "cannot be written"),
+        ({"kinds": ("frob",)}, "negatives 'frob'"),
+        ({"seed": -1}, "seed"),
+        ({"split": cawn.TimeSplit(test_from=60_000)}, "the test part would be empty"),
+        ({"resume": True}, "needs out="),
+    ],
+)
+def test_what_can_be_refused_is_refused_before_the_decays_are_compared(
+    events, tmp_path: Path, monkeypatch, options: dict, message: str
+) -> None:
+    monkeypatch.setattr("cawn.learn.experiments.compare_alternatives", lambda *_, **__: pytest.fail("too late"))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cawn.CawnError, match=message):
+        cawn.train(events, TINY.with_(alpha="auto"), **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_impossible_negatives_are_refused_before_the_decays_are_compared(monkeypatch) -> None:
+    monkeypatch.setattr("cawn.learn.experiments.compare_alternatives", lambda *_, **__: pytest.fail("too late"))
+    with pytest.raises(cawn.DataError, match="one destination"):
+        cawn.train(cawn.Events([0] * 90, [1] * 90, np.arange(90)))
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        ("experiments.compare_alternatives", "stopped; nothing was written"),
+        ("trainer.evaluate", "stopped; to go on: cawn train"),
+    ],
+)
+def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, capsys, phase: str, message: str) -> None:
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(f"cawn.learn.{phase}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            cawn.train(events, TINY.with_(alpha="auto", epochs=1), out=tmp_path / "run", kinds=("random",))
+    assert capsys.readouterr().err.splitlines()[-1].startswith(message)
+    resume = (tmp_path / "run").exists()
+    run = cawn.train(
+        events, TINY.with_(alpha="auto", epochs=1), out=tmp_path / "run", resume=resume, quiet=True, kinds=("random",)
+    )
+    assert len(run.results) == 1
+
+
+def test_seeds_go_on_in_their_own_folder(events, tmp_path: Path) -> None:
+    options = {"quiet": True, "kinds": ("random",), "device": "cpu"}
+    cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[0], out=tmp_path / "runs", **options)
+    cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[0, 1], out=tmp_path / "runs", resume=True, **options)
+    (tmp_path / "runs" / "notes.txt").write_text("mine")
+    with pytest.raises(cawn.QueryError, match=r"notes\.txt"):
+        cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[2], out=tmp_path / "runs", **options)

@@ -1,0 +1,29 @@
+"""Progress on the terminal and in TensorBoard."""
+
+from pathlib import Path
+
+import pytest
+
+import cawn
+from small_runs import TINY
+
+
+def test_progress_is_told(events, capsys) -> None:
+    cawn.train(events, TINY.with_(alpha="auto", epochs=2), kinds=("random",))
+    shown = capsys.readouterr().err
+    assert "3 short trainings of 9 steps" in shown
+    first, last = (line for line in shown.splitlines() if line.startswith("epoch "))
+    assert first.startswith("epoch 1/2  loss ")
+    assert "links/s  at most " in first
+    assert last.startswith("epoch 2/2  loss ")
+    assert "left" not in last
+
+
+def test_tensorboard_on_request(events, tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = cawn.train(events, TINY, seed=0, out=tmp_path, quiet=True, tensorboard=True, kinds=("random",))
+    curves = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    assert [point.value for point in curves.Scalars("val_ap")] == pytest.approx([row["val_ap"] for row in run.epochs])
+    with pytest.raises(cawn.QueryError, match="needs out="):
+        cawn.train(events, TINY, tensorboard=True, quiet=True)
