@@ -21,9 +21,7 @@ from cawn.checks import check_flags, check_integer, check_path, check_words
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.names import Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
-from cawn.data.readers import read
-from cawn.data.readers.chunks import column_names
-from cawn.data.readers.files import resolved
+from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
 from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, merge_batches
@@ -420,12 +418,8 @@ class LinkPredictor:
             return self._add(new, once=once)
 
     def _read(self, source: Any, columns: dict[str, Any]) -> Events:
-        if isinstance(source, Events):
-            return read(source, **columns)
-        source = resolved(source)
-        recorded = self.reading.columns_in(*column_names(source, columns.get("header")))
-        # Spelling knows the sides of a two-sided network, whatever the columns are called.
-        return read(source, **({"bipartite": False} | recorded | columns))
+        # `Spelling` adds the prefixes of a bipartite network, whatever the columns are called.
+        return read_like(source, self.reading, **({"bipartite": False} | columns))
 
     def _refuse_misfits(self, new: Events) -> None:
         """Refuse links that cannot become history."""

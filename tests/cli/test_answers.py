@@ -14,7 +14,7 @@ import cawn
 from cawn.cli import answers as scoring
 from cawn.cli.answers import Done, NodeQuestions, PairQuestions, answer_to_file
 from cawn.data import laws
-from cawn.data.readers.chunks import Pairs
+from cawn.data.readers.query_files import PairFile
 from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
@@ -36,7 +36,7 @@ def small_chunks(monkeypatch) -> None:
 
 
 def question(path: Path, at=None, draws=None) -> PairQuestions:
-    return PairQuestions(Pairs.open(str(path), src=None, dst=None, time=None, timed=at is None), at, 0.5, draws)
+    return PairQuestions(PairFile.open(str(path), timed=at is None), at, 0.5, draws)
 
 
 def pairs(count: int = 300) -> dict[str, list]:

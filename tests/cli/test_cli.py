@@ -121,7 +121,7 @@ def test_errors_are_one_printable_line(monkeypatch, error: Exception, reason: st
         (["predict", "{folder}/none", "{pairs}"], "holds no run"),
         (["predict", "{run}", "{folder}/none.csv"], "no such file"),
         (["predict", "{run}", "{pairs}", "--src", "who"], "there is no such column"),
-        (["predict", "{run}", "{folder}/two.csv"], "no column that names the time"),
+        (["predict", "{run}", "{folder}/two.csv"], "no column of times"),
         (["predict", "{run}", "{pairs}", "--prior", "0"], "prior is 0"),
         (["predict", "{run}", "{pairs}", "--json"], "--json needs -o"),
         (["predict", "{run}", "{pairs}", "--at", "5"], "has a column of times"),

@@ -106,7 +106,7 @@ def test_columns_reach_the_run(files: Path, capsys) -> None:
         (["--categorical", "who"], "categorical='who', but there is no such column"),
         (["--msg", "99"], "msg=99, but there are 9 columns"),
         (["--nodes-table", "nowhere.csv"], "nowhere.csv: no such file"),
-        (["--node-column", "id"], "node='id': names a column of nodes, which are not given"),
+        (["--node-column", "id"], "node='id': is a column of nodes, but nodes is not given"),
     ],
 )
 def test_refused(files: Path, options: list[str], message: str) -> None:

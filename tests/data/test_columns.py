@@ -129,7 +129,7 @@ def test_integer_names_stay_integers(tmp_path: Path) -> None:
     [
         ({"weight": "cost"}, "weight='cost', but there is no such column among 'src', 'dst', 't', 'w', 'no', 'id'"),
         ({"weight": "no"}, "line 2, column 'no': found 'eve'; link weights are finite numbers from 0"),
-        ({"negative": "dst"}, "the negatives need a column of their own"),
+        ({"negative": "dst"}, "negatives need their own column"),
         ({"link_id": "no"}, "line 3, column 'no': found nothing; every link needs an id"),
         ({"negative": ["no"]}, r"negative=\['no'\]: name a column"),
         ({"link_id": 9}, "link_id=9, but there are 6 columns"),

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import cawn
-from cawn.data.readers.chunks import Pairs
-from cawn.data.readers.tables import name_column, time_column
+from cawn.data.readers.query_files import PairFile
+from cawn.data.readers.tables import TableColumn
 from fuzz.mutations import answer_or_refusal, mutate, seeds
 
 
@@ -60,10 +60,10 @@ FILES = {
 
 def score(path: Path) -> None:
     """What `predict` does with a file of pairs, but for the scores."""
-    pairs = Pairs.open(str(path), src=None, dst=None, time=None, timed=True)
+    pairs = PairFile.open(str(path))
     for rows in pairs.chunks(16):
-        name_column(rows.column(pairs.layout.src), "src", pairs.source(0)).to_pylist()
-        time_column(rows.column(pairs.layout.time), "t", pairs.source(0))
+        TableColumn.at(rows, pairs.layout.src, pairs.origin(0)).names().to_pylist()
+        TableColumn.at(rows, pairs.layout.time, pairs.origin(0)).times()
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -27,10 +27,10 @@ import pyarrow as pa
 from pyarrow import csv
 
 from cawn.data.names import Name
-from cawn.data.readers.chunks import NodeFile, Pairs
 from cawn.data.readers.dialect import Dialect
 from cawn.data.readers.files import File
-from cawn.data.readers.tables import name_column, time_column
+from cawn.data.readers.query_files import NodeFile, PairFile
+from cawn.data.readers.tables import TableColumn
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import write_atomically
 from cawn.predictor import LinkPredictor
@@ -79,7 +79,7 @@ class Questions(Protocol):
 class PairQuestions:
     """The probability of every pair of a file, in new columns beside its own."""
 
-    pairs: Pairs
+    pairs: PairFile
     at: Any  # one time for all pairs, or None where the file has a column of times
     prior: float
     draws: int | None
@@ -102,9 +102,9 @@ class PairQuestions:
             yield _beside(rows, answer)
 
     def _answer(self, predictor: LinkPredictor, rows: pa.Table, first_row: int) -> Piece:
-        layout, source, names = self.pairs.layout, self.pairs.source(first_row), self.pairs.names
-        src, dst = (name_column(rows.column(i), names[i], source).to_pylist() for i in (layout.src, layout.dst))
-        t = time_column(rows.column(layout.time), names[layout.time], source) if self.pairs.has_time else self.at
+        layout, origin = self.pairs.layout, self.pairs.origin(first_row)
+        src, dst = (TableColumn.at(rows, i, origin).names().to_pylist() for i in (layout.src, layout.dst))
+        t = TableColumn.at(rows, layout.time, origin).times() if self.pairs.has_time else self.at
         scores = predictor.score(src, dst, t, prior=self.prior, draws=self.draws)
         found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
         table = pa.table({name: _column(values) for name, values in found.items()})
@@ -140,7 +140,7 @@ class NodeQuestions:
 
     def _chunks(self, predictor: LinkPredictor) -> Iterator[list[Name]]:
         if self.nodes is not None:
-            yield from self.nodes.chunks(NODES)
+            yield from self.nodes.name_chunks(NODES)
             return
         everyone = predictor.nodes()
         yield from (everyone[i : i + NODES] for i in range(0, len(everyone), NODES))

@@ -29,7 +29,7 @@ from cawn.cli.options import (
 
 if TYPE_CHECKING:
     from cawn.cli.answers import Questions
-    from cawn.data.readers.chunks import Pairs
+    from cawn.data.readers.query_files import PairFile
     from cawn.predictor import LinkPredictor
 
 
@@ -151,7 +151,7 @@ def _rank_many(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    from cawn.data.readers.chunks import NodeFile
+    from cawn.data.readers.query_files import NodeFile
 
     _check_output(out, force, as_json)
     file = None if nodes == "all" and not Path(nodes).exists() else NodeFile.open(nodes)
@@ -159,7 +159,7 @@ def _rank_many(
     from cawn.cli.answers import NodeQuestions
 
     questions = NodeQuestions(file, at, k, **options)
-    total = (lambda: len(predictor.nodes())) if file is None else file.rows.num_rows
+    total = (lambda: len(predictor.nodes())) if file is None else file.num_rows
     _answer(predictor, questions, "nodes", total, out, quiet=quiet, as_json=as_json)
 
 
@@ -174,22 +174,17 @@ def _check_output(out: Path | None, force: bool, as_json: bool) -> None:
         raise QueryError("--json needs -o: the answers themselves go to stdout otherwise")
 
 
-def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, header: bool | None) -> Pairs:
+def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, header: bool | None) -> PairFile:
     """The file of pairs, with the columns of the run's own links where others are not given."""
-    from cawn.data.readers.chunks import Pairs, column_names
-    from cawn.data.readers.files import check
+    from cawn.data.readers.query_files import PairFile
     from cawn.data.reading import Reading
     from cawn.errors import QueryError
     from cawn.learn.runs import read_description
 
     found = read_description(run).get("reading")
-    recorded = Reading() if found is None else Reading.from_dict(found)
-    file = check(pairs)  # once: standard input cannot be looked at twice
-    known = recorded.columns_in(*column_names(file, header))
-    columns = {role: known.get(role) if said is None else said for role, said in given.items()}
-    time = columns.pop("time")
-    asked = Pairs.open(file, **columns, time=time if at is None else None, timed=at is None, header=header)
-    if at is not None and (time is not None or asked.has_times()):
+    recorded = None if found is None else Reading.from_dict(found)
+    asked = PairFile.open(pairs, Reading.of(**given), recorded=recorded, timed=at is None, header=header)
+    if at is not None and asked.has_times():
         raise QueryError(f"{pairs}: has a column of times; leave out --at, or the column")
     return asked
 

@@ -1,29 +1,30 @@
-"""Reading: how a log of links was read, kept with a run so that later files need no options."""
+"""Reading: which columns of a file hold what. Recorded with a run, so that later files need no options."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
-from cawn.errors import DataError
+from cawn.errors import DataError, brief
 
 Column = str | int
 Unit = Literal["s", "ms", "us", "ns"]
-_OPTIONAL = ("weight", "negative", "link_id")
+OPTIONAL_COLUMNS = ("weight", "negative", "link_id")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The columns and conventions of a file or table of links. None means not recorded.
+    """The columns and conventions of a file or table of links; None where not given, or not recorded.
 
     Args:
-        src, dst, time: Columns, by name, or by position where there was no header.
+        src, dst, time: Columns, by name, or by position where there is no header.
         msg: Columns of link attributes.
         categorical: Those of them that hold categories.
-        weight, negative, link_id: Columns of link weights, own negatives and link ids.
-        bipartite: Whether equal names on both sides are two nodes.
-        dates: Whether times were written as dates; they are Unix time in the events.
-        unit: The unit of times that were dates: seconds, unless these would round some of them.
+        weight, negative, link_id: Columns of link weights, of the user's negatives and of link ids.
+        bipartite: Whether a source and a destination of the same name are different nodes.
+        dates: Whether times were written as dates; the events have them as Unix time.
+        unit: The unit of times that were dates: seconds, unless seconds would round some of them.
     """
 
     src: Column | None = None
@@ -38,18 +39,48 @@ class Reading:
     categorical: tuple[Column, ...] = ()
     unit: Unit = "s"
 
-    def columns_in(self, names: list[str], has_names: bool) -> dict[str, Any]:
-        """Those of the recorded columns that a file or table with these columns has, as arguments of `cawn.read`."""
+    @classmethod
+    def of(
+        cls,
+        *,
+        src: Column | None = None,
+        dst: Column | None = None,
+        time: Column | None = None,
+        msg: Sequence[Column] | Column | None = None,
+        categorical: Sequence[Column] | Column | None = None,
+        weight: Column | None = None,
+        negative: Column | None = None,
+        link_id: Column | None = None,
+        bipartite: bool | None = None,
+    ) -> Reading:
+        """From the arguments of `cawn.read`, checked. Categorical columns are attributes even if `msg` omits them."""
+        if bipartite is not None and not isinstance(bipartite, bool):
+            raise DataError(f"bipartite={brief(bipartite)}: give True or False")
+        columns = {"src": src, "dst": dst, "time": time, "weight": weight, "negative": negative, "link_id": link_id}
+        for role, column in columns.items():
+            _check_column(role, column)
+        categories = column_list("categorical", categorical)
+        attributes = tuple(dict.fromkeys((*column_list("msg", msg), *categories)))
+        return cls(bipartite=bipartite, msg=attributes, categorical=categories, **columns)  # type: ignore[arg-type]
+
+    def completed(self, recorded: Reading | None, names: Sequence[str], has_names: bool) -> Reading:
+        """With those recorded columns that are not given here and that a file with these columns has."""
+        if recorded is None:
+            return self
 
         def has(column: Column | None) -> bool:
             if isinstance(column, str):
                 return has_names and column in names
             return column is not None and not has_names and column < len(names)
 
-        found = {role: getattr(self, role) for role in ("src", "dst", "time", "link_id") if has(getattr(self, role))}
-        if self.msg and all(map(has, self.msg)):
-            found |= {"msg": list(self.msg), "categorical": list(self.categorical)}
-        return found
+        found: dict[str, Any] = {
+            role: getattr(recorded, role)
+            for role in ("src", "dst", "time", "link_id")
+            if getattr(self, role) is None and has(getattr(recorded, role))
+        }
+        if not self.msg and recorded.msg and all(map(has, recorded.msg)):
+            found |= {"msg": recorded.msg, "categorical": recorded.categorical}
+        return replace(self, **found)
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
@@ -57,24 +88,35 @@ class Reading:
 
     @classmethod
     def from_dict(cls, found: Any) -> Reading:
-        """The inverse of `to_dict`; raises DataError where that is not what was given."""
-        known = {field.name for field in fields(cls)}
-        if not isinstance(found, dict) or not set(found) <= known:
+        """The inverse of `to_dict`; DataError for anything else."""
+        if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
             raise DataError("not the description of how a file was read")
-        src, dst, time, *_ = columns = [found.get(name) for name in ("src", "dst", "time", *_OPTIONAL)]
-        bipartite, dates = found.get("bipartite"), found.get("dates", False)
-        msg, categorical = (found.get(name, []) for name in ("msg", "categorical"))
-        unit = found.get("unit", "s")
+        columns = [found.get(name) for name in ("src", "dst", "time", *OPTIONAL_COLUMNS)]
+        lists = [found.get(name, []) for name in ("msg", "categorical")]
         if (
             not all(column is None or _is_column(column) for column in columns)
-            or not all(isinstance(several, list) and all(map(_is_column, several)) for several in (msg, categorical))
-            or not isinstance(bipartite, bool | None)
-            or not isinstance(dates, bool)
-            or unit not in get_args(Unit)
+            or not all(isinstance(each, list) and all(map(_is_column, each)) for each in lists)
+            or not isinstance(found.get("bipartite"), bool | None)
+            or not isinstance(found.get("dates", False), bool)
+            or found.get("unit", "s") not in get_args(Unit)
         ):
             raise DataError("not the description of how a file was read")
-        optional = {name: found.get(name) for name in _OPTIONAL} | {"categorical": tuple(categorical)}
-        return cls(src, dst, time, msg=tuple(msg), bipartite=bipartite, dates=dates, unit=unit, **optional)
+        return cls(**found | {"msg": tuple(lists[0]), "categorical": tuple(lists[1])})
+
+
+def column_list(role: str, columns: Sequence[Column] | Column | None) -> tuple[Column, ...]:
+    """One column or several, as a tuple."""
+    if columns is not None and not isinstance(columns, str | int | Sequence):
+        raise DataError(f"{role}={brief(columns)}: name a column or a list of columns")
+    chosen = () if columns is None else (columns,) if isinstance(columns, str | int) else tuple(columns)
+    for column in chosen:
+        _check_column(role, column)
+    return chosen
+
+
+def _check_column(role: str, column: object) -> None:
+    if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
+        raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
 
 
 def _is_column(value: Any) -> bool:

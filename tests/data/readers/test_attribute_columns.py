@@ -58,7 +58,7 @@ def test_categories_of_binary_files(tmp_path: Path) -> None:
         ({"categorical": "colour"}, "categorical='colour', but there is no such column"),
         ({"msg": "colour"}, "msg='colour', but there is no such column"),
         ({"categorical": 1.5}, "categorical=1.5: name a column or a list of columns"),
-        ({"node": "name"}, "node='name': names a column of nodes, which are not given"),
+        ({"node": "name"}, "node='name': is a column of nodes, but nodes is not given"),
         ({"nodes": 5}, "nodes is a int: give a path or a table"),
         ({"nodes": "nowhere.csv"}, "nowhere.csv: no such file"),
     ],
@@ -103,14 +103,14 @@ def test_nodes_of_two_sides(tmp_path: Path) -> None:
         "item:3": 6,
     }
     (tmp_path / "n.csv").write_text("id,size\n2,5\n1,6\n")
-    with pytest.raises(cawn.DataError, match=r"line 3: '1' could be 'user:1' or 'item:1'; write the one that is meant"):
+    with pytest.raises(cawn.DataError, match=r"line 3: '1' could be 'user:1' or 'item:1'; write the prefix"):
         cawn.read(tmp_path / "a.csv", nodes=tmp_path / "n.csv")
 
 
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("who,age\nann,1\n", {}, r"no column that names the nodes among 'who', 'age'; say which \(node\)"),
+        ("who,age\nann,1\n", {}, r"no column of node names among 'who', 'age'; say which \(node\)"),
         ("name,age\nann,1\nann,2\n", {}, "line 3: 'ann' occurs twice; keep one"),
         ("name,age\nxxx,1\n", {}, "none of its 1 names, such as 'xxx', occurs in the links"),
         ("name,age\nann,\n", {}, "line 2, column 'age': found nothing; node attributes are finite numbers"),

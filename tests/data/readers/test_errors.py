@@ -16,15 +16,15 @@ import cawn
     [
         (
             "a,b,c\nx,y,1\n",
-            r"no columns that name the two ends of a link among 'a', 'b', 'c'; say which with src and dst \(--src",
+            r"no columns of source and destination among 'a', 'b', 'c'; say which with src and dst \(--src",
         ),
         (
             "src,dst,weight\nx,y,1\n",
-            r"no column that names the time among 'src', .*; say which with time \(--time\)",
+            r"no column of times among 'src', .*; say which with time \(--time\)",
         ),
-        ("src,dst,from,to,t\n1,2,3,4,5\n", r"more than one choice for the two ends of a link"),
-        ("src,dst,date,time\n1,2,3,4\n", r"more than one choice for the time"),
-        ("src,src,dst,t\n1,1,2,3\n", r"no columns that name the two ends of a link among 'src', 'src'"),
+        ("src,dst,from,to,t\n1,2,3,4,5\n", r"more than one choice of source and destination"),
+        ("src,dst,date,time\n1,2,3,4\n", r"more than one choice of times"),
+        ("src,src,dst,t\n1,1,2,3\n", r"no columns of source and destination among 'src', 'src'"),
         ("src,dst,t\n", r"no rows"),
         ("# only\n# comments\n", r"no rows"),
         ("\n\n", r"no rows"),
@@ -46,7 +46,7 @@ import cawn
         ("1,2\n3,4\n", r"2 column\(s\), expected at least source, destination and time; is the delimiter right\?"),
         ("hello\n", r"no rows; expected at least one link below the header"),
         ("src,dst,t", r"no rows"),
-        ("hello\nworld\n", r"no columns that name the two ends"),
+        ("hello\nworld\n", r"no columns of source and destination"),
         ("1\n2\n", r"1 column\(s\)"),
     ],
 )
@@ -130,7 +130,7 @@ def test_tables() -> None:
     refused(good | {"t": [1, None]}, r"table, row 2, column 't': found nothing")
     refused(good | {"t": [1.0, float("nan")]}, r"table, row 2, column 't': found nan")
     refused(good | {"t": pa.array([1, 2], pa.float32())}, "rounds times")
-    refused(good | {"t": [True, False]}, "found bool, expected a time")
+    refused(good | {"t": [True, False]}, "found bool; expected a time")
     refused(good | {"t": pa.array([1, 2**63], pa.uint64())}, r"row 2, column 't': found 9223372036854775808")
     refused(good | {"src": [1.0, 1.5]}, r"row 2, column 'src': found 1.5; node names are whole numbers or strings")
     refused(good | {"src": [[1], [2]]}, "expected node names")

@@ -15,8 +15,8 @@ import pytest
 
 import cawn
 from cawn.data.readers import dialect
-from cawn.data.readers.chunks import Pairs
-from cawn.data.readers.lines import LONGEST_LINE
+from cawn.data.readers.files import LONGEST_LINE
+from cawn.data.readers.query_files import PairFile
 
 LINKS = "src,dst,t\n10,20,3\n20,30,1\n"
 
@@ -60,7 +60,7 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     give(b"")
     refused("-", "standard input: is empty")
     give(LINKS.encode())
-    pairs = Pairs.open("-", src=None, dst=None, time=None, timed=True)
+    pairs = PairFile.open("-")
     for _ in range(2):  # scored first, then written
         assert [len(rows) for rows in pairs.chunks(1)] == [1, 1]
 
@@ -143,7 +143,7 @@ def test_json_lines(tmp_path: Path, compress) -> None:
     assert links(events) == [("b", "a", 1_704_067_200), ("2024-01-01", "b", 1_704_153_600)]
     assert events.msg.ravel().tolist() == [1, 0.5]
     assert events.reading.dates
-    pairs = Pairs.open(str(path), src=None, dst=None, time=None, timed=True)
+    pairs = PairFile.open(str(path))
     assert [chunk.column("src").to_pylist() for chunk in pairs.chunks(1)] == [["2024-01-01"], ["b"]]
 
 
@@ -159,7 +159,7 @@ def test_json_lines(tmp_path: Path, compress) -> None:
         ('{"src": 1,\n"dst": 2, "t": 3}\n', "line 1: expected one JSON object on each line"),
         ('[{"src": 1, "dst": 2, "t": 3}]\n', "one JSON array; write JSON Lines"),
         ('{"src": 1, "dst": 2, "t": 99999999999999999999}\n', "times this large are rounded"),
-        ('{"a": 1}\n', "no columns that name the two ends"),
+        ('{"a": 1}\n', "no columns of source and destination"),
         ('{"src": 1, "dst": 2, "t": ' + "[" * 100_000 + "]" * 100_000 + "}\n", "line 1: nested values"),
         ('{"src": "\\' + '"\\' * 50_000 + "[" * 100 + "}\n", "nested values|JSON"),
     ],
@@ -186,10 +186,10 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
     for content, message in (
         (
             zipped("[Content_Types].xml", "xl/workbook.xml"),
-            r"an Excel workbook \(XLSX\), which is not read; save .* CSV",
+            r"an Excel workbook \(XLSX\), which is not supported; save .* CSV",
         ),
         (zipped("mimetype", "content.xml"), "OpenDocument"),
-        (zipped("edges.csv"), "zip archive, which is not read; unpack it"),
+        (zipped("edges.csv"), "zip archive, which is not supported; unpack it"),
         (b"PK\x03\x04 damaged", "zip archive"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), r"Excel workbook \(XLS\)"),
         (b"%PDF-1.7\n% comment\n", "PDF"),
@@ -202,7 +202,7 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
         path.write_bytes(content)
         refused(path, message)
         with pytest.raises(cawn.DataError, match=message):
-            Pairs.open(str(path), src=None, dst=None, time=None, timed=True)
+            PairFile.open(str(path))
     database = tmp_path / "links.db"
     with sqlite3.connect(database) as connection:
         connection.execute("create table links (src, dst, t)")
@@ -222,7 +222,7 @@ def arrow_file(path: Path, table: pa.Table) -> bytearray:
 def both_refuse(path: Path, message: str) -> None:
     refused(path, message)
     with pytest.raises(cawn.DataError, match=message):
-        list(Pairs.open(str(path), src=None, dst=None, time=None, timed=True).chunks(10))
+        list(PairFile.open(str(path)).chunks(10))
 
 
 def test_offsets_outside_of_the_text(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_what_files_say_is_quoted_on_one_printable_line(tmp_path: Path) -> None:
         cawn.read(path)
     assert str(caught.value).isprintable()
     path.write_text("src,dst,\x1b[2J,when\n1,2,3,4\n")
-    refused(path, r"no column that names the time among 'src', 'dst', '\\x1b\[2J', 'when'")
+    refused(path, r"no column of times among 'src', 'dst', '\\x1b\[2J', 'when'")
 
 
 def test_a_ragged_row_that_is_not_unicode(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which column is what: the usual spellings, and what the user said."""
+"""Which column is which: by the usual names, or as the user says."""
 
 from __future__ import annotations
 
@@ -7,87 +7,43 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cawn.data.reading import Column, Reading
+from cawn.data.reading import OPTIONAL_COLUMNS, Column, Reading
 from cawn.errors import DataError, brief
 
-# Origin and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
-_PAIRS = (
-    ("src", "dst"),
-    ("srcid", "dstid"),
-    ("srcnode", "dstnode"),
-    ("source", "target"),
-    ("source", "destination"),
-    ("source", "dest"),
-    ("sourceid", "targetid"),
-    ("sourceid", "destinationid"),
-    ("sourcenode", "targetnode"),
-    ("from", "to"),
-    ("fromid", "toid"),
-    ("fromnode", "tonode"),
-    ("fromnodeid", "tonodeid"),
-    ("u", "v"),
-    ("u", "i"),
-    ("i", "j"),
-    ("user", "item"),
-    ("userid", "itemid"),
-    ("sender", "receiver"),
-    ("sender", "recipient"),
-    ("senderid", "receiverid"),
-    ("senderid", "recipientid"),
-    ("caller", "callee"),
-    ("payer", "payee"),
-    ("head", "tail"),
-    ("node1", "node2"),
-    ("nodea", "nodeb"),
+# Source and destination are recognised together: `i` is a destination beside `u` and a source beside `j`.
+_ENDS = (
+    *(("src", "dst"), ("srcid", "dstid"), ("srcnode", "dstnode")),
+    *(("source", "target"), ("source", "destination"), ("source", "dest")),
+    *(("sourceid", "targetid"), ("sourceid", "destinationid"), ("sourcenode", "targetnode")),
+    *(("from", "to"), ("fromid", "toid"), ("fromnode", "tonode"), ("fromnodeid", "tonodeid")),
+    *(("u", "v"), ("u", "i"), ("i", "j"), ("user", "item"), ("userid", "itemid")),
+    *(("sender", "receiver"), ("sender", "recipient"), ("senderid", "receiverid"), ("senderid", "recipientid")),
+    *(("caller", "callee"), ("payer", "payee"), ("head", "tail"), ("node1", "node2"), ("nodea", "nodeb")),
 )
-_OPTIONAL = ("weight", "negative", "link_id")
-_NODE_NAMES = ("node", "nodeid", "name", "id")
-_TWO_SIDED = {("user", "item"), ("userid", "itemid")}
-_TIMES = frozenset(
-    (
-        "t",
-        "ts",
-        "time",
-        "timestamp",
-        "timestamps",
-        "unixtime",
-        "unixts",
-        "unixtimestamp",
-        "epoch",
-        "date",
-        "datetime",
-    )
-)
+_BIPARTITE = {("user", "item"), ("userid", "itemid")}
+_TIMES = {"t", "ts", "time", "timestamp", "timestamps", "unixtime", "unixts", "unixtimestamp", "epoch"}
+_TIMES |= {"date", "datetime"}
+_NODES = ("node", "nodeid", "name", "id")
 
 
 @dataclass(frozen=True, slots=True)
-class Roles:
-    """What the user said of the columns; None where nothing was said."""
+class ReadOptions:
+    """What is known of a file before it is opened.
 
-    src: Column | None
-    dst: Column | None
-    time: Column | None
-    msg: tuple[Column, ...]
-    categorical: tuple[Column, ...] = ()  # of msg
-    weight: Column | None = None
-    negative: Column | None = None
-    link_id: Column | None = None
+    Args:
+        wanted: Columns and conventions that the user gave.
+        recorded: Those of an earlier file, which are used where the user gave none and this file has them.
+        delimiter, header: The layout of text; guessed if None.
+    """
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        src: Column | None,
-        dst: Column | None,
-        time: Column | None,
-        msg: Sequence[Column] | Column | None,
-        categorical: Sequence[Column] | Column | None = None,
-        **optional: Column | None,
-    ) -> Roles:
-        for role, column in ({"src": src, "dst": dst, "time": time} | optional).items():
-            _refuse_non_column(role, column)
-        chosen, categories = column_list("msg", msg), column_list("categorical", categorical)
-        return cls(src, dst, time, tuple(dict.fromkeys((*chosen, *categories))), categories, **optional)
+    wanted: Reading
+    recorded: Reading | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+
+    def columns(self, names: Sequence[str], has_names: bool = True) -> Reading:
+        """The columns to use in a file whose columns have these names."""
+        return self.wanted.completed(self.recorded, names, has_names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +52,10 @@ class Layout:
 
     src: int
     dst: int
-    time: int
-    msg: tuple[int, ...]
-    two_sided: bool  # sources and destinations have name spaces of their own
-    prefixes: tuple[str, str] = ("src", "dst")
+    time: int  # -1 if there is none
+    msg: tuple[int, ...] = ()
+    bipartite: bool = False  # by the names of the columns
+    prefixes: tuple[str, str] = ("src", "dst")  # of node names, if bipartite
     categorical: frozenset[int] = frozenset()  # of msg
     weight: int | None = None
     negative: int | None = None
@@ -107,8 +63,8 @@ class Layout:
 
     @property
     def optional(self) -> dict[str, int]:
-        """The positions of weight, negative and link_id, where these were asked for."""
-        found = {role: getattr(self, role) for role in _OPTIONAL}
+        """The positions of those of weight, negative and link_id that were asked for."""
+        found = {role: getattr(self, role) for role in OPTIONAL_COLUMNS}
         return {role: at for role, at in found.items() if at is not None}
 
     @property
@@ -117,149 +73,67 @@ class Layout:
         return tuple(dict.fromkeys((self.src, self.dst, self.time, *self.msg, *self.optional.values())))
 
     def narrowed(self) -> Layout:
-        """The same columns in a table that holds nothing but the needed ones."""
+        """The layout of a table that has the needed columns only."""
         at = {old: new for new, old in enumerate(self.needed)}
-        optional: dict[str, Any] = {role: at[old] for role, old in self.optional.items()}
-        optional["msg"] = tuple(at[i] for i in self.msg)
-        optional["categorical"] = frozenset(at[i] for i in self.categorical)
-        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], **optional)
+        changed: dict[str, Any] = {role: at[old] for role, old in self.optional.items()}
+        changed["msg"] = tuple(at[i] for i in self.msg)
+        changed["categorical"] = frozenset(at[i] for i in self.categorical)
+        return replace(self, src=at[self.src], dst=at[self.dst], time=at[self.time], **changed)
+
+    def reading(self, names: Sequence[str], wanted: Reading, *, has_names: bool = True) -> Reading:
+        """The same as a `Reading`: columns by name where that is unique, else by position."""
+        occurrences = Counter(names) if has_names else Counter[str]()
+
+        def column(i: int) -> Column:
+            return names[i] if names[i] and occurrences[names[i]] == 1 else i
+
+        return Reading(
+            column(self.src),
+            column(self.dst),
+            column(self.time),
+            msg=tuple(map(column, self.msg)),
+            categorical=tuple(column(i) for i in self.msg if i in self.categorical),
+            bipartite=self.bipartite if wanted.bipartite is None else wanted.bipartite,
+            **{role: column(i) for role, i in self.optional.items()},  # type: ignore[arg-type]
+        )
 
 
-def find_layout(names: Sequence[str], roles: Roles, where: str, *, has_names: bool = True) -> Layout:
-    """Assign the roles to columns called `names`, or say in one line why that cannot be done."""
+def find_layout(
+    names: Sequence[str], wanted: Reading, where: str, *, has_names: bool = True, timed: bool = True
+) -> Layout:
+    """Find the wanted columns; those that are not given by their usual names or, without a header, by position.
+
+    Args:
+        where: The file, for messages.
+        timed: Whether there must be a column of times.
+    """
+
+    def find(role: str, column: Column | None) -> int | None:
+        return None if column is None else find_column(column, names, role, where, has_names=has_names)
+
+    src, dst, time = (find(role, getattr(wanted, role)) for role in ("src", "dst", "time"))
+    ends = ("", "")
     if not has_names:
-        return _positional_layout(len(names), roles, names, where)
-    plain = [_plain(name) for name in names]
-    src = None if roles.src is None else find_column(roles.src, names, "src", where)
-    dst = None if roles.dst is None else find_column(roles.dst, names, "dst", where)
-    pair = ("", "")
+        src, dst = 0 if src is None else src, 1 if dst is None else dst
+        time = (2 if timed else -1) if time is None else time
+        if max(src, dst, time) >= len(names):
+            expected = "source, destination and time" if timed else "source and destination"
+            raise DataError(f"{where}: {len(names)} column(s), expected at least {expected}; is the delimiter right?")
     if src is None or dst is None:
-        found = [
-            (plain.index(a), plain.index(b), (a, b))
-            for a, b in _PAIRS
-            if plain.count(a) == plain.count(b) == 1 and src in (None, plain.index(a)) and dst in (None, plain.index(b))
-        ]
-        if len({(a, b) for a, b, _ in found}) != 1:
-            problem = (
-                "no columns that name the two ends of a link"
-                if not found
-                else "more than one choice for the two ends of a link"
-            )
-            raise DataError(f"{where}: {problem} among {_listed(names)}; say which with src and dst (--src and --dst)")
-        src, dst, pair = found[0]
-    time = None if roles.time is None else find_column(roles.time, names, "time", where)
+        src, dst, ends = _find_ends(names, src, dst, where)
     if time is None:
-        times = [i for i, name in enumerate(plain) if name in _TIMES and i not in (src, dst)]
-        if len(times) != 1:
-            problem = "no column that names the time" if not times else "more than one choice for the time"
-            raise DataError(f"{where}: {problem} among {_listed(names)}; say which with time (--time)")
-        time = times[0]
-    categorical = frozenset(_positions(roles.categorical, names, "categorical", where))
-    return _checked(
-        Layout(
-            src,
-            dst,
-            time,
-            _positions(roles.msg, names, "msg", where),
-            pair in _TWO_SIDED,
-            _prefixes(names, src, dst),
-            categorical,
-            **_optional_positions(roles, names, where),
-        ),
-        where,
+        time = _find_time(names, (src, dst), where) if timed else -1
+    categorical, msg = (
+        tuple(dict.fromkeys(find_column(column, names, role, where, has_names=has_names) for column in columns))
+        for role, columns in (("categorical", wanted.categorical), ("msg", wanted.msg))
     )
-
-
-def reading_of(
-    layout: Layout, names: Sequence[str], *, has_names: bool = True, bipartite: bool | None = None
-) -> Reading:
-    """How the next file like this one can be read: columns by name where that is unique, else by position."""
-    occurrences = Counter(names) if has_names else Counter[str]()
-
-    def column(i: int) -> Column:
-        return names[i] if names[i] and occurrences[names[i]] == 1 else i
-
-    return Reading(
-        column(layout.src),
-        column(layout.dst),
-        column(layout.time),
-        msg=tuple(map(column, layout.msg)),
-        categorical=tuple(column(i) for i in layout.msg if i in layout.categorical),
-        bipartite=layout.two_sided if bipartite is None else bipartite,
-        **{role: column(i) for role, i in layout.optional.items()},  # type: ignore[arg-type]
-    )
-
-
-def find_node_column(names: Sequence[str], where: str) -> int:
-    """The column of a table of nodes that holds their names."""
-    plain = [_plain(name) for name in names]
-    for usual in _NODE_NAMES:
-        if plain.count(usual) == 1:
-            return plain.index(usual)
-    raise DataError(f"{where}: no column that names the nodes among {_listed(names)}; say which (node)")
-
-
-def recognised(names: Sequence[str]) -> bool:
-    """Whether a line of text holds the usual names of both ends of a link."""
-    plain = {_plain(name) for name in names}
-    return any(a in plain and b in plain for a, b in _PAIRS)
-
-
-def _positional_layout(width: int, roles: Roles, names: Sequence[str], where: str) -> Layout:
-    chosen = [
-        default if said is None else find_column(said, names, role, where, has_names=False)
-        for role, said, default in (("src", roles.src, 0), ("dst", roles.dst, 1), ("time", roles.time, 2))
-    ]
-    if max(chosen) >= width:
-        raise DataError(
-            f"{where}: {width} column(s), expected at least source, destination and time; is the delimiter right?"
-        )
-    categorical = frozenset(_positions(roles.categorical, names, "categorical", where, has_names=False))
-    msg = _positions(roles.msg, names, "msg", where, has_names=False)
-    src, dst, time = chosen
-    optional = _optional_positions(roles, names, where, has_names=False)
-    return _checked(Layout(src, dst, time, msg, two_sided=False, categorical=categorical, **optional), where)
-
-
-def _checked(layout: Layout, where: str) -> Layout:
-    if len({layout.src, layout.dst, layout.time}) < 3:
+    optional: dict[str, Any] = {role: find(role, getattr(wanted, role)) for role in OPTIONAL_COLUMNS}
+    if len({src, dst, time}) < 3:
         raise DataError(f"{where}: source, destination and time must be three different columns")
-    if layout.negative in (layout.src, layout.dst, layout.time):
-        raise DataError(
-            f"{where}: the negatives need a column of their own, not that of sources, destinations or times"
-        )
-    return layout
-
-
-def column_list(role: str, columns: Sequence[Column] | Column | None) -> tuple[Column, ...]:
-    """One column or several, as a tuple."""
-    if columns is not None and not isinstance(columns, str | int | Sequence):
-        raise DataError(f"{role}={brief(columns)}: name a column or a list of columns")
-    chosen = () if columns is None else (columns,) if isinstance(columns, str | int) else tuple(columns)
-    for column in chosen:
-        _refuse_non_column(role, column)
-    return chosen
-
-
-def _refuse_non_column(role: str, column: object) -> None:
-    if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
-        raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
-
-
-def _positions(
-    columns: Sequence[Column], names: Sequence[str], role: str, where: str, *, has_names: bool = True
-) -> tuple[int, ...]:
-    """Every position once."""
-    return tuple(dict.fromkeys(find_column(column, names, role, where, has_names=has_names) for column in columns))
-
-
-def _optional_positions(roles: Roles, names: Sequence[str], where: str, *, has_names: bool = True) -> dict[str, Any]:
-    said = {role: getattr(roles, role) for role in _OPTIONAL}
-    return {
-        role: find_column(column, names, role, where, has_names=has_names)
-        for role, column in said.items()
-        if column is not None
-    }
+    if optional["negative"] in (src, dst, time):
+        raise DataError(f"{where}: negatives need their own column, not that of sources, destinations or times")
+    prefixes = _prefixes(names, src, dst) if has_names else ("src", "dst")
+    return Layout(src, dst, time, msg, ends in _BIPARTITE, prefixes, frozenset(categorical), **optional)
 
 
 def find_column(column: Column, names: Sequence[str], role: str, where: str, *, has_names: bool = True) -> int:
@@ -277,6 +151,48 @@ def find_column(column: Column, names: Sequence[str], role: str, where: str, *, 
         problem = "there is no such column" if not matches else "more than one column has this name"
         raise DataError(f"{where}: {role}={brief(column)}, but {problem} among {_listed(names)}")
     return matches[0]
+
+
+def find_node_column(names: Sequence[str], where: str) -> int:
+    """The column of node names in a table of nodes."""
+    plain = [_plain(name) for name in names]
+    for usual in _NODES:
+        if plain.count(usual) == 1:
+            return plain.index(usual)
+    raise DataError(f"{where}: no column of node names among {_listed(names)}; say which (node)")
+
+
+def has_usual_ends(names: Sequence[str]) -> bool:
+    """Whether the usual names of a source and a destination column are among these."""
+    plain = {_plain(name) for name in names}
+    return any(a in plain and b in plain for a, b in _ENDS)
+
+
+def time_columns(names: Sequence[str], taken: tuple[int, ...]) -> list[int]:
+    """The columns with a usual name of times that have no other role."""
+    return [i for i, name in enumerate(names) if _plain(name) in _TIMES and i not in taken]
+
+
+def _find_ends(names: Sequence[str], src: int | None, dst: int | None, where: str) -> tuple[int, int, tuple[str, str]]:
+    """The positions of sources and destinations by their usual names, and these; one of them may be known."""
+    plain = [_plain(name) for name in names]
+    found = [
+        (plain.index(a), plain.index(b), (a, b))
+        for a, b in _ENDS
+        if plain.count(a) == plain.count(b) == 1 and src in (None, plain.index(a)) and dst in (None, plain.index(b))
+    ]
+    if len({(a, b) for a, b, _ in found}) != 1:
+        problem = f"{'more than one choice' if found else 'no columns'} of source and destination"
+        raise DataError(f"{where}: {problem} among {_listed(names)}; say which with src and dst (--src and --dst)")
+    return found[0]
+
+
+def _find_time(names: Sequence[str], ends: tuple[int, int], where: str) -> int:
+    times = time_columns(names, ends)
+    if len(times) != 1:
+        problem = "more than one choice of times" if times else "no column of times"
+        raise DataError(f"{where}: {problem} among {_listed(names)}; say which with time (--time)")
+    return times[0]
 
 
 def _prefixes(names: Sequence[str], src: int, dst: int) -> tuple[str, str]:

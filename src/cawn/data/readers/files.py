@@ -1,14 +1,17 @@
-"""What kind of file this is, and the kinds that are not CSV: Parquet, Arrow IPC and JSON Lines."""
+"""The files of an input and their kinds; tables of Parquet, Arrow IPC and JSON Lines."""
 
 from __future__ import annotations
 
 import glob
+import io
 import os
+import re
 import shutil
 import stat
 import sys
 import tempfile
 import weakref
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,34 +19,43 @@ from typing import IO, Any, Literal
 
 import pyarrow as pa
 
-from cawn.data.readers.lines import LONGEST_LINE, TOO_LONG, JsonObjects
 from cawn.errors import DataError, brief
 
 Kind = Literal["text", "json", "parquet", "ipc file", "ipc stream"]
+Input = str | os.PathLike[str]
+
+LONGEST_LINE = 1 << 24  # bytes
+TOO_LONG = f"a line is longer than {LONGEST_LINE >> 20} MiB, the limit, or a quote is not closed"
+_BLOCK = 1 << 20
+_DEEPEST = 64  # brackets on one line: Arrow's JSON parser is recursive and could overflow the stack
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)  # one that is not closed ends with the line
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _AS_CSV = "save the sheet or table as CSV"
+_NO_PICKLES = "write CSV or Parquet; pickles are not supported, since they can run any code"
 _OTHER_KINDS = {
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": ("an Excel workbook (XLS)", _AS_CSV),
     b"SQLite format 3\0": ("an SQLite database", "export the table as CSV"),
     b"%PDF-": ("a PDF document", _AS_CSV),
     b"\x89HDF": ("an HDF5 file", "write CSV or Parquet"),
     b"\x93NUMPY": ("a NumPy array", "load it and use cawn.Events(src, dst, t)"),
-    b"\x80\x04": ("a Python pickle", "write CSV or Parquet; pickles are not read, since they can run any code"),
-    b"\x80\x05": ("a Python pickle", "write CSV or Parquet; pickles are not read, since they can run any code"),
+    b"\x80\x04": ("a Python pickle", _NO_PICKLES),
+    b"\x80\x05": ("a Python pickle", _NO_PICKLES),
     b"Obj\x01": ("an Avro file", "write CSV or Parquet"),
     b"\xfd7zXZ\0": ("compressed with xz", "unpack it, or use gzip, bzip2, zstd or lz4"),
     b"7z\xbc\xaf\x27\x1c": ("a 7-Zip archive", "unpack it first"),
+    **dict.fromkeys((b"<!doctype", b"<html", b"<?xml", b"<table", b"<svg"), ("a web page or XML", _AS_CSV)),
 }
-_PAGES = (b"<!doctype", b"<html", b"<?xml", b"<table", b"<svg")
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class File:
-    """A file on disk, and the name that messages call it by."""
+    """A readable file; `name` is what messages call it."""
 
     path: str
     name: str
+    kind: Kind
+    compression: str | None
 
     def __fspath__(self) -> str:
         return self.path
@@ -51,32 +63,37 @@ class File:
     def __str__(self) -> str:
         return self.name
 
+    @contextmanager
+    def open(self) -> Iterator[Any]:
+        """The content as a binary stream, decompressed."""
+        with open(self.path, "rb") as file:
+            yield pa.CompressedInputStream(file, self.compression) if self.compression else file
 
-Input = str | os.PathLike[str]
+
+# Finding and identifying files.
 
 
-def resolved(source: Any) -> Any:
-    """The files, in order, that a path, a pattern such as logs/*.csv or a list of these stands for; "-" is standard
-    input. Anything else as it is."""
+def find_files(source: Any) -> Any:
+    """The files that a path, a pattern such as logs/*.csv or a list of these stands for; anything else unchanged."""
     if isinstance(source, str | os.PathLike):
-        return _inputs(source)
+        return _matching(source)
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
-        return [file for each in source for file in _inputs(each)]
+        return [file for each in source for file in _matching(each)]
     return source
 
 
-def _inputs(source: Input) -> list[File]:
+def _matching(source: Input) -> list[File]:
     path = os.fspath(source)
     if isinstance(source, File) or not isinstance(path, str) or not glob.has_magic(path) or os.path.exists(path):
-        return [check(source)]
+        return [find_file(source)]
     found = sorted(each for each in glob.glob(path, recursive=True) if not os.path.isdir(each))
     if not found:
         raise DataError(f"{brief(path)}: no file matches this pattern")
-    return [check(each) for each in found]
+    return [find_file(each) for each in found]
 
 
-def check(source: Input) -> File:
-    """The file at a path, if there is something to read. What cannot be read twice, such as a pipe, is copied."""
+def find_file(source: Input) -> File:
+    """The file at a path; "-" is standard input. A pipe, which can be read only once, is copied to a temporary file."""
     if isinstance(source, File):
         return source
     path = os.fspath(source)
@@ -89,15 +106,9 @@ def check(source: Input) -> File:
     if os.path.isdir(path):
         raise DataError(f"{path}: is a directory; name the file with the links")
     if not os.access(path, os.R_OK):
-        raise DataError(f"{path}: may not be read; check its permissions")
-    if not os.path.isfile(path):
-        return _copy_of_special(path)
-    if os.path.getsize(path) == 0:
-        raise DataError(f"{path}: is empty; expected at least one link")
-    return File(path, path)
-
-
-def _copy_of_special(path: str) -> File:
+        raise DataError(f"{path}: is not readable; check its permissions")
+    if os.path.isfile(path):
+        return _identified(path, path)
     mode = os.stat(path).st_mode
     terminal = stat.S_ISCHR(mode) and os.path.realpath(path).startswith(("/dev/pts", "/dev/tty"))
     if not stat.S_ISFIFO(mode) and not terminal:
@@ -110,17 +121,20 @@ def _copy_of_special(path: str) -> File:
 
 
 def _spooled(stream: IO[bytes], name: str) -> File:
-    """A copy in the temporary folder, removed when it is no longer referred to."""
+    """A temporary copy, removed once nothing refers to it."""
+    path = ""
     try:
         handle, path = tempfile.mkstemp(prefix="cawn-")
-        file = File(path, name)
-        weakref.finalize(file, _remove, path)
         with open(handle, "wb") as copy:
-            shutil.copyfileobj(stream, copy, 1 << 20)
-    except OSError as error:
-        raise DataError(f"{name}: cannot be copied to {tempfile.gettempdir()} ({error.strerror or error})") from error
-    if os.path.getsize(path) == 0:
-        raise DataError(f"{name}: is empty; expected at least one link")
+            shutil.copyfileobj(stream, copy, _BLOCK)
+        file = _identified(path, name)
+    except BaseException as error:
+        _remove(path)
+        if isinstance(error, OSError):
+            reason = error.strerror or error
+            raise DataError(f"{name}: cannot be copied to {tempfile.gettempdir()} ({reason})") from error
+        raise
+    weakref.finalize(file, _remove, path)
     return file
 
 
@@ -129,49 +143,36 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def compression_of(path: Input) -> str | None:
-    with open(path, "rb") as file:
-        magic = file.read(4)
-    return next((name for start, name in _COMPRESSIONS.items() if magic.startswith(start)), None)
-
-
-@contextmanager
-def opened(path: Input, compression: str | None) -> Iterator[Any]:
-    with open(path, "rb") as file:
-        yield pa.CompressedInputStream(file, compression) if compression else file
-
-
-def kind_of(path: Input) -> Kind:
-    """By the first bytes, whatever the file is called; raises DataError for kinds that are not read."""
-    with open(path, "rb") as file:
-        magic = file.read(512)
-    if magic.startswith(b"PAR1"):
-        return "parquet"
-    if magic.startswith(b"ARROW1"):
-        return "ipc file"
-    if magic.startswith(b"\xff\xff\xff\xff"):
-        return "ipc stream"
-    if magic.startswith(b"PK\x03\x04"):
-        raise DataError(f"{path}: is {_kind_of_zip(path)}")
-    compression = compression_of(path)
+def _identified(path: str, name: str) -> File:
+    """By the first bytes, whatever the file is called; DataError for kinds that are not supported."""
+    with open(path, "rb") as raw:
+        start = raw.read(512)
+    if not start:
+        raise DataError(f"{name}: is empty; expected at least one link")
+    arrow: dict[bytes, Kind] = {b"PAR1": "parquet", b"ARROW1": "ipc file", b"\xff\xff\xff\xff": "ipc stream"}
+    for magic, kind in arrow.items():
+        if start.startswith(magic):
+            return File(path, name, kind, None)
+    if start.startswith(b"PK\x03\x04"):
+        raise DataError(f"{name}: is {_kind_of_zip(path)}")
+    compression = next((codec for magic, codec in _COMPRESSIONS.items() if start.startswith(magic)), None)
+    file = File(path, name, "text", compression)
     if compression:
         try:
-            with opened(path, compression) as file:
-                magic = file.read(512)
+            with file.open() as unpacked:
+                start = unpacked.read(512)
         except (OSError, EOFError, pa.ArrowException) as error:
-            raise damaged(path, compression, error) from error
-    for start, (what, advice) in _OTHER_KINDS.items():
-        if magic.startswith(start):
-            raise DataError(f"{path}: is {what}, which is not read; {advice}")
-    begin = magic.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if begin.lower().startswith(_PAGES):
-        raise DataError(f"{path}: is a web page or XML, which is not read; {_AS_CSV}")
-    if begin.startswith((b"[{", b"[\n", b"[\r", b"[ ")):
-        raise DataError(f"{path}: is one JSON array; write JSON Lines instead, one object on each line")
-    return "json" if begin.startswith(b"{") else "text"
+            raise damaged(file, compression, error) from error
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip()
+    for magic, (what, advice) in _OTHER_KINDS.items():
+        if start.startswith(magic) or text.lower().startswith(magic):
+            raise DataError(f"{name}: is {what}, which is not supported; {advice}")
+    if text.startswith((b"[{", b"[\n", b"[\r", b"[ ")):
+        raise DataError(f"{name}: is one JSON array; write JSON Lines instead, one object on each line")
+    return File(path, name, "json", compression) if text.startswith(b"{") else file
 
 
-def _kind_of_zip(path: Input) -> str:
+def _kind_of_zip(path: str) -> str:
     """What a zip archive holds; office documents are such archives."""
     from zipfile import BadZipFile, ZipFile
 
@@ -181,51 +182,57 @@ def _kind_of_zip(path: Input) -> str:
     except (BadZipFile, OSError, ValueError, NotImplementedError):
         names = []
     if any(name.startswith("xl/") for name in names):
-        return f"an Excel workbook (XLSX), which is not read; {_AS_CSV}"
+        return f"an Excel workbook (XLSX), which is not supported; {_AS_CSV}"
     if "content.xml" in names:
-        return f"an OpenDocument spreadsheet (ODS), which is not read; {_AS_CSV}"
-    return "a zip archive, which is not read; unpack it first"
+        return f"an OpenDocument spreadsheet (ODS), which is not supported; {_AS_CSV}"
+    return "a zip archive, which is not supported; unpack it first"
 
 
-def read_table(path: File, kind: Kind) -> pa.Table:
-    """The whole table of a Parquet, Arrow IPC or JSON Lines file, every value of it checked."""
-    try:
-        table = _READERS[kind](path)
-        _ = table.column_names  # which a damaged file may not be able to say
-        table.validate(full=True)
-        return table
-    except DataError:
-        raise
-    except Exception as error:  # a damaged file can raise almost anything
-        raise damaged(path, kind, error) from error
+# Reading files of any kind but text. All values are validated: Arrow's functions trust offsets.
 
 
-def schema_of(path: File, kind: Kind) -> pa.Schema:
-    """The names and types of the columns of such a file."""
-    try:
-        if kind == "parquet":
+def read_table(file: File) -> pa.Table:
+    """The whole table."""
+    with _damage_reported(file):
+        if file.kind == "parquet":
             import pyarrow.parquet as pq
 
-            schema = pq.read_schema(path)
-        elif kind == "json":
-            with open_json(path) as reader:
-                schema = reader.schema
+            table = pq.read_table(file.path, memory_map=True)
+        elif file.kind == "json":
+            table = _read_json(file)
         else:
-            with pa.OSFile(os.fspath(path)) as file:
-                schema = (pa.ipc.open_file(file) if kind == "ipc file" else pa.ipc.open_stream(file)).schema
-        _ = schema.names
-        return schema
-    except DataError:
-        raise
-    except Exception as error:  # a damaged file can raise almost anything
-        raise damaged(path, kind, error) from error
+            with _open_ipc(file) as reader:
+                table = reader.read_all()
+        _ = table.column_names  # raises for some damaged files
+        table.validate(full=True)
+        return table
 
 
-def batches_of(path: File, kind: Kind, rows: int) -> Iterator[pa.RecordBatch]:
-    """Such a file a piece at a time, every value checked before it is given."""
-    for batch in _BATCHES[kind](path, rows):
+def read_batches(file: File, rows: int) -> Iterator[pa.RecordBatch]:
+    """The table in batches, of about `rows` rows where the kind of file leaves a choice."""
+    for batch in _batches(file, rows):
         batch.validate(full=True)
         yield batch
+
+
+def column_names(file: File) -> list[str]:
+    """The names of the columns."""
+    with _damage_reported(file):
+        if file.kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(file.path).names)
+        with _open_json(file) if file.kind == "json" else _open_ipc(file) as reader:
+            return list(reader.schema.names)
+
+
+def num_rows(file: File) -> int | None:
+    """The number of rows where the file states it."""
+    if file.kind != "parquet":
+        return None
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(file.path).num_rows)
 
 
 def import_stream(table: Any) -> pa.Table:
@@ -234,61 +241,77 @@ def import_stream(table: Any) -> pa.Table:
         imported = pa.table(table)
         imported.validate(full=True)
         return imported
-    except Exception as error:  # whatever the other library raises
+    except Exception as error:  # another library's table can raise anything
         raise DataError(f"table: cannot be read as Arrow ({first_line(error)})") from error
 
 
-def damaged(path: Input, kind: str, error: BaseException) -> DataError:
+def damaged(file: File, kind: str, error: BaseException) -> DataError:
     reason = first_line(error)
     if kind == "json":
-        too_long = "straddl" in reason
-        why = TOO_LONG if too_long else reason.removeprefix("JSON parse error: ")
+        why = TOO_LONG if "straddl" in reason else reason.removeprefix("JSON parse error: ")
         why = why.replace("unexpected field", "a field that the first lines lack")
-        return DataError(f"{path}: cannot be read as JSON Lines ({why}); write one flat object on each line, as UTF-8")
-    return DataError(f"{path}: a damaged {kind.split()[0]} file ({reason}); write it again")
+        return DataError(f"{file}: cannot be read as JSON Lines ({why}); write one flat object on each line, as UTF-8")
+    return DataError(f"{file}: a damaged {kind.split()[0]} file ({reason}); write it again")
 
 
 def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _read_parquet(path: File) -> pa.Table:
-    import pyarrow.parquet as pq
-
-    return pq.read_table(path.path, memory_map=True)
-
-
-def _read_ipc(path: File) -> pa.Table:
-    with pa.OSFile(path.path) as file:
-        return pa.ipc.open_file(file).read_all()
-
-
-def _read_ipc_stream(path: File) -> pa.Table:
-    with pa.OSFile(path.path) as file:
-        return pa.ipc.open_stream(file).read_all()
-
-
-def _read_json(path: File) -> pa.Table:
-    from pyarrow import json
-
-    with opened(path, compression_of(path)) as file:
-        table = json.read_json(JsonObjects(file, str(path)), **_json_options())
-    if dates := [column.name for column in table.schema if pa.types.is_timestamp(column.type)]:
-        with opened(path, compression_of(path)) as file:
-            table = json.read_json(JsonObjects(file, str(path)), **_json_options(dates))
-    return table
+@contextmanager
+def _damage_reported(file: File) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:  # a damaged file can raise almost anything
+        raise damaged(file, file.kind, error) from error
 
 
 @contextmanager
-def open_json(path: File) -> Iterator[Any]:
-    """A reader of JSON Lines whose text stays text, also where it looks like dates."""
+def _open_ipc(file: File) -> Iterator[Any]:
+    with pa.OSFile(file.path) as raw:
+        yield pa.ipc.open_file(raw) if file.kind == "ipc file" else pa.ipc.open_stream(raw)
+
+
+def _batches(file: File, rows: int) -> Iterator[pa.RecordBatch]:
+    if file.kind == "parquet":
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(file.path) as parquet:
+            yield from parquet.iter_batches(batch_size=rows)
+    elif file.kind == "json":
+        with _open_json(file) as reader:
+            yield from reader
+    else:
+        with _open_ipc(file) as reader:
+            indexed = file.kind == "ipc file"
+            yield from (reader.get_batch(i) for i in range(reader.num_record_batches)) if indexed else reader
+
+
+def _read_json(file: File, as_text: Sequence[str] = ()) -> pa.Table:
+    """All rows; what looks like dates stays text."""
     from pyarrow import json
 
-    with opened(path, compression_of(path)) as file:
-        schema = json.open_json(JsonObjects(file, str(path)), **_json_options()).schema
-    dates = [column.name for column in schema if pa.types.is_timestamp(column.type)]
-    with opened(path, compression_of(path)) as file:
-        yield json.open_json(JsonObjects(file, str(path)), **_json_options(dates))
+    with file.open() as raw:
+        table = json.read_json(_JsonLines(raw, file.name), **_json_options(as_text))
+    dates = _date_columns(table.schema)
+    return _read_json(file, dates) if dates and not as_text else table
+
+
+@contextmanager
+def _open_json(file: File) -> Iterator[Any]:
+    """A streaming reader; what looks like dates stays text."""
+    from pyarrow import json
+
+    with file.open() as raw:
+        dates = _date_columns(json.open_json(_JsonLines(raw, file.name), **_json_options()).schema)
+    with file.open() as raw:
+        yield json.open_json(_JsonLines(raw, file.name), **_json_options(dates))
+
+
+def _date_columns(schema: pa.Schema) -> list[str]:
+    return [column.name for column in schema if pa.types.is_timestamp(column.type)]
 
 
 def _json_options(as_text: Sequence[str] = ()) -> dict[str, Any]:
@@ -301,33 +324,63 @@ def _json_options(as_text: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def _parquet_batches(path: File, rows: int) -> Iterator[pa.RecordBatch]:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path.path) as file:
-        yield from file.iter_batches(batch_size=rows)
+# Streams that check or change text on its way to Arrow.
 
 
-def _ipc_batches(path: File, rows: int) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(path.path) as raw:
-        file = pa.ipc.open_file(raw)
-        yield from (file.get_batch(i) for i in range(file.num_record_batches))
+class WholeLines(io.RawIOBase):
+    """Reads another file by whole lines, each block passed through `transform`."""
+
+    def __init__(self, file: IO[bytes], name: str) -> None:
+        self._file, self.name = file, name
+        self._rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Whole lines of about `size` bytes or more; nothing at the end."""
+        blocks, cut, held = [self._rest], 0, len(self._rest)
+        while held < size or not cut:
+            block = self._file.read(_BLOCK)
+            blocks.append(block)
+            cut = held if not block else held + end if (end := block.rfind(b"\n") + 1) else cut
+            held += len(block)
+            if held - cut > LONGEST_LINE + _BLOCK:
+                raise DataError(f"{self.name}: {TOO_LONG}")
+            if not block:
+                break
+        text = b"".join(blocks)
+        self._rest = text[cut:]
+        return self.transform(text[:cut]) if cut else b""
+
+    @abstractmethod
+    def transform(self, lines: bytes) -> bytes:
+        """What is read instead of these lines."""
 
 
-def _ipc_stream_batches(path: File, rows: int) -> Iterator[pa.RecordBatch]:
-    with pa.OSFile(path.path) as raw:
-        yield from pa.ipc.open_stream(raw)
+class SingleSpaces(WholeLines):
+    """Runs of blanks and tabs become one space; those at the ends of a line are dropped."""
+
+    def transform(self, lines: bytes) -> bytes:
+        return re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", lines))
 
 
-def _json_batches(path: File, rows: int) -> Iterator[pa.RecordBatch]:
-    with open_json(path) as reader:
-        yield from reader
+class _JsonLines(WholeLines):
+    """Refuses text that does not have one JSON object on each line, or one that is deeply nested."""
 
+    _line = 0
 
-_READERS = {"parquet": _read_parquet, "ipc file": _read_ipc, "ipc stream": _read_ipc_stream, "json": _read_json}
-_BATCHES = {
-    "parquet": _parquet_batches,
-    "ipc file": _ipc_batches,
-    "ipc stream": _ipc_stream_batches,
-    "json": _json_batches,
-}
+    def transform(self, lines: bytes) -> bytes:
+        if self._line == 0:
+            lines = lines.removeprefix(b"\xef\xbb\xbf")
+        for line in lines.splitlines():
+            self._line += 1
+            if (text := line.strip()) and not (text.startswith(b"{") and text.endswith(b"}")):
+                raise DataError(f"{self.name}, line {self._line}: expected one JSON object on each line")
+            if line.count(b"{") + line.count(b"[") > _DEEPEST:
+                plain = _STRINGS.sub(b"", line)
+                if plain.count(b"{") + plain.count(b"[") > _DEEPEST:
+                    raise DataError(
+                        f"{self.name}, line {self._line}: nested values; write one flat object on each line"
+                    )
+        return lines

@@ -1,4 +1,4 @@
-"""Arrow tables -> Events: types, missing values, and where exactly something is wrong."""
+"""Arrow tables -> Events: types, missing values, and messages that say which value is wrong."""
 
 from __future__ import annotations
 
@@ -15,29 +15,25 @@ from cawn.data.attributes import MAX_CODES, Attribute, joined_attributes
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import hash_ids
 from cawn.data.names import number_bipartite, number_nodes
-from cawn.data.readers.columns import Layout, Roles, find_layout, reading_of
+from cawn.data.readers.columns import Layout, ReadOptions, find_layout
 from cawn.data.reading import Reading, Unit
 from cawn.data.times import PER_SECOND, calendar_dates, dates_in_unit, dates_to_numbers
 from cawn.errors import DataError, brief
 
+Array = npt.NDArray[Any]
+
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
 _LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
-
-
-def _row_from_one(row: int) -> str:
-    return f"row {row + 1}"
+_TIME_RULE = "expected a time: a number or an ISO date"
+_WEIGHT_RULE = "link weights are finite numbers from 0"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a table came from, for messages; `place` words a row counted from 0."""
+    """Where a table came from, for messages; `place` describes a row counted from 0."""
 
     name: str
-    place: Callable[[int], str] = _row_from_one
-
-    def error(self, row: int, column: str, found: object, rule: str) -> DataError:
-        shown = "nothing" if found is None or found == "" else brief(found)
-        return DataError(f"{self.name}, {self.place(row)}, column {brief(column)}: found {shown}; {rule}")
+    place: Callable[[int], str] = lambda row: f"row {row + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,46 +42,76 @@ class Rows:
 
     src: pa.ChunkedArray
     dst: pa.ChunkedArray
-    t: npt.NDArray[Any]  # int64, float64 or datetime64
+    t: Array  # int64, float64 or datetime64
     reading: Reading
     prefixes: tuple[str, str]
-    source: Origin
+    origin: Origin
     msg: npt.NDArray[np.float32] | None = None
     columns: tuple[Attribute, ...] = ()  # what msg holds
     weight: npt.NDArray[np.float32] | None = None
     negative: tuple[pa.ChunkedArray, npt.NDArray[np.int64]] | None = None  # names, and the rows they belong to
     link_id: npt.NDArray[np.uint64] | None = None
-    node_attributes: Callable[[npt.NDArray[Any]], npt.NDArray[Any] | None] | None = None  # of nodes with these labels
+    node_attributes: Callable[[Array], Array | None] | None = None  # of nodes with these labels
 
     @property
     def has_dates(self) -> bool:
         return self.t.dtype.kind == "M"
 
 
-def rows_of(table: pa.Table, layout: Layout, source: Origin, reading: Reading) -> Rows:
-    """The links of a table; `reading` says how its columns are called in the file."""
+def rows_of_table(table: pa.Table, options: ReadOptions, origin: Origin) -> Rows:
+    """The links of a table whose columns have names."""
+    wanted = options.columns(table.column_names)
+    layout = find_layout(table.column_names, wanted, origin.name)
+    return rows_of(table, layout, origin, layout.reading(table.column_names, wanted))
+
+
+def rows_of(table: pa.Table, layout: Layout, origin: Origin, reading: Reading) -> Rows:
+    """The links of a table; `reading` has the names of its columns in the file."""
     if table.num_rows == 0:
-        raise DataError(f"{source.name}: no rows; expected at least one link")
-    names = table.column_names
-    src = name_column(table.column(layout.src), names[layout.src], source)
-    dst = name_column(table.column(layout.dst), names[layout.dst], source)
-    t = time_column(table.column(layout.time), names[layout.time], source)
+        raise DataError(f"{origin.name}: no rows; expected at least one link")
+    src, dst, time = (TableColumn.at(table, i, origin) for i in (layout.src, layout.dst, layout.time))
+    names = src.names(), dst.names()
+    t = time.times()
     if t.dtype.kind == "i" and not np.isnat(dates := calendar_dates(t)).any():
         t = dates
-    columns = {"weight": weight_column, "negative": _negative_names, "link_id": link_id_column}
+    parse = {"weight": TableColumn.weights, "negative": TableColumn.negatives, "link_id": TableColumn.link_ids}
     optional: dict[str, Any] = {
-        role: columns[role](table.column(i), names[i], source) for role, i in layout.optional.items()
+        role: parse[role](TableColumn.at(table, i, origin)) for role, i in layout.optional.items()
     }
-    msg, attributes = attributes_of(table, layout.msg, layout.categorical, source)
+    msg, attributes = attributes_of(table, layout.msg, layout.categorical, origin)
     kinds = zip(reading.msg, attributes, strict=True)
     reading = replace(reading, categorical=tuple(column for column, found in kinds if found.kind == "category"))
-    return Rows(src, dst, t, reading, layout.prefixes, source, msg, attributes, **optional)
+    return Rows(*names, t, reading, layout.prefixes, origin, msg, attributes, **optional)
 
 
-def rows_of_table(table: pa.Table, roles: Roles, source: Origin, bipartite: bool | None) -> Rows:
-    """The links of a table whose columns have names."""
-    layout = find_layout(table.column_names, roles, source.name)
-    return rows_of(table, layout, source, reading_of(layout, table.column_names, bipartite=bipartite))
+def attributes_of(
+    table: pa.Table, chosen: Sequence[int], categorical: Collection[int], origin: Origin, *, of: str = "link"
+) -> tuple[npt.NDArray[np.float32] | None, tuple[Attribute, ...]]:
+    """The chosen columns as attributes of every row, [E, d], and what they hold.
+
+    A text column is a category, unless its first value is a number: then all must be numbers.
+    """
+    rule = f"{of} attributes are finite numbers, unless the column is named in categorical"
+    values, columns = [], []
+    for i in chosen:
+        column = TableColumn.at(table, i, origin)
+        text = pa.types.is_large_string(column.type) and not _all_fit(column.values.slice(0, 1), pa.float64())
+        if i in categorical or text:
+            codes, levels = column.categories()
+            values.append(codes)
+            columns.append(Attribute(column.name, "category", levels))
+        else:
+            values.append(column.numbers(rule))
+            columns.append(Attribute(column.name))
+    return np.stack(values, axis=1) if values else None, tuple(columns)
+
+
+def parse_times(texts: list[str]) -> Array:
+    """Text as `TableColumn.times` reads it."""
+    return TableColumn(pa.chunked_array([pa.array(texts, pa.large_string())]), "t", Origin("t")).times()
+
+
+# Several files -> one network.
 
 
 def events_of(parts: Sequence[Rows]) -> Events:
@@ -123,23 +149,23 @@ def events_of(parts: Sequence[Rows]) -> Events:
     return events
 
 
-def _stacked(arrays: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """All rows, without a copy where there is one array."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
 def _refuse_difference(first: Rows, part: Rows) -> None:
     """Refuse files that cannot be parts of one log."""
     for role in ("src", "dst", "time", "msg", "categorical", "weight", "negative", "link_id", "bipartite"):
         mine, others = getattr(part.reading, role), getattr(first.reading, role)
         if mine != others:
             raise DataError(
-                f"{part.source.name}: {role} is {brief(mine)}, but {brief(others)} in {first.source.name}; "
+                f"{part.origin.name}: {role} is {brief(mine)}, but {brief(others)} in {first.origin.name}; "
                 "files read together need the same columns"
             )
     if first.has_dates != part.has_dates:
         kinds = ["dates" if rows.has_dates else "numbers" for rows in (part, first)]
-        raise DataError(f"{part.source.name}: times are {kinds[0]}, but {kinds[1]} in {first.source.name}")
+        raise DataError(f"{part.origin.name}: times are {kinds[0]}, but {kinds[1]} in {first.origin.name}")
+
+
+def _stacked(arrays: list[Array]) -> Array:
+    """All rows, without a copy where there is one array."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 def _joined_names(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
@@ -149,13 +175,13 @@ def _joined_names(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     return pa.chunked_array([chunk for column in columns for chunk in column.chunks], columns[0].type)
 
 
-def _joined_times(parts: Sequence[Rows]) -> tuple[npt.NDArray[Any], Unit]:
+def _joined_times(parts: Sequence[Rows]) -> tuple[Array, Unit]:
     """All times as numbers, and the unit of those that were dates."""
     if not parts[0].has_dates:
         if len({part.t.dtype for part in parts}) > 1:
             for part in parts:
                 if part.t.dtype == np.int64 and (np.abs(part.t) > 2**53).any():
-                    raise DataError(f"{part.source.name}: whole times that float64, as in the other files, would round")
+                    raise DataError(f"{part.origin.name}: float64, the type of times in other files, would round times")
         return _stacked([part.t for part in parts]), "s"
     numbers = [_located(part, dates_to_numbers, part.t) for part in parts]
     finest = max((unit for _, unit in numbers), key=PER_SECOND.__getitem__)
@@ -170,160 +196,176 @@ def _located(part: Rows, convert: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return convert(*arguments)
     except DataError as error:
-        raise DataError(f"{part.source.name}: {error}") from error
+        raise DataError(f"{part.origin.name}: {error}") from error
 
 
-def _negative_names(
-    column: pa.ChunkedArray, name: str, source: Origin
-) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
-    """The names that are there, and their rows."""
-    column = _plain(column)
-    there = pc.is_valid(column)
-    if pa.types.is_large_string(column.type):
-        there = pc.and_(there, pc.fill_null(pc.not_equal(column, ""), False))
-    rows = np.flatnonzero(there.to_numpy())
-    given = Origin(source.name, lambda row: source.place(int(rows[row])))
-    column = column.filter(there)
-    return name_column(column if len(column) else column.cast(pa.int64()), name, given), rows
+# One column.
 
 
-def weight_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[np.float32]:
-    """Link weights as float32: finite, from 0, not all 0."""
-    weights = number_column(column, name, source, "link weights are finite numbers from 0")
-    _refuse_rows(weights < 0, weights, name, source, "link weights are finite numbers from 0")
-    if not weights.any():
-        raise DataError(f"{source.name}, column {brief(name)}: all weights are 0; give some links a weight above 0")
-    return weights
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table: its values checked and converted, or a DataError that names the row."""
+
+    values: pa.ChunkedArray  # text and bytes as large_string and large_binary
+    name: str
+    origin: Origin
+
+    @classmethod
+    def at(cls, table: pa.Table, i: int, origin: Origin) -> TableColumn:
+        """Column i of a table."""
+        return cls(_decoded(table.column(i)), table.field(i).name, origin)
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.values.type
+
+    def names(self, what: str = "node names", needed: str = "every link needs two nodes") -> pa.ChunkedArray:
+        """Names of nodes (or of `what`) as int64 or large_string, none missing."""
+        self._refuse_nulls(needed)
+        if pa.types.is_integer(self.type):
+            return self._cast(pa.int64(), f"{what} that are integers must fit into int64")
+        if pa.types.is_floating(self.type) or pa.types.is_decimal(self.type):
+            return self._cast(pa.int64(), f"{what} are whole numbers or strings")
+        if pa.types.is_large_string(self.type) or pa.types.is_large_binary(self.type):
+            column = self._cast(pa.large_string(), f"{what} must be text")
+            empty = pc.equal(column, "")
+            if pc.any(empty).as_py():
+                raise self._error(_first(empty), "", needed)
+            return column
+        raise self._type_error(f"expected {what} (integers or strings)")
+
+    def times(self) -> Array:
+        """Times as int64, float64 or, where they are dates, datetime64; text is parsed as one of these."""
+        column = self._parsed_times() if pa.types.is_large_string(self.type) else self
+        kind = column.type
+        column._refuse_nulls(_TIME_RULE)
+        if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
+            return np.array(column._cast(pa.int64(), "times must fit into int64").to_numpy())
+        if pa.types.is_float64(kind) or pa.types.is_decimal(kind):
+            times = np.array(column.values.cast(pa.float64()).to_numpy()) + 0.0  # -0.0 is 0.0
+            column._refuse_rows(~np.isfinite(times), times, "every link needs a finite time")
+            return times
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            unit = kind.unit if pa.types.is_timestamp(kind) else "ms" if pa.types.is_date64(kind) else "s"
+            ticks = column.values.cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
+            column._refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, "every link needs a finite date")
+            return np.array(ticks.astype(f"datetime64[{unit}]"))
+        rounds = pa.types.is_floating(kind)
+        raise column._type_error("which rounds times; store float64 or int64" if rounds else _TIME_RULE)
+
+    def numbers(self, rule: str) -> npt.NDArray[np.float32]:
+        """Finite float32, none missing."""
+        self._refuse_nulls(rule)
+        values = self.values
+        if pa.types.is_large_string(self.type):
+            values = self._cast(pa.float64(), rule)
+        elif not (
+            pa.types.is_integer(self.type)
+            or pa.types.is_floating(self.type)
+            or pa.types.is_boolean(self.type)
+            or pa.types.is_decimal(self.type)
+        ):
+            raise self._type_error(rule)
+        exact = values.cast(pa.float64(), safe=False).to_numpy()
+        with np.errstate(over="ignore"):
+            rounded = exact.astype(np.float32)
+        self._refuse_rows(~np.isfinite(rounded), exact, rule)
+        return np.asarray(rounded)
+
+    def integers(self, rule: str) -> npt.NDArray[np.int64]:
+        """Whole numbers, however they are stored; none missing."""
+        self._refuse_nulls(rule)
+        column = self
+        if pa.types.is_large_string(self.type):
+            column = replace(self, values=self._cast(pa.float64(), rule))
+        return np.array(column._cast(pa.int64(), rule).to_numpy())
+
+    def categories(self) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
+        """Codes of the values, and the text of each code. A missing value is the empty text."""
+        names = self._cast(pa.large_string(), "categories are text or numbers")
+        coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
+        levels = coded.dictionary.to_pylist()
+        if len(levels) > MAX_CODES:
+            raise DataError(f"{self._where}: found {len(levels):,} categories; is it a column of ids?")
+        return coded.indices.to_numpy().astype(np.float32), tuple(levels)
+
+    def weights(self) -> npt.NDArray[np.float32]:
+        """Link weights: finite, from 0, not all 0."""
+        weights = self.numbers(_WEIGHT_RULE)
+        self._refuse_rows(weights < 0, weights, _WEIGHT_RULE)
+        if not weights.any():
+            raise DataError(f"{self._where}: all weights are 0; give some links a weight above 0")
+        return weights
+
+    def link_ids(self) -> npt.NDArray[np.uint64]:
+        """Hashes of the ids of links; none missing."""
+        return hash_ids(self.names("link ids", "every link needs an id").to_pylist())
+
+    def negatives(self) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
+        """The names that are given, and their rows."""
+        given = pc.is_valid(self.values)
+        if pa.types.is_large_string(self.type):
+            given = pc.and_(given, pc.fill_null(pc.not_equal(self.values, ""), False))
+        rows = np.flatnonzero(given.to_numpy())
+        values = self.values.filter(given)
+        origin = Origin(self.origin.name, lambda row: self.origin.place(int(rows[row])))
+        return TableColumn(values if len(values) else values.cast(pa.int64()), self.name, origin).names(), rows
+
+    def _parsed_times(self) -> TableColumn:
+        """Text as numbers or dates, whichever the first value is; floats only where float64 does not round them."""
+        column = replace(self, values=pc.replace_substring_regex(pc.utf8_trim_whitespace(self.values), r"^\+", ""))
+        kinds = (pa.int64(), pa.float64(), *_DATES)
+        kind = next((kind for kind in kinds if _all_fit(column.values, kind)), None)
+        if kind is None:  # the cast fails, and says where
+            first = column.values.slice(0, 1)
+            kind = next((kind for kind in kinds[1:] if _all_fit(first, kind)), pa.float64())
+        parsed = replace(column, values=column._cast(kind, _TIME_RULE))
+        if pa.types.is_float64(kind):
+            times = parsed.values.to_numpy()
+            rounded = np.isfinite(times) & (np.abs(times) >= 2.0**53)
+            parsed._refuse_rows(rounded, times, "float64 rounds times this large; use whole numbers within int64")
+        return parsed
+
+    def _cast(self, kind: pa.DataType, rule: str) -> pa.ChunkedArray:
+        try:
+            return self.values.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            row = _first_misfit(self.values, kind)
+            raise (self._type_error(rule) if row is None else self._error(row, self._value(row), rule)) from error
+
+    def _value(self, row: int) -> object:
+        try:
+            return self.values[row].as_py()
+        except (UnicodeDecodeError, ValueError):
+            return str(self.values[row])
+
+    def _refuse_nulls(self, rule: str) -> None:
+        if self.values.null_count:
+            raise self._error(_first(self.values.is_null()), None, rule)
+
+    def _refuse_rows(self, bad: npt.NDArray[np.bool_], values: Array, rule: str) -> None:
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise self._error(row, values[row].item(), rule)
+
+    @property
+    def _where(self) -> str:
+        return f"{self.origin.name}, column {brief(self.name)}"
+
+    def _error(self, row: int, found: object, rule: str) -> DataError:
+        shown = "nothing" if found is None or found == "" else brief(found)
+        place = f"{self.origin.name}, {self.origin.place(row)}, column {brief(self.name)}"
+        return DataError(f"{place}: found {shown}; {rule}")
+
+    def _type_error(self, rule: str) -> DataError:
+        return DataError(f"{self._where}: found {self.type}; {rule}")
 
 
-def link_id_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[np.uint64]:
-    """The ids of links, hashed; none missing."""
-    return hash_ids(name_column(column, name, source, "link ids", "every link needs an id").to_pylist())
-
-
-def attributes_of(
-    table: pa.Table, chosen: Sequence[int], categorical: Collection[int], source: Origin, *, of: str = "link"
-) -> tuple[npt.NDArray[np.float32] | None, tuple[Attribute, ...]]:
-    """The chosen columns as attributes of every row, [E, d], and what they hold.
-
-    Text is a category, unless its first value is a number: then all must be.
-    """
-    rule = f"{of} attributes are finite numbers, unless the column is named in categorical"
-    values, columns = [], []
-    names = table.column_names  # a list that Arrow makes anew at each look
-    for i in chosen:
-        column, name = _plain(table.column(i)), names[i]
-        text = pa.types.is_large_string(column.type) and not _all_fit(column.slice(0, 1), pa.float64())
-        if i in categorical or text:
-            codes, levels = category_column(column, name, source)
-            values.append(codes)
-            columns.append(Attribute(name, "category", levels))
-        else:
-            values.append(number_column(column, name, source, rule))
-            columns.append(Attribute(name))
-    return np.stack(values, axis=1) if values else None, tuple(columns)
-
-
-def category_column(
-    column: pa.ChunkedArray, name: str, source: Origin
-) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
-    """Codes of the values of a column, and the text of each code. A missing value is the empty text."""
-    names = _cast(_plain(column), pa.large_string(), name, source, "categories are text or numbers")
-    coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
-    levels = coded.dictionary.to_pylist()
-    if len(levels) > MAX_CODES:
-        raise DataError(
-            f"{source.name}, column {brief(name)}: found {len(levels):,} categories; is it a column of ids?"
-        )
-    return coded.indices.to_numpy().astype(np.float32), tuple(levels)
-
-
-def name_column(
-    column: pa.ChunkedArray,
-    name: str,
-    source: Origin,
-    what: str = "node names",
-    needed: str = "every link needs two nodes",
-) -> pa.ChunkedArray:
-    """Names of nodes (or of what is said) as int64 or large_string, none missing."""
-    column = _plain(column)
-    kind = column.type
-    _refuse_nulls(column, name, source, needed)
-    if pa.types.is_integer(kind):
-        return _cast(column, pa.int64(), name, source, f"{what} that are integers must fit into int64")
-    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _cast(column, pa.int64(), name, source, f"{what} are whole numbers or strings")
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        column = _cast(column, pa.large_string(), name, source, f"{what} must be text")
-        empty = pc.equal(column, "")
-        if pc.any(empty).as_py():
-            raise source.error(_first(empty), name, "", needed)
-        return column
-    raise DataError(f"{source.name}, column {brief(name)}: found {kind}, expected {what} (integers or strings)")
-
-
-def integer_column(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> npt.NDArray[np.int64]:
-    """Whole numbers, however they are stored."""
-    _refuse_nulls(column, name, source, rule)
-    if pa.types.is_string(column.type):
-        column = _cast(column, pa.float64(), name, source, rule)
-    return np.array(_cast(column, pa.int64(), name, source, rule).to_numpy())
-
-
-def time_column(column: pa.ChunkedArray, name: str, source: Origin) -> npt.NDArray[Any]:
-    """Times as int64, float64 or, where they are dates, datetime64, in memory of our own; text is one of these."""
-    rule = "expected a time: a number or an ISO date"
-    column = _plain(column)
-    if pa.types.is_large_string(column.type):
-        column = _times_from_text(column, name, source, rule)
-    kind = column.type
-    _refuse_nulls(column, name, source, rule)
-    if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
-        return np.array(_cast(column, pa.int64(), name, source, "times must fit into int64").to_numpy())
-    if pa.types.is_float64(kind) or pa.types.is_decimal(kind):
-        times = np.array(column.cast(pa.float64()).to_numpy()) + 0.0  # -0.0 is 0.0
-        _refuse_rows(~np.isfinite(times), times, name, source, "every link needs a finite time")
-        return times
-    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        unit = kind.unit if pa.types.is_timestamp(kind) else "ms" if pa.types.is_date64(kind) else "s"
-        ticks = column.cast(pa.timestamp(unit)).cast(pa.int64()).to_numpy()
-        _refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, name, source, "every link needs a finite date")
-        return np.array(ticks.astype(f"datetime64[{unit}]"))
-    if pa.types.is_floating(kind):
-        raise DataError(
-            f"{source.name}, column {brief(name)}: found {kind}, which rounds times; store float64 or int64"
-        )
-    raise DataError(f"{source.name}, column {brief(name)}: found {kind}, {rule}")
-
-
-def parse_times(texts: list[str]) -> npt.NDArray[Any]:
-    """Text as `time_column` reads it."""
-    return time_column(pa.chunked_array([pa.array(texts, pa.string())]), "t", Origin("t"))
-
-
-def number_column(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> npt.NDArray[np.float32]:
-    """Numbers as float32, none missing."""
-    column = _plain(column)
-    kind = column.type
-    _refuse_nulls(column, name, source, rule)
-    if pa.types.is_large_string(kind):
-        column = _cast(column, pa.float64(), name, source, rule)
-    elif not any(
-        test(kind) for test in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
-    ):
-        raise DataError(f"{source.name}, column {brief(name)}: found {kind}; {rule}")
-    exact = column.cast(pa.float64(), safe=False).to_numpy()
-    with np.errstate(over="ignore"):
-        values = exact.astype(np.float32)
-    _refuse_rows(~np.isfinite(values), exact, name, source, rule)
-    return np.asarray(values)
-
-
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without its encoding: dictionaries spelled out, text and bytes of any layout in the large one."""
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without its encoding: dictionaries expanded, text and bytes of any layout in the large one."""
     kind = column.type
     if pa.types.is_dictionary(kind):
-        words = [_plain(pa.chunked_array([chunk.dictionary])).combine_chunks() for chunk in column.chunks]
+        words = [_decoded(pa.chunked_array([chunk.dictionary])).combine_chunks() for chunk in column.chunks]
         pairs = zip(words, column.chunks, strict=True)
         column = pa.chunked_array([dictionary.take(chunk.indices) for dictionary, chunk in pairs] or [[]])
         kind = column.type
@@ -334,35 +376,8 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def _times_from_text(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> pa.ChunkedArray:
-    """Numbers or dates, whichever the first value is; integers only as long as float64 need not round them."""
-    column = pc.replace_substring_regex(pc.utf8_trim_whitespace(column), r"^\+", "")
-    for kind in (pa.int64(), pa.float64(), *_DATES):
-        if _all_fit(column, kind):
-            column = column.cast(kind)
-            break
-    else:
-        wanted = next((kind for kind in (pa.float64(), *_DATES) if _all_fit(column.slice(0, 1), kind)), pa.float64())
-        return _cast(column, wanted, name, source, rule)
-    if pa.types.is_float64(column.type):
-        times = column.to_numpy()
-        rounded = np.isfinite(times) & (np.abs(times) >= 2.0**53)
-        _refuse_rows(rounded, times, name, source, "float64 rounds times this large; use whole numbers within int64")
-    return column
-
-
-def _cast(column: pa.ChunkedArray, kind: pa.DataType, name: str, source: Origin, rule: str) -> pa.ChunkedArray:
-    try:
-        return column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        row = _first_misfit(column, kind)
-        if row is None:
-            raise DataError(f"{source.name}, column {brief(name)}: found {column.type}; {rule}") from error
-        raise source.error(row, name, _shown(column[row]), rule) from error
-
-
 def _first_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> int | None:
-    """The first row that cannot be cast, by halving: only ever walked on the way to an error."""
+    """The first row that cannot be cast, by bisection; only computed for an error message."""
     if len(column) == 0 or _all_fit(column, kind):
         return None
     lo, hi = 0, len(column)  # rows before lo fit, and one of lo..hi does not
@@ -378,24 +393,6 @@ def _all_fit(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return False
     return True
-
-
-def _shown(value: pa.Scalar) -> object:
-    try:
-        return value.as_py()
-    except (UnicodeDecodeError, ValueError):
-        return str(value)
-
-
-def _refuse_nulls(column: pa.ChunkedArray, name: str, source: Origin, rule: str) -> None:
-    if column.null_count:
-        raise source.error(_first(column.is_null()), name, None, rule)
-
-
-def _refuse_rows(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], name: str, source: Origin, rule: str) -> None:
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise source.error(row, name, values[row].item(), rule)
 
 
 def _first(mask: pa.ChunkedArray) -> int:

@@ -1,66 +1,88 @@
 """CSV, TSV and whitespace-separated text, with the conventions of JODIE, SNAP and the CAW authors' files.
 
-The fast path lets Arrow parse and guess types on all cores. Only if that fails is the text read again, slowly and as
-strings, to find the value that is wrong, or to see that nothing is (a column whose first names are all digits).
+The fast path lets Arrow parse and guess types on all cores. Where that fails, the text is read again, slowly and as
+strings: to find the value that is wrong, or because only the guess was wrong (a column whose first names are digits).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.data.names import parse_integers
-from cawn.data.readers.authors import is_authors_file, link_features, node_features
-from cawn.data.readers.columns import Layout, Roles, find_layout, reading_of
-from cawn.data.readers.dialect import Dialect, line_of, refuse_other_encodings, sniff
-from cawn.data.readers.files import File, first_line, opened
-from cawn.data.readers.lines import LONGEST_LINE, TOO_LONG, SingleBlanks
-from cawn.data.readers.tables import Origin, Rows, integer_column, rows_of
+from cawn.data.readers.columns import Layout, ReadOptions, find_layout
+from cawn.data.readers.dialect import Dialect, check_utf8, line_of, sniff
+from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, SingleSpaces, first_line
+from cawn.data.readers.tables import Origin, Rows, TableColumn, rows_of
+from cawn.data.reading import Reading
 from cawn.errors import DataError, brief
 
 
-def read_text(path: File, roles: Roles, *, bipartite: bool | None, delimiter: str | None, header: bool | None) -> Rows:
-    """The links of a text file; `delimiter` and `header` overrule the guess of its layout."""
-    dialect = sniff(path, delimiter, header)
-    layout = find_layout(dialect.names, roles, str(path), has_names=dialect.has_header)
-    if not roles.msg and is_authors_file(path.path, dialect.names):
-        return _authors_rows(path, dialect, layout, bipartite)
-    if not roles.msg and dialect.is_jodie:
+def read_text(file: File, options: ReadOptions) -> Rows:
+    """The links of a text file."""
+    dialect = sniff(file, options.delimiter, options.header)
+    wanted = options.columns(dialect.names, dialect.has_header)
+    layout = find_layout(dialect.names, wanted, str(file), has_names=dialect.has_header)
+    if not wanted.msg and _is_authors_file(file, dialect):
+        return _authors_rows(file, dialect, layout, wanted)
+    if not wanted.msg and dialect.is_jodie:
         layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
-    rows = _rows(path, dialect, layout, bipartite)
-    if not roles.msg and rows.msg is not None and not rows.msg.any():
-        return replace(rows, msg=None, reading=replace(rows.reading, msg=()))  # JODIE writes no features as zeros
+    rows = _rows(_parse(file, dialect, layout), file, dialect, layout, wanted)
+    if not wanted.msg and rows.msg is not None and not rows.msg.any():
+        return replace(rows, msg=None, reading=replace(rows.reading, msg=()))  # JODIE writes zeros for no features
     return rows
 
 
-def _rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
-    source = Origin(str(path), lambda row: f"line {line_of(path, dialect, row)}")
-    reading = reading_of(layout, dialect.names, has_names=dialect.has_header, bipartite=bipartite)
-    return rows_of(_parse(path, dialect, layout), layout.narrowed(), source, reading)
+def read_node_text(
+    file: File, name_column: Callable[[list[str]], int], categorical: Collection[str | int]
+) -> tuple[pa.Table, Origin]:
+    """All columns of a text file; the one of names and the categorical ones stay text."""
+    dialect = sniff(file, columns=2)
+    at = name_column(dialect.names)
+    texts = [f"{i}" for i, name in enumerate(dialect.names) if i == at or name in categorical]
+    table = _read_guessed(file, dialect, [f"{i}" for i in range(len(dialect.names))], texts)
+    return table.rename_columns(dialect.names), text_origin(file, dialect)
 
 
-def _authors_rows(path: File, dialect: Dialect, layout: Layout, bipartite: bool | None) -> Rows:
-    """Links with the features that stand in other files, by the column idx."""
-    rows = _rows(path, dialect, layout, bipartite)
-    table = _parse(path, dialect, replace(layout, msg=(dialect.names.index("idx"),)))
-    index = integer_column(table.column("idx"), "idx", rows.source, "expected a row number of the feature file")
-    return replace(rows, msg=link_features(path.path, index), node_attributes=partial(node_features, path.path))
+@contextmanager
+def open_text(file: File, dialect: Dialect) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Batches of rows, all columns as text."""
+    with file.open() as raw:
+        reader = csv.open_csv(
+            _spaced(raw, file, dialect), **_options(dialect, block_size=LONGEST_LINE, newlines_in_values=True)
+        )
+        trim = pc.utf8_trim_whitespace if dialect.padded else lambda column: column
+        yield (pa.RecordBatch.from_arrays([*map(trim, batch.columns)], dialect.names) for batch in reader)
 
 
-def _parse(path: File, dialect: Dialect, layout: Layout) -> pa.Table:
-    """A table of the needed columns only, in the layout's order; names are integers only if all of them are."""
+def text_origin(file: File, dialect: Dialect, first: int = 0) -> Origin:
+    """For messages about a table that begins at row `first` of the file."""
+    return Origin(str(file), lambda row: f"line {line_of(file, dialect, first + row)}")
+
+
+def _rows(table: pa.Table, file: File, dialect: Dialect, layout: Layout, wanted: Reading) -> Rows:
+    """The links of a table of the layout's needed columns."""
+    reading = layout.reading(dialect.names, wanted, has_names=dialect.has_header)
+    return rows_of(table, layout.narrowed(), text_origin(file, dialect), reading)
+
+
+def _parse(file: File, dialect: Dialect, layout: Layout) -> pa.Table:
+    """The needed columns, in the layout's order. Names are integers only if all of them are."""
     needed = [f"{i}" for i in layout.needed]
     ends = [f"{i}" for i in (layout.src, layout.dst, layout.negative) if i is not None]
-    texts = [*ends, *(f"{i}" for i in layout.categorical if f"{i}" not in ends)]
-    if layout.link_id is not None:
-        texts.append(f"{layout.link_id}")
-    table = _read_guessed(path, dialect, needed, texts, exact=f"{layout.time}")
+    others = (*layout.categorical, *(() if layout.link_id is None else (layout.link_id,)))
+    texts = list(dict.fromkeys((*ends, *(f"{i}" for i in others))))
+    table = _read_guessed(file, dialect, needed, texts, exact=f"{layout.time}")
     integers = [parse_integers(table.column(name)) for name in ends[:2]]
     if layout.negative is not None:
         integers.append(_parse_integers_or_null(table.column(ends[2])))
@@ -72,40 +94,28 @@ def _parse(path: File, dialect: Dialect, layout: Layout) -> pa.Table:
 
 def _parse_integers_or_null(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """As `parse_integers`, null where the text is empty."""
-    there = pc.not_equal(column, "")
-    given = parse_integers(column.filter(there))
-    if given is None:
+    given = pc.not_equal(column, "")
+    integers = parse_integers(column.filter(given))
+    if integers is None:
         return None
-    place = pc.subtract(pc.cumulative_sum(pc.cast(there, pa.int64())), 1)
-    return given.take(pc.if_else(there, place, None))
-
-
-def read_columns(
-    path: File, names_at: Callable[[list[str]], list[int]], categorical: Sequence[str | int]
-) -> tuple[pa.Table, Origin]:
-    """All columns of a text file; those at `names_at` (of the header) and the categorical ones stay text."""
-    dialect = sniff(path, columns=2)
-    named = names_at(dialect.names)
-    texts = [f"{i}" for i, name in enumerate(dialect.names) if i in named or name in categorical]
-    table = _read_guessed(path, dialect, [f"{i}" for i in range(len(dialect.names))], texts)
-    return table.rename_columns(dialect.names), Origin(str(path), lambda row: f"line {line_of(path, dialect, row)}")
+    place = pc.subtract(pc.cumulative_sum(pc.cast(given, pa.int64())), 1)
+    return integers.take(pc.if_else(given, place, None))
 
 
 def _read_guessed(
-    path: File, dialect: Dialect, needed: list[str], texts: list[str], exact: str | None = None
+    file: File, dialect: Dialect, needed: list[str], texts: list[str], exact: str | None = None
 ) -> pa.Table:
     """The needed columns, with types guessed but for `texts`; all as text where a guess fails or rounds `exact`."""
     try:
         try:
-            table = _read_csv(path, dialect, needed, as_text=texts)
-            is_wrong = exact is not None and pa.types.is_float64(table[exact].type) and _beyond_float64(table[exact])
+            table = _read_csv(file, dialect, needed, as_text=texts)
+            guessed = exact is None or not pa.types.is_float64(table[exact].type) or not _beyond_float64(table[exact])
         except pa.ArrowInvalid:
-            is_wrong = True
-        if is_wrong:
-            table = _read_slowly(path, dialect, needed)
+            guessed = False
+        if not guessed:
+            table = _read_slowly(file, dialect, needed)
     except (OSError, EOFError, UnicodeError) as error:
-        reason = first_line(error)
-        raise DataError(f"{path}: the data are damaged ({reason}); fetch or write the file again") from error
+        raise DataError(f"{file}: is damaged ({first_line(error)}); download or write the file again") from error
     if dialect.padded:
         for i, name in enumerate(table.column_names):
             if pa.types.is_string(table.column(i).type):
@@ -119,9 +129,9 @@ def _beyond_float64(time: pa.ChunkedArray) -> bool:
     return bool(max(abs(bounds[end].as_py() or 0) for end in ("min", "max")) >= 2.0**53)
 
 
-def _read_slowly(path: File, dialect: Dialect, needed: list[str]) -> pa.Table:
-    """Everything as text, on one core, quoted line breaks and very long lines allowed, ragged rows found."""
-    refuse_other_encodings(path, dialect.compression)  # Arrow cannot say which row is ragged if that is not UTF-8
+def _read_slowly(file: File, dialect: Dialect, needed: list[str]) -> pa.Table:
+    """All as text, on one core; allows quoted line breaks and very long lines, and finds ragged rows."""
+    check_utf8(file)  # else Arrow cannot say which row is ragged
     ragged: list[Any] = []
 
     def remember(row: Any) -> str:
@@ -130,42 +140,98 @@ def _read_slowly(path: File, dialect: Dialect, needed: list[str]) -> pa.Table:
         return "skip"
 
     try:
-        table = _read_csv(path, dialect, needed, as_text=needed, on_ragged=remember)
+        table = _read_csv(file, dialect, needed, as_text=needed, on_ragged=remember)
     except pa.ArrowInvalid as error:
         reason = first_line(error)
         if "straddl" in reason:
-            raise DataError(f"{path}: {TOO_LONG}") from error
+            raise DataError(f"{file}: {TOO_LONG}") from error
         if "skip initial" in reason or "Empty CSV" in reason:
-            raise DataError(f"{path}: no rows; expected at least one link") from error
-        raise DataError(f"{path}: cannot be read as text ({reason[:100]}); is it UTF-8?") from error
+            raise DataError(f"{file}: no rows; expected at least one link") from error
+        raise DataError(f"{file}: cannot be read as text ({reason[:100]}); is it UTF-8?") from error
     if ragged:
         row = ragged[0]
-        place = f"line {line_of(path, dialect, row.number - 1 - dialect.skip)}"
+        line = line_of(file, dialect, row.number - 1 - dialect.skip)
         fields = f"found {row.actual_columns} fields, expected {row.expected_columns}"
-        raise DataError(f"{path}, {place}: {fields}: {brief(row.text[:60])}")
+        raise DataError(f"{file}, line {line}: {fields}: {brief(row.text[:60])}")
     return table
 
 
 def _read_csv(
-    path: File, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None
+    file: File, dialect: Dialect, needed: list[str], *, as_text: Sequence[str], on_ragged: Any = None
 ) -> pa.Table:
-    slowly = on_ragged is not None
-    read = csv.ReadOptions(
-        skip_rows=dialect.skip,
-        column_names=[f"{i}" for i in range(len(dialect.names))],
-        use_threads=not slowly,
-        block_size=LONGEST_LINE if slowly else None,
-    )
-    blanks = dialect.delimiter == " +"
-    parse = csv.ParseOptions(
-        delimiter=" " if blanks else dialect.delimiter, invalid_row_handler=on_ragged, newlines_in_values=slowly
-    )
-    convert = csv.ConvertOptions(
-        include_columns=needed,
-        column_types=dict.fromkeys(as_text, pa.string()),
-        strings_can_be_null=False,
-        null_values=[""],
-    )
-    with opened(path, dialect.compression) as file:
-        source = SingleBlanks(file, str(path)) if blanks else file
-        return csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+    slow: dict[str, Any] = {}
+    if on_ragged is not None:
+        slow = {"use_threads": False, "block_size": LONGEST_LINE, "newlines_in_values": True, "on_ragged": on_ragged}
+    with file.open() as raw:
+        return csv.read_csv(_spaced(raw, file, dialect), **_options(dialect, needed, as_text, **slow))
+
+
+def _spaced(raw: Any, file: File, dialect: Dialect) -> Any:
+    return SingleSpaces(raw, str(file)) if dialect.delimiter == " +" else raw
+
+
+def _options(
+    dialect: Dialect,
+    needed: Sequence[str] = (),
+    as_text: Sequence[str] | None = None,
+    *,
+    use_threads: bool = True,
+    block_size: int | None = None,
+    newlines_in_values: bool = False,
+    on_ragged: Any = None,
+) -> dict[str, Any]:
+    """Arguments of Arrow's CSV readers. Columns are named "0", "1", ...; all are needed, and text, by default."""
+    names = [f"{i}" for i in range(len(dialect.names))]
+    return {
+        "read_options": csv.ReadOptions(
+            skip_rows=dialect.skip, column_names=names, use_threads=use_threads, block_size=block_size
+        ),
+        "parse_options": csv.ParseOptions(
+            delimiter=" " if dialect.delimiter == " +" else dialect.delimiter,
+            invalid_row_handler=on_ragged,
+            newlines_in_values=newlines_in_values,
+        ),
+        "convert_options": csv.ConvertOptions(
+            include_columns=needed,
+            column_types=dict.fromkeys(names if as_text is None else as_text, pa.string()),
+            strings_can_be_null=False,
+            null_values=[""],
+        ),
+    }
+
+
+# The files of the CAW authors' preprocessing: ml_NAME.csv, ml_NAME.npy (links) and ml_NAME_node.npy (nodes).
+
+
+def _is_authors_file(file: File, dialect: Dialect) -> bool:
+    return os.path.basename(file.path).startswith("ml_") and {"u", "i", "ts", "idx"} <= set(dialect.names)
+
+
+def _authors_rows(file: File, dialect: Dialect, layout: Layout, wanted: Reading) -> Rows:
+    """Links with the features of the other two files: of a link by its `idx`, of a node by its number."""
+    at = dialect.names.index("idx")
+    with_index = replace(layout, msg=(at,))
+    table, position = _parse(file, dialect, with_index), with_index.needed.index
+    rows = _rows(table.select([position(i) for i in layout.needed]), file, dialect, layout, wanted)
+    index = TableColumn.at(table, position(at), rows.origin)
+    base = file.path[: file.path.rindex(".csv")] if ".csv" in os.path.basename(file.path) else file.path
+    rule = "expected a row number of the feature file"
+    msg = _feature_rows(f"{base}.npy", "idx", index.integers(rule))
+    return replace(rows, msg=msg, node_attributes=partial(_feature_rows, f"{base}_node.npy", "node number"))
+
+
+def _feature_rows(path: str, what: str, index: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Rows of a feature file. None if there is no such file, or if it is all zeros, which means no features."""
+    if not os.path.exists(path):
+        return None
+    try:
+        features = np.load(path, allow_pickle=False)
+    except Exception as error:  # a damaged header can raise almost anything
+        raise DataError(f"{path}: not a NumPy array file, or a damaged one; write it again") from error
+    if not isinstance(features, np.ndarray) or features.dtype.kind not in "iuf":
+        raise DataError(f"{path}: expected one array of numbers")
+    if not features.any():
+        return None
+    if features.ndim != 2 or index.dtype.kind != "i" or index.max() >= len(features) or index.min() < 0:
+        raise DataError(f"{path}: has shape {features.shape}, but the links refer to {what} {index.max()}")
+    return np.asarray(features[index])
