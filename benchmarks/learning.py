@@ -1,18 +1,19 @@
 """Training and scoring on all cores: the default preset on UCI, M=64, m=2."""
 
 import time
+from dataclasses import replace
 
 import torch
 
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row, best_time
+from cawn.kernels.cpu.prefixes import Level
 from cawn.learn.trainer import Trainer
-from cawn.systems.cawn.batches import Level
-from cawn.systems.cawn.model import Tensors
+from cawn.systems.cawn.features import Batch
 
 
-def unshared(batch: Tensors, num_walks: int) -> Tensors:
+def unshared(batch: Batch, num_walks: int) -> Batch:
     """The same walks without sharing: every position of every walk a prefix of its own."""
     below = [torch.zeros(len(level.owner), dtype=torch.long) for level in batch.levels]
     for i in reversed(range(len(batch.levels))):
@@ -22,12 +23,12 @@ def unshared(batch: Tensors, num_walks: int) -> Tensors:
     levels = []
     for level, count in zip(batch.levels, below, strict=True):
         index = torch.repeat_interleave(torch.arange(len(count)), count)
-        fields = {name: getattr(level, name)[index] for name in Level.__slots__}
+        fields = {name: value[index] for name, value in level._asdict().items() if value is not None}
         if levels:  # any copy of the parent does: all are alike
             first = torch.cumsum(below[len(levels) - 1], 0) - below[len(levels) - 1]
             fields["parent"] = first[level.parent][index]
         levels.append(Level(**fields | {"weight": fields["weight"] / count[index]}))
-    return Tensors(batch.num_pairs, batch.g, levels, batch.rates)
+    return replace(batch, levels=levels)
 
 
 def learning(scale: float = 1.0) -> list[Row]:
@@ -40,7 +41,7 @@ def learning(scale: float = 1.0) -> list[Row]:
     scorer, model = trainer.system.scorer(trainer.visible), trainer.system.module.eval()
     with torch.no_grad():
         scoring = len(links) / best_time(lambda: scorer(*ends), 5)
-        batch = Tensors.of(scorer.batcher.pairs(*ends, seed=0), "cpu")
+        batch = scorer.batcher.trace(*ends, seed=0).to("cpu")
         every = unshared(batch, trainer.config.num_walks)
         assert torch.allclose(model(batch), model(every), atol=1e-4)
         once, always = (best_time(lambda b=b: model(b), 5) for b in (batch, every))

@@ -5,8 +5,8 @@ import torch
 
 import cawn
 from cawn.systems.base import Context
-from cawn.systems.cawn.batches import Batcher, input_widths
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem, WalkScorer
 from networks import random_events
@@ -18,8 +18,8 @@ OPTIONS = [
     {"rnn": "gru"},
     {"rnn": "transformer"},
     {"pooling": "attention"},
-    {"sides": "together"},
-    {"sides": "together", "pooling": "attention"},
+    {"sides": "joint"},
+    {"sides": "joint", "pooling": "attention"},
     {"identity": "aw"},
     {"identity": "none"},
     {"time": False},
@@ -27,7 +27,7 @@ OPTIONS = [
     {"degree": False},
     {"rates": False},
     {"directed": False},
-    {"directed": False, "sides": "apart"},
+    {"directed": False, "sides": "separate"},
     {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
     {"attributes": False},
 ]

@@ -13,8 +13,8 @@ import cawn
 from cawn.data import laws
 from cawn.learn.runs import load_system, read_run
 from cawn.predictor import LinkPredictor, Scores
-from cawn.systems.cawn.batches import WALK_SEED
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.features import WALK_SEED
 from tolerances import assert_same_scores
 
 SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)

@@ -17,10 +17,10 @@ from cawn.data.names import NameIndex
 from cawn.kernels.reference import torch_walks
 from cawn.learn.calibration import Calibration
 from cawn.learn.splits import split
-from cawn.systems.cawn.batches import Batcher, input_widths
 from cawn.systems.cawn.device_batches import DeviceBatcher
 from cawn.systems.cawn.device_scoring import of_pairs
 from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
+from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.model import CAWN
 
 QUERIES = 1 << 17  # at once, where walks alone are timed

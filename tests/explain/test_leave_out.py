@@ -10,7 +10,7 @@ from cawn.explain.leave_out import effects, repeated, without_walks
 from cawn.explain.leaves import leaves_of
 from cawn.explain.link import explain_link
 from cawn.learn.calibration import Calibration
-from cawn.systems.cawn.model import CAWN, Tensors
+from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import WalkScorer
 from networks import random_events
 from small_cawn import random_scorer
@@ -32,8 +32,8 @@ def made(**changes: object) -> tuple[WalkScorer, CAWN, tuple[np.ndarray, np.ndar
 def test_leaves_are_the_walks_that_were_sampled() -> None:
     scorer, _, (src, dst, t) = made()
     batcher = scorer.batcher
-    _, shared = batcher.trace(src, dst, t, seed=7)
-    leaves = leaves_of(shared)
+    batch = batcher.trace(src, dst, t, seed=7)
+    leaves = leaves_of(batch)
     sets = [batcher.history.sample(nodes, t, num_walks=M, length=2, seed=7) for nodes in (src, dst)]
     shapes = cawn.walk_shapes(cawn.anonymize(*sets))  # [B, 2, M, L, 2]
     shapes = np.where(np.isinf(shapes), 3, shapes)
@@ -52,33 +52,33 @@ def test_leaves_are_the_walks_that_were_sampled() -> None:
                 assert leaves.level[i] == (walks.nodes[b, k] >= 0).sum() - 1
 
 
-@pytest.mark.parametrize("changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "together"}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "joint"}], ids=str)
 def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
     scorer, _, ends = made(**changes)
     batcher = scorer.batcher
-    batch = batcher.pairs(*ends, seed=7)
+    batch = batcher.trace(*ends, seed=7)
     again, _ = repeated(batch, np.array([3, 0, 3, 4, 1]))
     expected = scorer.logits_of(batch)
     assert_same_scores(scorer.logits_of(again), expected[[3, 0, 3, 4, 1]])
 
 
-@pytest.mark.parametrize("sides", ["apart", "together"])
+@pytest.mark.parametrize("sides", ["separate", "joint"])
 @pytest.mark.parametrize("pooling", ["mean", "attention"])
 def test_left_out_by_hand(sides: str, pooling: str) -> None:
     """Encodings of the remaining walks, pooled again and given to the head."""
     scorer, model, ends = made(sides=sides, pooling=pooling)
     batcher = scorer.batcher
-    batch, shared = batcher.trace(*ends, seed=7)
-    leaves = leaves_of(shared)
+    batch = batcher.trace(*ends, seed=7)
+    leaves = leaves_of(batch)
     found, pair, whole = effects(scorer, model.config, batch, leaves, np.arange(len(leaves.pair)))
     np.testing.assert_array_equal(pair, leaves.pair)
-    tensors = Tensors.of(batch, "cpu")
+    tensors = batch.to("cpu")
     with torch.no_grad():
         states = model.walks(tensors)
         known = model.from_rates(tensors.rates)
         for left in range(len(leaves.pair)):
             pooled = []
-            for which in ((0,), (1,)) if sides == "apart" else ((0, 1),):
+            for which in ((0,), (1,)) if sides == "separate" else ((0, 1),):
                 walks = [
                     states[leaves.level[i]][leaves.row[i]].expand(int(leaves.count[i]), -1)
                     for i in np.flatnonzero(leaves.pair == leaves.pair[left])
@@ -93,7 +93,7 @@ def test_left_out_by_hand(sides: str, pooling: str) -> None:
             assert found[left] == pytest.approx(whole[leaves.pair[left]] - logit, abs=2 * SCORES)
 
 
-@pytest.mark.parametrize("changes", [{}, {"sides": "together"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"sides": "joint"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
 def test_shares_of_a_linear_head_add_up(changes: dict) -> None:
     scorer, _, (src, dst, t) = made(head="linear", **changes)
     for b in range(4):
@@ -122,7 +122,7 @@ def test_times_beyond_all_reason_stay_finite() -> None:
 def test_very_long_walks_have_shapes() -> None:
     scorer, _, (src, dst, t) = made(length=200)
     batcher = scorer.batcher
-    _, shared = batcher.trace(src, dst, t, seed=7)
-    leaves = leaves_of(shared)
+    batch = batcher.trace(src, dst, t, seed=7)
+    leaves = leaves_of(batch)
     assert leaves.shapes.max() == 201
     assert leaves.shapes.min() == -1

@@ -6,7 +6,8 @@ import torch
 import cawn
 from cawn.systems.cawn.dense import Dense
 from cawn.systems.cawn.encoder import encode
-from cawn.systems.cawn.model import CAWN, Tensors
+from cawn.systems.cawn.features import Batch
+from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.positions import Layers, position_inputs
 from cawn.systems.cawn.sizes import Sizes
 
@@ -14,7 +15,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encou
 
 CASES = [  # positions, walks, width, attributes, settings
     (3, 8, 16, 5, {}),
-    (2, 5, 8, 0, {"logarithms": False, "sides": "together"}),
+    (2, 5, 8, 0, {"logarithms": False, "sides": "joint"}),
     (4, 20, 24, 3, {"time": False}),
     (3, 16, 16, 0, {"time": False, "logarithms": False}),
     (3, 40, 72, 1, {}),
@@ -50,8 +51,7 @@ POOLED = [(CASES[0], True), *((case, i % 2 == 1) for i, case in enumerate(CASES)
 def test_states_and_gradients(gpu, case, pool: bool) -> None:
     L, M, d, x_width, settings = case
     network, batch = some_network(gpu, M, L, d, x_width, settings), some_walks(gpu, M, L, x_width)
-    g = batch.g(logarithms=network.config.logarithms)
-    trees = Tensors(batch.num_pairs, g, batch.levels(), batch.rates)
+    trees = Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.rates)
     expected = torch.zeros(6, d, device=gpu)
     for h, level in zip(network.walks(trees), trees.levels, strict=True):
         expected = expected.index_add(0, level.owner, h * level.weight[:, None])

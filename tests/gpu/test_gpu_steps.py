@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 import torch
+from cawn.systems.cawn.steps import HostSteps, Plan
 
 import cawn
 from cawn.learn.device_negatives import DeviceChoices
 from cawn.learn.negatives import partner_choices, random_choices
 from cawn.learn.splits import split
-from cawn.systems.cawn.batches import Batcher, input_widths
 from cawn.systems.cawn.device_batches import DeviceBatcher
 from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
+from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.steps import HostSteps, Plan
 from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]

@@ -92,7 +92,7 @@ KINDS = [
     {},
     {"rnn": "gru"},
     {"rnn": "transformer"},
-    {"pooling": "attention", "sides": "together"},
+    {"pooling": "attention", "sides": "joint"},
     {"identity": "aw", "dropout_at": "walks"},
     {"identity": "none", "rates": False},
 ]

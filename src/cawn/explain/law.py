@@ -19,7 +19,7 @@ from cawn.errors import QueryError
 from cawn.explain.leave_out import adds_up, effects
 from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text, shape_words
 from cawn.explain.report import Report
-from cawn.systems.cawn.batches import WALK_SEED
+from cawn.systems.cawn.features import WALK_SEED
 from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
@@ -76,8 +76,8 @@ def explain_law(
     for first in range(0, len(src), _PAIRS_AT_ONCE):
         part = slice(first, first + _PAIRS_AT_ONCE)
         for truth, other in ((1, dst), (0, false)):
-            batch, shared = batcher.trace(src[part], other[part], t[part], seed=WALK_SEED)
-            leaves = leaves_of(shared)
+            batch = batcher.trace(src[part], other[part], t[part], seed=WALK_SEED)
+            leaves = leaves_of(batch)
             for each, shapes_of_walks in zip(sums, (leaves.shapes, leaves.orders), strict=True):
                 each.add(shapes_of_walks, leaves, truth, scorer, batch)
     shapes, rare = sums[0].rows(lambda flat: _named(flat.reshape(-1, 2), length))

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.explain.leaves import Leaves
-from cawn.systems.cawn.batches import Batch, Level
+from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.features import Batch
 from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
@@ -56,7 +57,7 @@ def effects(
 
 def without_walks(scorer: WalkScorer, batch: Batch) -> Array:
     """The logits where no walk is pooled at all: [B]."""
-    bare = replace(batch, levels=[replace(level, weight=np.zeros_like(level.weight)) for level in batch.levels])
+    bare = replace(batch, levels=[level._replace(weight=np.zeros_like(level.weight)) for level in batch.levels])
     return scorer.logits_of(bare)
 
 
@@ -69,13 +70,11 @@ def repeated(batch: Batch, pairs: Array) -> tuple[Batch, list[Array]]:
         begins = np.cumsum(sizes) - sizes
         copy = np.repeat(np.arange(len(pairs)), sizes)
         at = np.arange(sizes.sum()) + (start[pairs] - begins)[copy]
-        fields = {name: getattr(level, name)[at] for name in Level.__slots__}
-        fields["owner"] = 2 * copy + (fields["owner"] & 1)
-        fields["parent"] = fields["parent"] + moved[copy]
-        levels.append(Level(**fields))
+        chosen = Level(*(None if field is None else field[at] for field in level))
+        levels.append(chosen._replace(owner=2 * copy + (chosen.owner & 1), parent=chosen.parent + moved[copy]))
         rows.append(at)
         moved = begins - start[pairs]
-    return Batch(len(pairs), batch.g, levels, batch.rates[pairs]), rows
+    return replace(batch, levels=levels, rates=batch.rates[pairs]), rows
 
 
 def _pieces(batch: Batch) -> Iterator[Batch]:
@@ -94,11 +93,11 @@ def _without(batch: Batch, pair: Array, parts: Array, of_row: list[Array], confi
         lost = np.zeros(2 * len(parts))
         for level, mask in zip(copies.levels, gone, strict=True):
             lost += np.bincount(level.owner[mask], weights=level.weight[mask], minlength=len(lost))
-        if config.sides == "together":
+        if config.sides == "joint":
             lost = np.repeat(lost.reshape(-1, 2).mean(axis=1), 2)
         scale = 1 / np.maximum(1 - lost, 1e-6)
     levels = [
-        replace(level, weight=np.where(mask, 0, level.weight * scale[level.owner]).astype(np.float32))
+        level._replace(weight=np.where(mask, 0, level.weight * scale[level.owner]).astype(np.float32))
         for level, mask in zip(copies.levels, gone, strict=True)
     ]
     return replace(copies, levels=levels)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.systems.cawn.prefixes import Prefixes
+from cawn.systems.cawn.features import Batch
 from cawn.walks.identities import anonymize_each
 from cawn.walks.sampling import Walks
 
@@ -33,27 +33,27 @@ class Leaves:
     orders: Array  # [n, L] int16, I_AW: from 1, and 0 once ended
 
 
-def leaves_of(shared: Prefixes) -> Leaves:
-    """The leaves of the trees of prefixes, in the order of their levels."""
-    L = len(shared.levels)
-    first = np.where(shared.vectors > 0, np.arange(L), L).min(axis=1)  # [K] the first position with a hit
+def leaves_of(batch: Batch) -> Leaves:
+    """The leaves of the trees of prefixes of a traced batch, level by level."""
+    L = len(batch.levels)
+    first = np.where(batch.vectors > 0, np.arange(L), L).min(axis=1)  # [K] the first position with a hit
     parts = []
-    for depth, room in enumerate(shared.levels):
-        at = np.flatnonzero(room.ended)
+    for depth, ending in enumerate(batch.levels):
+        at = np.flatnonzero(ending.weight)
         n = len(at)
-        owner = room.owner[at]
+        owner, count = ending.owner[at], np.rint(ending.weight[at] * batch.num_walks).astype(np.int64)
         nodes, events = np.full((n, L), -1, np.int64), np.full((n, L), -1, np.int64)
-        t = np.full((n, L), -1, room.t.dtype)
+        t = np.full((n, L), -1, ending.t.dtype)
         shapes = np.full((n, L, 2), ENDED, np.int16)
         row = at
         for i in range(depth, -1, -1):
-            level = shared.levels[i]
+            level = batch.levels[i]
             nodes[:, i], events[:, i], t[:, i] = level.node[row], level.event[row], level.t[row]
             side = level.owner[row] & 1
             distances = np.stack([first[level.own[row]], first[level.other[row]]], axis=1)
             shapes[:, i] = np.where(side[:, None] == 0, distances, distances[:, ::-1])
             row = level.parent[row]
-        parts.append((owner >> 1, owner & 1, np.full(n, depth), at, room.ended[at], nodes, events, t, shapes))
+        parts.append((owner >> 1, owner & 1, np.full(n, depth), at, count, nodes, events, t, shapes))
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     walks = joined[5][:, None].astype(np.int32)
     joined.append(anonymize_each(Walks(walks, walks, walks))[:, 0].astype(np.int16))

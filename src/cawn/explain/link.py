@@ -16,7 +16,7 @@ from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
 from cawn.explain.report import Report
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
-from cawn.systems.cawn.batches import WALK_SEED, Batcher
+from cawn.systems.cawn.features import WALK_SEED, Batcher
 from cawn.systems.cawn.system import WalkScorer
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def explain_link(
     walks, (src, dst, t) = walk_scorer(scorer), ends
     batcher = walks.batcher
     config, M = batcher.config, batcher.config.num_walks
-    batch, shared = batcher.trace(src, dst, t, seed=WALK_SEED)
-    leaves = leaves_of(shared)
+    batch = batcher.trace(src, dst, t, seed=WALK_SEED)
+    leaves = leaves_of(batch)
     if not (leaves.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
     contribution, _, logits = effects(walks, config, batch, leaves, np.arange(len(leaves.pair)))

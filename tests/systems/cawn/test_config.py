@@ -51,11 +51,14 @@ def test_unknown_preset_and_broken_file() -> None:
 
 
 def test_sides_follow_directions() -> None:
-    assert Config().sides == Config().with_(directed=True).sides == "apart"
+    assert Config().sides == Config().with_(directed=True).sides == "separate"
     assert Config(directed=False).sides == Config().with_(directed=False).sides == "symmetric"
-    assert Config().with_(directed=False).with_(directed=True).sides == "apart"
-    assert Config.preset("paper-mean").sides == "together"
-    assert Config.from_toml('directed = false\nsides = "apart"').sides == "apart"  # a run trained before "symmetric"
+    assert Config().with_(directed=False).with_(directed=True).sides == "separate"
+    assert Config.preset("paper-mean").sides == "joint"
+    assert Config.from_toml('directed = false\nsides = "separate"').sides == "separate"
+    for old, new in (("apart", "separate"), ("together", "joint")):  # runs trained before
+        assert Config.from_toml(f'sides = "{old}"').sides == Config(sides=old).sides == new
+        assert Config().with_(sides=old) == Config(sides=new)
     assert Config.from_toml(Config(directed=False).to_toml()) == Config(directed=False)
     with pytest.raises(cawn.QueryError, match="directed=false"):
         Config(sides="symmetric")

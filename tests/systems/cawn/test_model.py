@@ -1,19 +1,21 @@
 """The network: sharing changes nothing, names change nothing, every option does something."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 import cawn
-from cawn.systems.cawn.batches import Level
+from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.model import Tensors
+from cawn.systems.cawn.features import Batch
 from networks import random_events
 from small_cawn import OPTIONS, SMALL, attributed, network, pairs
 from tolerances import assert_same_scores
 
 
-def unshared(batch: Tensors, num_walks: int) -> Tensors:
+def unshared(batch: Batch, num_walks: int) -> Batch:
     """The same walks, each encoded for itself: every prefix repeated as often as walks run through it."""
     paths: list[list[int]] = []  # per walk, the prefix at each depth
     for depth, level in enumerate(batch.levels):
@@ -28,23 +30,38 @@ def unshared(batch: Tensors, num_walks: int) -> Tensors:
         alive = [w for w, path in enumerate(paths) if len(path) > depth]
         chosen = torch.tensor([paths[w][depth] for w in alive], dtype=torch.long)
         ends = torch.tensor([len(paths[w]) == depth + 1 for w in alive])
-        fields = {name: getattr(level, name)[chosen] for name in Level.__slots__}
+        fields = {name: value[chosen] for name, value in level._asdict().items() if value is not None}
         fields["parent"] = torch.tensor([previous[w] for w in alive], dtype=torch.long)
         fields["weight"] = ends.float() / num_walks
         levels.append(Level(**fields))
         for position, w in enumerate(alive):
             previous[w] = position
-    return Tensors(batch.num_pairs, batch.g, levels, batch.rates)
+    return replace(batch, levels=levels)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_encoding_once_is_exact(options: dict) -> None:
     config = Config(**SMALL, **options)
     model, batcher = network(attributed(), config)
-    batch = Tensors.of(batcher.pairs(*pairs(), seed=3), "cpu")
+    batch = batcher.trace(*pairs(), seed=3).to("cpu")
     every = unshared(batch, config.num_walks)
     assert sum(len(level.owner) for level in every.levels) > 1.5 * sum(len(level.owner) for level in batch.levels)
     assert_same_scores(model(batch), model(every))
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_merging_equal_prefixes_changes_nothing(options: dict) -> None:
+    """Pairs that have ends and times in common, as those of a ranking do; and some that have not."""
+    model, batcher = network(attributed(), Config(**SMALL, **options))
+    src, dst, t = pairs(300)
+    src[:200], t[:250] = src[0], t[0]
+    merged, plain = batcher.pairs(src, dst, t, seed=3), batcher.trace(src, dst, t, seed=3)
+    assert merged.levels[0].row is not None
+    assert plain.levels[0].row is None
+    assert sum(len(level.node) for level in merged.levels) < sum(len(level.node) for level in plain.levels)
+    with torch.no_grad():
+        assert_same_scores(model(merged), model(plain))
+        assert torch.equal(model(merged), model(merged))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
@@ -149,7 +166,7 @@ def test_unknown_nodes_are_scored() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "together", "rates": False}], ids=str
+    "options", [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "joint", "rates": False}], ids=str
 )
 def test_without_directions_both_orders_score_the_same(options: dict) -> None:
     config = Config(**SMALL, directed=False, **options)

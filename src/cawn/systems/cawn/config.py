@@ -11,10 +11,11 @@ from cawn.systems.settings import Settings, is_number
 
 Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
+_FORMER_SIDES = {"together": "joint", "apart": "separate"}  # in run folders written before
 _PAPER = {
     "alpha": "paper",
     "dim": 64,
-    "sides": "together",
+    "sides": "joint",
     "logarithms": False,
     "degree": False,
     "rates": False,
@@ -44,8 +45,8 @@ class Config(Settings):
     frequencies: int = 16  # of f2
     rnn: Literal["lstm", "gru", "transformer"] = "lstm"
     pooling: Literal["mean", "attention"] = "mean"
-    sides: Literal["auto", "together", "apart", "symmetric"] = "auto"  # S_u and S_v pooled as one set, as in the paper,
-    # or each by itself, their order kept ("apart") or ignored ("symmetric"); "auto" is apart where links are directed
+    sides: Literal["auto", "joint", "separate", "symmetric"] = "auto"  # pool S_u and S_v as one set, as in the paper,
+    # or separately, with their order kept ("separate") or ignored ("symmetric"); "auto": by `directed`
     identity: Literal["caw", "aw", "none"] = "caw"  # relative identities: I_CAW, one-hot I_AW, or none
     time: bool = True  # f2
     logarithms: bool = True  # add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features
@@ -70,9 +71,10 @@ class Config(Settings):
     }
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sides", _FORMER_SIDES.get(str(self.sides), self.sides))
         super().__post_init__()
         if self.sides == "auto":
-            object.__setattr__(self, "sides", "apart" if self.directed else "symmetric")
+            object.__setattr__(self, "sides", "separate" if self.directed else "symmetric")
         if self.sides == "symmetric" and self.directed:
             raise QueryError("sides='symmetric' ignores which end is the source: give directed=false as well")
         if isinstance(self.alpha, tuple) and self.num_walks % len(self.alpha):
@@ -80,14 +82,14 @@ class Config(Settings):
 
     def with_(self, /, **changes: Any) -> Self:
         """Returns a copy with these settings changed; `sides` follows `directed` unless it is given."""
-        if "directed" in changes and self.sides != "together":
+        if "directed" in changes and self.sides != "joint":
             changes = {"sides": "auto"} | changes
         return super().with_(**changes)
 
     @property
     def symmetric(self) -> bool:
         """Whether the logits of (u, v) and (v, u) are equal, up to rounding."""
-        return self.sides == "symmetric" or (self.sides == "together" and not self.directed and not self.rates)
+        return self.sides == "symmetric" or (self.sides == "joint" and not self.directed and not self.rates)
 
     @property
     def uses_direction(self) -> bool:

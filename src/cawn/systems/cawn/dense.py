@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cawn.systems.cawn.batches import Level
+from cawn.kernels.cpu.prefixes import Level
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Dense:
     def num_pairs(self) -> int:
         return len(self.counts) // 2
 
-    def levels(self) -> list[Level[Tensor]]:
+    def levels(self) -> list[Level]:
         """As trees: the root of a set once, then every walk a branch of its own. Ended walks weigh nothing."""
         S, M, L = self.alive.shape
         sets, walks = torch.arange(S, device=self.alive.device), torch.arange(S * M, device=self.alive.device)
@@ -42,23 +42,15 @@ class Dense:
                 Level(
                     parent=walks // M if i == 1 else rows,
                     owner=owner,
-                    own=own if self.identities is None else self.identities.flatten()[at].long(),
+                    own=own,
                     other=other,
                     weight=share.sum(dim=1) if i == 0 else share.flatten(),
                     elapsed=self.elapsed.flatten()[at],
                     x=self.x.flatten(0, 2)[at],
+                    order=None if self.identities is None else self.identities.flatten()[at].long(),
                 )
             )
         return levels
-
-    def g(self, *, logarithms: bool) -> Tensor:
-        """The count vectors of all positions, as `Batch.g`: [S * M * L * 2, L or 3L]."""
-        M, L = self.counts.shape[1], self.counts.shape[2]
-        counts = self.counts.reshape(-1, L).float()
-        parts = [counts / M]
-        if logarithms:
-            parts += [counts.log1p() / torch.tensor(float(M)).log1p().item(), (counts > 0).float()]
-        return torch.cat(parts, dim=1)
 
 
 def orders(nodes: Tensor) -> Tensor:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cawn.kernels.cuda.launch import Aside, Pieces, block_of, current, memory_for
-from cawn.systems.cawn.batches import Batcher, attributes, input_widths, pairs_within
 from cawn.systems.cawn.dense import Dense, orders
+from cawn.systems.cawn.features import Batcher, columns, input_widths, pairs_within
 from cawn.walks.device_history import DeviceHistory, Paths
 from cawn.walks.device_identities import count_hits
 from cawn.walks.device_rates import DeviceRates
@@ -37,7 +37,8 @@ class DeviceBatcher:
         self.unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         room = int(min(_ROOM_FOR_PAIRS, _SHARE_OF_MEMORY * _free(device)))
         self.pieces = Pieces(max(pairs_within(room, config, self.x_width) // 16 * 16, 2))
-        self.tables = [None if table is None else _on(device, table) for table in attributes(config, host.events)]
+        used = columns(config, host.events)
+        self.tables = [_on(device, getattr(host.events, name)) if name in used else None for name in ("msg", "x")]
 
     def placed(self, *nodes: Any, t: Any) -> tuple[Tensor, ...]:
         """Nodes and times on the device, taken there at once rather than piece by piece."""

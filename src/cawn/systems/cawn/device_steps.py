@@ -28,9 +28,9 @@ from cawn.systems.base import (
     seed_step,
 )
 from cawn.systems.cawn import fused
-from cawn.systems.cawn.batches import Batcher
 from cawn.systems.cawn.device_batches import DeviceBatcher, contrast_rows
 from cawn.systems.cawn.device_scoring import of_pairs
+from cawn.systems.cawn.features import Batcher
 from cawn.systems.cawn.model import CAWN
 
 Array = npt.NDArray[Any]

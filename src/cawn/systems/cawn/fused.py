@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cawn.systems.cawn.batches import Batch
 from cawn.systems.cawn.dense import Dense
 from cawn.systems.cawn.encoder import best_dtype, encode, is_fused
-from cawn.systems.cawn.model import CAWN, RecurrentWalks, Tensors
+from cawn.systems.cawn.features import Batch
+from cawn.systems.cawn.model import CAWN, RecurrentWalks
 
 
 def logits(model: CAWN, batch: Batch | Dense) -> Tensor:
@@ -23,23 +23,21 @@ def embed(model: CAWN, batch: Batch | Dense) -> Tensor:
 
 
 def pool(model: CAWN, batch: Dense) -> Tensor:
-    """Every walk encoded by itself: [2B, d], or [B, d] with the sides together."""
-    config, together = model.config, model.config.sides == "together"
+    """Every walk encoded by itself: [2B, d], or [B, d] with joint sides."""
+    config, joint = model.config, model.config.sides == "joint"
     (S, M, L), d = batch.alive.shape, config.dim
-    mean_at_once = model.attention is None and not together and config.dropout_at == "pairs"
+    mean_at_once = model.attention is None and not joint and config.dropout_at == "pairs"
     if isinstance(model.walks, RecurrentWalks) and is_fused(config):
         dtype = model.products or best_dtype(batch.alive.device)
         walks: Tensor = model.walks.dropout(encode(model.walks, batch, pool=mean_at_once, dtype=dtype))
         if mean_at_once:
             return walks  # [S, d]
     else:
-        states = model.walks(
-            Tensors(batch.num_pairs, batch.g(logarithms=config.logarithms), batch.levels(), batch.rates)
-        )
+        states = model.walks(Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.rates))
         walks = states[0][:, None].expand(S, M, d)
         for i in range(1, L):  # a walk's encoding is the state at its last position
             walks = torch.where(batch.alive[:, :, i, None] > 0, states[i].view(S, M, d), walks)
-    if together:
+    if joint:
         walks = walks.reshape(S // 2, 2 * M, d)
     pooled: Tensor = walks.mean(dim=1) if model.attention is None else model.attention(walks)
     return pooled

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cawn.systems.base import Links, Optimizer, TrainingLinks, contrast_loss
-from cawn.systems.cawn.batches import PAIRS_PER_BATCH, Batch, Batcher, ahead
+from cawn.systems.cawn.features import PAIRS_PER_BATCH, Batch, Batcher, prefetch
 from cawn.systems.cawn.model import CAWN
 
 Array = npt.NDArray[Any]
@@ -31,7 +31,7 @@ class HostEngine:
             ends = (links.src, links.dst, links.negative, links.t)
             return lambda: (self._batcher.contrast(*ends, seed=seed), links)
 
-        for batch, links in ahead(map(task, training.batches(epoch, first)), 1):
+        for batch, links in prefetch(map(task, training.batches(epoch, first))):
             self._module.train()
             weight = None if links.weight is None else torch.from_numpy(links.weight)
             yield contrast_loss(self._module(batch), weight)
@@ -43,7 +43,7 @@ class HostEngine:
             return lambda: self._batcher.pairs(src[part], dst[part], t[part], seed=seed)
 
         parts = [slice(i, i + PAIRS_PER_BATCH) for i in range(0, len(src), PAIRS_PER_BATCH)]
-        found = [output(self._module, batch, embed=embed) for batch in ahead(map(task, parts), 1)]
+        found = [output(self._module, batch, embed=embed) for batch in prefetch(map(task, parts))]
         return np.concatenate(found) if found else np.empty((0, self._module.width) if embed else 0, np.float32)
 
 

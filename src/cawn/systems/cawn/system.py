@@ -16,8 +16,8 @@ from cawn.data.events import Events
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context, Optimizer
-from cawn.systems.cawn.batches import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
 from cawn.walks.history import History

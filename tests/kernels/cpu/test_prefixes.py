@@ -7,22 +7,28 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.systems.cawn.prefixes import share_prefixes
+from cawn.kernels.cpu.prefixes import Level, merge_prefixes, share_prefixes
 from networks import random_events
 
 
 @pytest.mark.parametrize(("length", "num_walks"), [(1, 1), (2, 16), (4, 8)])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int) -> None:
+@pytest.mark.parametrize(("threads", "merged"), [(1, False), (2, False), (2, True)])
+def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int, merged: bool) -> None:
     events = random_events(3, num_nodes=12, num_links=150, span=60)
     history = cawn.History(events, (0.3,))
     u, v = np.arange(50) % 13, np.arange(50) % 7  # 12 has no history, and u = v for some
     t = np.random.default_rng(0).integers(0, 62, 50)
     sets = [history.sample(ends, t, num_walks=num_walks, length=length, seed=1) for ends in (u, v)]
     counts = cawn.anonymize(*sets)
-    shared = share_prefixes(*sets, threads=threads)
+    vectors, levels = prefixes_of(sets, threads)
     if threads == 1:  # each thread numbers its own
-        assert len(np.unique(shared.vectors, axis=0)) == len(shared.vectors)
+        assert len(np.unique(vectors, axis=0)) == len(vectors)
+    if merged:
+        nodes, times = np.concatenate([u, v]), np.concatenate([t, t])
+        queries = np.unique(np.stack([nodes, times]), axis=1, return_inverse=True)[1].reshape(2, -1).T
+        size = sum(len(level.node) for level in levels)
+        vectors, levels = merge_prefixes(vectors, levels, queries)
+        assert sum(len(level.node) for level in levels) < size
     for b in range(50):
         for side, walks in enumerate(sets):
             expected: Counter = Counter()
@@ -39,28 +45,36 @@ def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int) 
                     if walks.nodes[b, w, i] >= 0
                 ]
                 expected[tuple(path)] += 1
-            assert read_back(shared, 2 * b + side) == expected
+            assert read_back(vectors, levels, 2 * b + side, num_walks) == expected
 
 
-def read_back(shared, owner: int) -> Counter:
+def read_back(vectors: np.ndarray, levels: list[Level], owner: int, num_walks: int) -> Counter:
     found: Counter = Counter()
-    for depth, level in enumerate(shared.levels):
-        for n in np.flatnonzero((level.owner == owner) & (level.ended > 0)):
-            path, at = [], n
+    for depth, level in enumerate(levels):
+        for entry in np.flatnonzero((level.owner == owner) & (level.weight > 0)):
+            path, at = [], entry if level.row is None else level.row[entry]
             for i in range(depth, -1, -1):
-                here = shared.levels[i]
-                vectors = tuple(shared.vectors[here.own[at]]), tuple(shared.vectors[here.other[at]])
-                path.append((int(here.node[at]), int(here.event[at]), int(here.age[at]), *vectors))
+                here = levels[i]
+                counts = tuple(vectors[here.own[at]]), tuple(vectors[here.other[at]])
+                path.append((int(here.node[at]), int(here.event[at]), int(here.age[at]), *counts))
                 at = here.parent[at]
-            found[tuple(path[::-1])] += int(level.ended[n])
+            found[tuple(path[::-1])] += round(level.weight[entry] * num_walks)
     return found
+
+
+def prefixes_of(sets: list[cawn.Walks], threads: int | None = None) -> tuple[np.ndarray, list[Level]]:
+    """The distinct prefixes of the pairs of two walk sets."""
+    walks = tuple(np.concatenate([getattr(s, name) for s in sets]) for name in ("nodes", "t", "events"))
+    first = np.arange(len(sets[0]))
+    rows = np.stack([first, first + len(first)], axis=1)
+    return share_prefixes(walks, rows, threads)
 
 
 def test_elapsed_times_add_up_to_ages() -> None:
     events = random_events(3, num_nodes=12, num_links=150, span=60, dtype=np.float64)
     history = cawn.History(events, 0.1)
     sets = [history.sample(ends, 50.0, num_walks=8, length=3, seed=1) for ends in (np.arange(12), np.arange(12)[::-1])]
-    levels = share_prefixes(*sets).levels
+    _, levels = prefixes_of(sets)
     assert (levels[0].age == 0).all()
     for before, level in pairwise(levels):
         np.testing.assert_allclose(level.age, before.age[level.parent] + level.elapsed)
@@ -72,6 +86,6 @@ def test_on_a_real_network_most_positions_are_shared(network) -> None:
     links = np.arange(30_000, 30_256)
     history = cawn.History(events, 1e-5)
     sets = [history.sample(ends[links], events.t[links], seed=0) for ends in (events.src, events.dst)]
-    shared = share_prefixes(*sets)
-    assert sum(len(level.parent) for level in shared.levels) < 0.5 * 256 * 2 * 64 * 3
-    assert len(shared.vectors) < 2_000
+    vectors, levels = prefixes_of(sets)
+    assert sum(len(level.parent) for level in levels) < 0.5 * 256 * 2 * 64 * 3
+    assert len(vectors) < 2_000

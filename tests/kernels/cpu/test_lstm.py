@@ -5,8 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import embedding
 
-from cawn.kernels.cpu.lstm import sigmoid, tanh
-from cawn.kernels.cpu.lstm_step import LstmStep, _pieces
+from cawn.kernels.cpu.lstm import LstmStep, bounds_between_owners, sigmoid, tanh
 from cawn.systems.cawn.model import lstm
 
 D, F = 24, 7
@@ -70,9 +69,10 @@ def test_the_activations() -> None:
 
 def test_threads_never_share_a_walk_set() -> None:
     owner = np.sort(np.random.default_rng(0).integers(0, 30, 1_000))
-    bounds = _pieces(owner, 4)
+    bounds = bounds_between_owners(owner, 1_000, 4)
     assert bounds[0] == 0
     assert bounds[-1] == 1_000
     assert len(bounds) == 5
     assert all(owner[b - 1] != owner[b] for b in bounds[1:-1])
-    assert _pieces(owner[::-1], 4) == [0, 1_000]
+    assert bounds_between_owners(owner[::-1], 1_000, 4) == [0, 1_000]
+    assert bounds_between_owners(owner, 900, 4) == [0, 900]

@@ -1,0 +1,264 @@
+"""From pairs to the input of the network: walks, their distinct prefixes, and the features of each position.
+
+`FEATURES` is the one list of the columns of X. To add a feature, add it there and to `kernels.cuda.features`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.kernels.cpu.prefixes import Level, merge_prefixes, share_prefixes
+from cawn.systems.cawn.config import Config
+from cawn.walks.history import History
+from cawn.walks.identities import anonymize_each
+from cawn.walks.rates import Rates, in_units, rates_width
+from cawn.walks.sampling import Walks
+
+Array = npt.NDArray[Any]
+Result = TypeVar("Result")
+
+PAIRS_PER_BATCH = 1024  # in scoring; training has config.batch_size
+WALK_SEED = 0x5EED  # of all scoring, so that a score does not depend on when or with what it is asked for
+LOG_SCALE = 6.0  # logarithms of times and counts are divided by it, which makes features of order one
+_MERGE_BELOW = 1.5  # queries per pair below which merging equal prefixes of different pairs pays
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B pairs as input of the network, in NumPy arrays or PyTorch tensors. L = m + 1."""
+
+    num_walks: int  # M, of each side
+    vectors: Any  # [K, L] int32, the distinct count vectors g(w, S)
+    levels: list[Level]  # L trees of prefixes, one level for each depth
+    rates: Any  # [B, R] exact rates of both ends and of the pair; R = 0 without them
+
+    @property
+    def num_pairs(self) -> int:
+        return len(self.rates)
+
+    def to(self, device: Any) -> Batch:
+        """The batch as tensors on a device; on the CPU they share the memory of the arrays."""
+        import torch
+
+        def tensor(values: Any) -> Any:
+            return values if values is None else torch.as_tensor(values, device=device)
+
+        levels = [Level(*map(tensor, level)) for level in self.levels]
+        return Batch(self.num_walks, tensor(self.vectors), levels, tensor(self.rates))
+
+
+@dataclass(frozen=True, slots=True)
+class Batcher:
+    """Makes batches of pairs from the history of `events`. Times are measured in `unit`."""
+
+    config: Config
+    events: Events
+    history: History
+    unit: float
+    rates: Rates | None
+    threads: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        events: Events,
+        alpha: tuple[float, ...],
+        unit: float,
+        *,
+        threads: int | None = None,
+        build_threads: int | None = None,
+    ) -> Batcher:
+        """Index the events with `build_threads` threads; make batches with `threads`."""
+        history = History(events, alpha, threads=build_threads)
+        rates = Rates(events, history, directed=config.directed) if config.rates else None
+        return cls(config, events, history, unit, rates, threads)
+
+    def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
+        """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""
+        return self.rows(*_distinct_queries(src, dst, t), seed=seed)
+
+    def trace(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
+        """`pairs` for explanations: every prefix belongs to one pair."""
+        return self.rows(*_distinct_queries(src, dst, t), seed=seed, merge=False)
+
+    def contrast(self, src: Array, dst: Array, false: Array, t: Array, *, seed: int) -> Batch:
+        """The pairs (src, dst), then (src, false), at the same times. The walks of src are sampled once."""
+        i, B = np.arange(len(src)), len(src)
+        rows = np.concatenate([np.stack([i, i + B], axis=1), np.stack([i, i + 2 * B], axis=1)])
+        return self.rows(np.concatenate([src, dst, false]), np.concatenate([t, t, t]), rows, seed=seed)
+
+    def rows(self, nodes: Array, t: Array, rows: Array, *, seed: int, merge: bool | None = None) -> Batch:
+        """The pairs whose two sides are the queries (nodes[q], t[q]) for q in rows[b].
+
+        Args:
+            nodes: [Q]
+            t: [Q]
+            rows: [B, 2]
+            merge: Whether to encode equal prefixes of different pairs once; by default if pairs share many queries.
+        """
+        config = self.config
+        nodes, t = np.ascontiguousarray(nodes, np.int64), np.ascontiguousarray(t, self.events.t.dtype)
+        walks = self.history.walk(nodes, t, config.num_walks, config.length, seed, self.threads)
+        vectors, levels = share_prefixes((walks.nodes, walks.t, walks.events), rows, self.threads)
+        if merge or (merge is None and len(nodes) < _MERGE_BELOW * len(rows)):
+            vectors, levels = merge_prefixes(vectors, levels, rows)
+        above = [levels[0], *levels]  # of each level; that of the first is not used
+        levels = [self._described(level, above[i]) for i, level in enumerate(levels)]
+        if config.identity == "aw":
+            levels = [level._replace(order=_orders(levels[: i + 1])) for i, level in enumerate(levels)]
+        rates = np.empty((len(rows), 0), np.float32)
+        if self.rates is not None:
+            u, v = rows.T
+            rates = self.rates.features(nodes[u], nodes[v], t[u], self.unit)
+        return Batch(config.num_walks, vectors, levels, rates)
+
+    def _described(self, level: Level, above: Level) -> Level:
+        """The level with X, and with elapsed times in units."""
+        prefixes = Prefixes(self, level, above.node[level.parent])
+        parts = [feature.values(prefixes) for feature in FEATURES if feature.width(self.config, self.events)]
+        n = len(level.node)
+        x = np.concatenate(parts, axis=1).astype(np.float32) if parts else np.empty((n, 0), np.float32)
+        return level._replace(elapsed=in_units(level.elapsed, self.unit).astype(np.float32), x=x)
+
+
+def _distinct_queries(src: Array, dst: Array, t: Array) -> tuple[Array, Array, Array]:
+    """The distinct pairs (node, time) among both sides, [Q] each, and which of them each side is: [B, 2]."""
+    nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
+    order = np.lexsort((times, nodes))
+    is_new = np.ones(len(order), bool)
+    is_new[1:] = (np.diff(nodes[order]) != 0) | (np.diff(times[order]) != 0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    distinct = order[is_new]
+    return nodes[distinct], times[distinct], np.ascontiguousarray(number.reshape(2, -1).T)
+
+
+def _orders(levels: list[Level]) -> npt.NDArray[np.int64]:
+    """I_AW of the last node of each prefix of the last level: the order of its first appearance on the path, from 1."""
+    path = [levels[-1].node]
+    at = np.arange(len(path[0]))
+    for level, above in zip(levels[:0:-1], levels[-2::-1], strict=True):
+        at = level.parent[at]
+        path.insert(0, above.node[at])
+    nodes = np.stack(path, axis=1)[:, None]  # [n, 1, depth + 1]
+    return anonymize_each(Walks(nodes, nodes, nodes))[:, 0, -1].astype(np.int64)
+
+
+# The features of a position.
+
+
+class Prefixes(NamedTuple):
+    """What the features of n prefixes are computed from."""
+
+    batcher: Batcher
+    level: Level
+    node_before: Array  # [n] the node before the last; any at depth 0
+
+
+class Feature(NamedTuple):
+    """Some columns of X: their number, 0 where they are not used, and their values [n, width] on the CPU."""
+
+    name: str
+    width: Callable[[Config, Events], int]
+    values: Callable[[Prefixes], Array]
+
+
+def _log_times(prefixes: Prefixes) -> Array:
+    """Logarithms of elapsed time and age."""
+    times = np.stack([prefixes.level.elapsed, prefixes.level.age], axis=1)
+    return np.asarray(np.log1p(in_units(times, prefixes.batcher.unit)) / LOG_SCALE)
+
+
+def _direction(prefixes: Prefixes) -> Array:
+    """Whether the walk took the link from its source, or from its destination."""
+    event, src = prefixes.level.event, prefixes.batcher.events.src
+    linked = event >= 0
+    forward = src[np.maximum(event, 0)] == prefixes.node_before if len(src) else np.zeros(len(event), bool)
+    return np.stack([linked & forward, linked & ~forward], axis=1)
+
+
+def _link_attributes(prefixes: Prefixes) -> Array:
+    event, msg = prefixes.level.event, prefixes.batcher.events.msg
+    assert msg is not None
+    return np.where(event[:, None] >= 0, msg[np.maximum(event, 0)], 0)
+
+
+def _node_attributes(prefixes: Prefixes) -> Array:
+    node, x = prefixes.level.node, prefixes.batcher.events.x
+    assert x is not None
+    known = node < len(x)
+    return np.where(known[:, None], x[np.where(known, node, 0)], 0)
+
+
+def _log_degree(prefixes: Prefixes) -> Array:
+    """Logarithm of the number of earlier links of the node."""
+    degree = prefixes.batcher.history.degree(prefixes.level.node, prefixes.level.t)
+    return np.asarray(np.log1p(degree)[:, None] / LOG_SCALE)
+
+
+def _attribute_width(table: str) -> Callable[[Config, Events], int]:
+    def width(config: Config, events: Events) -> int:
+        values = getattr(events, table)
+        return values.shape[1] if config.attributes and values is not None else 0
+
+    return width
+
+
+FEATURES = (
+    Feature("time", lambda config, _: 2 * (config.time and config.logarithms), _log_times),
+    Feature("direction", lambda config, _: 2 * config.directed, _direction),
+    Feature("msg", _attribute_width("msg"), _link_attributes),
+    Feature("x", _attribute_width("x"), _node_attributes),
+    Feature("degree", lambda config, _: int(config.degree), _log_degree),
+)
+
+
+def columns(config: Config, events: Events) -> dict[str, slice]:
+    """The columns of X of each feature that is used, in order."""
+    found, first = dict[str, slice](), 0
+    for feature in FEATURES:
+        if width := feature.width(config, events):
+            found[feature.name] = slice(first, first + width)
+            first += width
+    return found
+
+
+def width_of_x(config: Config, events: Events) -> int:
+    """Number of columns of X."""
+    return sum(feature.width(config, events) for feature in FEATURES)
+
+
+def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
+    """Number of columns of X, and of rates of a pair: the widths that `CAWN` is built with."""
+    rates = rates_width(num_decays, directed=config.directed) if config.rates else 0
+    return width_of_x(config, events), rates
+
+
+def pairs_within(byte_budget: int, config: Config, x_width: int) -> int:
+    """Number of pairs that may go through the network at once."""
+    L = config.length + 1
+    numbers = 8 * config.dim + 2 * x_width + 4 * L  # of a position: states and gates, X, counts
+    return max(byte_budget // (2 * config.num_walks * L * 4 * numbers), 1)
+
+
+def prefetch(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """The results of the tasks in order; a thread computes the next two in advance."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = iter(tasks)
+        running = [pool.submit(task) for task in islice(waiting, 2)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(task) for task in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
