@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from cawn.data.events import NO_NEGATIVE, Events
+from cawn.errors import DataError
 from cawn.kernels import rng
 from cawn.kernels.cpu.negatives import Choices
 from cawn.systems.settings import Settings
@@ -142,8 +143,9 @@ class Context:
 
     @property
     def train(self) -> TrainingLinks:
-        """The links to train on."""
-        assert self.training is not None, "this system was loaded to score, not to be trained"
+        """The links to train on; DataError for a system that is only to score."""
+        if self.training is None:
+            raise DataError("something found in training is missing")
         return self.training
 
 
