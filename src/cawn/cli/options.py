@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _refuse_missing_device(device: str) -> str:
-    """Refuse a GPU that is not there while the command line is parsed, before any long work."""
+    """Refuse a missing GPU while the command line is parsed, before any long work."""
     if device == "cuda":
         from cawn.devices import pick_device
 
@@ -27,20 +27,20 @@ def _refuse_missing_device(device: str) -> str:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no notes.")]
 DeviceName = Annotated[
     Literal["auto", "cpu", "cuda"],
-    typer.Option(callback=_refuse_missing_device, help="Processor to use; auto takes a GPU where there is one."),
+    typer.Option(callback=_refuse_missing_device, help="Device to use; auto takes a GPU if there is one."),
 ]
-Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of cores; all by default.")]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.", show_default=False)]
+Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores by default.")]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]
 Src = Annotated[
-    str | None, typer.Option("--src", metavar="COLUMN", help="Column of the sources, if its name is unusual.")
+    str | None, typer.Option("--src", metavar="COLUMN", help="Column of sources, if not recognised by its name.")
 ]
-Dst = Annotated[str | None, typer.Option("--dst", metavar="COLUMN", help="Column of the destinations.")]
-Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="Column of the times.")]
+Dst = Annotated[str | None, typer.Option("--dst", metavar="COLUMN", help="Column of destinations.")]
+Time = Annotated[str | None, typer.Option("--time", metavar="COLUMN", help="Column of times.")]
 Prior = Annotated[
-    float, typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Share of true links among the pairs scored.")
+    float, typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Assumed share of positives among the pairs.")
 ]
 
 Msg = Annotated[
@@ -48,28 +48,32 @@ Msg = Annotated[
 ]
 Categorical = Annotated[
     list[str] | None,
-    typer.Option("--categorical", metavar="COLUMN", help="A column of categories, of links or nodes; may be repeated."),
+    typer.Option("--categorical", metavar="COLUMN", help="A column to treat as categories; may be repeated."),
 ]
 Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="Column of link weights for training.")]
 Negative = Annotated[
-    str | None, typer.Option("--negative", metavar="COLUMN", help="Column of false destinations for training.")
+    str | None, typer.Option("--negative", metavar="COLUMN", help="Column of negative destinations for training.")
 ]
 NodesTable = Annotated[
     Path | None,
-    typer.Option("--nodes-table", metavar="FILE", help="A file of node attributes, with a column of names."),
+    typer.Option("--nodes-table", metavar="FILE", help="A file of node attributes with a column of node names."),
 ]
 NodeColumn = Annotated[
     str | None,
-    typer.Option("--node-column", metavar="COLUMN", help="Its column of names; node, name or id by default."),
+    typer.Option("--node-column", metavar="COLUMN", help="Its column of node names; node, name or id by default."),
 ]
 Bipartite = Annotated[
-    bool | None, typer.Option("--bipartite/--one-name-space", help="Whether equal names on both sides are two nodes.")
+    bool | None,
+    typer.Option(
+        "--bipartite/--one-name-space",
+        help="Whether equal names on both sides are different nodes.",
+    ),
 ]
 BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
 
 
 class _PlainHelp:
-    """Help that names no type of options that take no value, and a simple one of those that may be repeated."""
+    """Help without a type for flags, and with a plain one for options that may be repeated."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -86,15 +90,15 @@ class Command(_PlainHelp, TyperCommand):
 
 
 class Group(_PlainHelp, TyperGroup):
-    """`cawn` itself, and commands that have commands."""
+    """`cawn` itself, and commands with subcommands."""
 
 
 class OutputClosedError(Exception):
-    """The reader of our output has closed it."""
+    """The reader has closed our output."""
 
 
 class TerminalStream(io.RawIOBase):
-    """Bytes of text for a terminal: what is no line break, tab or printable character is written as an escape."""
+    """Text for a terminal: everything but line breaks, tabs and printable characters is escaped."""
 
     def __init__(self, out: IO[bytes]) -> None:
         self._out = out
@@ -114,13 +118,13 @@ class TerminalStream(io.RawIOBase):
 
 
 def output_stream() -> IO[bytes]:
-    """Where results of many rows go: stdout, as it is into a pipe or file, and safe on a terminal."""
+    """The stream for tables: stdout, with control characters escaped if it is a terminal."""
     plain = sys.stdout.buffer
     return cast("IO[bytes]", TerminalStream(plain)) if sys.stdout.isatty() else plain
 
 
 def use_threads(threads: int | None) -> None:
-    """Limit PyTorch's threads, too."""
+    """Also limit PyTorch's threads."""
     if threads is not None:
         import torch
 
@@ -130,7 +134,7 @@ def use_threads(threads: int | None) -> None:
 
 
 def column(name: str | None) -> str | int | None:
-    """A column by name, or by position where it is a number."""
+    """A column by name, or by position if it is a number."""
     return int(name) if name is not None and name.isdecimal() and len(name) < 10 else name
 
 
@@ -141,23 +145,23 @@ def load_predictor(run: Path, device: Any, threads: int | None, quiet: bool) -> 
     predictor = LinkPredictor.load(run, device=device, threads=threads)
     if not predictor.finished:
         how = f"cawn train --resume -o {run}"
-        say(f"{run}: its training has not ended, so probabilities are not calibrated; go on with {how}", quiet)
+        say(f"{run}: training is not finished, so probabilities are not calibrated; to resume: {how}", quiet)
     return predictor
 
 
 def refuse_output(out: Path, force: bool) -> None:
-    """Refuse an output that should not be written over."""
+    """Refuse an output that cannot be written or should not be overwritten."""
     from cawn.checks import check_path
     from cawn.errors import QueryError
 
     check_path(out, "--out")
     if out.is_dir() or (out.exists() and not out.is_file()):
-        raise QueryError(f"{out}: is not a file; name the file to write")
+        raise QueryError(f"{out}: is not a file; give the name of a file to write")
     if out.exists() and not force:
-        raise QueryError(f"{out}: exists already; give --force to overwrite it")
+        raise QueryError(f"{out}: already exists; give --force to overwrite it")
 
 
 def say(text: str, quiet: bool) -> None:
-    """Print a remark to stderr."""
+    """Print a note to stderr."""
     if not quiet:
         print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)

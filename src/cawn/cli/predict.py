@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +27,7 @@ from cawn.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cawn.cli.answers import Questions
+    from cawn.cli.batch import Job
     from cawn.data.readers.query_files import PairFile
     from cawn.predictor import LinkPredictor
 
@@ -36,16 +35,18 @@ if TYPE_CHECKING:
 def predict(
     run: RunFolder,
     pairs: Annotated[
-        Path, typer.Argument(help="CSV, JSON Lines, Parquet or Arrow, or -: source, destination and time of each pair.")
+        Path,
+        typer.Argument(help="Source, destination and time of each pair: CSV, JSON Lines, Parquet, Arrow, or -."),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="CSV or .parquet; CSV on stdout if left out.")] = None,
-    at: Annotated[str | None, typer.Option(help="One time for all pairs, if the file has no column of times.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .parquet file; stdout by default.")] = None,
+    at: Annotated[str | None, typer.Option(help="One time for all pairs, instead of a column of times.")] = None,
     draws: Annotated[
-        int | None, typer.Option(min=2, max=1000, help="Average over so many draws; adds a column of errors.")
+        int | None,
+        typer.Option(min=2, max=1000, metavar="N", help="Average over N walk samples; adds a column of errors."),
     ] = None,
     prior: Prior = 0.5,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
-    header: Annotated[bool | None, typer.Option(help="Whether the first row of text names the columns.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
+    header: Annotated[bool | None, typer.Option(help="Whether the first row of a text file names the columns.")] = None,
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -54,10 +55,10 @@ def predict(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add to each pair of a file the probability that it links at its time.
+    """Score a file of pairs: adds the probability that each pair links at its time.
 
-    Files of any size; the order of rows is kept. Columns are those of the links the run was trained on, where the file
-    has them. With -o, what was interrupted goes on where it stopped: give the same command again.
+    The file may be of any size; the order of its rows is kept. Columns are recognised by the names they had in the
+    training data. With -o, an interrupted command resumes where it stopped when it is run again.
 
     Example: cawn predict runs/mine pairs.csv -o scored.csv
     """
@@ -65,40 +66,39 @@ def predict(
 
     _check_output(out, force, as_json)
     if at is not None and time is not None:
-        raise QueryError("--at and --time: give one time for all pairs, or the column of times, not both")
-    asked = _open_pairs(run, pairs, {"src": column(src), "dst": column(dst), "time": column(time)}, at, header)
+        raise QueryError("--at and --time: give one time for all pairs or the column of times, not both")
+    opened = _open_pairs(run, pairs, {"src": column(src), "dst": column(dst), "time": column(time)}, at, header)
     predictor = load_predictor(run, device, threads, quiet)
-    from cawn.cli.answers import PairQuestions
+    from cawn.cli.batch import PairJob
 
-    questions = PairQuestions(asked, at, prior, draws)
-    _answer(predictor, questions, "pairs", asked.num_rows, out, quiet=quiet, as_json=as_json)
+    _run_job(predictor, PairJob(opened, at, prior, draws), "pairs", out, quiet=quiet, as_json=as_json)
 
 
 def rank(
     run: RunFolder,
-    time: Annotated[str, typer.Option(help="When: a number in the data's unit, or an ISO date.", show_default=False)],
-    node: Annotated[str | None, typer.Option(help="Node to rank next links of.", show_default=False)] = None,
+    time: Annotated[str, typer.Option(help="A number in the data's unit, or an ISO date.", show_default=False)],
+    node: Annotated[str | None, typer.Option(help="The source node.", show_default=False)] = None,
     nodes: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="Rank for every node of a file (its column 'node', else the first), or for 'all'."
-        ),
+        typer.Option(metavar="FILE", help="Many source nodes: a file (its column 'node', else the first), or 'all'."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="With --nodes: CSV or .parquet; CSV on stdout if left out.")
+        Path | None,
+        typer.Option("--out", "-o", help="With --nodes: a .csv or .parquet file; stdout by default."),
     ] = None,
-    k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Number of candidates to show.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Number of destinations to return.")] = 10,
     candidate: Annotated[
-        list[str] | None, typer.Option(help="Consider these only; may be repeated. Chosen from the history otherwise.")
+        list[str] | None, typer.Option(help="A candidate; may be repeated. Chosen from the history by default.")
     ] = None,
     everyone: Annotated[
-        bool, typer.Option("--all-candidates", help="Consider every node that was a destination before.")
+        bool, typer.Option("--all-candidates", help="Rank every node that has been a destination before.")
     ] = False,
     kind: Annotated[
-        list[str] | None, typer.Option(help="Choose by: recent, 'two hops', popular; may be repeated. All by default.")
+        list[str] | None,
+        typer.Option(help="Candidates: recent, 'two hops', popular; may be repeated. All by default."),
     ] = None,
     prior: Prior = 0.5,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite OUT.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -106,8 +106,8 @@ def rank(
 ) -> None:
     """Rank the most probable next links of a node, or of many.
 
-    With --nodes, a table of node, rank, candidate, probability and found (why it was considered). With -o, what was
-    interrupted goes on where it stopped: give the same command again.
+    With --nodes, the output has the columns node, rank, candidate, probability and found (why it was a candidate). With
+    -o, an interrupted command resumes where it stopped when it is run again.
 
     Example: cawn rank runs/mine --node alice --time 2024-05-01 -k 5
 
@@ -121,11 +121,19 @@ def rank(
         raise QueryError("--candidate and --all-candidates: give one of them")
     options: dict[str, Any] = {"candidates": "all" if everyone else candidate, "prior": prior}
     options |= {"kinds": tuple(kind)} if kind else {}
-    if node is None:
-        _rank_many(run, str(nodes), time, k, out, options, force, device, threads, quiet, as_json)
+    if nodes is not None:
+        from cawn.data.readers.query_files import NodeFile
+
+        _check_output(out, force, as_json)
+        file = None if nodes == "all" and not Path(nodes).exists() else NodeFile.open(nodes)
+        predictor = load_predictor(run, device, threads, quiet)
+        from cawn.cli.batch import NodeJob
+
+        _run_job(predictor, NodeJob(file, time, k, **options), "nodes", out, quiet=quiet, as_json=as_json)
         return
+    assert node is not None
     if out is not None or force:
-        raise QueryError("-o and --force belong to --nodes; the ranking of one node goes to stdout")
+        raise QueryError("-o and --force belong to --nodes; the ranking of a single node goes to stdout")
     predictor = load_predictor(run, device, threads, quiet)
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
@@ -138,44 +146,19 @@ def rank(
         reports.show_ranking(best)
 
 
-def _rank_many(
-    run: Path,
-    nodes: str,
-    at: Any,
-    k: int,
-    out: Path | None,
-    options: dict[str, Any],
-    force: bool,
-    device: Any,
-    threads: int | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    from cawn.data.readers.query_files import NodeFile
-
-    _check_output(out, force, as_json)
-    file = None if nodes == "all" and not Path(nodes).exists() else NodeFile.open(nodes)
-    predictor = load_predictor(run, device, threads, quiet)
-    from cawn.cli.answers import NodeQuestions
-
-    questions = NodeQuestions(file, at, k, **options)
-    total = (lambda: len(predictor.nodes())) if file is None else file.num_rows
-    _answer(predictor, questions, "nodes", total, out, quiet=quiet, as_json=as_json)
-
-
 def _check_output(out: Path | None, force: bool, as_json: bool) -> None:
     from cawn.errors import QueryError
 
     if out is not None:
         refuse_output(out, force)
         if out.suffix.lower() not in ("", ".csv", ".tsv", ".txt", ".parquet"):
-            raise QueryError(f"{out}: is written as .csv or .parquet; choose such a name")
+            raise QueryError(f"{out}: output is written as .csv or .parquet; choose such a name")
     elif as_json:
-        raise QueryError("--json needs -o: the answers themselves go to stdout otherwise")
+        raise QueryError("--json needs -o: without it the results themselves go to stdout")
 
 
 def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, header: bool | None) -> PairFile:
-    """The file of pairs, with the columns of the run's own links where others are not given."""
+    """Open the file of pairs; columns that are not given are those of the training data."""
     from cawn.data.readers.query_files import PairFile
     from cawn.data.reading import Reading
     from cawn.errors import QueryError
@@ -183,64 +166,52 @@ def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, h
 
     found = read_description(run).get("reading")
     recorded = None if found is None else Reading.from_dict(found)
-    asked = PairFile.open(pairs, Reading.of(**given), recorded=recorded, timed=at is None, header=header)
-    if at is not None and asked.has_times():
+    opened = PairFile.open(pairs, Reading.of(**given), recorded=recorded, timed=at is None, header=header)
+    if at is not None and opened.has_times():
         raise QueryError(f"{pairs}: has a column of times; leave out --at, or the column")
-    return asked
+    return opened
 
 
-def _answer(
-    predictor: LinkPredictor,
-    questions: Questions,
-    what: str,
-    total: Callable[[], int | None],
-    out: Path | None,
-    *,
-    quiet: bool,
-    as_json: bool,
-) -> None:
-    """Write the answers to a file or to stdout; what Ctrl-C leaves is said in one line."""
-    from cawn.cli.answers import answer_to_file, answer_to_stream
+def _run_job(predictor: LinkPredictor, job: Job, unit: str, out: Path | None, *, quiet: bool, as_json: bool) -> None:
+    """Write the results to a file or to stdout; after Ctrl-C, say what was kept."""
+    from cawn.cli.batch import run_to_file, run_to_stream
     from cawn.interrupt import Interrupt
     from cawn.progress import progress, shows
 
     if out is None:
         try:
-            done = answer_to_stream(predictor, questions, output_stream())
+            counts = run_to_stream(predictor, job, output_stream())
         except (BrokenPipeError, ValueError) as error:
             if isinstance(error, BrokenPipeError) or "closed" in str(error):
                 raise OutputClosedError from error
             raise
         except KeyboardInterrupt:
-            say("interrupted; with -o the same command would go on where it stopped", quiet)
+            say("interrupted; with -o the same command would resume where it stopped", quiet)
             raise
-        _say_unknown(done.unknown, done.size, what, quiet)
+        _say_unknown(*counts, unit, quiet)
         return
-    so_far = 0
-    known_total = total() if shows(quiet) else None
+    done, total = 0, job.num_rows(predictor) if shows(quiet) else None
     try:
-        with Interrupt() as interrupt, progress(what, known_total, quiet=quiet) as report:
+        with Interrupt() as interrupt, progress(unit, total, quiet=quiet) as report:
 
-            def count(done: int) -> None:
-                nonlocal so_far
-                so_far = done
-                report(done)
+            def count(so_far: int) -> None:
+                nonlocal done
+                done = so_far
+                report(so_far)
 
-            done = answer_to_file(
-                predictor, questions, out, identity=predictor.identity, progress=count, check=interrupt.check
-            )
+            counts = run_to_file(predictor, job, out, progress=count, check=interrupt.check)
     except KeyboardInterrupt:
-        of = "" if known_total is None else f" of about {known_total:,}"
-        say(f"interrupted: {so_far:,}{of} {what} are done and kept beside {out}; the same command goes on", quiet)
+        of = "" if total is None else f" of about {total:,}"
+        say(f"interrupted: {done:,}{of} {unit} are done and kept beside {out}; run the same command to resume", quiet)
         raise
     if as_json:
-        print(json.dumps({"rows": done.size, "unknown": done.unknown, "out": str(out)}))
+        print(json.dumps({"rows": counts.size, "unknown": counts.unknown, "out": str(out)}))
     else:
-        say(f"{done.size:,} {what} {'scored' if what == 'pairs' else 'ranked'}: {out}", quiet)
-        _say_unknown(done.unknown, done.size, what, quiet)
+        say(f"{counts.size:,} {unit} {'scored' if unit == 'pairs' else 'ranked'}: {out}", quiet)
+        _say_unknown(*counts, unit, quiet)
 
 
-def _say_unknown(unknown: int, count: int, what: str, quiet: bool) -> None:
+def _say_unknown(count: int, unknown: int, unit: str, quiet: bool) -> None:
     if unknown:
-        have = "have a name that is" if what == "pairs" else "are"
-        say(f"{unknown:,} of {count:,} {what} {have} not in the network: no history", quiet)
+        have = "have a name that is" if unit == "pairs" else "are"
+        say(f"{unknown:,} of {count:,} {unit} {have} not in the network: no history", quiet)

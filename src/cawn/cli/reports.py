@@ -1,4 +1,4 @@
-"""Results as tables and sentences on a terminal."""
+"""Results as tables on a terminal."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from cawn.errors import printable
 from cawn.learn.metrics import mean_and_interval
 from cawn.rankings import Ranked
 
-_ENOUGH, _TRIED = 5, 1_000  # earlier links of a node worth asking about, late links looked at
-
-
+_ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
 _MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
 _BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
 
@@ -28,7 +26,7 @@ _BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edg
 def show_results(
     runs: list[list[dict[str, Any]]], *, batch_metrics: bool = False, console: Console | None = None
 ) -> None:
-    """Prints a table for each kind of negatives: the model and, below it, its baselines; means over runs."""
+    """Print a table for each kind of negatives: the model and its baselines; means over runs."""
     console = console or Console()
     several = len(runs) > 1
     if several:
@@ -36,12 +34,8 @@ def show_results(
     for against in dict.fromkeys(row["negatives"] for row in runs[0]):
         table = Table(title=f"against {against} negatives", title_justify="left", box=SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=True)
-        for name in (
-            "AUC",
-            "AP",
-            *(("batches of 30",) if batch_metrics else ()),
-            *(("MRR",) if against == "random" else ()),
-        ):
+        extra = [name for name, has in (("batches of 30", batch_metrics), ("MRR", against == "random")) if has]
+        for name in ("AUC", "AP", *extra):
             table.add_column(name, justify="right", no_wrap=True)
         for same in zip(*runs, strict=True):
             if same[0]["negatives"] == against:
@@ -54,21 +48,21 @@ def show_results(
         most = max(ranked, key=lambda row: row["count"])
         console.print(
             f"MRR: up to {most['ranks']['links']} links, each among {most['ranks']['candidates']} random destinations. "
-            f"Probabilities are off by {most['reliability']['calibrated']['ece']:.3f} on average "
-            f"(expected calibration error on {most['links']} links, with one negative per positive).",
+            f"Expected calibration error on {most['links']} links, with one negative per positive: "
+            f"{most['reliability']['calibrated']['ece']:.3f}.",
             style="dim",
         )
 
 
 def _show_training(row: dict[str, Any], console: Console) -> None:
-    """Says which negatives the model was trained with, on which its figures depend."""
+    """Print which negatives the model was trained with, because the results depend on it."""
     kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
     if kinds:
         console.print(f"model and rates only: trained with {', else '.join(kinds)} negatives", style="dim")
 
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
-    """Says where a baseline is better."""
+    """Print where a baseline is better than the model."""
     for same in zip(*runs, strict=True):
         row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
         best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
@@ -81,7 +75,7 @@ def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
 
 
 def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
-    """Adds the model's row on one kind of test links, and below it the baselines."""
+    """Add the model's row for one kind of test links, and the rows of the baselines."""
     row = same[0]
     note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
     rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
@@ -97,7 +91,7 @@ def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: boo
 
 
 def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:
-    """Prints how often the true destination is among the candidates that `rank` chooses."""
+    """Print how often the true destination is among the candidates that `rank` chooses."""
     found = report["candidates"]
     (console or Console()).print(
         f"cawn rank considers {found['size']:,.0f} nodes on average; the true destination is among them for "
@@ -107,7 +101,7 @@ def show_candidates(report: dict[str, Any], console: Console | None = None) -> N
 
 
 def show_next(folder: str | Path, events: Events, console: Console | None = None) -> None:
-    """Prints commands to try on a run, with names and times for which the network has a history."""
+    """Print commands to try on a run, with nodes that have a history."""
     place = shlex.quote(printable(folder))
     lines = [f"cawn predict {place} pairs.csv -o scored.csv", f"cawn evaluate {place}", f"cawn info {place}"]
     link = example_link(events)
@@ -123,14 +117,16 @@ def show_next(folder: str | Path, events: Events, console: Console | None = None
 
 
 def example_link(events: Events) -> int | None:
-    """A late link whose ends both have earlier links and printable names; None where there is none."""
+    """A late link between nodes with earlier links and printable names, or None."""
     for share in (0.95, 0.5):
         first = min(int(share * len(events)), len(events) - 1)
         before = int(np.searchsorted(events.t, events.t[first])) if first >= 0 else 0
         if before == 0:
             continue
         degree = np.bincount(np.concatenate([events.src[:before], events.dst[:before]]), minlength=events.num_nodes)
-        known = np.minimum(degree[events.src[first:]], degree[events.dst[first:]])  # earlier links of the newer end
+        known = np.minimum(
+            degree[events.src[first:]], degree[events.dst[first:]]
+        )  # earlier links of the less active node
         for late in np.lexsort((np.arange(len(known)), np.minimum(known, _ENOUGH)))[::-1][:_TRIED]:
             link = first + int(late)
             names = [str(events.labels[end[link]]) for end in (events.src, events.dst)]
@@ -140,15 +136,15 @@ def example_link(events: Events) -> int | None:
 
 
 def show_ranking(ranked: list[Ranked], console: Console | None = None) -> None:
-    """Prints the best candidates as a table."""
+    """Print a ranking as a table."""
     table = Table("", "node", "probability", "found as", box=SIMPLE_HEAD, pad_edge=False)
     for place, row in enumerate(ranked, start=1):
         table.add_row(str(place), Text(printable(row.name)), f"{row.probability:.4f}", row.found)
-    (console or Console()).print(table if ranked else "no candidates: there is no link before this time")
+    (console or Console()).print(table if ranked else "no candidates: there are no links before this time")
 
 
 def show_info(info: dict[str, Any], console: Console | None = None) -> None:
-    """Prints what `run_info` found: a table of facts, then the accuracy."""
+    """Print the result of `run_info`: a table of facts, then the accuracy."""
     console = console or Console(highlight=False)
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
@@ -164,7 +160,7 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
 
 
 def _facts(info: dict[str, Any]) -> dict[str, str]:
-    """What a run is, a line for each aspect."""
+    """The facts about a run by name; empty ones are left out."""
     data, training, versions = info["data"], info["training"], info["versions"]
     widths = [f"{data[f'{kind}_attributes']} {kind} attributes" for kind in ("link", "node")]
     extra = [text for text in widths if not text.startswith("0 ")]
@@ -176,7 +172,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
     large = [f"{name} {size / 1e6:,.1f}" for name, size in info["files"].items() if size >= 50_000]
     return {
         "run": info["run"],
-        "state": "finished" if info["finished"] else "not finished; to go on: cawn train --resume -o RUN",
+        "state": "finished" if info["finished"] else "not finished; to resume: cawn train --resume -o RUN",
         "data": f"{data['links']:,} links, {data['nodes']:,} nodes" + "".join(f", {text}" for text in extra),
         "period": "" if data["first"] is None else f"{data['first']} to {data['last']}",
         "columns": _columns(data["reading"]),
@@ -184,8 +180,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "added since": f"{new:,} links" if new > 0 else "",
         "task": f"{info['task']}, seed {info['seed']}",
         "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + " (alpha, per unit of time)",
-        "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items())
-        or "those of the default preset",
+        "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items()) or "default preset",
         "epochs": f"{training['epochs']} of at most {training['at_most']}"
         + ("" if best is None else f"; best is {best['epoch']}, validation AP {best['val_ap']:.4f}"),
         "calibration": ""
@@ -200,7 +195,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
 
 
 def _columns(reading: dict[str, Any] | None) -> str:
-    """How a file was read, in words."""
+    """The columns of the training data."""
     if reading is None or reading.get("src") is None:
         return ""
     named = {role: reading.get(role) for role in ("src", "dst", "time", "weight", "negative", "link_id")}

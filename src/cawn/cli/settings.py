@@ -9,7 +9,7 @@ from cawn.errors import QueryError, brief
 
 
 def parse_settings(given: list[str]) -> dict[str, Any]:
-    """The values as TOML reads them: numbers, true and false, lists; anything else is text."""
+    """The values parsed as TOML: numbers, booleans, lists; anything else is a string."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -17,7 +17,7 @@ def parse_settings(given: list[str]) -> dict[str, Any]:
             raise QueryError(f"--set {brief(text)}: write KEY=VALUE, such as --set epochs=5")
         try:
             parsed = tomllib.loads(f"x = {value}")["x"]
-        except (ValueError, RecursionError):  # no TOML, an integer too long, nesting too deep
+        except (ValueError, RecursionError):  # not TOML, an integer too long, or nested too deeply
             parsed = value.strip()
         found[key.strip()] = tuple(parsed) if isinstance(parsed, list) else parsed
     return found

@@ -42,11 +42,11 @@ def train(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="A file of links, a pattern such as 'logs/*.csv', - or a dataset's name.",
+            help="A file of links, a pattern such as 'logs/*.csv', - or the name of a dataset.",
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Folder of the run.")] = Path("run"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run folder to write.")] = Path("run"),
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -58,7 +58,8 @@ def train(
     node_column: NodeColumn = None,
     bipartite: Bipartite = None,
     task: Annotated[
-        Literal["transductive", "inductive"], typer.Option(help="Test on all last links, or on those of hidden nodes.")
+        Literal["transductive", "inductive"],
+        typer.Option(help="Test on all last links, or on those of hidden nodes."),
     ] = "transductive",
     train_until: Annotated[
         str | None, typer.Option(metavar="TIME", help="Train on links before this date or number.")
@@ -66,16 +67,16 @@ def train(
     test_from: Annotated[
         str | None, typer.Option(metavar="TIME", help="Test on links from this date or number on.")
     ] = None,
-    train_share: Annotated[float | None, typer.Option(help="Train on this share of the links; 0.7 by default.")] = None,
-    val_share: Annotated[float | None, typer.Option(help="Validate on the next share; 0.15 by default.")] = None,
+    train_share: Annotated[float | None, typer.Option(help="Share of links to train on; 0.7 by default.")] = None,
+    val_share: Annotated[float | None, typer.Option(help="Share of links to validate on; 0.15 by default.")] = None,
     preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of split, negatives, weights and walks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of split, negatives, weights and walks.")] = 0,
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, starting at --seed; reports 95 % intervals.")] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run; DATA may be left out.")] = False,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
     threads: Threads = None,
@@ -161,7 +162,7 @@ def evaluate(
 def _split(
     train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
 ) -> TimeSplit | None:
-    """Where training ends and the test begins; None where no option says so."""
+    """The split that the options describe; None for the default."""
     from cawn.learn.splits import TimeSplit
 
     times = {"train_until": train_until, "test_from": test_from}
@@ -179,14 +180,14 @@ def _events(
     options: dict[str, Any],
     quiet: bool,
 ) -> Events:
-    """The links to train on: of the file, of the dataset, or of the run that goes on."""
+    """The links to train on: from a file, a dataset, or the run that is resumed."""
     from cawn.data import datasets
     from cawn.data.readers import read
     from cawn.errors import QueryError
 
     if data is None:
         if not resume:
-            raise QueryError("DATA is missing: name a file of links, or a dataset (see 'cawn datasets')")
+            raise QueryError("DATA is missing: give a file of links or the name of a dataset (see 'cawn datasets')")
         from cawn.learn.runs import read_events
 
         _refuse_given(columns | options, "the links of the run are used")
@@ -199,7 +200,7 @@ def _events(
             return datasets.load(data, progress=progress)
     if not Path(data).exists() and data != "-" and not set(data) & set("./*?["):
         known = ", ".join(datasets.CATALOG)
-        raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; there are {known}")
+        raise QueryError(f"{brief(data)}: no such file, and no dataset of this name; datasets are {known}")
     chosen: dict[str, Any] = {
         role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
     }
@@ -209,7 +210,7 @@ def _events(
 
 
 def _refuse_given(options: dict[str, Any], reason: str) -> None:
-    """Refuse options that say how a file is read where none is."""
+    """Refuse options that describe a file if no file is read."""
     from cawn.errors import QueryError
 
     names = {"nodes": "nodes-table", "node": "node-column"}
@@ -218,7 +219,7 @@ def _refuse_given(options: dict[str, Any], reason: str) -> None:
 
 
 def _columns(events: Events) -> str:
-    """Which columns of a file were taken for what."""
+    """Which columns of a file were used, and as what."""
     assert events.reading is not None
     reading = events.reading
     found = f"from {brief(reading.src)} to {brief(reading.dst)} at {brief(reading.time)}"

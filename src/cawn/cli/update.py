@@ -15,10 +15,10 @@ def update(
     run: RunFolder,
     new: Annotated[Path, typer.Argument(metavar="DATA", help="A file of new links.", show_default=False)],
     id_column: Annotated[
-        str | None, typer.Option("--id", metavar="COLUMN", help="Column of link ids; known links are skipped.")
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column of link ids; links with known ids are skipped.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Do nothing if a file of the same links was added before.")
+        bool, typer.Option("--once", help="Do nothing if the same links were added as one file before.")
     ] = False,
     src: Src = None,
     dst: Dst = None,
@@ -27,10 +27,9 @@ def update(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add new links to the history of a run; the model stays as it is.
+    """Add new links to the history of a run; the model is not retrained.
 
-    Columns are those of the links the run was trained on, where the file has them. Links and index change in one step,
-    or not at all.
+    Columns are recognised by the names they had in the training data. The run is updated atomically.
 
     Example: cawn update runs/mine today.csv --id transaction
     """
@@ -49,5 +48,5 @@ def update(
     if as_json:
         print(json.dumps(done._asdict() | {"links": predictor.num_links, "run": str(run)}))
     else:
-        skipped = f", {done.skipped:,} known ones skipped" if done.skipped else ""
+        skipped = f", {done.skipped:,} known links skipped" if done.skipped else ""
         say(f"{done.added:,} links and {done.nodes_added:,} nodes added{skipped}: {run}", quiet)

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.report import resident_bytes
 
 import cawn
-from cawn.cli import answers as scoring
-from cawn.cli.answers import Done, NodeQuestions, PairQuestions, answer_to_file
+from cawn.cli import batch
+from cawn.cli.batch import Counts, NodeJob, PairJob, run_to_file
 from cawn.data import laws
 from cawn.data.readers.query_files import PairFile
 from cawn.interrupt import Interrupted
@@ -32,11 +32,11 @@ def predictor() -> LinkPredictor:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(scoring, "ROWS", 64)
+    monkeypatch.setattr(batch, "ROWS", 64)
 
 
-def question(path: Path, at=None, draws=None) -> PairQuestions:
-    return PairQuestions(PairFile.open(str(path), timed=at is None), at, 0.5, draws)
+def job(path: Path, at=None, draws=None) -> PairJob:
+    return PairJob(PairFile.open(str(path), timed=at is None), at, 0.5, draws)
 
 
 def pairs(count: int = 300) -> dict[str, list]:
@@ -71,7 +71,7 @@ def write(path: Path, table: dict[str, list], suffix: str) -> Path:
 def test_every_format_keeps_rows_and_order(predictor, tmp_path: Path, suffix: str, out_suffix: str) -> None:
     table = pairs()
     path, out = write(tmp_path, table, suffix), tmp_path / f"out{out_suffix}"
-    assert answer_to_file(predictor, question(path), out, identity="x").size == 300
+    assert run_to_file(predictor, job(path), out).size == 300
     found = pq.read_table(out) if out_suffix == ".parquet" else read_text(out, "\t" if suffix == ".tsv" else ",")
     assert found.column_names == ["note", "src", "dst", "t", "probability"]
     assert found["note"].to_pylist() == table["note"]
@@ -87,7 +87,7 @@ def read_text(path: Path, delimiter: str, **options) -> pa.Table:
 def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
     table = pairs(20)
     path = write(tmp_path, {"src": table["src"], "dst": table["dst"]}, ".csv")
-    answer_to_file(predictor, question(path, at=20_000, draws=3), tmp_path / "out.csv", identity="x")
+    run_to_file(predictor, job(path, at=20_000, draws=3), tmp_path / "out.csv")
     found = read_text(tmp_path / "out.csv", ",")
     assert found.column_names == ["src", "dst", "probability", "error"]
     expected = predictor.score(table["src"], table["dst"], 20_000, draws=3)
@@ -97,17 +97,17 @@ def test_one_time_for_all_and_draws(predictor, tmp_path: Path) -> None:
 def test_text_stays_as_it_was(predictor, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text('src,dst,t,note\nn1,007,5,plain\nn2,n3,6,"with, comma"\nn2,n3,6,"two\nlines"\n')
-    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    run_to_file(predictor, job(path), tmp_path / "out.csv")
     found = read_text(tmp_path / "out.csv", ",", newlines_in_values=True)
     assert found["note"].to_pylist() == ["plain", "with, comma", "two\nlines"]
     path.write_text("src,dst,t\nn1,007,5\n")
-    answer_to_file(predictor, question(path), tmp_path / "plain.csv", identity="x")
+    run_to_file(predictor, job(path), tmp_path / "plain.csv")
     assert (tmp_path / "plain.csv").read_text().startswith("src,dst,t,probability\nn1,007,5,0.")
 
 
 def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
     path = write(tmp_path, pairs(5) | {"probability": [7] * 5}, ".csv")
-    answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+    run_to_file(predictor, job(path), tmp_path / "out.csv")
     found = read_text(tmp_path / "out.csv", ",")
     assert found["probability"].to_pylist() == [7] * 5
     assert "cawn_probability" in found.column_names
@@ -116,7 +116,7 @@ def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
 def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
     whole = tmp_path / "whole.csv"
-    answer_to_file(predictor, question(path), whole, identity="x")
+    run_to_file(predictor, job(path), whole)
     calls = []
 
     def stop() -> None:
@@ -125,15 +125,13 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
             raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+        run_to_file(predictor, job(path), out, check=stop)
     assert not out.exists()
     asked = []
-    answer = PairQuestions._answer
-    monkeypatch.setattr(
-        PairQuestions, "_answer", lambda self, p, rows, n: asked.append(len(rows)) or answer(self, p, rows, n)
-    )
+    score = PairJob._score
+    monkeypatch.setattr(PairJob, "_score", lambda self, p, rows, n: asked.append(len(rows)) or score(self, p, rows, n))
     counts: list[int] = []
-    answer_to_file(predictor, question(path), out, identity="x", progress=counts.append)
+    run_to_file(predictor, job(path), out, progress=counts.append)
     assert counts[0] == 128
     assert sum(asked) == 300 - 128
     assert out.read_bytes() == whole.read_bytes()
@@ -142,7 +140,7 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
 @pytest.mark.parametrize("damage", ["missing", "cut"])
 def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, damage: str) -> None:
     path, out, whole = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv", tmp_path / "whole.csv"
-    answer_to_file(predictor, question(path), whole, identity="x")
+    run_to_file(predictor, job(path), whole)
     calls = []
 
     def stop() -> None:
@@ -151,10 +149,10 @@ def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, dam
             raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+        run_to_file(predictor, job(path), out, check=stop)
     piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.arrow"
     piece.unlink() if damage == "missing" else piece.write_bytes(b"ARROW1")
-    answer_to_file(predictor, question(path), out, identity="x")
+    run_to_file(predictor, job(path), out)
     assert out.read_bytes() == whole.read_bytes()
 
 
@@ -165,7 +163,7 @@ def test_a_file_that_changes_meanwhile_is_refused(predictor, tmp_path: Path) -> 
         path.write_text(path.read_text() + "more,n1,n2,5\n")
 
     with pytest.raises(cawn.DataError, match="has changed while"):
-        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x", check=change)
+        run_to_file(predictor, job(path), tmp_path / "out.csv", check=change)
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -174,16 +172,16 @@ def test_two_at_once_are_refused(predictor, tmp_path: Path) -> None:
 
     def again() -> None:
         with pytest.raises(cawn.StorageError, match="another process"):
-            answer_to_file(predictor, question(path), out, identity="x")
+            run_to_file(predictor, job(path), out)
 
-    assert answer_to_file(predictor, question(path), out, identity="x", check=again).size == 300
+    assert run_to_file(predictor, job(path), out, check=again).size == 300
 
 
 def test_no_rows(predictor, tmp_path: Path) -> None:
     path = tmp_path / "pairs.parquet"
     pq.write_table(pa.table(pairs()).slice(0, 0), path)
     with pytest.raises(cawn.DataError, match="no rows"):
-        answer_to_file(predictor, question(path), tmp_path / "out.parquet", identity="x")
+        run_to_file(predictor, job(path), tmp_path / "out.parquet")
     assert [p.name for p in tmp_path.iterdir()] == ["pairs.parquet"]
 
 
@@ -192,25 +190,27 @@ def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
     plain, padded = tmp_path / "plain.csv", tmp_path / "padded.csv"
     plain.write_text("src,dst,t\nn1,n2,4000\nn3,n4,4000\n")
     padded.write_text("src, dst, t\nn1, n2, 4000\nn3, n4, 4000\n")
-    assert answer_to_file(predictor, question(padded), tmp_path / "b.csv", identity="x") == Done(2, 0)
-    answer_to_file(predictor, question(plain), tmp_path / "a.csv", identity="x")
+    assert run_to_file(predictor, job(padded), tmp_path / "b.csv") == Counts(2, 0)
+    run_to_file(predictor, job(plain), tmp_path / "a.csv")
     assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
 
 
 @pytest.mark.parametrize("change", ["run", "file", "options"])
-def test_another_question_starts_over(predictor, tmp_path: Path, change: str) -> None:
+def test_another_job_starts_over(predictor, tmp_path: Path, change: str, monkeypatch) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
 
     def stop() -> None:
         raise Interrupted
 
     with pytest.raises(KeyboardInterrupt):
-        answer_to_file(predictor, question(path), out, identity="x", check=stop)
+        run_to_file(predictor, job(path), out, check=stop)
     if change == "file":
         path = write(tmp_path, pairs(301), ".csv")
-    asked = question(path, draws=2 if change == "options" else None)
+    if change == "run":
+        monkeypatch.setattr(LinkPredictor, "identity", "another")
+    asked = job(path, draws=2 if change == "options" else None)
     counts: list[int] = []
-    answer_to_file(predictor, asked, out, identity="y" if change == "run" else "x", progress=counts.append)
+    run_to_file(predictor, asked, out, progress=counts.append)
     assert counts[0] == 0
 
 
@@ -219,16 +219,16 @@ def test_bad_rows_are_named(predictor, tmp_path: Path) -> None:
     path = write(tmp_path, table, ".csv")
     path.write_text(path.read_text().replace(f"row 90,{table['src'][90]},{table['dst'][90]},", "row 90,n1,n2,soon"))
     with pytest.raises(cawn.DataError, match=r"line 92, column 't': found 'soon"):
-        answer_to_file(predictor, question(path), tmp_path / "out.csv", identity="x")
+        run_to_file(predictor, job(path), tmp_path / "out.csv")
     table = pairs(10)
     table["dst"][4] = ""
     with pytest.raises(cawn.DataError, match="line 6, column 'dst': found nothing"):
-        answer_to_file(predictor, question(write(tmp_path, table, ".csv")), tmp_path / "out.csv", identity="x")
+        run_to_file(predictor, job(write(tmp_path, table, ".csv")), tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("src,dst,t\nn1,n2,3\nn1,n2\n")
     with pytest.raises(cawn.DataError, match="cannot be read"):
-        answer_to_file(predictor, question(ragged), tmp_path / "out.csv", identity="x")
+        run_to_file(predictor, job(ragged), tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize("names", [["src", "dst"], ["a", "b", "c"], ["src", "t"]])
@@ -236,30 +236,28 @@ def test_missing_columns_are_named(tmp_path: Path, names: list[str]) -> None:
     path = tmp_path / "pairs.csv"
     path.write_text(",".join(names) + "\n" + ",".join("1" * len(names)) + "\n")
     with pytest.raises(cawn.DataError, match=r"pairs\.csv: no column"):
-        question(path)
+        job(path)
 
 
 def test_memory_is_flat(predictor, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(scoring, "ROWS", 1 << 12)
+    monkeypatch.setattr(batch, "ROWS", 1 << 12)
     path = tmp_path / "pairs.csv"
     with open(path, "w") as file:
         file.write("src,dst,t\n")
         file.writelines(f"n{i % 40},n{(i * 7) % 40},{i % 30_000}\n" for i in range(60_000))
     sizes: list[int] = []
-    answer_to_file(
-        predictor, question(path), tmp_path / "out.csv", identity="x", progress=lambda _: sizes.append(resident_bytes())
-    )
+    run_to_file(predictor, job(path), tmp_path / "out.csv", progress=lambda _: sizes.append(resident_bytes()))
     assert sizes[-1] < sizes[len(sizes) // 3] + 30e6
 
 
 def test_totals_are_known_beforehand(tmp_path: Path) -> None:
     for suffix in (".csv", ".csv.gz", ".parquet"):
-        assert question(write(tmp_path, pairs(), suffix)).pairs.num_rows() == 300
+        assert job(write(tmp_path, pairs(), suffix)).pairs.num_rows() == 300
 
 
 def test_rankings_of_all_nodes_to_a_file(predictor, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(scoring, "NODES", 1)
-    questions = NodeQuestions(None, 20_000, k=2, candidates=["7", "n3"])
-    done = answer_to_file(predictor, questions, tmp_path / "top.parquet", identity="x")
-    assert done == Done(40, 0)
+    monkeypatch.setattr(batch, "NODES", 1)
+    ranking = NodeJob(None, 20_000, k=2, candidates=["7", "n3"])
+    done = run_to_file(predictor, ranking, tmp_path / "top.parquet")
+    assert done == Counts(40, 0)
     assert set(pq.read_table(tmp_path / "top.parquet")["candidate"].to_pylist()) == {"7", "n3"}
