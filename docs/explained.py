@@ -1,4 +1,4 @@
-"""Draws docs/why.svg and docs/law.svg: a link that closes a triangle, and the law a model found in such a network."""
+"""Draws docs/why.svg and docs/law.svg: the explanation of a link that closes a triangle, and of the whole model."""
 
 import tempfile
 from pathlib import Path

@@ -9,15 +9,15 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 PANELS = {
-    "batch_size": "links in a batch",
-    "num_walks": "walks from a node, M",
-    "length": "steps of a walk, m",
-    "links": "links of the network",
+    "batch_size": "batch size, links",
+    "num_walks": "walks per node, M",
+    "length": "walk length, m",
+    "links": "links in the network",
 }
 LINES = {  # colour and label
     "walks": ("#6a51a3", "walks/s"),
-    "scoring": ("#1b7837", "pairs scored/s"),
-    "training": ("#2166ac", "links trained/s"),
+    "scoring": ("#1b7837", "scoring, pairs/s"),
+    "training": ("#2166ac", "training, links/s"),
 }
 
 
@@ -39,7 +39,7 @@ def main() -> None:
         sizes = [point["size"] for point in points]
         for what, (colour, label) in LINES.items():
             if what != "training" and name == "batch_size":
-                continue  # the batch is that of training
+                continue  # only training has this batch size
             axis.plot(sizes, [point[what] for point in points], "o-", color=colour, label=label, markersize=3.5)
         axis.set(xscale="log", yscale="log", xlabel=title, ylim=(3e4, 3e10))
         axis.set_xticks(sizes, [f"{size:,}" if size < 10_000 else f"$10^{len(str(size)) - 1}$" for size in sizes])

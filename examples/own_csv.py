@@ -1,4 +1,4 @@
-"""Your own edge log, from CSV to predictions: names as strings, times as ISO dates, a node nobody has seen before."""
+"""From a CSV file to predictions: string names, ISO dates, and a node that is not in the data."""
 
 import csv
 import tempfile
@@ -9,7 +9,7 @@ import cawn
 
 
 def write_messages(path: Path) -> tuple[str, str, str]:
-    """Stands for your file: people write to those who wrote with the same person. Returns the last such message."""
+    """Write messages in which people who know the same person write to each other; returns the last of these."""
     network = cawn.laws.triadic_closure(num_nodes=60, num_links=3_000, seed=0, noise=0.1)
     links, start = network.events, datetime(2024, 1, 1)
     people = [f"{first} {last}" for first in ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn") for last in "ABCDEFGHIJ"]
@@ -27,23 +27,23 @@ if __name__ == "__main__":
         path, run_folder = Path(folder) / "messages.csv", Path(folder) / "run"
         sender, receiver, date = write_messages(path)
 
-        events = cawn.read(path)  # the columns are found by their names; dates become Unix seconds
+        events = cawn.read(path)  # columns are recognised by their names; dates become Unix seconds
         print(events)
 
-        # Small and quick; cawn.Config() has the settings to begin with in earnest.
+        # Small and quick; use cawn.Config() for real data.
         config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=3, lr=3e-3)
         run = cawn.train(events, config, seed=0, out=run_folder, quiet=True)
         tested = run.results[0]
-        rule = tested["rules"]["recency"]
-        print(f"last {tested['count']} links: AP {tested['model']['ap']:.3f}, recency rule {rule['ap']:.3f}")
+        recency = tested["rules"]["recency"]
+        print(f"last {tested['count']} links: AP {tested['model']['ap']:.3f}, recency baseline {recency['ap']:.3f}")
 
-        # Later, or elsewhere: the folder of the run is all that is needed.
+        # Later, or on another machine: the run folder is all that is needed.
         predictor = cawn.LinkPredictor.load(run_folder)
-        asked = [receiver, "Ada A", "Cleo E", "Zoe, who is new"]
-        print(f"\n{sender} wrote to {receiver} on {date}. From the messages before that, the probability of")
-        for name, probability in zip(asked, predictor.score(sender, asked, date), strict=True):
+        candidates = [receiver, "Ada A", "Cleo E", "Zoe, who is new"]
+        print(f"\n{sender} wrote to {receiver} on {date}. Probabilities from the messages before that:")
+        for name, probability in zip(candidates, predictor.score(sender, candidates, date), strict=True):
             print(f"  {probability:.2f}  {sender} and {name}")
 
-        print(f"\nWhom {sender} is most likely to write to at that time:")
+        print(f"\nThe most probable receivers of a message from {sender} at that time:")
         for place, best in enumerate(predictor.rank(sender, date, k=3), start=1):
             print(f"  {place}. {best.name}  {best.probability:.2f}")

@@ -1,4 +1,4 @@
-"""PyTorch Geometric in, embeddings out: a TemporalData trains a small model, and its embeddings of pairs feed another.
+"""Train on a PyTorch Geometric TemporalData and use the pair embeddings in another model.
 
 Needs torch_geometric.
 """
@@ -11,7 +11,7 @@ from torch_geometric.data import TemporalData
 
 import cawn
 
-# Any TemporalData will do. In this one a -> b, then b -> c, leads to a -> c; that a -> b, c -> b leads to nothing.
+# Any TemporalData will do. In this one a -> b and then b -> c cause a -> c, while a -> b and c -> b cause nothing.
 network = cawn.laws.feed_forward(num_nodes=100, num_links=3_000, seed=0, noise=0.1)
 made = network.events
 data = TemporalData(src=torch.tensor(made.src), dst=torch.tensor(made.dst), t=torch.tensor(made.t))
@@ -23,14 +23,14 @@ with tempfile.TemporaryDirectory() as folder:
     cawn.train(events, config, seed=0, out=Path(folder) / "run", quiet=True)
     predictor = cawn.LinkPredictor.load(Path(folder) / "run")
 
-    # Embeddings of the links after training, each made from the links before it: which of them follow from the law?
+    # Embeddings of the links after the training period, each computed from the links before it.
     later = slice(int(0.7 * len(events)), None)
     names = events.labels
     z = predictor.embed(names[events.src[later]], names[events.dst[later]], events.t[later])  # [B, width]
 x, y = torch.from_numpy(z), torch.from_numpy(network.caused[later]).float()
 print(f"embeddings: {tuple(x.shape)}, mean norm {x.norm(dim=1).mean():.2f}")
 
-# A logistic probe: trained on the first half of them, tested on the second.
+# A logistic probe that predicts whether a link was caused: trained on the first half, tested on the second.
 half = len(x) // 2
 probe = torch.nn.Linear(x.shape[1], 1)
 torch.nn.init.zeros_(probe.weight)
@@ -46,6 +46,6 @@ def closure() -> torch.Tensor:
 
 
 optimizer.step(closure)
-right = ((probe(x[half:]).squeeze(1) > 0) == (y[half:] > 0)).float().mean()
-no = 1 - y[half:].mean()
-print(f"does a link follow from the law? right for {right:.0%} of {len(x) - half} links; always no: {no:.0%}")
+accuracy = ((probe(x[half:]).squeeze(1) > 0) == (y[half:] > 0)).float().mean()
+majority = 1 - y[half:].mean()
+print(f"accuracy {accuracy:.0%} on {len(x) - half} links; always answering no: {majority:.0%}")

@@ -25,9 +25,9 @@ def numbers(pattern: str, text: str) -> tuple[float, ...]:
 
 def test_own_csv() -> None:
     out = output_of("own_csv.py")
-    model, rule = numbers(r"AP ([\d.]+), recency rule ([\d.]+)", out)
-    assert model > rule + 0.1
-    (linked,), (stranger,) = numbers(r"probability of\n +([\d.]+)", out), numbers(r"([\d.]+)  .*who is new", out)
+    model, recency = numbers(r"AP ([\d.]+), recency baseline ([\d.]+)", out)
+    assert model > recency + 0.1
+    (linked,), (stranger,) = numbers(r"before that:\n +([\d.]+)", out), numbers(r"([\d.]+)  .*who is new", out)
     assert stranger < 0.5 < linked
     assert "1. Ada J" in out  # to whom the sender did write
 
@@ -36,14 +36,14 @@ def test_walks_only() -> None:
     out = output_of("walks_only.py")
     (closing,), (strangers,) = (numbers(rf"(\d+) of 128   u and {other}", out) for other in ("v", "a stranger"))
     assert closing > 1.5 * strangers
-    (same,), (forgotten,) = numbers(r"of the history: (\d+)%", out), numbers(r"forgotten: ([\d.]+)%", out)
+    (same,), (dropped,) = numbers(r"from the history: (\d+)%", out), numbers(r"dropped link: ([\d.]+)%", out)
     assert same > 80
-    assert 0 < forgotten < 10
+    assert 0 < dropped < 10
 
 
 def test_pyg_embeddings() -> None:
     pytest.importorskip("torch_geometric")
     out = output_of("pyg_embeddings.py")
-    right, always_no = numbers(r"right for (\d+)% of 450 links; always no: (\d+)%", out)
+    accuracy, majority = numbers(r"accuracy (\d+)% on 450 links; always answering no: (\d+)%", out)
     assert "embeddings: (900, 96)" in out
-    assert right > always_no + 5
+    assert accuracy > majority + 5
