@@ -1,10 +1,10 @@
-# From nothing: `make demo` shows the method at work, `make test` checks everything. Both are quick the second time.
+# `make demo` shows the method, `make test` checks everything. Both create the environment first; later runs are quick.
 # PYTHON chooses the interpreter for a new environment and VENV its folder: `make test PYTHON=python3.13 VENV=.venv-3.13`.
 VENV ?= .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-# Real networks for tests and benchmarks, where they are at hand.
+# Real networks for tests and benchmarks, if there are any.
 ifneq ($(wildcard ../shared/data),)
 export CAWN_DATA ?= $(CURDIR)/../shared/data
 endif
@@ -14,11 +14,11 @@ endif
 demo: $(VENV)/.core
 	@$(BIN)/cawn demo
 
-# One worker for each core, up to eight; a file's tests stay together, as they share what they train.
+# One worker per core, up to eight; tests of a file run on one worker because they share trained models.
 test: $(VENV)/.dev lint
 	$(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist loadfile --no-loadscope-reorder
 
-# The tests of numbers as on other CPUs; `make test-kernels ARGS=--all` runs every test, ARGS="--load 8" on a busy machine.
+# Numerical tests as on other CPUs; `make test-kernels ARGS=--all` runs every test, ARGS="--load 8" on a busy machine.
 test-kernels: $(VENV)/.dev
 	$(BIN)/python tools/kernel_types.py $(ARGS)
 
@@ -34,7 +34,7 @@ docs: $(VENV)/.docs
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks
 
-# Thousands of malformed files, run folders and arguments (`make test` tries a few hundred), then kills at random moments.
+# Thousands of malformed files, run folders and arguments (`make test` tries a few hundred), then kills at random times.
 fuzz: $(VENV)/.dev
 	CAWN_FUZZ_CASES=$(or $(CASES),3000) $(BIN)/python -m pytest tests/fuzz
 	$(BIN)/python tools/kills.py --kills $(or $(KILLS),200)
@@ -44,18 +44,18 @@ dist: $(VENV)/.dev
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation
 
-# The built wheel, installed beside nothing of this folder, works.
+# Install the wheel into an empty environment and try it there.
 check-dist: dist
 	$(BIN)/python tools/check_dist.py
 
-# What is documented can be installed from the stock package index, on every supported Python at hand.
+# Resolve the documented installs on the standard package index, for every supported Python on this machine.
 check-install: $(BIN)/python
 	$(BIN)/python tools/check_install.py
 
 clean:
 	rm -rf $(VENV) dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .numba
 
-# The first supported Python that can make environments; a command may exist and still not run.
+# The first supported Python that can create environments; a command may exist and still not run.
 SUPPORTED := import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info)
 $(BIN)/python:
 	@for python in $(or $(PYTHON),python3.11 python3.12 python3.13 python3); do \

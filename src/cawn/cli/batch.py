@@ -171,7 +171,7 @@ def run_to_file(
         check: Called after each part; may raise to stop.
     """
     if not out.parent.is_dir():
-        raise StorageError(f"{out.parent}: no such folder; make it first")
+        raise StorageError(f"{out.parent}: no such folder; create it first")
     version = _file_version(job)
     task = json.dumps([repr(job), predictor.identity, version, ROWS, NODES])
     folder = out.with_name(f"{out.name}.{hashlib.sha256(task.encode()).hexdigest()[:12]}.parts")
