@@ -5,7 +5,6 @@ import io
 import zipfile
 from pathlib import Path
 
-import cawn
 from cawn.data.datasets import CATALOG
 
 SNAP = b"1 2 1082040961\n3 4 1082155839\n5 2 1082414391\n"
@@ -20,12 +19,6 @@ def put(folder: Path, name: str, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
     return path
-
-
-def links(events: cawn.Events) -> list[tuple[object, object, object]]:
-    """(source, destination, time) by name."""
-    src, dst = events.labels[events.src], events.labels[events.dst]
-    return list(zip(src.tolist(), dst.tolist(), events.t.tolist(), strict=True))
 
 
 def zipped(name: str, content: bytes) -> bytes:

@@ -10,7 +10,8 @@ import pytest
 import cawn
 from cawn.data import datasets
 from cawn.data.datasets.copies import cache_folder
-from dataset_files import SNAP, links, put
+from dataset_files import SNAP, put
+from link_files import named_links
 
 
 class TestPlaces:
@@ -27,7 +28,7 @@ class TestPlaces:
         put(own_cache, "uci", SNAP)
         assert datasets.where("uci") == prepared / "edges.csv.gz"
         events = datasets.load("uci")
-        assert links(events) == [(2, 1, 10), (1, 0, 20), (0, 1, 30)]
+        assert named_links(events) == [(2, 1, 10), (1, 0, 20), (0, 1, 30)]
         assert events.msg is None
         assert datasets.verify("uci").startswith("not checked: ")
 
@@ -60,7 +61,7 @@ class TestPlaces:
         path = put(own_cache, "uci", SNAP)
         assert datasets.where("uci") == path
         assert datasets.download("uci") == path
-        assert links(datasets.load("uci")) == [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)]
+        assert named_links(datasets.load("uci")) == [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)]
 
     @pytest.mark.parametrize(
         ("platform", "expected"),

@@ -15,7 +15,8 @@ import pytest
 import cawn
 from cawn.data import datasets
 from cawn.data.datasets import CATALOG
-from dataset_files import SNAP, links, put, zipped
+from dataset_files import SNAP, put, zipped
+from link_files import named_links
 
 
 class TestFormats:
@@ -27,7 +28,7 @@ class TestFormats:
             b"0,0,0.0,0,-0.5,1.0\n1,0,36.0,0,0.25,2.0\n0,1,77.0,1,0.0,3.0\n",
         )
         events = datasets.load("wikipedia")
-        assert links(events) == [("user:0", "item:0", 0), ("user:1", "item:0", 36), ("user:0", "item:1", 77)]
+        assert named_links(events) == [("user:0", "item:0", 0), ("user:1", "item:0", 36), ("user:0", "item:1", 77)]
         assert events.msg.tolist() == [[-0.5, 1.0], [0.25, 2.0], [0.0, 3.0]]
 
     def test_snap_compressed(self, own_cache: Path) -> None:
@@ -37,7 +38,7 @@ class TestFormats:
     def test_snap_ratings(self, own_cache: Path) -> None:
         put(own_cache, "bitcoin-otc", gzip.compress(b"6,2,4,1289241911.72836\n6,5,-10,1289241941.53378\n"))
         events = datasets.load("bitcoin-otc")
-        assert links(events) == [(6, 2, 1289241911.72836), (6, 5, 1289241941.53378)]
+        assert named_links(events) == [(6, 2, 1289241911.72836), (6, 5, 1289241941.53378)]
         assert events.msg.tolist() == [[4.0], [-10.0]]
 
     @pytest.mark.parametrize("row", ["{} {} 1 {}\n", "{}\t{}\t1\t{}\n", "{} {}\t1 {}\n"])
@@ -54,7 +55,7 @@ class TestFormats:
         path.write_bytes(archive.getvalue())
         assert datasets.where("uci") == path
         events = datasets.load("uci")
-        assert links(events) == [(1, 2, 1082008561), (3, 4, 1082123439)]
+        assert named_links(events) == [(1, 2, 1082008561), (3, 4, 1082123439)]
         assert events.msg is None
 
     def test_konect_of_something_else(self, own_cache: Path) -> None:
@@ -71,7 +72,7 @@ class TestFormats:
     def test_enron_without_the_e_mails_from_before_its_time(self, own_cache: Path) -> None:
         put(own_cache, "enron", b"315522000 1 0\n910948020 114 169\n 910948020 114 112\n911477940 0 114\n")
         events = datasets.load("enron")
-        assert links(events) == [(114, 169, 910948020), (114, 112, 910948020), (0, 114, 911477940)]
+        assert named_links(events) == [(114, 169, 910948020), (114, 112, 910948020), (0, 114, 911477940)]
 
     PROXIMITY = (
         b'"user.id","remote.user.id.if.known","time","prob2"\n'
@@ -90,7 +91,7 @@ class TestFormats:
     def test_proximity_of_known_people(self, own_cache: Path, archive: bytes) -> None:
         put(own_cache, "socialevolve", archive)
         events = datasets.load("socialevolve")
-        assert links(events) == [(26, 2, 1220621634), (2, 26, 1220621635)]
+        assert named_links(events) == [(26, 2, 1220621634), (2, 26, 1220621635)]
         assert events.msg is None
 
     @pytest.mark.parametrize(
@@ -174,13 +175,13 @@ class TestFlights:
         assert datasets.where("flights") == path
         assert datasets.download("flights") == path
         events = datasets.load("flights")
-        assert links(events) == [("N14228", "IAH", 1357035300), ("N24211", "LAX", 1372802400)]
+        assert named_links(events) == [("N14228", "IAH", 1357035300), ("N24211", "LAX", 1372802400)]
         expected = [[1.4, 5.25 / 24, 1, 0, 0], [2.475, 0.75, 0, 1, 0]]
         np.testing.assert_allclose(events.msg, expected, rtol=1e-6)
 
     def test_a_plane_called_like_an_airport_is_another_node(self, installed: Callable[[str], Path]) -> None:
         installed(self.ROWS.replace("N14228", "LAX"))
-        assert links(datasets.load("flights"))[0][:2] == ("plane:LAX", "airport:IAH")
+        assert named_links(datasets.load("flights"))[0][:2] == ("plane:LAX", "airport:IAH")
 
     def test_another_file_than_the_known_one(self, installed: Callable[[str], Path]) -> None:
         installed(self.ROWS)
