@@ -129,11 +129,11 @@ def record(gpu: bool) -> Recorder:
 
 
 def train_in_the_interpreter(device: Any) -> None:
-    """Lead training to the GPU's kernels, with the CPU as their device."""
-    import cawn.learn.trainer
-    from cawn.systems.cawn.device_batches import DeviceBatcher
+    """Train with the GPU's kernels, on the CPU."""
+    from cawn.systems.cawn.cuda import DeviceEngine
+    from cawn.systems.cawn.system import CawnSystem
 
-    cawn.learn.trainer.on_device = lambda batcher, _: DeviceBatcher(batcher, device)
+    CawnSystem.engine = lambda self, batcher: DeviceEngine(self.module, batcher, device)  # type: ignore[method-assign]
 
 
 def show(recorder: Recorder, functions: bool) -> None:

@@ -24,7 +24,7 @@ def speed(bandwidth: float, products: float) -> list[Row]:
     for name in ("uci", "wikipedia"):
         bench = Bench(network(name))
         walks = bench.walks_per_second()
-        detail = f"{walks / bench.twin_walks_per_second():,.0f} x plain torch"
+        detail = f"{walks / bench.torch_walks_per_second():,.0f} x plain torch"
         rows.append(Row(f"walks, {name}", walks / 1e9, 1.0, unit="billion/s", detail=detail))
     events, best = network("wikipedia"), 0.0
     for size in (32, 128, 512, 2048, 8192):

@@ -25,7 +25,7 @@ def measure(seeds: int, ways: list[str]) -> list[Row]:
     for name in ("uci", "wikipedia"):
         events, found = network(name), {}
         for way in ways:
-            device, CAWN.products = WAYS[way]
+            device, CAWN.matmul_dtype = WAYS[way]
             runs = [
                 cawn.train(events, cawn.Config(alpha="ladder"), seed=seed, device=device, kinds=("random",), quiet=True)
                 for seed in range(seeds)

@@ -1,4 +1,4 @@
-"""A network with a fresh model on the device, and the time its parts take there."""
+"""A network with an untrained model on the device, and the time of each of its parts."""
 
 import os
 import time
@@ -8,20 +8,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from cawn.systems.cawn.decays import decays
-from cawn.systems.cawn.engines import engine_of
-from cawn.systems.cawn.steps import Plan
 
 import cawn
+from benchmarks.gpu.torch_walks import sample_walks
 from cawn.data.names import NameIndex
-from cawn.kernels.reference import torch_walks
 from cawn.learn.calibration import Calibration
+from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
-from cawn.systems.cawn.device_batches import DeviceBatcher
-from cawn.systems.cawn.device_scoring import of_pairs
-from cawn.systems.cawn.device_steps import DeviceSteps, optimizer_of
-from cawn.systems.cawn.features import Batcher, input_widths
-from cawn.systems.cawn.model import CAWN
+from cawn.systems.base import Context, Optimizer
+from cawn.systems.cawn.cuda import DeviceSteps
+from cawn.systems.cawn.system import CawnSystem
 
 QUERIES = 1 << 17  # at once, where walks alone are timed
 
@@ -56,80 +52,75 @@ def ceilings() -> tuple[float, float]:
 
 
 class Bench:
-    """See above."""
+    """Measures one network with one set of settings."""
 
     def __init__(self, events: cawn.Events, **settings: Any) -> None:
         self.events, self.config = events, cawn.Config(alpha="ladder", **settings)
-        self.parts = split(events, "transductive", seed=0)
-        train = events[self.parts.train]
-        alpha = decays(self.config, train.intensity)
-        self.host = Batcher.of(self.config, events, alpha, float(train.t[-1] - train.t[0]) / 1e6)
-        self.batcher = DeviceBatcher(self.host, torch.device("cuda"))
-        self.model = CAWN(self.config, *input_widths(self.config, events, len(alpha))).to("cuda")
+        self.links = training_links(events, split(events, "transductive", seed=0), self.config, 0)
+        self.system = CawnSystem(Context(self.config, events, 0, torch.device("cuda"), training=self.links))
+        self.engine = self.system.engine(self.system.batcher(events))
+        self.batcher = self.engine.batcher
 
     def walks_per_second(self, queries: int = QUERIES) -> float:
-        nodes, _, t = self._some(queries)
+        nodes, t = self._queries(queries)
         seed = self.batcher.history.seed(1)
-        took = seconds(lambda: self.batcher._walk(nodes, t, seed))
+        took = seconds(lambda: self.batcher.walk(nodes, t, seed))
         return queries * self.config.num_walks / took
 
-    def twin_walks_per_second(self) -> float:
-        """Of the same walks in plain PyTorch."""
-        nodes, _, t = self._some(QUERIES)
+    def torch_walks_per_second(self) -> float:
+        """The same walks in plain PyTorch."""
+        nodes, t = self._queries(QUERIES)
         index, widths = self.batcher.history.index, [self.config.num_walks] * self.config.length
-        took = seconds(lambda: torch_walks.sample_walks(index, nodes, t, widths, 1), 3)
+        took = seconds(lambda: sample_walks(index, nodes, t, widths, 1), 3)
         return QUERIES * self.config.num_walks / took
 
-    def updates(self) -> DeviceSteps:
-        plan = Plan(self.events, self.parts, self.config, 0, self.model, optimizer_of(self.model, self.config))
-        return DeviceSteps(plan, self.batcher)
+    def steps(self) -> DeviceSteps:
+        optimizer = Optimizer(self.system.module, self.config, self.links.steps_per_epoch)
+        return DeviceSteps(self.system.module, self.links, optimizer, self.batcher)
 
-    def training(self, steps: int = 60) -> tuple[float, float]:
-        """Links per second of recorded updates, and the share of them that walks, identities and features take."""
-        made = self.updates()
-        steps = max(min(steps, made.plan.steps_per_epoch - 4), 1)
-        updates = made.epoch(0, 0)
+    def training(self, count: int = 60) -> tuple[float, float]:
+        """Links per second of captured updates, and the share of walks, identities and features in their time."""
+        steps = self.steps()
+        count = max(min(count, self.links.steps_per_epoch - 4), 1)
+        updates = steps.epoch(0, 0)
         next(updates)
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(steps):
+        for _ in range(count):
             next(updates)
         torch.cuda.synchronize()
-        per_update = (time.perf_counter() - start) / steps
-        made._rewind(0)
-        ends, t, *_ = made._take()
+        per_update = (time.perf_counter() - start) / count
+        steps._step.zero_()
         graph = torch.cuda.CUDAGraph()
-        work = lambda: self.batcher.paired(ends, t, made._rows, made._seed)  # noqa: E731
-        seconds(work, 3)
+        seconds(steps._next_batch, 3)
         with torch.cuda.graph(graph):
-            work()
-        return made._size / per_update, seconds(graph.replay) / per_update
+            steps._next_batch()
+        return steps._size / per_update, seconds(graph.replay) / per_update
 
     def scoring(self, pairs: int = 1 << 17) -> float:
         """Pairs per second, from arrays on the host to scores on the host."""
-        self.model.eval()
         links = np.random.default_rng(0).integers(0, len(self.events), pairs)
         ends = self.events.src[links], self.events.dst[links], self.events.t[links]
         times = []
         for _ in range(4):
             start = time.perf_counter()
-            of_pairs(self.model, self.batcher, *ends, seed=1)
+            self.engine.forward(*ends, seed=1)
             times.append(time.perf_counter() - start)
         return pairs / float(np.median(times[1:]))
 
     def ranking(self, candidates: int = 1000) -> float:
-        """Seconds for one source, as a user asks: names in, the best ten names out."""
-        names = NameIndex.of(self.events.labels)
-        predictor = cawn.LinkPredictor(engine_of(self.model), self.host, names, Calibration())
-        some = np.random.default_rng(0).choice(np.unique(self.events.dst), candidates, replace=False)
-        many, src = self.events.labels[some].tolist(), self.events.labels[self.events.src[-1]].item()
+        """Seconds to rank the candidates of one source, from names to the best ten names."""
+        events = self.events
+        predictor = cawn.LinkPredictor(self.system, self.config, events, NameIndex.of(events.labels), Calibration())
+        some = np.random.default_rng(0).choice(np.unique(events.dst), candidates, replace=False)
+        many, src = events.labels[some].tolist(), events.labels[events.src[-1]].item()
         times = []
         for _ in range(20):
             start = time.perf_counter()
-            predictor.rank(src, self.events.t[-1], candidates=many)
+            predictor.rank(src, events.t[-1], candidates=many)
             times.append(time.perf_counter() - start)
         return float(np.median(times))
 
-    def _some(self, size: int) -> tuple[torch.Tensor, ...]:
+    def _queries(self, size: int) -> tuple[torch.Tensor, torch.Tensor]:
         links = np.random.default_rng(0).integers(0, len(self.events), size)
-        return self.batcher.placed(self.events.src[links], self.events.dst[links], t=self.events.t[links])
+        return self.batcher.nodes(self.events.src[links]), self.batcher.times(self.events.t[links])

@@ -1,7 +1,7 @@
-"""Where the time of a training update goes, and how far each stage is from what the chip allows.
+"""The time of each stage of a training update, and the least time that the GPU allows.
 
-The limit of a stage is the larger of the bytes it has to read and write, by the bandwidth of a copy, and its operations
-in matrix products, by the rate of a large one. What fits the caches between two stages is counted as if it did not.
+The limit of a stage is the larger of two times: its bytes read and written at the bandwidth of a large copy, and its
+floating-point operations at the rate of a large matrix product. Caches between stages are ignored.
 """
 
 from dataclasses import dataclass
@@ -12,26 +12,26 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu.bench import Bench
-from cawn.systems.cawn.sizes import padded
+from cawn.kernels.cuda.positions import padded
 
 _HALF, _SINGLE = 2, 4  # bytes of a number
 PRODUCTS = "matrix products"
 STAGES = {
-    "walks": ("sample_walks",),
-    "relative identities": ("count_positions",),
-    "features": ("describe_positions", "gather_rows", "rate_features"),
-    "inputs of the encoder": ("position_inputs",),
+    "walks": ("sample_walks_kernel",),
+    "relative identities": ("count_positions_kernel",),
+    "features": ("position_features_kernel", "gather_rows_kernel", "rate_features_kernel"),
+    "inputs of the encoder": ("position_inputs_kernel",),
     PRODUCTS: ("nvjet", "gemm", "cutlass", "splitKreduce"),
-    "cells": ("lstm_cell",),
-    "cells, backwards": ("lstm_cell_backward",),
-    "inputs, backwards": ("position_inputs_backward",),
+    "cells": ("lstm_cell_kernel",),
+    "cells, backwards": ("lstm_cell_backward_kernel",),
+    "inputs, backwards": ("position_inputs_backward_kernel",),
 }
 REST = "loss, optimizer, small weights"
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a stage has to do for one update."""
+    """The work of a stage in one update."""
 
     bytes: float
     operations: float = 0.0
@@ -68,8 +68,8 @@ def work_of(bench: Bench) -> dict[str, Work]:
 
 
 def measure(bench: Bench, updates: int = 8) -> dict[str, float]:
-    """Seconds of each stage in a recorded update, as the profiler sees them."""
-    steps = bench.updates().epoch(0, 0)
+    """Seconds of each stage in a captured update, by the profiler."""
+    steps = bench.steps().epoch(0, 0)
     for _ in range(3):
         next(steps)
     torch.cuda.synchronize()
@@ -85,7 +85,7 @@ def measure(bench: Bench, updates: int = 8) -> dict[str, float]:
 
 
 def stage_of(kernel: str) -> str:
-    """Our kernels by their names, the products of libraries by a part of theirs."""
+    """The stage of a kernel: ours by name, those of libraries by a part of their name."""
     for stage, names in STAGES.items():
         if kernel in names or (stage == PRODUCTS and any(name in kernel for name in names)):
             return stage

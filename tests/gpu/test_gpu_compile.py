@@ -9,8 +9,8 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from cawn.systems.cawn.cells import _shape
-from cawn.kernels.cuda import cells, counts, features, links, negatives, positions, walks
+from cawn.kernels.cuda import counts, features, lstm, negatives, positions, walks
+from cawn.kernels.cuda.lstm import _launch_shape
 
 target = GPUTarget("cuda", {capability}, 32)
 
@@ -20,32 +20,35 @@ def check(kernel, types, num_warps=4, **constants):
     compile(ASTSource(kernel, signature, constants), target=target, options={{"num_warps": num_warps}})
 
 for T in ("*i64", "*fp64"):
-    check(walks.sample_walks,
+    check(walks.sample_walks_kernel,
           f"*i64 {{T}} *i32 *fp64 *fp64 *i64 {{T}} *i64 *i64 *i32 {{T}} *i32 *i32 i32 i32 i32 i32", 1,
           LENGTH=2, BLOCK=64)
-    check(features.describe_positions, f"{{T}} *i32 *i32 *i32 *i64 *fp32 *fp32 *u8 *fp64 i32 i32",
-          L=3, LOGARITHMS=True, DIRECTED=True, DEGREE=True, BLOCK=256)
-    check(features.rate_features, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32", 1,
-          D=8, AGES=3, BLOCK=16, DECAYS=16)
-    check(links.take_links, f"*i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32", BLOCK=128)
+    for first in (0, -1):
+        check(features.position_features_kernel, f"{{T}} *i32 *i32 *i32 *i64 *fp32 *fp32 *u8 *fp64 i32 i32",
+              L=3, TIME=first, DIRECTION=first, DEGREE=first, LOG_SCALE=6.0, LONGEST=1e30, BLOCK=256)
+    check(features.rate_features_kernel, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32",
+          1, D=8, AGES=3, PAIR=12, END=17, SCALE=14.0, LONGEST=1e30, BLOCK=16, DECAYS=16)
+    check(negatives.take_links_kernel, f"*i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32",
+          BLOCK=128)
 for fallback in (False, True):
-    check(negatives.draw, "*i64 " * 10 + "i32", 2, SALT=0x5851F42D4C957F2D, HAS_FALLBACK=fallback, BLOCK=128)
-check(counts.count_positions, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
-check(features.gather_rows, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
+    check(negatives.draw_kernel, "*i64 " * 10 + "i32", 2, SALT=0x5851F42D4C957F2D, HAS_FALLBACK=fallback, BLOCK=128)
+check(counts.count_positions_kernel, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
+check(features.gather_rows_kernel, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
 for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
-    for M, D, S in ((64, 64, 4096), (64, 64, 128), (20, 24, 4096)):
+    for M, D, S in ((64, 64, 4096), (20, 24, 128)):
         sizes = {{"M": M, "L": 3, "D": D, "X": 5, "FREQUENCIES": 16, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240,
                  "PRECISION": precision, "ROWS": 128, "COLUMNS": 64, "WAVES": 16}}
-        check(positions.position_inputs,
+        check(positions.position_inputs_kernel,
               f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32",
               **sizes, TILES=4, DROPOUT=True, REST=16)
-        check(positions.position_inputs_backward, f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
+        check(positions.position_inputs_backward_kernel,
+              f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
         for depth, pool, last in ((0, False, False), (1, True, False), (1, True, True), (2, True, True),
                                   (2, False, True), (2, False, False)):
-            shape = _shape(S, M if depth else 1, D)[1]
+            shape = _launch_shape(S, M if depth else 1, D)[1]
             shape |= {{"L": 3, "STATE": depth, "POOL": pool, "FAST": precision == "tf32"}}
-            check(cells.lstm_cell, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
-            check(cells.lstm_cell_backward,
+            check(lstm.lstm_cell_kernel, f"{{F}} {{F}} {{F}} *fp32 *u8 {{F}} *fp32 i32 i32 i32", **shape)
+            check(lstm.lstm_cell_backward_kernel,
                   f"{{F}} {{F}} *fp32 *u8 *fp32 {{F}} *fp32 {{F}} {{F}} {{F}} *fp32 i32 i32",
                   **shape, LATER=depth > 0 and not last, CELL=not last)
 """

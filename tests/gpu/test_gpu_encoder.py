@@ -4,12 +4,10 @@ import pytest
 import torch
 
 import cawn
-from cawn.systems.cawn.dense import Dense
-from cawn.systems.cawn.encoder import encode
+from cawn.kernels.cuda.positions import EncoderShape, Layers, position_inputs
 from cawn.systems.cawn.features import Batch
+from cawn.systems.cawn.fused import Dense, encode
 from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.positions import Layers, position_inputs
-from cawn.systems.cawn.sizes import Sizes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 
@@ -86,6 +84,10 @@ def test_halves_stay_close_to_singles(gpu) -> None:
         assert off < (0.15 if "omega" in name else 0.04), f"{name}: {off}"
 
 
+def inputs(layers: Layers, batch: Dense, shape: EncoderShape, seed: torch.Tensor) -> torch.Tensor:
+    return position_inputs(layers, batch.counts, batch.elapsed, batch.x, shape, seed, torch.float32)
+
+
 def nothing(gpu, d: int, N: int, omega: list[float] | torch.Tensor) -> Layers:
     """Layers that are zero."""
     weight, bias = torch.zeros(d, N, device=gpu), torch.zeros(d, device=gpu)
@@ -95,14 +97,11 @@ def nothing(gpu, d: int, N: int, omega: list[float] | torch.Tensor) -> Layers:
 def test_dropout_keeps_its_share_and_its_mean(gpu) -> None:
     L, M, d = 2, 64, 64
     batch = some_walks(gpu, M, L, 0)
-    sizes = Sizes(S=6, M=M, L=L, d=d, kinds=1, frequencies=0, x_width=0, width=144, keep=0.7, pool=True)
+    shape = EncoderShape(S=6, M=M, L=L, d=d, kinds=1, frequencies=0, x_width=0, width=144, keep=0.7, pool=True)
     layers = nothing(gpu, d, L, [])
     for bias in (layers.own_bias, layers.other_bias):
         bias.fill_(1.0)  # the bias alone: every hidden unit is 1
-    made = [
-        sizes.shallow(position_inputs(layers, batch, sizes, torch.tensor([seed], device=gpu), torch.float32))
-        for seed in (1, 2, 1)
-    ]
+    made = [shape.shallow(inputs(layers, batch, shape, torch.tensor([seed], device=gpu))) for seed in (1, 2, 1)]
     hidden = made[0][:, : 2 * d]
     n = hidden.numel()
     share = (hidden > 0).double().mean().item()
@@ -120,9 +119,9 @@ def test_waves_of_any_length(gpu) -> None:
     """Cosine and sine of small and large phases are those of PyTorch."""
     batch = some_walks(gpu, 16, 2, 0)
     scales = 10.0 ** torch.arange(-4, 8, device=gpu)
-    sizes = Sizes(S=6, M=16, L=2, d=16, kinds=1, frequencies=12, x_width=0, width=64, keep=1.0, pool=True)
+    shape = EncoderShape(S=6, M=16, L=2, d=16, kinds=1, frequencies=12, x_width=0, width=64, keep=1.0, pool=True)
     layers = nothing(gpu, 16, 2, scales)
-    made = sizes.shallow(position_inputs(layers, batch, sizes, batch.alive, torch.float32))
+    made = shape.shallow(inputs(layers, batch, shape, batch.alive))
     walk = torch.arange(6 * 16, device=gpu)
     phase = batch.elapsed.flatten()[walk * 2 + 1][:, None] * scales  # of depth 1
     assert torch.allclose(made[6:, 32:44], phase.cos(), atol=2e-6)

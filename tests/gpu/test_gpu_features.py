@@ -1,15 +1,11 @@
-"""What the network reads is the same on both processors, for every kind of model and of network."""
-
-from functools import partial
+"""Features, embeddings and scores are the same on both processors, for every kind of model and of network."""
 
 import numpy as np
 import pytest
 import torch
 
 import cawn
-from cawn.systems.cawn import fused
-from cawn.systems.cawn.device_batches import DeviceBatcher
-from cawn.systems.cawn.device_scoring import of_contrast, of_one, of_pairs
+from cawn.systems.cawn.cuda import DeviceEngine
 from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.model import CAWN
 from networks import random_events
@@ -51,42 +47,46 @@ def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.in
     model = CAWN(config, *input_widths(config, events, 4)).eval()
     there = CAWN(config, *input_widths(config, events, 4)).eval().to(gpu)
     there.load_state_dict(model.state_dict())
-    there.products = torch.float32
+    there.matmul_dtype = torch.float32
     rng = np.random.default_rng(4)
-    links = np.append(rng.integers(0, len(events), 1), 0)  # the first link has no history
-    false = np.append(rng.integers(0, events.num_nodes, 1), 10**6)
-    return host, DeviceBatcher(host, gpu), model, there, (events.src[links], events.dst[links], false, events.t[links])
+    links = np.array([150, 150, 0])  # two pairs of one source, and one without history
+    dst = np.append(events.dst[150], (rng.integers(0, events.num_nodes), 10**6))
+    return host, DeviceEngine(there, host, gpu), model, there, (events.src[links], dst, events.t[links])
 
 
 @pytest.mark.parametrize("changes", MODELS, ids=str)
-def test_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
-    host, device, model, there, (src, dst, false, t) = prepared(gpu, changes)
+def test_embeddings_and_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
+    host, engine, model, there, pairs = prepared(gpu, changes)
     with torch.no_grad():
-        expected = model(host.contrast(src, dst, false, t, seed=5)).view(2, -1).numpy()
-        found = np.stack(of_contrast(partial(fused.logits, there), device, src, dst, false, t, seed=5))
+        expected = model.embed(host.pairs(*pairs, seed=5))
+        found = engine.forward(*pairs, seed=5, embed=True)
         assert_same_scores(found, expected)
-        embedded = of_pairs(partial(fused.embed, there), device, src, dst, t, seed=5)
-        assert_same_scores(embedded, model.embed(host.pairs(src, dst, t, seed=5)).numpy())
+        assert_same_scores(there.head(torch.from_numpy(found).to(gpu)), model.head(expected))
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("directed", [False, True])
 def test_rates_without_attributes(gpu, dtype, directed: bool) -> None:
-    host, device, _, _, (src, dst, false, t) = prepared(gpu, {"directed": directed}, attributes=False, dtype=dtype)
-    expected, found = host.contrast(src, dst, false, t, seed=1), device.contrast(src, dst, false, t, seed=1)
-    assert np.allclose(found.rates.cpu().numpy(), expected.rates, rtol=1e-6, atol=1e-7)
+    host, engine, _, _, (src, dst, t) = prepared(gpu, {"directed": directed}, attributes=False, dtype=dtype)
+    device = engine.batcher
+    with device._rates(device.nodes(src), device.nodes(dst), device.times(t)) as found:
+        pass
+    expected = host.rates.features(src, dst, t, host.unit)
+    assert np.allclose(found.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
 
 
-def test_one_against_many_in_pieces(gpu) -> None:
-    host, device, model, there, (src, _, _, t) = prepared(gpu, {})
-    dst = np.arange(3)
+def test_one_source_in_pieces(gpu) -> None:
+    """The walks of a source are sampled once for consecutive pairs; pieces may cut them anywhere."""
+    host, engine, model, _, (src, _, t) = prepared(gpu, {"rates": False})
+    pairs = np.repeat(src[:2], (3, 1)), np.arange(4), np.repeat(t[:2], (3, 1))
     with torch.no_grad():
-        expected = model(host.pairs(np.full(3, src[0]), dst, np.full(3, t[0]), seed=2)).numpy()
-    for budget in (None, 1):
-        assert_same_scores(
-            of_one(partial(fused.logits, there), device, src[0], dst, t[0], seed=2, byte_budget=budget), expected
-        )
-    assert of_one(partial(fused.logits, there), device, src[0], dst[:0], t[0], seed=2).shape == (0,)
+        expected = model(host.pairs(*pairs, seed=2)).numpy()
+    for size in (4, 2):
+        engine.batcher.pieces.size = size
+        assert_same_scores(engine.forward(*pairs, seed=2), expected)
+    nobody = tuple(array[:0] for array in pairs)
+    assert engine.forward(*nobody, seed=2).shape == (0,)
+    assert engine.forward(*nobody, seed=2, embed=True).shape == (0, model.width)
 
 
 def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
@@ -112,24 +112,3 @@ def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
 
     with pytest.raises(cawn.DeviceError, match="a single pair"):
         list(Pieces(16)(never, 10))
-
-
-def test_the_engine_that_a_predictor_holds(gpu) -> None:
-    """It takes a history to the device when it is first asked about, and again when it is another."""
-    from cawn.systems.cawn.engines import DeviceEngine, HostEngine, TorchNetwork
-
-    host, _, model, there, (src, _, false, t) = prepared(gpu, {"rates": False})
-    mine, theirs = DeviceEngine(there), HostEngine(TorchNetwork(model))
-    expected = theirs.logits(host, src, false, t, seed=3)
-    found = mine.logits(host, src, false, t, seed=3)
-    assert found.dtype == np.float64
-    assert_same_scores(found, expected)
-    assert_same_scores(mine.embed(host, src, false, t, seed=3), theirs.embed(host, src, false, t, seed=3))
-    one = {"seed": 3, "byte_budget": 1 << 20}
-    ranked = mine.logits_of_one(host, int(src[0]), false, t[0], **one)
-    assert_same_scores(ranked, theirs.logits_of_one(host, int(src[0]), false, t[0], **one))
-    placed = mine._there(host)
-    assert mine._there(host) is placed
-    other = Batcher.of(host.config, host.events[:50], host.history.alpha, host.unit)
-    assert_same_scores(mine.logits(other, src, false, t, seed=3), theirs.logits(other, src, false, t, seed=3))
-    assert mine.embed(host, src[:0], false[:0], t[:0], seed=3).shape == (0, 16)

@@ -1,4 +1,4 @@
-"""Whole runs on a GPU: trained, stopped, resumed, tested and asked there. A few of them also in the interpreter."""
+"""Whole runs on a GPU: trained, stopped, resumed, tested and queried there. One of them also in the interpreter."""
 
 import gc
 import json
@@ -13,8 +13,8 @@ import cawn
 from cawn.data import laws
 from cawn.interrupt import Interrupt
 from cawn.learn.trainer import Trainer
-from cawn.systems.cawn.device_batches import DeviceBatcher
-from cawn.systems.cawn.device_steps import DeviceSteps
+from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
+from cawn.systems.cawn.system import CawnSystem
 from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
@@ -28,36 +28,42 @@ SMALL = cawn.Config(
 )
 
 
-@pytest.fixture
-def device(gpu, monkeypatch) -> str:
-    """What to call the device; where it is the interpreter, training is led there, with little to rank."""
-    if gpu.type == "cpu":
-        monkeypatch.setattr("cawn.learn.trainer.on_device", lambda batcher, _: DeviceBatcher(batcher, gpu))
-        monkeypatch.setattr("cawn.learn.evaluation.RANKED_LINKS", 1)
-        monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
-    return gpu.type
-
-
 def assert_same_weights(a: cawn.Run, b: cawn.Run) -> None:
     for name, value in a.model.state_dict().items():
         assert torch.equal(value, b.model.state_dict()[name]), name
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights(device, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
+    """Training and testing go through the kernels, and give what the CPU gives."""
     events = random_events(5, num_nodes=6, num_links=12, span=1000)
-    whole = cawn.train(events, LEAST, seed=3, device=device, quiet=True, kinds=("random",))
+    config = LEAST.with_(dropout=0.0)
+    monkeypatch.setattr("cawn.learn.evaluation.RANKED_LINKS", 1)
+    monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
+    expected = cawn.train(events, config, device="cpu", quiet=True, kinds=("random",))
+    if gpu.type == "cpu":
+        monkeypatch.setattr(CawnSystem, "engine", lambda self, batcher: DeviceEngine(self.module, batcher, gpu))
+    found = cawn.train(events, config, device=gpu.type, quiet=True, kinds=("random",))
+    for mine, theirs in zip(found.model.parameters(), expected.model.parameters(), strict=True):
+        assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
+    assert found.results[0]["model"]["auc"] == pytest.approx(expected.results[0]["model"]["auc"], abs=1e-6)
+
+
+@needs_cuda
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path, monkeypatch) -> None:
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    whole = cawn.train(events, SMALL, seed=3, device="cuda", quiet=True, kinds=("random",))
     check, taken = Interrupt.check, []
 
     def stopping(self):
         taken.append(None)
-        self.asked = len(taken) == 1  # as Ctrl-C does, between the updates of an epoch
+        self.asked = len(taken) == 5  # as Ctrl-C does, between the updates of an epoch
         check(self)
 
     monkeypatch.setattr(Interrupt, "check", stopping)
-    options = {"seed": 3, "device": device, "quiet": True, "kinds": ("random",), "out": tmp_path / "run"}
+    options = {"seed": 3, "device": "cuda", "quiet": True, "kinds": ("random",), "out": tmp_path / "run"}
     with pytest.raises(KeyboardInterrupt):
-        cawn.train(events, LEAST, **options)
-    resumed = cawn.train(events, LEAST, **options, resume=True)
+        cawn.train(events, SMALL, **options)
+    resumed = cawn.train(events, SMALL, **options, resume=True)
     assert_same_weights(whole, resumed)
     assert whole.results == resumed.results
 
@@ -72,10 +78,7 @@ def test_both_processors_learn_the_same_law(tmp_path: Path) -> None:
     figures = {device: run.results[0]["model"]["auc"] for device, run in runs.items()}
     assert figures["cuda"] > 0.62
     assert abs(figures["cuda"] - figures["cpu"]) < 0.02
-    for one, other in (
-        ("cuda", "cpu"),
-        ("cpu", "cuda"),
-    ):  # a run is tested and asked on any device, wherever it is from
+    for one, other in (("cuda", "cpu"), ("cpu", "cuda")):  # a run can be used on any device, wherever it was trained
         again = cawn.evaluate_run(tmp_path / one, device=other)
         saved = json.loads((tmp_path / one / "results.json").read_text())
         for mine, theirs in zip(again, saved, strict=True):
@@ -100,18 +103,17 @@ KINDS = [
 
 @needs_cuda
 @pytest.mark.parametrize("changes", KINDS, ids=str)
-def test_recorded_updates_are_the_updates(changes: dict) -> None:
-    """Replayed from a CUDA graph or launched one by one, the weights come out the same to the last bit."""
+def test_captured_updates_are_the_updates(changes: dict, monkeypatch) -> None:
+    """Replayed from a CUDA graph or launched one by one, the weights are the same to the last bit."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
     found = []
-    for recorded in (True, False):
+    for captured in (True, False):
         trainer = Trainer(events, SMALL.with_(**changes), device="cuda", quiet=True)
-        if not recorded:
-            trainer.steps._record = lambda: None  # type: ignore[attr-defined]
-        list(trainer.steps.epoch(0, 0))
-        assert isinstance(trainer.steps, DeviceSteps)
-        assert (trainer.steps._graph is not None) == recorded
-        found.append([weight.detach().clone() for weight in trainer.model.parameters()])
+        if not captured:
+            monkeypatch.setattr(DeviceSteps, "_capture", lambda self: None)
+        list(trainer._steps(0, 0))
+        assert (trainer.system._engine._steps._graph is not None) == captured
+        found.append([weight.detach().clone() for weight in trainer.system.module.parameters()])
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
 
@@ -130,8 +132,8 @@ def test_an_epoch_never_waits_for_the_host() -> None:
     """PyTorch refuses whatever would."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    list(trainer.steps.epoch(0, 0))
-    updates = trainer.steps.epoch(1, 0)
+    list(trainer._steps(0, 0))
+    updates = trainer._steps(1, 0)
     next(updates)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -153,7 +155,7 @@ def test_a_batch_beyond_the_memory_is_one_clear_line() -> None:
 
 
 @needs_cuda
-def test_memory_that_runs_out_in_the_recording_is_one_clear_line_and_spoils_nothing(monkeypatch) -> None:
+def test_memory_that_runs_out_in_the_capture_is_one_clear_line_and_spoils_nothing(monkeypatch) -> None:
     events = laws.triadic_closure(60, 1_000, seed=0).events
     update = DeviceSteps._update
 
@@ -172,38 +174,31 @@ def test_memory_that_runs_out_in_the_recording_is_one_clear_line_and_spoils_noth
 
 @needs_cuda
 def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
-    """Where they are too large for the device, kernels read them there: the weights come out the same."""
+    """If they are too large for the device, kernels read them from the host, and the weights are the same."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
     msg = np.random.default_rng(0).normal(size=(len(events), 20)).astype(np.float32)
     events = cawn.Events(events.src, events.dst, events.t, msg)
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
-    monkeypatch.setattr("cawn.systems.cawn.device_batches._SHARE_OF_MEMORY", 1e-9)
+    monkeypatch.setattr("cawn.systems.cawn.cuda._MEMORY_SHARE", 1e-9)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    assert isinstance(trainer.batcher, DeviceBatcher)
-    (table, _) = trainer.batcher.tables
-    assert table is not None
-    assert table.is_pinned()
-    assert_same_weights(expected, trainer.fit(("random",)))
+    list(trainer._steps(0, 0))
+    assert trainer.system._engine.batcher.tables["msg"].is_pinned()
+    assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))
 
 
-def test_only_one_index_is_on_the_device_at_a_time(device, monkeypatch) -> None:
-    from cawn.learn import trainer as training
-
+@needs_cuda
+def test_only_one_index_is_on_the_device_at_a_time(monkeypatch) -> None:
     held: weakref.WeakSet[DeviceBatcher] = weakref.WeakSet()
-    place, evaluate, seen = training.on_device, training.evaluate, []
+    place, seen = DeviceBatcher.__init__, []
 
-    def placing(*args):
-        batcher = place(*args)
-        held.add(batcher)
-        return batcher
-
-    def evaluating(*args, **options):
+    def placing(self, *args) -> None:
         gc.collect()
         seen.append(len(held))
-        return evaluate(*args, **options)
+        place(self, *args)
+        held.add(self)
 
-    monkeypatch.setattr(training, "on_device", placing)
-    monkeypatch.setattr(training, "evaluate", evaluating)
-    events = random_events(5, num_nodes=6, num_links=12, span=1000)
-    cawn.train(events, LEAST, device=device, quiet=True, kinds=("random",))
-    assert seen == [1]
+    monkeypatch.setattr(DeviceBatcher, "__init__", placing)
+    events = laws.triadic_closure(60, 1_000, seed=0).events
+    cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    assert len(seen) > 1  # for training and for testing
+    assert not any(seen)

@@ -6,8 +6,7 @@ import torch
 
 import cawn
 from cawn import Walks
-from cawn.kernels.reference import torch_walks
-from cawn.walks.device_history import DeviceHistory
+from cawn.walks.cuda import DeviceHistory
 from networks import queries, random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
@@ -32,20 +31,24 @@ def test_the_same_walks_as_on_the_cpu(gpu, alpha, dtype) -> None:
             assert_same(device.sample(nodes, t, seed=seed, **shape), history.sample(nodes, t, seed=seed, **shape))
 
 
-def test_the_slow_twin(gpu) -> None:
-    events = random_events(3, num_nodes=15, num_links=500)
-    device = DeviceHistory(cawn.History(events, (0.01, 0.5)), gpu)
-    nodes, t = queries(events, 4, 10)
-    at = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu)
-    widths = [4, 8, 8]
-    paths = device.walk(*at, torch.tensor(widths, device=gpu), device.seed(7))
-    for found, wanted in zip(paths, torch_walks.sample_walks(device.index, *at, widths, 7), strict=True):
-        assert found.dtype == wanted.dtype
-        assert torch.equal(found, wanted)
-    rows = torch.tensor([[0, 1], [2, 2], [9, 0]], device=gpu)
-    walks = [Walks(*(x[rows[:, i]].cpu().numpy() for x in paths[:3])) for i in (0, 1)]
-    expected = torch.from_numpy(cawn.anonymize(*walks))
-    assert torch.equal(torch_walks.count_positions(paths.nodes, rows).cpu(), expected)
+def test_links_and_degrees(gpu) -> None:
+    """What the encoder reads besides nodes and times: the direction of each link, and the degree of each node."""
+    events = random_events(3, num_nodes=15, num_links=200)
+    history = cawn.History(events, (0.01, 0.5))
+    device = DeviceHistory(history, gpu)
+    nodes, t = queries(events, 4, 5)
+    widths = torch.tensor([4, 8, 8], device=gpu)
+    found = device.walk(torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), widths, device.seed(7), 8)
+    walked, times, links, degrees = (tensor.cpu().numpy() for tensor in found)
+    expected = history.sample(nodes, t, seed=7, fanouts=(4, 2, 1))
+    assert np.array_equal(walked, expected.nodes)
+    assert np.array_equal(links >> 1, expected.events)
+    taken, before = links[..., 1:] >= 0, walked[..., :-1]
+    forward = events.src[np.maximum(links[..., 1:] >> 1, 0)] == before
+    assert np.array_equal((links[..., 1:] % 2 == 0)[taken], forward[taken])
+    alive = walked >= 0
+    assert np.array_equal(degrees[alive], history.degree(walked[alive], times[alive]))
+    assert not degrees[~alive].any()
 
 
 @pytest.mark.parametrize(("M", "length"), [(1, 1), (5, 2), (70, 1)])

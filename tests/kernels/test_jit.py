@@ -41,7 +41,7 @@ def test_no_more_threads_than_cores() -> None:
 
 
 SCRIPT = """
-from cawn.kernels.cpu import rates as cpu_rates
+from cawn.kernels.cpu import counts
 from cawn.kernels.jit import njit
 
 @njit

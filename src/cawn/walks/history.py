@@ -1,4 +1,4 @@
-"""History: who met whom strictly before t; the immutable index all sampling reads."""
+"""History: the immutable index of all links that walks are sampled from."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cawn.kernels.jit import even_bounds, in_parallel
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
-    from cawn.walks.device_history import DeviceHistory
+    from cawn.walks.cuda import DeviceHistory
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
 
 
 class History(Sampler):
-    """Every node's links in the order of time, with the running log-sums of their weights.
+    """The links of every node in the order of time, with the running log-sums of their weights.
 
     Args:
-        events: The links. Both ends of a link see it; a self-loop is one link of its node.
-        alpha: How fast the past fades, per unit of time: a link at t' weighs exp(alpha (t' - t)). 0 is uniform.
-            A tuple shares the walks of a query evenly among its decays, the first block of walks for the first.
-        threads: Cores to build with; all by default.
+        events: The links. Each counts for both of its nodes; a self-loop counts once.
+        alpha: The decay per unit of time: a link at t' has weight exp(alpha (t' - t)); 0 weighs all links the same.
+            With several decays, each gets an equal, consecutive share of the walks of a query.
+        threads: Threads to build the index with; all cores by default.
     """
 
     def __init__(self, events: Events, alpha: float | Sequence[float], *, threads: int | None = None) -> None:
@@ -49,7 +49,7 @@ class History(Sampler):
                 f"no memory for the index of {links} and {nodes}; number nodes from 0, or use a Stream"
             ) from error
         cpu.fill_lists(events.src, events.dst, events.t, starts, time, hop)
-        # As many entries for each task, however uneven the degrees are.
+        # Each task gets about the same number of entries, however uneven the degrees are.
         bounds = [0, *np.searchsorted(starts, even_bounds(size, _ENTRIES_PER_TASK)).tolist(), events.num_nodes]
         for a in range(alphas.size):
             fill = partial(cpu.fill_logsums, starts, time, alphas[a], logsum[a])
@@ -58,14 +58,14 @@ class History(Sampler):
 
     @classmethod
     def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
-        """The history whose `arrays` these are; those of a file pass `check_history` first."""
+        """Rebuild a history from its `arrays`; those read from a file must pass `check_history` first."""
         history = cls.__new__(cls)
         history._index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
         return history
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """All it knows, to be kept in files."""
+        """The index by name, as stored in run folders."""
         return self._index._asdict()
 
     @property
@@ -79,7 +79,7 @@ class History(Sampler):
 
     @property
     def nbytes(self) -> int:
-        """Memory the index holds."""
+        """Memory of the index."""
         return sum(array.nbytes for array in self._index)
 
     def __repr__(self) -> str:
@@ -87,18 +87,18 @@ class History(Sampler):
         return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
 
     def to(self, device: Any) -> History | DeviceHistory:
-        """The whole index on a device: "cuda" gives a history that samples there, "cpu" this one."""
+        """Copy the index to a device and sample there; on "cpu" this history itself."""
         from cawn.devices import named_device
 
         found = named_device(device)
         if found.type == "cpu":
             return self
-        from cawn.walks.device_history import DeviceHistory
+        from cawn.walks.cuda import DeviceHistory
 
         return DeviceHistory(self, found)
 
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """How many links each node has strictly before t: [B]."""
+        """Number of links of each node strictly before t: [B]."""
         return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
 
     def _backend(self) -> WalkBackend:

@@ -1,4 +1,4 @@
-"""Relative identities: nodes are replaced by how often they are hit at each position of both walk sets of a pair."""
+"""Relative identities: a node is replaced by how often it occurs at each position of both walk sets of a pair."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cpu.counts import count_positions
+from cawn.kernels.cuda.launch import require_triton
 from cawn.kernels.jit import even_bounds, in_parallel
 from cawn.walks.sampling import Walks
 
@@ -19,9 +20,8 @@ _PAIRS_PER_TASK = 256
 def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> Any:
     """I_CAW of every position of the walks of B pairs (u, v): [B, 2, M, m + 1, 2, m + 1].
 
-    `counts[b, s, k, i, r, j]` is how many walks of side r (0: from u, 1: from v) have at position j the node that
-    stands at position i of walk k of side s. Positions without a node count nowhere and have zeros. An int32 array; a
-    tensor for walks on a GPU.
+    `counts[b, s, k, i, r, j]` is the number of walks of side r (0: from u, 1: from v) whose node at position j is the
+    node at position i of walk k of side s; 0 where a walk has ended. An int32 array, or a tensor for walks on a GPU.
     """
     _check(walks_u, walks_v)
     if isinstance(walks_u.nodes, np.ndarray) != isinstance(walks_v.nodes, np.ndarray):
@@ -32,9 +32,10 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
             "as many queries, walks and steps"
         )
     if not isinstance(walks_u.nodes, np.ndarray):
-        from cawn.walks import device_identities as identities
+        require_triton(walks_u.nodes.device)
+        from cawn.walks import cuda
 
-        return identities.anonymize(walks_u.nodes, walks_v.nodes)
+        return cuda.anonymize(walks_u.nodes, walks_v.nodes)
     B, M, L = walks_u.nodes.shape
     with enough_memory("counting positions", "ask for fewer walks at once"):
         counts = np.empty((B, 2, M, L, 2, L), np.int32)
@@ -44,29 +45,31 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
     return counts
 
 
-def anonymize_each(walks: Walks) -> npt.NDArray[np.int32]:
-    """I_AW: each walk by itself, every node replaced by the order of its first appearance, from 1; 0 without a node.
+def anonymize_each(walks: Walks) -> Any:
+    """I_AW: each node replaced by the order of its first occurrence in its own walk, from 1; 0 after a walk's end.
 
-    [B, M, m + 1]. It forgets what walks have in common; the ablation of the paper's Table 3 needs it.
+    [B, M, m + 1] int32. It ignores which nodes walks have in common; used by the ablation in the paper's Table 3.
     """
     _check(walks)
-    nodes = walks.nodes
-    L = nodes.shape[-1]
-    same = nodes[..., :, None] == nodes[..., None, :]  # [B, M, L, L]
-    first = same.argmax(axis=-1)  # [B, M, L], the smallest index with the same node
-    is_new = first == np.arange(L)
-    order = np.cumsum(is_new, axis=-1, dtype=np.int32)  # [B, M, L]
-    return np.where(nodes >= 0, np.take_along_axis(order, first, axis=-1), 0).astype(np.int32)
+    order = first_occurrences(walks.nodes)
+    return order.astype(np.int32) if isinstance(order, np.ndarray) else order.int()
+
+
+def first_occurrences(nodes: Any) -> Any:
+    """`anonymize_each` of nodes [..., L], an array or a tensor: int64."""
+    same = nodes[..., :, None] == nodes[..., None, :]  # [..., L, L]
+    is_new = same.cumsum(-1).diagonal(0, -2, -1) == 1  # [..., L], no earlier position has the same node
+    order = ((same & is_new[..., None, :]) * is_new.cumsum(-1)[..., None, :]).sum(-1)  # [..., L]
+    return order * (nodes >= 0)
 
 
 def walk_shapes(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
     """The shape of every walk: the coordinates (d_uw, d_vw) of its nodes, [B, 2, M, m + 1, 2].
 
-    d_uw is the first position at which a walk from u has the node, infinity where none has; both are -1 at positions
-    without a node.
+    d_uw is the first position at which a walk from u has the node, or infinity; both are -1 after a walk's end.
     """
     if not isinstance(counts, np.ndarray) or counts.ndim != 6 or counts.dtype.kind not in "iu":
-        raise QueryError(f"counts is {brief(counts)}: give the array of integers that `anonymize` returns")
+        raise QueryError(f"counts is {brief(counts)}: give the integer array returned by `anonymize`")
     hit = counts > 0  # [B, 2, M, L, 2, L]
     occurs = hit.any(axis=-1)  # [B, 2, M, L, 2]
     distance = np.where(occurs, hit.argmax(axis=-1), np.inf).astype(np.float32)
@@ -77,7 +80,7 @@ def walk_shapes(counts: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
 def _check(*sets: Walks) -> None:
     for walks in sets:
         if not isinstance(walks, Walks):
-            raise QueryError(f"found a {type(walks).__name__}, expected Walks as `sample` returns them")
+            raise QueryError(f"found a {type(walks).__name__}, expected Walks as returned by `sample`")
         shape, kind = (getattr(walks.nodes, name, None) for name in ("shape", "dtype"))
         if shape is None or len(shape) != 3 or str(kind).removeprefix("torch.") != "int32":
             raise QueryError(f"walks.nodes is {kind} of shape {shape}, expected an int32 array [B, M, m + 1]")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cawn.data.validation import Array, Arrays, check_array, check_offsets, check_range, check_times, require
+from cawn.walks.rates import STORED_NAMES
 
 _ROUNDING = 1e-9
 
@@ -22,7 +23,7 @@ def check_history(arrays: Arrays, t: Array, num_nodes: int, alpha: tuple[float, 
 
 def check_rates(arrays: Arrays, t: Array, alpha: tuple[float, ...], *, directed: bool) -> None:
     """The arrays of `Rates` of links at times t."""
-    kinds = ("pairs", "ways", "sources", "destinations") if directed else ("pairs",)
+    kinds = STORED_NAMES if directed else STORED_NAMES[:1]
     for kind in kinds:
         held = {name.removeprefix(f"{kind}."): array for name, array in arrays.items() if name.startswith(f"{kind}.")}
         keys = check_array(held, "keys", np.int64, 1)

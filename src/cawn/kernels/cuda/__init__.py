@@ -1,1 +1,1 @@
-"""The hot functions of `cawn.gpu`, written in Triton."""
+"""GPU kernels in Triton with the functions that launch them. Import these modules only when a GPU is used."""

@@ -1,4 +1,4 @@
-"""What stands between this package and the GPU: finding Triton, block sizes, and memory that runs out."""
+"""Helpers for launching kernels: the device, block sizes, a side stream, and out-of-memory errors. No Triton import."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ USE_CPU = "use device cpu"
 
 
 def require_triton(device: torch.device) -> None:
-    """The kernels run on CUDA, or on the CPU in Triton's interpreter, for tests."""
+    """A DeviceError unless kernels can run there: on CUDA, or in Triton's interpreter, which the tests use."""
     try:
         from triton import knobs
     except ImportError as error:
-        raise DeviceError(f"the engine on {device} needs Triton, which comes with PyTorch's CUDA builds") from error
+        raise DeviceError(f"the kernels on {device} need Triton, which comes with PyTorch's CUDA builds") from error
     if device.type != "cuda" and not knobs.runtime.interpret:
         raise DeviceError(f"the GPU's kernels cannot run on {device}; give cuda")
 
 
 def current(device: torch.device) -> AbstractContextManager[object]:
-    """Triton launches on the current device, whichever its tensors are on: so make this one current."""
+    """Make `device` current: Triton launches on the current device, not on that of its tensors."""
     import torch
 
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
-class Aside:
-    """A second stream of a device, for small work beside what the current one does."""
+class SideStream:
+    """A second CUDA stream, for small kernels that run alongside those of the current stream."""
 
     def __init__(self, device: torch.device) -> None:
         import torch
 
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        """What is launched here runs after what the current stream has by now. Memory is not to be made here."""
+        """Launch on the side stream, after the work queued so far. Allocate no tensors inside."""
         import torch
 
         if self._stream is None:
@@ -53,7 +53,7 @@ class Aside:
             yield
 
     def join(self) -> None:
-        """The current stream waits for what was launched aside."""
+        """Make the current stream wait for the side stream."""
         import torch
 
         if self._stream is not None:
@@ -61,12 +61,12 @@ class Aside:
 
 
 def block_of(size: int, largest: int) -> int:
-    """The smallest power of two that holds `size`, within bounds."""
+    """The smallest power of two >= `size`, between 16 and `largest`."""
     return min(max(1 << (size - 1).bit_length(), 16), largest)
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether this is how running out of device memory shows."""
+    """Whether the error means that device memory ran out."""
     import torch
 
     messages = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
@@ -77,7 +77,7 @@ def ran_out(error: BaseException) -> bool:
 
 @contextmanager
 def memory_for(what: str, remedy: str = USE_CPU) -> Iterator[None]:
-    """Running out of device memory is one clear line."""
+    """Turns running out of device memory into a DeviceError of one line."""
     try:
         yield
     except RuntimeError as error:
@@ -87,13 +87,13 @@ def memory_for(what: str, remedy: str = USE_CPU) -> Iterator[None]:
 
 
 class Pieces:
-    """Work on a range, so much of it at once; half as much, from then on, whenever the device runs out of memory."""
+    """Processes a range in pieces of `size`; halves the size for good whenever device memory runs out."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def __call__(self, work: Callable[[int, int], Result], total: int, at_most: int | None = None) -> Iterator[Result]:
-        """work(first, last) over range(total)."""
+        """Yield work(first, last) for consecutive pieces of range(total)."""
         import torch
 
         first = 0
@@ -108,7 +108,7 @@ class Pieces:
                 if size == 1:
                     raise DeviceError(f"out of device memory for a single pair; {USE_CPU}") from error
                 result = None
-            if result is None:  # only here the failed piece is forgotten, and its memory can be given back
+            if result is None:  # outside the handler, where the tensors of the failed piece are no longer referenced
                 torch.cuda.empty_cache()
                 self.size = max(size // 2, 1)
                 continue

@@ -1,22 +1,158 @@
-"""What single positions of walks give to the encoder on a GPU, forwards and backwards.
+"""The inputs of the LSTM's matrix products on a GPU, computed from single positions of walks, and their gradients.
 
-Rows are positions of walks, by depth: the S roots, then S * M of depth 1, then of depth 2, and so on. A row of inputs
-is
-    hidden layer of f1 for the own side (d) | the same for the other side (d) | cos, sin (2k) | X | 1 | zeros
-of WIDTH columns; from depth 2 on the state of the walk before it stands behind, SPAN columns together. One product with
-a matrix of all weights makes the gates' pre-activations z [rows, 4d] of it, in the order i, f, o, new.
+Rows are positions of walks, ordered by depth: the S roots, then S * M of depth 1, then of depth 2, and so on. A row is
+    hidden layer of f1 for the own side (d) | for the other side (d) | cos, sin (2k) | X | 1 | zeros
+with WIDTH columns. From depth 2 on the previous state of the walk follows, SPAN columns in total. One product with a
+matrix of all weights turns the rows into the gates' pre-activations z [rows, 4d], in the order i, f, o, new.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from cawn.kernels.cuda.launch import block_of
+
+_ALIGNMENT = 16  # columns; tensor cores need it
+_ROWS = 128  # per program
+_ROWS_BACKWARD = 64
+_PROGRAMS = 1056  # of the backward pass: eight per multiprocessor of a large GPU
+
+
+class EncoderShape(NamedTuple):
+    """The sizes of a batch as the encoder lays it out. The inputs of all depths are one flat tensor."""
+
+    S: int  # walk sets
+    M: int  # walks of each
+    L: int  # positions of a walk
+    d: int
+    kinds: int  # features per count: 1, or 3 with logarithms
+    frequencies: int
+    x_width: int
+    width: int  # of a row, without the previous state
+    keep: float  # 1 - dropout in f1
+    pool: bool  # return the mean over the walks of a set
+
+    @property
+    def walks(self) -> int:
+        return self.S * self.M
+
+    @property
+    def K(self) -> int:  # noqa: N802
+        return block_of(self.kinds * self.L + 1, 4096)
+
+    @property
+    def span(self) -> int:
+        """The width of a row with the previous state."""
+        return self.width + padded(self.d)
+
+    def empty(self, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """A flat tensor for the inputs, or for their gradients."""
+        size = (self.S + self.walks) * self.width + (self.L - 2) * self.walks * self.span
+        make = torch.empty if self.d % _ALIGNMENT == 0 else torch.zeros  # the padding of states is never written
+        return make(size, dtype=dtype, device=device)
+
+    def shallow(self, flat: Tensor) -> Tensor:
+        """The rows of depths 0 and 1: [S + S * M, width]."""
+        rows = self.S + self.walks
+        return flat[: rows * self.width].view(rows, self.width)
+
+    def deep(self, flat: Tensor, depth: int) -> Tensor:
+        """The rows of a depth >= 2: [S * M, span]."""
+        first = (self.S + self.walks) * self.width + (depth - 2) * self.walks * self.span
+        return flat[first : first + self.walks * self.span].view(self.walks, self.span)
+
+
+def padded(width: int) -> int:
+    """Rounded up to a multiple of the alignment."""
+    return -(-width // _ALIGNMENT) * _ALIGNMENT
+
+
+class Layers(NamedTuple):
+    """The first layers of f1 for the own and the other side, [d, N] with bias [d], and omega of f2 [k]."""
+
+    own_weight: Tensor
+    own_bias: Tensor
+    other_weight: Tensor
+    other_bias: Tensor
+    omega: Tensor
+
+
+def position_inputs(
+    layers: Layers, counts: Tensor, elapsed: Tensor, x: Tensor, shape: EncoderShape, seed: Tensor, dtype: torch.dtype
+) -> Tensor:
+    """The flat inputs, except for the previous states; `seed` [1] is that of the dropout. See `Dense` for the rest."""
+    out = shape.empty(dtype, counts.device)
+    columns = block_of(shape.d, 64)
+    rest = shape.width - 2 * (shape.d + shape.frequencies)
+    rest_columns = block_of(rest, 64)
+    tiles = 2 * -(-shape.d // columns) + 1 + -(-rest // rest_columns)
+    position_inputs_kernel[(_num_blocks(shape, _ROWS) * tiles,)](
+        *(_walks_last(counts), elapsed, x, *layers, seed, out),
+        *(shape.S, shape.keep, 1 / math.log1p(shape.M)),
+        TILES=tiles,
+        DROPOUT=shape.keep < 1,
+        COLUMNS=columns,
+        REST=rest_columns,
+        **_constants(shape, dtype, _ROWS),
+    )
+    return out
+
+
+def position_gradients(
+    gradient: Tensor, inputs: Tensor, layers: Layers, counts: Tensor, elapsed: Tensor, shape: EncoderShape
+) -> Layers:
+    """The gradients of the layers, given that of the inputs."""
+    columns, blocks, N = block_of(shape.d, 64), _num_blocks(shape, _ROWS_BACKWARD), layers.own_weight.shape[1]
+    programs = min(_PROGRAMS, -(-blocks // 2))
+    by_layers = layers.omega.new_empty(programs, 2, shape.K, shape.d)
+    by_omega = layers.omega.new_empty(programs, shape.frequencies)
+    position_inputs_backward_kernel[(programs, 2 * -(-shape.d // columns) + (shape.frequencies > 0))](
+        *(_walks_last(counts), elapsed, inputs, gradient, by_layers, by_omega),
+        *(shape.S, blocks, shape.keep, 1 / math.log1p(shape.M)),
+        COLUMNS=columns,
+        **_constants(shape, inputs.dtype, _ROWS_BACKWARD),
+    )
+    own, other = by_layers.sum(dim=0)  # [K, d] each
+    return Layers(own[:N].T, own[N], other[:N].T, other[N], by_omega.sum(dim=0))
+
+
+def _walks_last(counts: Tensor) -> Tensor:
+    """[S, M, L, 2, L] to [S, L, 2, L, M], which is their order in memory."""
+    return counts.permute(0, 2, 3, 4, 1).contiguous()
+
+
+def _num_blocks(shape: EncoderShape, rows: int) -> int:
+    """The number of blocks of `rows` rows; each has one depth."""
+    return -(-shape.S // rows) + (shape.L - 1) * -(-shape.walks // rows)
+
+
+def _constants(shape: EncoderShape, dtype: torch.dtype, rows: int) -> dict[str, int | str]:
+    return {
+        "M": shape.M,
+        "L": shape.L,
+        "D": shape.d,
+        "X": shape.x_width,
+        "FREQUENCIES": shape.frequencies,
+        "KINDS": shape.kinds,
+        "K": shape.K,
+        "WIDTH": shape.width,
+        "SPAN": shape.span,
+        "PRECISION": "ieee" if dtype == torch.float32 else "tf32",
+        "ROWS": rows,
+        "WAVES": block_of(max(shape.frequencies, 1), 4096),
+    }
 
 
 @triton.jit
 def place(block, S, M: tl.constexpr, L: tl.constexpr, WIDTH: tl.constexpr, SPAN: tl.constexpr, ROWS: tl.constexpr):
-    """Of the rows of a block, which are all of one depth: whether they are there, where they are in arrays [S, M, L],
-    where their counts begin, the side of their set, their numbers, and where their inputs begin."""
+    """For the rows of a block, which have one depth: whether they exist, their offsets in arrays [S, M, L], the offsets
+    of their counts, the side of their walk set, their row numbers, and the offsets of their inputs."""
     of_roots, of_walks = (S + ROWS - 1) // ROWS, (S * M + ROWS - 1) // ROWS
     is_root = block < of_roots
     below = block - of_roots
@@ -37,7 +173,7 @@ def place(block, S, M: tl.constexpr, L: tl.constexpr, WIDTH: tl.constexpr, SPAN:
 
 @triton.jit
 def count_features(counts, inside, per_log, M: tl.constexpr, L: tl.constexpr, KINDS: tl.constexpr, K: tl.constexpr):
-    """g of one reference side, with KINDS = 3 also its logarithms and whether > 0, then a 1: [rows, K] float32."""
+    """g of one side; with KINDS = 3 also its logarithms and whether it is > 0; then a 1: [rows, K] float32."""
     k = tl.arange(0, K)
     kind, j = k // L, k % L
     there = inside[:, None] & (kind < KINDS)[None, :]
@@ -50,7 +186,7 @@ def count_features(counts, inside, per_log, M: tl.constexpr, L: tl.constexpr, KI
 
 @triton.jit
 def within(inside, column, D: tl.constexpr, COLUMNS: tl.constexpr):
-    """Which of [rows, columns] are there; where columns need no mask, loads and stores are wider without."""
+    """The mask [rows, columns]. If it does not depend on the column, loads and stores can be vectorized."""
     if D % COLUMNS == 0:
         there = inside[:, None] & tl.full([1, COLUMNS], 1, tl.int1)
     else:
@@ -60,6 +196,7 @@ def within(inside, column, D: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def mix32(x):
+    """A hash of uint32."""
     x = (x ^ (x >> 16)) * 0x7FEB352D
     x = (x ^ (x >> 15)) * 0x846CA68B
     return x ^ (x >> 16)
@@ -67,7 +204,7 @@ def mix32(x):
 
 @triton.jit
 def kept(seed, row, column, keep):
-    """Which of [rows, columns] dropout keeps: a hash of where they are."""
+    """The elements of [rows, columns] that dropout keeps, chosen by a hash of their position."""
     x = mix32(row.to(tl.uint32) ^ seed)[:, None] ^ mix32(column.to(tl.uint32) + 0x9E3779B1)[None, :]
     x = x * 0x9E3779B1
     x = (x ^ (x >> 15)) * 0x85EBCA77
@@ -76,7 +213,7 @@ def kept(seed, row, column, keep):
 
 @triton.jit
 def quarter_wave(g):
-    """sin(2 pi g) for |g| <= 1/4, to 1e-7."""
+    """sin(2 pi g) for |g| <= 1/4, with an error below 1e-7."""
     y = 6.283185307179586 * g
     square = y * y
     tail = -1.9841270e-4 + square * (2.7557319e-6 - square * 2.5052108e-8)
@@ -85,7 +222,7 @@ def quarter_wave(g):
 
 @triton.jit
 def wave(phase):
-    """Cosine and sine of float32 to 1e-6 up to 1e10, reduced in float64 so that large phases cost no more."""
+    """Cosine and sine of float32 phases up to 1e10, with an error below 1e-6; the range is reduced in float64."""
     turns = phase.to(tl.float64) * 0.15915494309189535
     s = (turns - tl.floor(turns + 0.5)).to(tl.float32)  # from -1/2 to 1/2
     other_half = tl.where(s > 0, 0.5, -0.5) - s
@@ -94,7 +231,7 @@ def wave(phase):
 
 @triton.jit
 def first_layer(weight, bias, column, D: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
-    """Weights [d, N] and bias [d], as a matrix [K, columns] behind `count_features`."""
+    """Weight [d, N] and bias [d] as a matrix [K, columns], to be multiplied by `count_features`."""
     k = tl.arange(0, K)
     used = (column < D)[None, :]
     layer = tl.load(weight + column[None, :] * N + k[:, None], mask=used & (k < N)[:, None], other=0.0)
@@ -103,17 +240,17 @@ def first_layer(weight, bias, column, D: tl.constexpr, N: tl.constexpr, K: tl.co
 
 
 @triton.jit(do_not_specialize=["S"])
-def position_inputs(
+def position_inputs_kernel(
     counts,  # [S, L, 2, L, M] int32
     elapsed,  # [S, M, L]
     x,  # [S, M, L, X]
-    own_weight,  # [d, N] the first layer of f1 and its bias [d], for the own side and for the other; N = KINDS * L
+    own_weight,  # [d, N], see `Layers`; N = KINDS * L
     own_bias,
     other_weight,
     other_bias,
     omega,  # [k]
-    seed,  # [1] int64, of the dropout
-    out,  # the inputs
+    seed,  # [1] int64
+    out,  # the flat inputs
     S,
     keep,
     per_log,  # 1 / log(1 + M)
@@ -132,9 +269,9 @@ def position_inputs(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     WAVES: tl.constexpr,
-    REST: tl.constexpr,  # columns of a tile of the rest
+    REST: tl.constexpr,  # columns of a tile of X, 1 and zeros
 ):
-    """A program makes one tile of a block of rows: of the own side's hidden layer, the other's, the waves, the rest."""
+    """One program computes one tile of a block of rows: own side's hidden layer, other side's, cos and sin, or rest."""
     tile, block = tl.program_id(0) % TILES, tl.program_id(0) // TILES
     hidden_tiles: tl.constexpr = (D + COLUMNS - 1) // COLUMNS
     inside, at, hits, side, row, start = place(block, S, M, L, WIDTH, SPAN, ROWS)
@@ -169,13 +306,13 @@ def position_inputs(
 
 
 @triton.jit(do_not_specialize=["S", "blocks"])
-def position_inputs_backward(
+def position_inputs_backward_kernel(
     counts,
     elapsed,
-    inputs,  # as they were made
-    gradient,  # of the loss by them
-    by_layers,  # [programs, 2, K, d] sums over a program's rows of the gradient by the layers
-    by_omega,  # [programs, k] and by omega
+    inputs,  # of the forward pass
+    gradient,  # of the inputs
+    by_layers,  # [programs, 2, K, d], the gradients of the layers, summed over a program's rows
+    by_omega,  # [programs, k], that of omega
     S,
     blocks,
     keep,
@@ -194,7 +331,7 @@ def position_inputs_backward(
     COLUMNS: tl.constexpr,
     WAVES: tl.constexpr,
 ):
-    """One program goes through every n-th block of rows; tiles along the second axis, the waves being the last."""
+    """One program sums over every n-th block of rows, for one tile of columns; that of cos and sin is the last."""
     program, tile = tl.program_id(0), tl.program_id(1)
     hidden_tiles: tl.constexpr = (D + COLUMNS - 1) // COLUMNS
     if tile < 2 * hidden_tiles:

@@ -1,26 +1,66 @@
-"""The walk engine on a GPU. `cpu` says what is computed: the same index, the same random numbers, the same walks.
+"""Walk sampling on a GPU: the index, random numbers and walks of `kernels.cpu.walks`.
 
-One program walks one block of walks of one query, all their steps. The lists of a query's walks lie close together, so
-what one lane loads the others find in the cache.
+One program samples all steps of one block of walks of one query. The walks of a query read entries that lie close
+together in memory, so the lanes share cache lines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from cawn.kernels import rng
+from cawn.kernels.cuda.launch import block_of, current
+
+_GOLDEN, _MIX_1, _MIX_2 = tl.constexpr(rng.GOLDEN), tl.constexpr(rng.MIX_1), tl.constexpr(rng.MIX_2)
+
+
+def sample_walks(
+    index: Sequence[Tensor], nodes: Tensor, t: Tensor, widths: Tensor, seed: Tensor, num_walks: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Nodes, times, links and degrees of the walks of Q queries: [Q, M, m + 1] each, M = `num_walks` = widths[-1].
+
+    `links` are 2 * event + side, -1 where a walk has ended; `degrees` count the earlier links of a node.
+
+    Args:
+        index: The fields of `kernels.cpu.walks.Index`, on the device.
+        nodes: [Q] int64; an id below 0 has no history.
+        t: [Q] in the dtype of the index's times.
+        widths: [m] int64, links drawn at each step.
+        seed: [1] int64, the bits of the seed.
+    """
+    shape = (len(nodes), num_walks, len(widths) + 1)
+    walked, links, degrees = (torch.empty(shape, device=nodes.device, dtype=torch.int32) for _ in range(3))
+    walks = walked, torch.empty(shape, device=nodes.device, dtype=t.dtype), links, degrees
+    if len(nodes):
+        starts, time, _, _, alphas = index
+        block = block_of(num_walks, 128)
+        with current(nodes.device):
+            sample_walks_kernel[(len(nodes), -(-num_walks // block))](
+                *(*index, nodes, t, widths, seed, *walks),
+                *(len(starts) - 1, len(time), len(alphas), num_walks),
+                LENGTH=len(widths),
+                BLOCK=block,
+                num_warps=max(block // 64, 1),
+            )
+    return walks
 
 
 @triton.jit
 def mix64(x):
-    """See `cpu.mix64`."""
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    """The SplitMix64 finalizer of uint64, see `kernels.rng`."""
+    x = (x ^ (x >> 30)) * _MIX_1
+    x = (x ^ (x >> 27)) * _MIX_2
     return x ^ (x >> 31)
 
 
 @triton.jit
 def count_before(time, start, stop, t):
-    """How many of the sorted time[start:stop] are strictly earlier than t, for one list."""
+    """How many of the sorted time[start:stop] are strictly before t; scalars."""
     lo, hi = start, stop
     while lo < hi:
         mid = (lo + hi) >> 1
@@ -32,7 +72,7 @@ def count_before(time, start, stop, t):
 
 @triton.jit
 def draw_entry(time, sums, alpha, first, newest, u, alive):
-    """See `cpu.draw_entry`; `sums` points to the log-sums of each lane's decay."""
+    """See `kernels.cpu.walks.draw_entry`; `sums` points to the log-sums of each lane's decay."""
     now = tl.load(time + newest, mask=alive, other=0)
     target = tl.load(sums + newest, mask=alive, other=0.0) + tl.log(u)
     lo, hi, probe = first - 1, newest, newest - 1
@@ -59,20 +99,20 @@ def draw_entry(time, sums, alpha, first, newest, u, alive):
 
 
 @triton.jit(do_not_specialize=["num_nodes", "num_entries"])
-def sample_walks(
-    starts,  # the index, see `cpu.Index`
+def sample_walks_kernel(
+    starts,  # the index, see `kernels.cpu.walks.Index`
     time,
     hop,
     logsum,
     alphas,
-    nodes,  # [B] int64, the queries
-    t,  # [B]
-    widths,  # [m] links drawn at each step
+    nodes,  # [Q] int64
+    t,  # [Q]
+    widths,  # [m] int64
     seed,  # [1] int64
-    out_nodes,  # [B, M, m + 1] int32
-    out_t,  # the same, as the times
-    out_links,  # int32, 2 * event + side; -1 where there is none
-    out_seen,  # int32, how many earlier links the node has there
+    out_nodes,  # [Q, M, m + 1] int32
+    out_t,  # [Q, M, m + 1]
+    out_links,  # [Q, M, m + 1] int32
+    out_degrees,  # [Q, M, m + 1] int32
     num_nodes,
     num_entries,
     num_decays,
@@ -80,7 +120,7 @@ def sample_walks(
     LENGTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """See `cpu.sample_walks`."""
+    """See `kernels.cpu.walks.sample_walks`."""
     q = tl.program_id(0).to(tl.int64)
     w = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = w < M
@@ -96,14 +136,14 @@ def sample_walks(
     tl.store(out_nodes + out, root.to(tl.int32) + tl.zeros([BLOCK], tl.int32), mask=inside)
     tl.store(out_t + out, tl.where(inside, when, 0), mask=inside)
     tl.store(out_links + out, tl.full([BLOCK], -1, tl.int32), mask=inside)
-    tl.store(out_seen + out, count.to(tl.int32), mask=inside)
+    tl.store(out_degrees + out, count.to(tl.int32), mask=inside)
     for s in range(1, LENGTH + 1):
         width = tl.load(widths + s - 1)
         k = w // (M // width)
         a = k * num_decays // width
         alpha = tl.load(alphas + a, mask=inside, other=0.0)
         draw = ((k.to(tl.int64) << 8) | s).to(tl.uint64)
-        u = ((mix64(key + draw * 0x9E3779B97F4A7C15) >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16
+        u = ((mix64(key + draw * _GOLDEN) >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16
         alive = inside & (count > 0)
         at = draw_entry(time, logsum + a.to(tl.int64) * num_entries, alpha, first, first + count - 1, u, alive)
         node = tl.load(hop + 3 * at, mask=alive, other=-1)
@@ -112,4 +152,4 @@ def sample_walks(
         tl.store(out_nodes + out + s, node, mask=inside)
         tl.store(out_t + out + s, tl.load(time + at, mask=alive, other=-1), mask=inside)
         tl.store(out_links + out + s, tl.load(hop + 3 * at + 1, mask=alive, other=-1), mask=inside)
-        tl.store(out_seen + out + s, count.to(tl.int32), mask=inside)
+        tl.store(out_degrees + out + s, count.to(tl.int32), mask=inside)

@@ -18,9 +18,8 @@ from cawn.data.events import Events
 from cawn.kernels.cpu.prefixes import Level, merge_prefixes, share_prefixes
 from cawn.systems.cawn.config import Config
 from cawn.walks.history import History
-from cawn.walks.identities import anonymize_each
+from cawn.walks.identities import first_occurrences
 from cawn.walks.rates import Rates, in_units, rates_width
-from cawn.walks.sampling import Walks
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
@@ -149,8 +148,8 @@ def _orders(levels: list[Level]) -> npt.NDArray[np.int64]:
     for level, above in zip(levels[:0:-1], levels[-2::-1], strict=True):
         at = level.parent[at]
         path.insert(0, above.node[at])
-    nodes = np.stack(path, axis=1)[:, None]  # [n, 1, depth + 1]
-    return anonymize_each(Walks(nodes, nodes, nodes))[:, 0, -1].astype(np.int64)
+    nodes = np.stack(path, axis=1)  # [n, depth + 1]
+    return np.asarray(first_occurrences(nodes)[:, -1])
 
 
 # The features of a position.

@@ -230,7 +230,7 @@ class SelfAttention(nn.Module):
 class CAWN(nn.Module):
     """The logit that u and v link at time t, for each pair of a batch."""
 
-    products: torch.dtype | None = None  # of the matrix products on a GPU; see `encoder.best_dtype`
+    matmul_dtype: torch.dtype | None = None  # on a GPU; None for `fused.best_dtype`
 
     def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
         super().__init__()

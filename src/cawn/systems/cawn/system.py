@@ -78,7 +78,7 @@ class CawnSystem:
         if self.context.device.type == "cpu":
             return HostEngine(self.module, batcher)
         if self._engine is None or self._engine.host is not batcher:
-            from cawn.systems.cawn.device_steps import DeviceEngine
+            from cawn.systems.cawn.cuda import DeviceEngine
 
             self._engine = None  # make room first
             self._engine = DeviceEngine(self.module, batcher, self.context.device)

@@ -1,4 +1,4 @@
-"""The walk engine in plain PyTorch, on any device: the slow twin that the GPU's kernels are held against."""
+"""Walk sampling in plain PyTorch: the baseline for the throughput of the kernels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cawn.kernels.rng import mix64_tensor as mix64
 
 
 def count_before(time: Tensor, start: Tensor, stop: Tensor, t: Tensor) -> Tensor:
-    """How many of the sorted time[start:stop] are strictly earlier than t, for many lists."""
+    """How many of the sorted time[start:stop] are strictly before t, for many lists."""
     lo, hi = start, stop
     while bool((lo < hi).any()):
         mid = (lo + hi) >> 1
@@ -24,7 +24,7 @@ def count_before(time: Tensor, start: Tensor, stop: Tensor, t: Tensor) -> Tensor
 def sample_walks(
     index: dict[str, Tensor], nodes: Tensor, t: Tensor, widths: list[int], seed: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """See `cpu.sample_walks`: nodes, times, links (2 * event + side) and earlier links of every position, [B, M, L]."""
+    """As `cawn.kernels.cuda.walks.sample_walks`, [B, M, L] each."""
     starts, time, hop, logsum, alphas = index.values()
     known = (nodes >= 0) & (nodes < len(starts) - 1)
     place = torch.where(known, nodes, 0)
@@ -59,10 +59,3 @@ def sample_walks(
         path.append((*(torch.where(alive, x, -1) for x in (node, time[hi], link)), count))
     found_nodes, times, links, counts = (torch.stack(parts, dim=-1) for parts in zip(*path, strict=True))
     return found_nodes.int(), times, links.int(), counts.int()
-
-
-def count_positions(nodes: Tensor, rows: Tensor) -> Tensor:
-    """See `anonymize`: [B, 2, M, L, 2, L] for the pairs of walk sets nodes[rows], from nodes [Q, M, L], rows [B, 2]."""
-    both = nodes[rows]  # [B, 2, M, L]
-    same = both[:, :, :, :, None, None, None] == both[:, None, None, None]  # [B, 2, M, L, 2, M, L]
-    return (same & (both >= 0)[..., None, None, None]).sum(dim=-2, dtype=torch.int32)

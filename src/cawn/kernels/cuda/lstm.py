@@ -1,18 +1,106 @@
-"""The LSTM's cell on a GPU, forwards and backwards: one program for all walks of a set, in one tile of columns.
+"""LSTM steps of all walks on a GPU, and their gradients: one program per walk set and tile of columns.
 
-The gates' pre-activations z come from a matrix product, see `positions`. Backwards the gates are computed again rather
-than kept. A walk's encoding is its state at its last position: where a walk has ended, it keeps the state it had.
+The gates' pre-activations z come from a matrix product, see `positions`. The backward pass recomputes the gates. A
+walk that has ended keeps its state, so the state at the last position is the encoding of the walk.
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
+
+from cawn.kernels.cuda.launch import block_of
+from cawn.kernels.cuda.positions import EncoderShape
+
+_FEW_SETS = 512  # below this, several programs share a walk set
+
+
+class PreviousState(NamedTuple):
+    """The states before a step: those of the roots at depth 1, those of the walks at greater depths."""
+
+    h: Tensor  # [S, d] or [S * M, d]
+    c: Tensor  # the same shape, float32
+    gates: Tensor | None = None  # [S, 4d] at depth 1: the roots' contribution to the pre-activations
+
+
+class PreviousGradients(NamedTuple):
+    """The gradients of a `PreviousState`; those of `h` and `gates` at depth 1 only."""
+
+    h: Tensor  # [S, d], from walks that end at the root
+    c: Tensor
+    gates: Tensor
+
+
+def step(
+    z: Tensor, previous: PreviousState | None, alive: Tensor, shape: EncoderShape, h: Tensor, depth: int
+) -> Tensor:
+    """Fill h [S * M, d], possibly columns of a wider matrix, or [S, d] with `shape.pool`; returns c [S * M, d]."""
+    S, M, d = shape.S, shape.M, shape.d
+    c = z.new_empty((0,) if shape.pool else (S * M, d), dtype=torch.float32)
+    was = previous or PreviousState(h, c)
+    grid, constants = _launch_shape(S, M, d)
+    lstm_cell_kernel[grid](
+        *(z, z if was.gates is None else was.gates, was.h, was.c, alive, h, c, was.h.stride(0), h.stride(0), depth),
+        L=shape.L,
+        STATE=min(depth, 2),
+        POOL=shape.pool,
+        FAST=z.is_cuda and z.dtype != torch.float32,
+        **constants,
+    )
+    return c
+
+
+def step_backward(
+    z: Tensor,
+    previous: PreviousState | None,
+    alive: Tensor,
+    dend: Tensor,
+    dh: Tensor | None,
+    dc: Tensor | None,
+    dz: Tensor,
+    shape: EncoderShape,
+    depth: int,
+) -> PreviousGradients:
+    """Fill dz with the gradient of z.
+
+    Args:
+        dend: Gradient of the walks' encodings, [S * M, d]; with `shape.pool` that of their mean, [S, d].
+        dh, dc: Gradients of the state after this step, for walks that go on; None at the last depth.
+    """
+    S, M, d = shape.S, shape.M, shape.d
+    dgates, dh_root = (z.new_empty(S, 4 * d), z.new_empty(S, d)) if depth == 1 else (z, z)
+    dc_before = z.new_empty({0: (0,), 1: (S, d)}.get(depth, (S * M, d)), dtype=torch.float32)
+    gates = z if previous is None or previous.gates is None else previous.gates
+    grid, constants = _launch_shape(S, M, d)
+    lstm_cell_backward_kernel[grid](
+        *(z, gates, dc_before if previous is None else previous.c, alive, dend, dend if dh is None else dh),
+        *(dc_before if dc is None else dc, dz, dgates, dh_root, dc_before, 0 if dh is None else dh.stride(0), depth),
+        L=shape.L,
+        STATE=min(depth, 2),
+        POOL=shape.pool,
+        LATER=dh is not None,
+        CELL=dc is not None,
+        FAST=z.is_cuda and z.dtype != torch.float32,
+        **constants,
+    )
+    return PreviousGradients(dh_root, dc_before, dgates)
+
+
+def _launch_shape(S: int, M: int, d: int) -> tuple[tuple[int, int], dict[str, Any]]:
+    """The grid, and the constants of each program."""
+    columns = block_of(d, 16 if S < _FEW_SETS else 64)
+    walks = 1 if M == 1 else block_of(M, 64)
+    constants = {"M": M, "D": d, "WALKS": walks, "COLUMNS": columns, "num_warps": 1 if M == 1 else 4}
+    return (S, -(-d // columns)), constants
 
 
 @triton.jit
 def tanh(x, FAST: tl.constexpr):
-    """FAST is right to 2^-11, four times finer than bfloat16, in one instruction."""
+    """FAST is one instruction with an error of 2^-11, a quarter of bfloat16's."""
     if FAST:
         y = tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], tl.float32, is_pure=True, pack=1)
     else:
@@ -27,7 +115,7 @@ def sigmoid(x, FAST: tl.constexpr):
 
 @triton.jit
 def present(w, column, M: tl.constexpr, D: tl.constexpr, WALKS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Which of [walks, columns] are there; where all are, loads and stores need no mask."""
+    """The mask [walks, columns]; constant if all exist, so that loads and stores need none."""
     if M % WALKS == 0 and D % COLUMNS == 0:
         inside = tl.full([WALKS, COLUMNS], 1, tl.int1)
     else:
@@ -37,21 +125,21 @@ def present(w, column, M: tl.constexpr, D: tl.constexpr, WALKS: tl.constexpr, CO
 
 @triton.jit
 def gate(z, root, line, inside, column, number: tl.constexpr, D: tl.constexpr, STATE: tl.constexpr):
-    """Pre-activation of one gate: [walks, columns] float32."""
+    """The pre-activation of one gate: [walks, columns] float32."""
     value = tl.load(z + line + number * D, mask=inside, other=0.0).to(tl.float32)
-    if STATE == 1:  # the state of the root, the same for all walks of the set
+    if STATE == 1:  # all walks of the set share the root
         value += tl.load(root + number * D + column, mask=column < D, other=0.0).to(tl.float32)[None, :]
     return value
 
 
 @triton.jit
-def lstm_cell(
-    z,  # [S, M, 4d] this position's part of the gates; beyond depth 1 with that of the state before
-    root,  # [S, 4d] at depth 1, the part of the root's state
-    h_before,  # [S, d] at depth 1; beyond [S, M, d] with `before_stride` between walks
+def lstm_cell_kernel(
+    z,  # [S, M, 4d], from depth 2 on with the contribution of the previous state
+    root,  # [S, 4d] at depth 1, the contribution of the root's state
+    h_before,  # [S, d] at depth 1, then [S, M, d] with stride `before_stride` between walks
     c_before,  # [S, d] or [S, M, d] float32
     alive,  # [S, M, L] uint8
-    h,  # [S, M, d] with `h_stride` between walks; with POOL [S, d], the mean over the walks
+    h,  # [S, M, d] with stride `h_stride` between walks; with POOL [S, d], the mean over the walks
     c,  # [S, M, d] float32
     before_stride,
     h_stride,
@@ -59,13 +147,13 @@ def lstm_cell(
     M: tl.constexpr,
     D: tl.constexpr,
     L: tl.constexpr,
-    STATE: tl.constexpr,  # 0: none before, 1: that of the set, 2: that of the walk
+    STATE: tl.constexpr,  # previous state, 0: none, 1: one per set, 2: one per walk
     POOL: tl.constexpr,
     FAST: tl.constexpr,
     WALKS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """One step of all walks of a set."""
+    """One LSTM step of all walks of a set."""
     s = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     mean = tl.zeros([COLUMNS], tl.float32)
@@ -103,17 +191,17 @@ def lstm_cell(
 
 
 @triton.jit
-def lstm_cell_backward(
+def lstm_cell_backward_kernel(
     z,
     root,
     c_before,
     alive,
-    dend,  # [S, M, d] gradient by the encodings of the walks; with POOL [S, d], by their mean
-    dh,  # [S, M, d] by the state, with `dh_stride` between walks, of walks that go on; without LATER there is none
-    dc,  # [S, M, d] float32 gradient by the cell; without CELL there is none
+    dend,  # [S, M, d], gradient of the encodings; with POOL [S, d], of their mean
+    dh,  # [S, M, d] with stride `dh_stride` between walks, of the states of walks that go on; read with LATER
+    dc,  # [S, M, d] float32, of the cells; read with CELL
     dz,  # [S, M, 4d]
-    droot,  # [S, 4d] sums over the walks, with STATE == 1
-    dh_root,  # [S, d] likewise, of walks that have ended there
+    droot,  # [S, 4d], summed over the walks; written if STATE == 1
+    dh_root,  # [S, d], likewise, from walks that end at the root
     dc_before,
     dh_stride,
     depth,
@@ -128,7 +216,7 @@ def lstm_cell_backward(
     WALKS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Gradients of `lstm_cell`."""
+    """The gradients of `lstm_cell_kernel`."""
     s = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     of_set = column < D

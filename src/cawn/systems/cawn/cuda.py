@@ -1,0 +1,298 @@
+"""CAW-N on a GPU: walks, features, network, loss and optimizer run there without waiting for the host. Imports Triton.
+
+All training batches have one shape, so that an update is captured once as a CUDA graph and then replayed.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from cawn.data.events import NO_NEGATIVE
+from cawn.kernels.cuda.counts import count_positions
+from cawn.kernels.cuda.features import gather_rows, position_features
+from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for, ran_out
+from cawn.kernels.cuda.negatives import DeviceChoices, take_links
+from cawn.kernels.rng import bernoulli, order
+from cawn.systems.base import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
+from cawn.systems.cawn import fused
+from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
+from cawn.systems.cawn.fused import Dense
+from cawn.systems.cawn.model import CAWN
+from cawn.walks.cuda import DeviceHistory, DeviceRates
+from cawn.walks.identities import first_occurrences
+from cawn.walks.rates import LONGEST
+
+Array = npt.NDArray[Any]
+
+_MAX_SCORING_BYTES = 16 << 30  # for the pairs that are scored at once
+_MEMORY_SHARE = 0.25  # of the free memory: for these pairs, and for attributes, which otherwise stay on the host
+_WARM_UPS = 3  # updates before a graph capture, as CUDA graphs require; they are undone
+
+
+class DeviceEngine:
+    """CAW-N on a GPU, with the index of a batcher copied there."""
+
+    def __init__(self, module: CAWN, host: Batcher, device: torch.device) -> None:
+        self.host, self._module = host, module
+        self.batcher = DeviceBatcher(host, device)
+        self._steps: DeviceSteps | None = None
+
+    def updates(self, training: TrainingLinks, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
+        """The loss of each step, after the step; see `System.updates`."""
+        if self._steps is None:
+            self._steps = DeviceSteps(self._module, training, optimizer, self.batcher)
+        return self._steps.epoch(epoch, first)
+
+    @torch.no_grad()
+    def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
+        """Logits [B] of pairs, or embeddings [B, width]. Consecutive pairs of one (source, t) share its walks."""
+        module, batcher = self._module.eval(), self.batcher
+        if len(src) == 0:
+            return np.empty((0, module.width) if embed else 0, np.float32)
+        network = fused.embed if embed else fused.logits
+        repeated = np.zeros(len(src), bool)
+        repeated[1:] = (src[1:] == src[:-1]) & (t[1:] == t[:-1])
+        with memory_for(f"{len(src):,} pairs", "ask about fewer at once"):
+            u, v, now, key = batcher.nodes(src), batcher.nodes(dst), batcher.times(t), batcher.history.seed(seed)
+
+            def piece(first: int, last: int) -> Tensor:
+                part = slice(first, last)
+                return network(module, batcher.pairs(u[part], v[part], now[part], key, repeated[part]))
+
+            return np.asarray(torch.cat(list(batcher.pieces(piece, len(src)))).cpu().numpy())
+
+
+class DeviceBatcher:
+    """Builds the batches of a `Batcher` on a device and in fixed shapes."""
+
+    def __init__(self, host: Batcher, device: torch.device) -> None:
+        config = host.config
+        self.config, self.events, self.device = config, host.events, device
+        self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
+        self.rates = None if host.rates is None else DeviceRates(host.rates, device)
+        self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
+        self._widths = torch.full((config.length,), config.num_walks, device=device)
+        self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
+        budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * _free_memory(device)))
+        self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
+        self._columns = {name: part.start for name, part in columns(config, host.events).items()}
+        self.tables: dict[str, Tensor] = {
+            name: _place(getattr(host.events, name), device) for name in ("msg", "x") if name in self._columns
+        }
+
+    def nodes(self, nodes: Array) -> Tensor:
+        """Node ids on the device."""
+        return torch.from_numpy(np.asarray(nodes, np.int64)).to(self.device)
+
+    def times(self, t: Array) -> Tensor:
+        """Times on the device, in the dtype of the events' times."""
+        return torch.from_numpy(np.ascontiguousarray(t, self.events.t.dtype)).to(self.device)
+
+    def pairs(self, src: Tensor, dst: Tensor, t: Tensor, seed: Tensor, repeated: Array | None = None) -> Dense:
+        """The pairs (src, dst) at times t, [B] each. `repeated` [B] marks pairs whose source and time are those of the
+        pair before: their walks are sampled once."""
+        each = torch.arange(len(src), device=self.device)
+        if repeated is None or not repeated[1:].any():
+            nodes, times = torch.cat([src, dst]), torch.cat([t, t])
+            rows = torch.stack([each, each + len(src)], dim=1)
+        else:
+            is_new = np.append(True, ~repeated[1:])
+            first, source = (
+                torch.from_numpy(found).to(self.device) for found in (np.flatnonzero(is_new), np.cumsum(is_new) - 1)
+            )
+            nodes, times = torch.cat([src[first], dst]), torch.cat([t[first], t])
+            rows = torch.stack([source, each + len(first)], dim=1)
+        return self.batch(nodes, times, rows, (src, dst, t), seed)
+
+    def batch(
+        self, nodes: Tensor, times: Tensor, rows: Tensor, pairs: tuple[Tensor, Tensor, Tensor], seed: Tensor
+    ) -> Dense:
+        """The features of B pairs (src, dst, t), [B] each, from the walks of Q queries (nodes, times), [Q] each.
+
+        Args:
+            rows: [B, 2] int64, the queries of the source and the destination of each pair.
+            seed: [1] int64.
+        """
+        with current(self.device), self._rates(*pairs) as rates:
+            walks = self.walk(nodes, times, seed)
+            counts = count_positions(walks[0], rows).flatten(0, 1)
+            sets = rows.flatten()
+            elapsed, x, alive = self._position_features(walks, sets)
+            order = first_occurrences(walks[0][sets]) if self.config.identity == "aw" else None
+            return Dense(counts, elapsed, x, alive, rates, order)
+
+    def walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The walks of Q queries, see `kernels.cuda.walks.sample_walks`."""
+        return self.history.walk(nodes, t, self._widths, seed, self.config.num_walks)
+
+    @contextmanager
+    def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
+        """`Rates.features` [B, R], computed on a side stream; ready on exit."""
+        rates = torch.empty(len(src), self.rates_width, device=self.device)
+        if self.rates is None:
+            yield rates
+            return
+        try:
+            with self._side_stream():
+                self.rates.features(src, dst, t, self._unit, rates)
+            yield rates
+        finally:
+            self._side_stream.join()
+
+    def _position_features(self, walks: tuple[Tensor, ...], sets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Elapsed time, X and existence of every position."""
+        elapsed, x, alive = position_features(
+            *(walks, sets, self._unit, self.x_width, self._columns), log_scale=LOG_SCALE, longest=LONGEST
+        )
+        nodes, _, links, _ = walks
+        for name, ids, shift in (("msg", links, 1), ("x", nodes, 0)):
+            if name in self._columns:
+                gather_rows(self.tables[name], ids, sets, x, self._columns[name], shift=shift)
+        return elapsed, x, alive
+
+
+class DeviceSteps:
+    """The steps of an epoch on a device."""
+
+    def __init__(self, module: CAWN, training: TrainingLinks, optimizer: Optimizer, batcher: DeviceBatcher) -> None:
+        self._module, self._training, self._optimizer, self._batcher = module, training, optimizer, batcher
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._size = min(training.batch_size, len(training.positions))
+        with memory_for("the training links"):
+            self._place(batcher.device)
+
+    def _place(self, device: torch.device) -> None:
+        """Allocate what an update reads: a captured graph finds it at the same addresses in every epoch."""
+        training = self._training
+        links, events, size = training.positions, training.events, self._size
+        n, each = len(links), torch.arange(size, device=device)
+        self._links = [
+            torch.from_numpy(array[links]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
+            for array in (events.src, events.dst, events.t)
+        ]
+        self._random = DeviceChoices(training.random, device)
+        self._historical = None if training.historical is None else DeviceChoices(training.historical, device)
+        self._own_negatives = torch.from_numpy(training.own_negatives).to(device).to(torch.int64)
+        self._weights = torch.ones(n, device=device)
+        if training.weights is not None:
+            self._weights.copy_(torch.from_numpy(training.weights))
+        self._order = torch.arange(n, device=device)
+        self._negatives = torch.zeros(n, dtype=torch.int64, device=device)
+        # Queries are sources, destinations, negatives; pairs are (source, destination), then (source, negative).
+        self._rows = torch.stack([torch.cat([each, each]), torch.cat([each + size, each + 2 * size])], dim=1)
+        self._lr = torch.zeros(training.steps_per_epoch, device=device)
+        self._step = torch.zeros(1, dtype=torch.int64, device=device)
+        self._seed = torch.zeros(1, dtype=torch.int64, device=device)
+        self._loss = torch.zeros((), device=device)
+
+    def epoch(self, epoch: int, first: int) -> Iterator[Tensor]:
+        """The loss of each step, after the step."""
+        training, device = self._training, self._batcher.device
+        remedy = f"choose a batch_size below {self._size}, and another folder" if self._size > 1 else USE_CPU
+        with current(device), memory_for(f"batches of {self._size:,} links", remedy):
+            self._prepare(epoch)
+            self._step.fill_(first)
+            if device.type == "cuda" and self._graph is None:
+                self._capture()
+                self._step.fill_(first)
+                seed_step(device, training.seed_for("dropout", epoch, first))  # the capture drew random numbers
+            for _ in range(first, training.steps_per_epoch):
+                if self._graph is None:
+                    self._update()
+                else:
+                    self._graph.replay()
+                yield self._loss
+
+    def _prepare(self, epoch: int) -> None:
+        """Compute the order, negatives and learning rates of an epoch, in place."""
+        training, device = self._training, self._batcher.device
+        seed = training.seed_for("epoch", epoch)
+        self._seed.fill_(seed)
+        negatives = self._random.draw(self._seed)
+        if self._historical is not None:
+            historical = self._historical.draw(self._seed, fallback=negatives)
+            negatives = torch.where(bernoulli(seed, len(negatives), HISTORICAL_SHARE, device), historical, negatives)
+        self._negatives.copy_(torch.where(self._own_negatives == NO_NEGATIVE, negatives, self._own_negatives))
+        self._order.copy_(order(seed, len(negatives), device))
+        rates = [self._optimizer.learning_rate(epoch, step) for step in range(len(self._lr))]
+        self._lr.copy_(torch.tensor(rates))
+
+    def _update(self) -> None:
+        """One step, whose number is counted on the device."""
+        self._module.train()
+        batch, weights, present = self._next_batch()
+        losses = contrast_losses(fused.logits(self._module, batch))
+        loss = (losses * weights).sum() / present.sum()
+        self._optimizer.set_learning_rate(self._lr.gather(0, self._step)[0])
+        self._optimizer.minimise(loss)
+        self._loss.copy_(loss.detach())
+        self._step += 1
+
+    def _next_batch(self) -> tuple[Dense, Tensor, Tensor]:
+        """The links and negatives of the next step, the weights of the links, and 1 or 0 whether each exists."""
+        size, (src, dst, t) = self._size, self._links
+        ends, times, weights, present = take_links(
+            self._order, src, dst, self._negatives, t, self._weights, self._step, size
+        )
+        pairs = ends[: 2 * size], ends[2 * size :], times[: 2 * size]
+        return self._batcher.batch(ends[size:], times, self._rows, pairs, self._seed), weights, present
+
+    def _capture(self) -> None:
+        """Warm up, undo the warm-up, and capture one update as a CUDA graph."""
+        device, adam = self._batcher.device, self._optimizer.adam
+        weights = [weight.detach().clone() for weight in self._module.parameters()]
+        moments = {weight: {name: value.clone() for name, value in held.items()} for weight, held in adam.state.items()}
+        stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._step.zero_()
+                    self._update()
+            torch.cuda.current_stream(device).wait_stream(stream)
+            adam.zero_grad(set_to_none=True)
+            gc.collect()  # no tensor of an earlier graph may be freed during the capture
+            with torch.cuda.graph(graph, stream=stream):
+                self._update()
+            self._graph = graph
+        except RuntimeError as error:
+            _reset_generator(device)
+            if error.__context__ is not None and ran_out(error.__context__):  # the cause of the failed capture
+                raise error.__context__ from None
+            raise
+        finally:
+            with torch.no_grad():
+                for weight, before in zip(self._module.parameters(), weights, strict=True):
+                    weight.copy_(before)
+                    for name, value in adam.state[weight].items():
+                        value.copy_(moments[weight][name]) if weight in moments else value.zero_()
+
+
+def _place(table: Array, device: torch.device) -> Tensor:
+    """Attributes on the device; in pinned host memory, which kernels can read, if they are too large."""
+    held = torch.from_numpy(np.array(table, np.float32))
+    with memory_for(f"the attributes ({held.nbytes / 2**30:,.1f} GiB)"):
+        return held.to(device) if held.nbytes <= _MEMORY_SHARE * _free_memory(device) else held.pin_memory()
+
+
+def _free_memory(device: torch.device) -> float:
+    """Free bytes, including PyTorch's cache."""
+    if device.type != "cuda":
+        return math.inf
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + cached
+
+
+def _reset_generator(device: torch.device) -> None:
+    """A failed graph capture leaves the CUDA generator unusable; reset it."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())

@@ -1,0 +1,137 @@
+"""`History`, `Rates` and `anonymize` on a GPU: the same walks and counts as on the CPU. Imports Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cawn.checks import check_seed
+from cawn.errors import QueryError
+from cawn.kernels.cuda import features, walks
+from cawn.kernels.cuda.counts import count_positions
+from cawn.kernels.cuda.launch import memory_for
+from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
+from cawn.walks.sampling import Walks, query_arrays, step_widths
+
+if TYPE_CHECKING:
+    from cawn.walks.history import History
+
+
+class DeviceHistory:
+    """A `History` with its index on a device; made by `History.to`."""
+
+    def __init__(self, history: History, device: torch.device) -> None:
+        self.device, self._host = device, history
+        with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)"):
+            self.index = {name: torch.from_numpy(np.array(array)).to(device) for name, array in history.arrays.items()}
+
+    def to(self, device: torch.device | str) -> History | DeviceHistory:
+        """The same history on another device; on "cpu" the one it was copied from."""
+        return self._host.to(device)
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays, one or several."""
+        return self._host.alpha
+
+    @property
+    def num_nodes(self) -> int:
+        return self._host.num_nodes
+
+    @property
+    def nbytes(self) -> int:
+        """Device memory of the index."""
+        return sum(tensor.nbytes for tensor in self.index.values())
+
+    def __repr__(self) -> str:
+        return f"{self._host!r} on {self.device}"
+
+    def sample(
+        self,
+        nodes: Any,
+        t: Any,
+        *,
+        seed: int,
+        num_walks: int | None = None,
+        length: int | None = None,
+        fanouts: Sequence[int] | None = None,
+    ) -> Walks:
+        """As `History.sample`; the walks are tensors on the device.
+
+        Queries may be tensors on the device: int64 node ids, where an id below 0 has no history, and times in the
+        dtype of the events' times.
+        """
+        widths = step_widths(num_walks, length, fanouts, len(self.alpha))
+        check_seed(seed)
+        queries = self._queries(nodes, t)
+        with memory_for(f"{len(queries[0]):,} queries x {widths[-1]:,} walks", "ask for fewer at once"):
+            found = self.walk(*queries, torch.tensor(widths, device=self.device), self.seed(seed), widths[-1])
+        return Walks(found[0], found[1], found[2].long() >> 1)
+
+    def seed(self, seed: int) -> Tensor:
+        """A seed as `walk` takes it: [1] int64 on the device."""
+        return torch.tensor([seed if seed < 1 << 63 else seed - (1 << 64)], device=self.device)
+
+    def walk(
+        self, nodes: Tensor, t: Tensor, widths: Tensor, seed: Tensor, num_walks: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`sample` without argument checks, see `kernels.cuda.walks.sample_walks`; everything is on the device."""
+        return walks.sample_walks(list(self.index.values()), nodes, t, widths, seed, num_walks)
+
+    def _queries(self, nodes: Any, t: Any) -> tuple[Tensor, Tensor]:
+        time = self.index["time"]
+        if isinstance(nodes, Tensor) and isinstance(t, Tensor) and nodes.device == t.device == time.device:
+            if nodes.dtype != torch.int64 or t.dtype != time.dtype or nodes.ndim != 1 or nodes.shape != t.shape:
+                raise QueryError(
+                    f"queries on the device are int64 nodes and {time.dtype} times of one shape [B]; "
+                    f"found {nodes.dtype} {tuple(nodes.shape)} and {t.dtype} {tuple(t.shape)}"
+                )
+            return nodes.contiguous(), t.contiguous()
+        nodes, t = (x.cpu().numpy() if isinstance(x, Tensor) else x for x in (nodes, t))
+        ids, times = query_arrays(nodes, t, self._host.arrays["time"].dtype)
+        return torch.from_numpy(ids).to(self.device), torch.from_numpy(times).to(self.device)
+
+
+class DeviceRates:
+    """`Rates` on a device, with its counts concatenated."""
+
+    def __init__(self, rates: Rates, device: torch.device) -> None:
+        counts = rates.counts
+        keys = [one.keys for one in counts]
+        entries = np.cumsum([0, *(len(one.time) for one in counts)])
+        starts = [one.starts[:-1] + before for one, before in zip(counts, entries, strict=False)]
+        arrays = (
+            np.concatenate(keys),
+            np.append(np.concatenate(starts), entries[-1]),
+            np.concatenate([one.time for one in counts]),
+            np.concatenate([one.logsum for one in counts], axis=1),
+            np.array(counts[0].alphas),
+            np.cumsum([0, *map(len, keys)]),
+        )
+        with memory_for(f"the rates ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
+            self._lists = [torch.from_numpy(array).to(device) for array in arrays]
+        self._directed = len(counts) > 2
+
+    def features(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, out: Tensor) -> None:
+        """Fill out [B, R] as `Rates.features`; src, dst and t [B] and unit [1] are on the device."""
+        pair_width, end_width, _ = part_widths(len(self._lists[4]))
+        features.rate_features(
+            *(self._lists, src, dst, t, unit, out),
+            directed=self._directed,
+            pair_width=pair_width,
+            end_width=end_width,
+            num_ages=AGES,
+            closeness_scale=CLOSENESS_SCALE,
+            longest=LONGEST,
+        )
+
+
+def anonymize(nodes_u: Tensor, nodes_v: Tensor) -> Tensor:
+    """I_CAW of B pairs of walk sets nodes_u[b], nodes_v[b], [B, M, L] each: [B, 2, M, L, 2, L] int32."""
+    first = torch.arange(len(nodes_u), device=nodes_u.device)
+    rows = torch.stack([first, first + len(first)], dim=1)
+    return count_positions(torch.cat([nodes_u, nodes_v]), rows).contiguous()
