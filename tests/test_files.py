@@ -68,7 +68,7 @@ def test_failures_of_every_library_are_one_line(tmp_path: Path) -> None:
     from cawn.files import write_atomically
 
     for error in (OSError(errno.ENOSPC, "full"), SafetensorError("I/O error\nmore"), pa.ArrowException("no")):
-        with pytest.raises(cawn.StorageError, match=r"kept: cannot be written .*nothing there was changed") as caught:
+        with pytest.raises(cawn.StorageError, match=r"kept: cannot be written .*nothing was changed") as caught:
             write_atomically(tmp_path / "kept", mock.Mock(side_effect=error))
         assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []

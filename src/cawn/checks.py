@@ -1,4 +1,4 @@
-"""Checks of arguments that many public functions share: the value in its plain type, or a QueryError of one line."""
+"""Argument checks: each returns the value as a plain type, or raises a one-line error."""
 
 from __future__ import annotations
 
@@ -35,31 +35,28 @@ def check_seed(seed: Any) -> np.uint64:
 
 
 def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], bool]) -> float:
-    """A finite number that is `accepted`; `rule` puts that into words."""
-    if (
-        not (isinstance(value, float | np.floating) or is_integer(value))
-        or not _is_finite(value)
-        or not accepted(value)
-    ):
+    """A finite number for which `accepted` is true; `rule` describes it."""
+    is_number = isinstance(value, float | np.floating) or is_integer(value)
+    if not is_number or not _is_finite(value) or not accepted(value):
         raise QueryError(f"{name} is {brief(value)}: give {rule}")
     return float(value)
 
 
 def check_flags(**flags: Any) -> None:
-    """True or False, by the name of the argument."""
+    """True or False."""
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
             raise QueryError(f"{name} is {brief(value)}: give True or False")
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> None:
-    """One of a few words."""
+    """One of these strings."""
     if not isinstance(value, str) or value not in choices:
         raise QueryError(f"{name} is {brief(value)}: give one of {', '.join(choices)}")
 
 
 def check_words(values: Any, name: str, choices: Sequence[str]) -> tuple[str, ...]:
-    """Several of a few words."""
+    """A tuple of some of these strings."""
     if not isinstance(values, tuple | list):
         raise QueryError(f"{name} is {brief(values)}: give a tuple of {', '.join(choices)}")
     for value in values:
@@ -84,7 +81,7 @@ def check_path(value: Any, name: str) -> Path:
 
 
 def check_type(value: Any, name: str, kind: type, remedy: str) -> None:
-    """An object of a class of ours."""
+    """An instance of `kind`."""
     if not isinstance(value, kind):
         raise QueryError(f"{name} is a {type(value).__name__}: {remedy}")
 
@@ -100,8 +97,15 @@ def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
         raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
 
 
+def refuse_values(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
+    """A DataError about the first bad value of an array, if there is one."""
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise DataError(f"{what}[{i}] is {values[i]}: {rule}")
+
+
 def _is_finite(value: Any) -> bool:
     try:
         return math.isfinite(value)
-    except OverflowError:  # an integer beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False

@@ -1,4 +1,4 @@
-"""The errors a user can meet. Every message is one line that says what was found, where, and what to do."""
+"""The errors that bad input can raise. Each message is one line: what was found, where, and what to do."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 MAX_MESSAGE = 500  # characters
-_KEPT_END = 180  # of a message that is too long: its end says what to do
+_KEPT_END = 180  # characters kept at the end of a message that is too long, which says what to do
 
 
 class CawnError(Exception):
-    """Base of all errors that bad input can cause; anything else is a bug in cawn."""
+    """Base of all errors that bad input can raise; anything else is a bug in cawn."""
 
     def __str__(self) -> str:
-        """The message as it can be shown anywhere, whatever file contents or names it quotes."""
+        """The message, safe to print whatever file contents or names it quotes."""
         return one_line(super().__str__())
 
 
@@ -24,28 +24,28 @@ class DataError(CawnError):
 
 
 class QueryError(CawnError):
-    """An argument of a question (nodes, times, walk counts, decays) that cannot be answered."""
+    """An invalid argument: nodes, times, settings, options."""
 
 
 class LateEventError(CawnError):
-    """An event older than what a `Stream` has already taken in."""
+    """An event older than those a `Stream` already has."""
 
 
 class StorageError(CawnError):
-    """A run folder or file that could not be written, or cannot be read back."""
+    """A run folder or file that cannot be written or read."""
 
 
 class DeviceError(CawnError):
-    """A GPU that is not there, cannot be used, or has too little memory."""
+    """A GPU that is missing, unusable, or out of memory."""
 
 
 def printable(text: Any) -> str:
-    """Text that is safe on a terminal: control characters, invisible ones and line breaks become escapes."""
+    """Text that is safe on a terminal: control and invisible characters and line breaks are escaped."""
     return "".join(letter if letter.isprintable() else _escaped(letter) for letter in str(text))
 
 
 def one_line(message: str) -> str:
-    """A printable message of at most `MAX_MESSAGE` characters; what is left out is taken from its middle."""
+    """A printable message of at most `MAX_MESSAGE` characters; a longer one loses its middle."""
     text = printable(" ".join(message[: 10 * MAX_MESSAGE].splitlines()))
     if len(text) <= MAX_MESSAGE and len(message) <= 10 * MAX_MESSAGE:
         return text
@@ -54,14 +54,14 @@ def one_line(message: str) -> str:
 
 
 def brief(value: Any, limit: int = 80) -> str:
-    """A value of a user as a message quotes it: its repr, printable, on one line, cut to `limit` characters."""
+    """The repr of a value for a message: printable, on one line, cut to `limit` characters."""
     text = " ".join(printable(_short.repr(value)).split())
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 @contextmanager
 def enough_memory(task: str, remedy: str = "lower num_walks, batch_size or dim") -> Iterator[None]:
-    """Turns running out of main memory into a QueryError that says in which task, and what to do about it."""
+    """Turns running out of main memory into a QueryError that names the task and a remedy."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
@@ -71,7 +71,7 @@ def enough_memory(task: str, remedy: str = "lower num_walks, batch_size or dim")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether main memory ran out; PyTorch raises a RuntimeError for it."""
+    """Whether main memory ran out, for which PyTorch raises a RuntimeError."""
     return isinstance(error, MemoryError) or "can't allocate memory" in str(error)
 
 
@@ -80,7 +80,7 @@ def _escaped(letter: str) -> str:
 
 
 class _Short(reprlib.Repr):
-    """Cuts strings, collections and numbers; never raises."""
+    """Truncates strings, collections and numbers; never raises."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Files that are either whole or not there, and folders that one process at a time may change.
+"""Atomic writes of files, and locks on folders.
 
-A file is written beside its place under a random name, brought to the disk, then moved into its place.
+A file is written under a random name in the same folder, synced to disk, then renamed.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from cawn.errors import StorageError
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.cawn-[0-9a-f]{16}\.tmp")
 _WINDOWS = os.name == "nt"
-_STALE_AFTER = 60.0  # seconds; younger ones may belong to a process that has not locked them yet
-_NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-_cleaned: set[Path] = set()  # folders whose leftovers this process has removed
+_STALE_AFTER = 60.0  # seconds; a younger file may belong to a process that has not locked it yet
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_cleaned: set[Path] = set()  # folders whose stale files this process has removed
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a temporary file, then put it in the place of `path` in one step.
+    """Let `write` fill a temporary file, then rename it to `path`.
 
-    The file has the mode that the umask gives, whatever `write` made of it. The folder must be there.
+    The file gets the mode of the umask, whatever `write` does. The folder must exist.
     """
-    with storing(path, "; nothing there was changed"):
+    with storing(path, "; nothing was changed"):
         _clean_once(path.parent)
         temporary = path.parent / temporary_name()
-        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | _NOT_THROUGH_LINKS, 0o666)
+        descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR | _NO_FOLLOW, 0o666)
         try:
             with _held(descriptor):
                 mode = stat.S_IMODE(temporary.stat().st_mode)
@@ -49,23 +49,23 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """The same for what is in memory."""
+    """Write bytes atomically."""
     write_atomically(path, lambda temporary: temporary.write_bytes(content))
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for text, as UTF-8."""
+    """Write text atomically, as UTF-8."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def make_folder(folder: Path) -> None:
-    """The folder with all those above it."""
+    """Make a folder and its parents."""
     with storing(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
 def read_file(path: Path) -> bytes:
-    """All of a file; OSError for anything that is not one, such as a pipe, which would never end."""
+    """The content of a regular file; OSError for anything else, such as a pipe, whose end might never come."""
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with open(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -75,44 +75,44 @@ def read_file(path: Path) -> bytes:
 
 @contextmanager
 def temporary_folder(beside: Path) -> Iterator[Path]:
-    """A new folder beside a path; removed at the end unless it was moved away."""
+    """A new folder beside a path; removed on exit unless it was renamed."""
     with storing(beside):
         _clean_once(beside.parent)
         folder = beside.parent / temporary_name()
         folder.mkdir()
         try:
-            with nullcontext() if _WINDOWS else _held(os.open(folder, os.O_RDONLY | _NOT_THROUGH_LINKS)):
+            with nullcontext() if _WINDOWS else _held(os.open(folder, os.O_RDONLY | _NO_FOLLOW)):
                 yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def temporary_name() -> str:
-    """A name nobody can foresee."""
+    """An unpredictable name for a temporary file."""
     return f".cawn-{secrets.token_hex(8)}.tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file or folder of this name is one of ours that was never finished."""
+    """Whether this is the name of a temporary file or folder of ours."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Flush a file, or the entries of a folder, to disk."""
     if _WINDOWS:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError:
-        if not path.is_dir():  # some systems cannot for folders
+        if not path.is_dir():  # some systems cannot sync folders
             raise
     finally:
         os.close(descriptor)
 
 
 def remove_stale(folder: Path, *, older_than: float = _STALE_AFTER) -> None:
-    """Remove what processes that were killed have left half written in a folder."""
+    """Remove temporary files and folders that killed processes have left."""
     with suppress(OSError):
         for path in folder.iterdir():
             if is_temporary(path.name):
@@ -121,7 +121,7 @@ def remove_stale(folder: Path, *, older_than: float = _STALE_AFTER) -> None:
 
 
 def _remove_abandoned(path: Path, older_than: float) -> None:
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NOT_THROUGH_LINKS)
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _NO_FOLLOW)
     try:
         if time.time() - os.fstat(descriptor).st_mtime >= older_than and _try_lock(descriptor):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -137,7 +137,7 @@ def _clean_once(folder: Path) -> None:
 
 @contextmanager
 def _held(descriptor: int) -> Iterator[None]:
-    """Keep an open file locked, so that others see it is in use. Windows moves no open file: there it is closed."""
+    """Hold a lock on an open file, which marks it as in use. Windows cannot rename open files: there, close it."""
     if _WINDOWS:
         os.close(descriptor)
         yield
@@ -150,8 +150,8 @@ def _held(descriptor: int) -> Iterator[None]:
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock an open file for as long as it is open; False if another process has. True where there are no locks."""
-    if sys.platform == "win32":  # in these words, so that type checkers see that what follows is not for it
+    """Lock a file until it is closed; False if another process has locked it. True where locks are not supported."""
+    if sys.platform == "win32":  # which type checkers understand, unlike _WINDOWS
         return True
     import fcntl
 
@@ -166,7 +166,7 @@ def _try_lock(descriptor: int) -> bool:
 
 @contextmanager
 def storing(path: Path, state: str = "") -> Iterator[None]:
-    """Turn a failure to write into one line about `path`."""
+    """Turn a failure to write into a StorageError about `path`."""
     try:
         yield
     except _failures() as error:
@@ -175,7 +175,7 @@ def storing(path: Path, state: str = "") -> Iterator[None]:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What writing can raise. Called only when something was, so that a plain write loads neither library."""
+    """What writing can raise. Called only on failure, so that a plain write imports neither library."""
     from pyarrow import ArrowException
     from safetensors import SafetensorError
 
@@ -183,30 +183,30 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 class FolderLock:
-    """Held by the one process that may change a folder, until it is released or the process ends."""
+    """An exclusive lock on a folder, held until it is released or the process ends."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self._descriptor = folder, -1
         with storing(folder):
-            self._descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | _NOT_THROUGH_LINKS, 0o666)
+            self._descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o666)
         if not _try_lock(self._descriptor):
             self.release()
-            raise StorageError(f"{folder}: another process is writing to this run; wait until it has ended")
+            raise StorageError(f"{folder}: another process is writing to this run; wait until it ends")
         self.check()
         remove_stale(folder, older_than=0)
 
     def check(self) -> None:
-        """Raise StorageError if the folder is no longer there, or another is in its place."""
+        """Raise StorageError if the folder was removed or replaced."""
         try:
             same = os.path.samestat(os.fstat(self._descriptor), os.lstat(self.folder / LOCK))
         except OSError:
             same = False
         if not same:
-            raise StorageError(f"{self.folder}: was removed or replaced while it was in use; nothing more is written")
+            raise StorageError(f"{self.folder}: was removed or replaced while in use; nothing more is written")
 
     @contextmanager
     def kept(self) -> Iterator[FolderLock]:
-        """Released only where something fails."""
+        """Release the lock only on an error."""
         try:
             yield self
         except BaseException:
@@ -214,7 +214,7 @@ class FolderLock:
             raise
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,4 +1,4 @@
-"""Ctrl-C between two steps, never within one: what was begun is finished, and what is saved is whole."""
+"""Ctrl-C that takes effect only between two steps, so that no step is cut short."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupt:
-    """While entered, remembers Ctrl-C until `check` is called; a second one acts at once."""
+    """While entered, defers Ctrl-C until `check` is called; a second Ctrl-C takes effect at once."""
 
     def __init__(self) -> None:
         self.asked = False
-        self._before: Any = None
+        self._previous: Any = None
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._remember)
+            self._previous = signal.signal(signal.SIGINT, self._defer)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-            self._before = None
+        if self._previous is not None:
+            signal.signal(signal.SIGINT, self._previous)
+            self._previous = None
 
-    def _remember(self, _signal: int, _frame: FrameType | None) -> None:
+    def _defer(self, _signal: int, _frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True

@@ -1,4 +1,4 @@
-"""Progress of long work on a terminal: how much is done, of how much, and the time left."""
+"""Progress bars on a terminal: amount done, total, time left."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Report = Callable[[float], object]  # takes the amount done so far
 
 
 def shows(quiet: bool) -> bool:
-    """Whether progress is shown at all: on a terminal."""
+    """Whether progress is shown: only on a terminal."""
     return not quiet and sys.stderr.isatty()
 
 
@@ -19,7 +19,7 @@ def shows(quiet: bool) -> bool:
 def progress(
     title: str, total: float | None = None, *, unit: Literal["", "bytes"] = "", quiet: bool = False
 ) -> Iterator[Report]:
-    """Shows a progress bar on stderr while the context lasts, and removes it afterwards.
+    """Shows a progress bar on stderr, and removes it on exit.
 
     Nothing is shown where stderr is not a terminal. Call the yielded function with the amount done so far; with
     `total=None` only that amount is shown.

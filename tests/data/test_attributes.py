@@ -109,7 +109,7 @@ def test_damaged_descriptions_are_refused(change) -> None:
 def test_other_columns_are_refused() -> None:
     events = with_columns([[0, 1.0], [1, 2]], (Attribute("kind", "category", ("a", "b")), Attribute("amount")))
     encoder = Encoder.fit(events, np.arange(2))
-    with pytest.raises(cawn.DataError, match=r"1 link attributes, the model's 2 \('kind', 'amount'\); give as many"):
+    with pytest.raises(cawn.DataError, match=r"1 link attributes, the model's 2 \('kind', 'amount'\); give the same"):
         encoder.transform(with_columns([1, 2], ()))
     with pytest.raises(cawn.DataError, match=r"'msg\[0\]' is a number, but the model was trained with a category"):
         encoder.transform(with_columns([[1, 2], [1, 2]], ()))

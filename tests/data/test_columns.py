@@ -48,7 +48,7 @@ def test_ids_are_compared_by_their_text() -> None:
     [
         ({"weight": [1, -1]}, r"weight\[1\] is -1.0: link weights are numbers from 0"),
         ({"weight": [1, np.inf]}, r"weight\[1, 0\] is inf"),
-        ({"weight": [0, 0]}, "weight: all are 0"),
+        ({"weight": [0, 0]}, "weight: all weights are 0"),
         ({"weight": [1]}, "expected one row for each of the 2 links"),
         ({"weight": [[1, 2], [3, 4]]}, "weight has 2 columns"),
         ({"negative": [0, -2]}, r"negative\[1\] is -2: negatives are node ids, or -1 for none"),

@@ -44,7 +44,7 @@ def test_int64_times_are_exact() -> None:
     ("arguments", "message"),
     [
         ({"src": [0, -3]}, r"src\[1\] is -3: node ids are integers from 0"),
-        ({"dst": [0, 2**31]}, r"dst\[1\] is 2147483648: node ids must stay below"),
+        ({"dst": [0, 2**31]}, r"dst\[1\] is 2147483648: node ids must be below"),
         ({"src": [0.0, 1.0]}, "src is float64"),
         ({"src": ["a", "b"]}, "use cawn.read on a table"),
         ({"src": [[0], [1]]}, r"shape \(2, 1\)"),
@@ -99,7 +99,7 @@ def test_parts() -> None:
     assert events[events.t > 2].msg.tolist() == [[3]]
     assert events[np.array([0, 2])].t.tolist() == [1, 3]
     for backwards in (slice(None, None, -1), np.array([2, 0]), np.array([0.5])):
-        with pytest.raises(cawn.DataError, match="order of time"):
+        with pytest.raises(cawn.DataError, match="sorted by time"):
             events[backwards]
 
 

@@ -1,6 +1,6 @@
-"""Attributes of links and nodes: what their columns hold, and how they become inputs of the network.
+"""Attributes of links and nodes: what their columns hold, and how they are encoded as inputs of the network.
 
-An encoder is fitted on training links only, so that nothing of the validation and test links reaches the model.
+An encoder is fitted on training links only, so that no information leaks from validation and test links.
 """
 
 from __future__ import annotations
@@ -22,18 +22,19 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Kind = Literal["number", "category", "presence"]
 
-MAX_LEVELS = 32  # of a category that is encoded one-hot
-MAX_CODES = 1 << 24  # of a category: those that float32 counts exactly
-BUCKETS = 32  # of one that has more levels
-MAX_DEVIATIONS = 10.0  # standard deviations from the mean, where numbers are clipped
+MAX_LEVELS = 32  # levels of a category that is encoded one-hot
+BUCKETS = 32  # hash buckets of a category with more levels
+MAX_CODES = 1 << 24  # levels of any category: float32 represents these integers exactly
+MAX_DEVIATIONS = 10.0  # standardised numbers are clipped here
+_NOT_AN_ENCODER = "not the description of encoded attributes"
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column of attributes as it was read.
+    """A column of attributes as read.
 
     Args:
-        kind: A "number", a "category" (held as codes), or the "presence" of a node in the table of nodes (1 or 0).
+        kind: A "number", a "category" (stored as codes), or the "presence" of a node in the table of nodes (1 or 0).
         levels: The names of the codes 0, 1, 2, ... of a category.
     """
 
@@ -44,12 +45,11 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """How one column is encoded: `width` inputs of the network.
+    """How one column is encoded, as `width` inputs of the network.
 
-    A number is shifted by `mean` and divided by `std` (0 for a column that is constant in training, whose inputs are
-    all 0), or used as it is if these are None. A category has one input for each of `levels` and one for all others,
-    or, without levels, one for each of `width` buckets that the names of its levels are hashed into. Presence is used
-    as it is.
+    A number is standardised by `mean` and `std` (std is 0 for a column that is constant in training, which is encoded
+    as 0), or used as it is if these are None. A category is one-hot: one input for each of `levels` and one for all
+    others; without levels, `width` buckets that the names of its levels are hashed into. Presence is used as it is.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Feature:
 
     @classmethod
     def fit(cls, values: Array, column: Attribute, *, standardise: bool) -> Feature:
-        """Of the values [n] of training links or nodes."""
+        """Fit to the values [n] of training links or nodes."""
         if column.kind == "presence" or (column.kind == "number" and not standardise):
             return cls(column.name, column.kind)
         if column.kind == "number":
@@ -77,7 +77,7 @@ class Feature:
         return cls(column.name, "category", width=len(levels) + 1, levels=levels)
 
     def encode(self, values: Array, column: Attribute, into: Array) -> None:
-        """Put the inputs for `values` [n] into zeros [n, width]."""
+        """Write the encoding of `values` [n] into zeros [n, width]."""
         if self.kind == "category":
             place = self._places(column.levels)[values.astype(np.int64)]
             into[np.arange(len(values)), place] = 1
@@ -88,7 +88,7 @@ class Feature:
             into[:, 0] = np.clip(scaled, -MAX_DEVIATIONS, MAX_DEVIATIONS)
 
     def _places(self, levels: Sequence[str]) -> Array:
-        """The input that each level of a column switches on."""
+        """The input that each level of a column sets to 1."""
         if not self.levels:
             return (hash_ids(levels) % np.uint64(self.width)).astype(np.int64)
         known = {level: i for i, level in enumerate(self.levels)}
@@ -97,37 +97,33 @@ class Feature:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """How the attributes of links (`msg`) and of nodes (`x`) are encoded; a tuple is empty where there are none."""
+    """How the attributes of links (`msg`) and of nodes (`x`) are encoded; empty tuples where there are none."""
 
     msg: tuple[Feature, ...]
     x: tuple[Feature, ...]
 
     @classmethod
     def fit(cls, events: Events, train: Array, *, standardise: bool = True) -> Encoder | None:
-        """Of the links at positions `train` and the nodes they touch; None where there is nothing to encode."""
+        """Fit to the links at positions `train` and their nodes; None where there is nothing to encode."""
         links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
         if not any(standardise or column.kind == "category" for column in (*links, *nodes)):
             return None
-        msg = [
-            Feature.fit(values[train], column, standardise=standardise)
-            for values, column in _by_column(events.msg, links)
-        ]
+        seen = np.zeros(events.num_nodes, bool)
         if nodes:
-            touched = np.zeros(events.num_nodes, bool)
-            touched[events.src[train]] = touched[events.dst[train]] = True
-            touched &= _present(events.x, nodes)
-        x = [
-            Feature.fit(values[touched], column, standardise=standardise)
-            for values, column in _by_column(events.x, nodes)
-        ]
-        return cls(tuple(msg), tuple(x))
+            seen[events.src[train]] = seen[events.dst[train]] = True
+            seen &= _present(events.x, nodes)
+        msg, x = (
+            tuple(Feature.fit(values[rows], column, standardise=standardise) for values, column in columns)
+            for rows, columns in ((train, _by_column(events.msg, links)), (seen, _by_column(events.x, nodes)))
+        )
+        return cls(msg, x)
 
     def transform(self, events: Events) -> Events:
-        """The same links and nodes with encoded attributes. Unknown levels of a category become "other"."""
+        """A copy with encoded attributes. Unknown levels of a category become "other"."""
         if events.encoder == self:
             return events
         if events.encoder is not None:
-            raise DataError("the attributes of these links were encoded for another run; read them from their file")
+            raise DataError("these attributes are encoded for another run; read the links from their file")
         links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
         _refuse_difference(self.msg, links, "link")
         if nodes:
@@ -139,12 +135,12 @@ class Encoder:
 
     @property
     def marks_presence(self) -> bool:
-        """Whether nodes without attributes are told from those with: their inputs are all 0."""
+        """Whether nodes without attributes are marked: all their inputs are 0."""
         return any(feature.kind == "presence" for feature in self.x)
 
     @property
     def widths(self) -> tuple[int, int]:
-        """How many inputs links and nodes have."""
+        """The number of inputs of a link and of a node."""
         return sum(feature.width for feature in self.msg), sum(feature.width for feature in self.x)
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,15 +152,16 @@ class Encoder:
 
     @classmethod
     def from_dict(cls, found: Any) -> Encoder:
-        """The inverse of `to_dict`; raises DataError where that is not what was given."""
+        """The inverse of `to_dict`; DataError for anything else."""
         if not isinstance(found, dict) or set(found) != {"msg", "x"}:
-            raise DataError("not the description of encoded attributes")
-        msg, x = (tuple(map(_feature, _listed(found[of]))) for of in ("msg", "x"))
-        return cls(msg, x)
+            raise DataError(_NOT_AN_ENCODER)
+        if not all(isinstance(features, list) for features in found.values()):
+            raise DataError(_NOT_AN_ENCODER)
+        return cls(tuple(map(_feature, found["msg"])), tuple(map(_feature, found["x"])))
 
 
 def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str) -> tuple[Attribute, ...]:
-    """What the columns of an array of attributes hold: numbers, unless a reader said otherwise."""
+    """What the columns of an array of attributes hold: numbers, unless `columns` says otherwise."""
     if values is None:
         return ()
     return columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
@@ -173,7 +170,7 @@ def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str
 def joined_attributes(
     parts: Sequence[tuple[Array | None, tuple[Attribute, ...]]],
 ) -> tuple[Array | None, tuple[Attribute, ...]]:
-    """The rows of several tables that have the same columns, their categories coded alike."""
+    """Concatenates tables with the same columns, and unifies the codes of their categories."""
     arrays, columns = [array for array, _ in parts if array is not None], parts[0][1]
     if len(arrays) < 2:
         return parts[0]
@@ -182,13 +179,11 @@ def joined_attributes(
     for i, column in enumerate(columns):
         if column.kind == "category":
             codes: dict[str, int] = {}
-            recoded = [
-                np.array([codes.setdefault(level, len(codes)) for level in part[i].levels])[
-                    array[:, i].astype(np.int64)
-                ]
-                for array, (_, part) in zip(arrays, parts, strict=True)
-            ]
-            values[:, i] = np.concatenate(recoded)
+            first = 0
+            for array, (_, part) in zip(arrays, parts, strict=True):
+                new = np.array([codes.setdefault(level, len(codes)) for level in part[i].levels])
+                values[first : first + len(array), i] = new[array[:, i].astype(np.int64)]
+                first += len(array)
             together[i] = replace(column, levels=tuple(codes))
     return values, tuple(together)
 
@@ -218,11 +213,11 @@ def _encode(features: tuple[Feature, ...], values: Array | None, columns: tuple[
 
 
 def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, ...], of: str) -> None:
-    """Refuse columns other than those the encoder was fitted on. Their order counts, their names do not."""
+    """Refuse columns other than those the encoder was fitted on: their kinds and order count, not their names."""
     if len(features) != len(columns):
         listed = ", ".join(brief(feature.name) for feature in features[:12]) or "none"
         raise DataError(
-            f"the new links have {len(columns)} {of} attributes, the model's {len(features)} ({listed}); give as many"
+            f"the new links have {len(columns)} {of} attributes, the model's {len(features)} ({listed}); give the same"
         )
     for feature, column in zip(features, columns, strict=True):
         if feature.kind != column.kind:
@@ -232,32 +227,26 @@ def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, 
             )
 
 
-def _listed(found: Any) -> list[Any]:
-    if not isinstance(found, list):
-        raise DataError("not the description of encoded attributes")
-    return found
-
-
-def _is_scale(mean: Any, std: Any) -> bool:
-    return all(isinstance(number, float) and math.isfinite(number) for number in (mean, std)) and std >= 0
-
-
 def _feature(found: Any) -> Feature:
     """One feature of a JSON file, checked."""
     try:
         feature = Feature(**found | {"levels": tuple(found["levels"])})
         scale = (feature.mean, feature.std)
+        widths = {"category": len(feature.levels) + 1 if feature.levels else BUCKETS}
         right = (
             isinstance(feature.name, str)
             and feature.kind in ("number", "category", "presence")
-            and type(feature.width) is int
+            and (type(feature.width), feature.width) == (int, widths.get(feature.kind, 1))
             and (scale == (None, None) or _is_scale(*scale))
             and all(isinstance(level, str) for level in feature.levels)
-            and len(feature.levels) <= MAX_LEVELS
+            and len(feature.levels) <= (MAX_LEVELS if feature.kind == "category" else 0)
         )
     except (TypeError, KeyError) as error:
-        raise DataError("not the description of encoded attributes") from error
-    widths = {len(feature.levels) + 1} if feature.levels else {BUCKETS} if feature.kind == "category" else {1}
-    if not right or feature.width not in widths or (feature.levels and feature.kind != "category"):
-        raise DataError("not the description of encoded attributes")
+        raise DataError(_NOT_AN_ENCODER) from error
+    if not right:
+        raise DataError(_NOT_AN_ENCODER)
     return feature
+
+
+def _is_scale(mean: Any, std: Any) -> bool:
+    return all(isinstance(number, float) and math.isfinite(number) for number in (mean, std)) and std >= 0

@@ -1,4 +1,4 @@
-"""Events: the validated, time-ordered stream of links that everything else is made from."""
+"""Events: validated links in the order of time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import as_array, is_integer
+from cawn.checks import as_array, is_integer, refuse_values
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.hashing import hash_ids
 from cawn.data.reading import Reading
@@ -19,11 +19,13 @@ _MAX_ID = 2**31 - 2
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
 NO_NEGATIVE, NO_LINK_ID = -1, 0
 
+Array = npt.NDArray[Any]
+
 
 class Events:
-    """Links (src, dst, t) in the order of time; links of equal time keep the order they came in.
+    """Links (src, dst, t) sorted by time; links of equal time keep the order they were given in.
 
-    Immutable: the arrays are copies of what was given, and read-only.
+    Immutable: the arrays are read-only copies.
 
     Args:
         src: Node ids [E], integers from 0.
@@ -32,13 +34,27 @@ class Events:
             where seconds would round them (`reading.unit`). Kept as int64 or float64.
         msg: Link attributes [E, d] or [E].
         x: Node attributes [num_nodes, d] or [num_nodes].
-        labels: The node names, one for each id; the ids themselves by default.
-        num_nodes: How many nodes there are, if more than occur.
-        weight: How much each link counts in the training loss [E]: finite, from 0, not all 0.
-        negative: A false destination for each link [E], used in training; -1 for none.
-        link_id: Ids of the links [E], of any kind, kept as 64-bit hashes of their text (see `hash_ids`); a uint64 array
-            is taken as such hashes, 0 for no id.
+        labels: The name of each node; its id by default.
+        num_nodes: The number of nodes, if more than occur.
+        weight: The weight of each link in the training loss [E]: finite, from 0, not all 0.
+        negative: A negative destination for each link [E], used in training; -1 for none.
+        link_id: Ids of the links [E], integers or strings, kept as 64-bit hashes (see `hash_ids`); a uint64 array is
+            taken as such hashes, 0 for no id.
     """
+
+    src: npt.NDArray[np.int32]
+    dst: npt.NDArray[np.int32]
+    t: Array
+    msg: npt.NDArray[np.float32] | None
+    x: npt.NDArray[np.float32] | None
+    weight: npt.NDArray[np.float32] | None  # [E]
+    negative: npt.NDArray[np.int32] | None  # [E], NO_NEGATIVE where none was given
+    link_id: npt.NDArray[np.uint64] | None  # [E], NO_LINK_ID where none was given
+    num_nodes: int
+    columns: tuple[Attribute, ...] = ()  # what msg holds; () for numbers
+    node_columns: tuple[Attribute, ...] = ()  # what x holds
+    encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
+    reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
 
     def __init__(
         self,
@@ -67,94 +83,70 @@ class Events:
         occurring = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
         self.num_nodes = _count_nodes(occurring, num_nodes, names)
         self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
-        self._keep(src, dst, times, names)
+        self._sort(src, dst, times, names)
 
     @classmethod
     def adopt(
         cls,
         src: npt.NDArray[np.int32],
         dst: npt.NDArray[np.int32],
-        t: npt.NDArray[Any],
-        msg: npt.NDArray[np.float32] | None,
-        x: npt.NDArray[Any] | None,
-        labels: npt.NDArray[Any] | None,
+        t: Array,
         *,
+        x: Array | None = None,
+        labels: Array | None = None,
         num_nodes: int | None = None,
-        weight: npt.NDArray[np.float32] | None = None,
-        negative: npt.NDArray[np.int32] | None = None,
-        link_id: npt.NDArray[np.uint64] | None = None,
+        **columns: Array | None,
     ) -> Events:
-        """Events of arrays that a reader has made and checked: kept as they are, without a copy."""
+        """Events of arrays that are checked already, without a copy; `columns` are those of `PER_LINK`."""
         events = cls.__new__(cls)
         events.num_nodes = _count_nodes(0, num_nodes, labels)
         events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
-        events.msg, events.weight, events.negative, events.link_id = msg, weight, negative, link_id
+        for name in PER_LINK:
+            setattr(events, name, columns.get(name))
         check_span(t)
-        events._keep(src, dst, t, labels)
+        events._sort(src, dst, t, labels)
         return events
 
-    def _keep(
-        self,
-        src: npt.NDArray[np.int32],
-        dst: npt.NDArray[np.int32],
-        t: npt.NDArray[Any],
-        labels: npt.NDArray[Any] | None,
-    ) -> None:
-        """Bring the links into the order of time, and close the arrays to writing."""
+    def _sort(self, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32], t: Array, labels: Array | None) -> None:
+        """Sort the links by time, and make the arrays read-only."""
         order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
         self._rows, self._labels = order, labels
         self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, t))
         if order is not None:
-            self._set_columns(self, order)
+            self.__dict__.update(self._columns_at(order))
         self._freeze()
 
-    def _set_columns(self, of: Events, chosen: Any) -> None:
-        """Take these rows of the optional columns of `of`."""
-        for name in PER_LINK:
-            column = getattr(of, name)
-            setattr(self, name, None if column is None else column[chosen])
+    def _columns_at(self, chosen: Any) -> dict[str, Array | None]:
+        """These rows of the optional columns."""
+        columns = {name: getattr(self, name) for name in PER_LINK}
+        return {name: None if column is None else column[chosen] for name, column in columns.items()}
 
-    src: npt.NDArray[np.int32]
-    dst: npt.NDArray[np.int32]
-    t: npt.NDArray[Any]
-    msg: npt.NDArray[np.float32] | None
-    x: npt.NDArray[np.float32] | None
-    weight: npt.NDArray[np.float32] | None  # [E]
-    negative: npt.NDArray[np.int32] | None  # [E], NO_NEGATIVE where none was given
-    link_id: npt.NDArray[np.uint64] | None  # [E], NO_LINK_ID where none was given
-    num_nodes: int
-    columns: tuple[Attribute, ...] = ()  # what msg holds; () for numbers
-    node_columns: tuple[Attribute, ...] = ()  # what x holds
-    encoder: Encoder | None = None  # that made msg and x what they are; None for attributes as they were given
-    reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
+    def _replace(self, **changed: Any) -> Events:
+        """A copy with some attributes changed."""
+        events = object.__new__(Events)
+        events.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_id_of"} | changed)
+        events._freeze()
+        return events
 
     def _freeze(self) -> None:
-        optional = (getattr(self, name) for name in PER_LINK)
-        for array in (self.src, self.dst, self.t, self.x, self._labels, self._rows, *optional):
-            if array is not None:
+        for array in self.__dict__.values():
+            if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
     def __len__(self) -> int:
         return len(self.src)
 
-    def __getitem__(self, chosen: slice | npt.NDArray[Any]) -> Events:
+    def __getitem__(self, chosen: slice | Array) -> Events:
         """The chosen links (a slice, a mask, or increasing positions), among the same nodes."""
         chosen = self._choice(chosen)
-        part = object.__new__(Events)
-        part.src, part.dst, part.t = self.src[chosen], self.dst[chosen], self.t[chosen]
-        part._set_columns(self, chosen)
-        part._rows = self.rows[chosen]
-        part.x, part._labels, part.num_nodes = self.x, self._labels, self.num_nodes
-        part._describe_as(self)
-        part._freeze()
-        return part
+        ends = {"src": self.src[chosen], "dst": self.dst[chosen], "t": self.t[chosen]}
+        return self._replace(_rows=self.rows[chosen], **ends, **self._columns_at(chosen))
 
-    def named(self, labels: npt.NDArray[Any]) -> Events:
-        """The same links and nodes, the nodes called by these names."""
-        columns = {name: getattr(self, name) for name in PER_LINK}
-        events = Events(self.src, self.dst, self.t, x=self.x, labels=labels, **columns)
-        events._describe_as(self)
-        return events
+    def named(self, labels: Array) -> Events:
+        """A copy with these node names."""
+        names = _label_array(labels)
+        _count_nodes(0, self.num_nodes, names)
+        return self._replace(_labels=names)
 
     def with_attributes(
         self,
@@ -165,19 +157,11 @@ class Events:
         node_columns: tuple[Attribute, ...] = (),
         encoder: Encoder | None = None,
     ) -> Events:
-        """The same links and nodes with these attributes, rows in the same order."""
-        events = self[:]
-        events.msg, events.x, events.encoder = msg, x, encoder
-        events.columns, events.node_columns = columns, node_columns
-        events._freeze()
-        return events
-
-    def _describe_as(self, other: Events) -> None:
-        self.reading, self.encoder = other.reading, other.encoder
-        self.columns, self.node_columns = other.columns, other.node_columns
+        """A copy with these attributes, rows in the same order."""
+        return self._replace(msg=msg, x=x, columns=columns, node_columns=node_columns, encoder=encoder)
 
     def _choice(self, chosen: Any) -> Any:
-        """The same choice, if it keeps the order of time."""
+        """The choice, if it keeps the order of time."""
         if isinstance(chosen, slice):
             bounds = [bound for bound in (chosen.start, chosen.stop) if bound is not None]
             step = 1 if chosen.step is None else chosen.step
@@ -193,7 +177,7 @@ class Events:
                     return at
         raise DataError(
             f"choose among the {len(self):,} links by a forward slice, a mask or increasing positions from 0: "
-            "events stay in the order of time"
+            "events stay sorted by time"
         )
 
     def __repr__(self) -> str:
@@ -203,25 +187,23 @@ class Events:
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """The position each link had in the input, before the ordering by time: [E]."""
+        """The position of each link in the input, before sorting by time: [E]."""
         return np.arange(len(self)) if self._rows is None else self._rows
 
     @property
-    def labels(self) -> npt.NDArray[Any]:
+    def labels(self) -> Array:
         """The name of each node: [num_nodes], int64 or str objects."""
         return np.arange(self.num_nodes) if self._labels is None else self._labels
 
     def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
-        """The ids of nodes given by name. A name that does not occur gets an id of its own, from num_nodes on."""
+        """Ids of nodes given by name. Each unknown name gets a new id, from num_nodes on."""
         if self._labels is None:
             return _ids(names, "names").astype(np.int64)
+        new: dict[Any, int] = {}
+        known, first_new = self._id_of, self.num_nodes
         wanted = as_array(names, "names").reshape(-1).tolist()
-        strangers: dict[Any, int] = {}
-        known = self._id_of
-        return np.array(
-            [known[n] if n in known else strangers.setdefault(n, self.num_nodes + len(strangers)) for n in wanted],
-            np.int64,
-        )
+        ids = [known[name] if name in known else new.setdefault(name, first_new + len(new)) for name in wanted]
+        return np.array(ids, np.int64)
 
     @cached_property
     def _id_of(self) -> dict[Any, int]:
@@ -229,7 +211,7 @@ class Events:
 
     @property
     def intensity(self) -> float:
-        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T); V are the nodes that occur."""
+        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T), over nodes that occur."""
         span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
         occurs = np.zeros(self.num_nodes, np.bool_)
         occurs[self.src] = occurs[self.dst] = True
@@ -238,8 +220,8 @@ class Events:
 
 def link_arrays(
     src: npt.ArrayLike, dst: npt.ArrayLike, t: npt.ArrayLike
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], npt.NDArray[Any]]:
-    """Both ends and the times of links as arrays of one length [E], in the order given."""
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Array]:
+    """Sources, destinations and times [E], checked, in the order given."""
     ends, times = (_ids(src, "src"), _ids(dst, "dst")), as_times(t)
     if not len(ends[0]) == len(ends[1]) == len(times):
         raise DataError(
@@ -257,8 +239,8 @@ def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
             f"{what} is {ids.dtype} of shape {ids.shape}, expected node ids: a list of integers from 0. "
             "For names of any other kind use cawn.read on a table"
         )
-    _refuse(ids < 0, ids, what, "node ids are integers from 0")
-    _refuse(ids > _MAX_ID, ids, what, "node ids must stay below 2**31 - 1; cawn.read on a table numbers any names")
+    refuse_values(ids < 0, ids, what, "node ids are integers from 0")
+    refuse_values(ids > _MAX_ID, ids, what, "node ids must be below 2**31 - 1; cawn.read on a table numbers any names")
     return np.array(ids, np.int32)
 
 
@@ -283,9 +265,9 @@ def _weights(values: npt.ArrayLike, size: int) -> npt.NDArray[np.float32]:
     if weights.shape[1] != 1:
         raise DataError(f"weight has {weights.shape[1]} columns, expected one number for each link")
     weights = weights[:, 0]
-    _refuse(weights < 0, weights, "weight", "link weights are numbers from 0")
+    refuse_values(weights < 0, weights, "weight", "link weights are numbers from 0")
     if size and not weights.any():
-        raise DataError("weight: all are 0, so there is nothing to train on; give some links a weight above 0")
+        raise DataError("weight: all weights are 0; give some links a weight above 0")
     return weights
 
 
@@ -295,8 +277,8 @@ def _negatives(values: npt.ArrayLike, size: int) -> npt.NDArray[np.int32]:
         raise DataError(
             f"negative is {given.dtype} of shape {given.shape}, expected a node id for each of the {size:,} links"
         )
-    rule = "negatives are node ids, or -1 for none"
-    _refuse((given < NO_NEGATIVE) | (given > _MAX_ID), given, "negative", rule)
+    bad = (given < NO_NEGATIVE) | (given > _MAX_ID)
+    refuse_values(bad, given, "negative", "negatives are node ids, or -1 for none")
     return np.array(given, np.int32)
 
 
@@ -312,23 +294,23 @@ def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
     return hash_ids(ids)
 
 
-def _label_array(labels: npt.ArrayLike) -> npt.NDArray[Any]:
+def _label_array(labels: npt.ArrayLike) -> Array:
     array = as_array(labels, "labels")
     if array.ndim != 1:
         raise DataError(f"labels have shape {array.shape}, expected one name for each node")
     if array.dtype.kind in "iu":
-        _refuse(array > np.iinfo(np.int64).max, array, "labels", "integer names must fit into int64")
+        refuse_values(array > np.iinfo(np.int64).max, array, "labels", "integer names must fit into int64")
         array = array.astype(np.int64)
     elif all(isinstance(name, str) for name in array.tolist()):
         array = array.astype(object)
     else:
         raise DataError("labels: names are all integers or all strings")
     if len(set(array.tolist())) != len(array):
-        raise DataError("labels repeat: every node needs a name of its own")
+        raise DataError("labels repeat: every node needs a different name")
     return array
 
 
-def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | None) -> int:
+def _count_nodes(occurring: int, given: int | None, labels: Array | None) -> int:
     if given is not None and (not is_integer(given) or not 0 <= given <= _MAX_ID + 1):
         raise DataError(f"num_nodes is {brief(given)}: give an integer from 0 to 2**31 - 1")
     count = given if given is not None else occurring if labels is None else len(labels)
@@ -339,9 +321,3 @@ def _count_nodes(occurring: int, given: int | None, labels: npt.NDArray[Any] | N
     if labels is not None and len(labels) != count:
         raise DataError(f"{len(labels):,} labels for {count:,} nodes; every node needs one")
     return int(count)
-
-
-def _refuse(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise DataError(f"{what}[{i}] is {values[i]}: {rule}")

@@ -1,6 +1,6 @@
-"""Networks that obey a known law, made from a seed: where the truth is known, a method can be seen to find it.
+"""Synthetic networks that follow a known law, to check that a method finds it.
 
-Time is in steps; an *episode* is one acting-out of a law.
+Time is in steps; an *episode* is one occurrence of the pattern that a law describes.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from cawn.data.events import Events
 from cawn.errors import enough_memory
 
 EPISODE_GAP = 100  # mean time between the starts of two episodes
-REACTION_TIME = 50  # a link follows from its causes within this time
+REACTION_TIME = 50  # the next link of an episode comes within this time
 
 Nodes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class LawNetwork:
-    """A network, and which of its links follow from the law rather than from chance."""
+    """A network, and which of its links the law causes."""
 
     events: Events
     caused: npt.NDArray[np.bool_]  # [E]
 
 
 def triadic_closure(num_nodes: int = 100, num_links: int = 3000, *, seed: int, noise: float = 0.2) -> LawNetwork:
-    """Who has just linked to the same node will link: u-w, then w-v, then (caused) u-v.
+    """Nodes that have just linked to the same node link to each other: u-w, then w-v, then (caused) u-v.
 
     Each link points either way at random. A share `noise` of the links are random pairs at random times.
     """
@@ -43,7 +43,7 @@ def triadic_closure(num_nodes: int = 100, num_links: int = 3000, *, seed: int, n
 def feed_forward(num_nodes: int = 100, num_links: int = 3000, *, seed: int, noise: float = 0.2) -> LawNetwork:
     """Directed: a -> b, then b -> c, then (caused) a -> c.
 
-    As many episodes begin a -> b, c -> b instead and lead to nothing, so that only direction tells them apart.
+    Equally many episodes are a -> b, c -> b and cause nothing, so that only direction distinguishes the two.
     """
     rng = _generator(num_nodes, num_links, 3, seed, noise)
     actors = _distinct_nodes(rng, num_nodes, 2 * (round(num_links * (1 - noise)) // 5), 3)  # a, b, c
@@ -60,9 +60,9 @@ def feed_forward(num_nodes: int = 100, num_links: int = 3000, *, seed: int, nois
 
 
 def two_pairs(num_pairs: int = 2, num_times: int = 2) -> LawNetwork:
-    """The paper's Figure 3: pairs {0, 1}, {2, 3}, ... link among themselves, all at the times 1, 2, ..., num_times.
+    """The paper's Figure 3: pairs {0, 1}, {2, 3}, ... all link at the times 1, 2, ..., num_times.
 
-    Every node has the same history but for who it was with. After the first time, all links follow from the law.
+    All nodes have the same history, except for their partner. All links after the first time are caused.
     """
     check_integer(num_pairs, "num_pairs", 2, 2**30)
     check_integer(num_times, "num_times", 1, 2**30)
@@ -84,7 +84,7 @@ def _network(
     num_links: int,
     episodes: list[tuple[list[tuple[Nodes, Nodes]], bool]],
 ) -> LawNetwork:
-    """Act out episodes at random times, and fill up with random links to `num_links`.
+    """Episodes at random times, and random links up to `num_links`.
 
     Each kind of episode is a list of its links in order, as (sources, destinations), and whether the last is caused.
     """
@@ -111,10 +111,10 @@ def _generator(num_nodes: int, num_links: int, actors: int, seed: int, noise: fl
 
 
 def _distinct_nodes(rng: np.random.Generator, num_nodes: int, rows: int, width: int) -> Nodes:
-    """`rows` times `width` different nodes: [rows, width]."""
+    """Rows of distinct nodes: [rows, width]."""
     nodes = rng.integers(0, num_nodes, (rows, width))
     for i in range(1, width):
-        # Uniform among the nodes not yet chosen: step over those chosen before, smallest first.
+        # Uniform among the other nodes: shift past those already chosen, smallest first.
         nodes[:, i] = rng.integers(0, num_nodes - i, rows)
         for taken in np.sort(nodes[:, :i], axis=1).T:
             nodes[:, i] += nodes[:, i] >= taken
@@ -122,6 +122,6 @@ def _distinct_nodes(rng: np.random.Generator, num_nodes: int, rows: int, width: 
 
 
 def _either_way(rng: np.random.Generator, a: Nodes, b: Nodes) -> tuple[Nodes, Nodes]:
-    """Each link from a to b or from b to a, by the toss of a coin."""
+    """Each link from a to b or from b to a, at random."""
     flip = rng.random(len(a)) < 0.5
     return np.where(flip, b, a), np.where(flip, a, b)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import as_array
+from cawn.checks import as_array, refuse_values
 from cawn.data.reading import Reading, Unit
 from cawn.errors import DataError, QueryError, brief
 
@@ -45,9 +45,9 @@ def as_times(t: npt.ArrayLike) -> Array:
             raise DataError(f"t is {times.dtype}, which rounds Unix seconds to minutes; use float64 or int64")
         with np.errstate(over="ignore"):
             times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
-        _refuse(~np.isfinite(times), times, "every link needs a finite time")
+        refuse_values(~np.isfinite(times), times, "t", "every link needs a finite time")
     elif times.dtype.kind in "iu":
-        _refuse(times > np.iinfo(np.int64).max, times, "times must fit into int64")
+        refuse_values(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
         times = times.astype(np.int64)
     else:
         raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
@@ -89,12 +89,6 @@ def cast_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
 
 def _largest(dtype: np.dtype[Any]) -> float:
     return int(np.iinfo(np.int64).max) if dtype.kind == "i" else float(np.finfo(np.float64).max)
-
-
-def _refuse(bad: npt.NDArray[np.bool_], times: Array, rule: str) -> None:
-    if bad.any():
-        i = int(np.argmax(bad))
-        raise DataError(f"t[{i}] is {times[i]}: {rule}")
 
 
 # Dates and numbers.

@@ -1,4 +1,4 @@
-"""New links beside old ones: which of them are new, and the history with all of them in it."""
+"""Updates of a history: which links are new, and the history with them added."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 
 
 class Update(NamedTuple):
-    """What an update did: links added, links skipped since they were known, and nodes that were new."""
+    """The result of an update: links added, known links skipped, and nodes added."""
 
     added: int
     skipped: int
@@ -25,15 +25,15 @@ class Update(NamedTuple):
 
 
 class KnownLinks:
-    """The ids of links and the digests of batches a history has by now. Not safe for several threads."""
+    """The ids of links and the digests of batches that a history has. Not thread-safe."""
 
     def __init__(self, digests: Sequence[str] = ()) -> None:
         self.digests = list(digests)
         self._ids: Array | None = None  # of the history, sorted
-        self._added: set[int] = set()  # since then
+        self._added: set[int] = set()  # ids added since
 
     def is_unknown(self, held: Events, new: Events) -> npt.NDArray[np.bool_]:
-        """Which of the new links have an id that neither an old link nor one before them has, or no id: [E]."""
+        """Which new links have no id, or one that no known link and no earlier new link has: [E]."""
         if new.link_id is None:
             return np.ones(len(new), bool)
         if self._ids is None:
@@ -47,7 +47,7 @@ class KnownLinks:
         return np.asarray((unknown & is_first) | (ids == NO_LINK_ID))
 
     def add(self, new: Events, batch: str) -> None:
-        """Remember links that were added, and the digest of the batch they came in."""
+        """Record links that were added, and the digest of their batch."""
         if new.link_id is not None:
             self._added.update(new.link_id.tolist())
         if batch not in self.digests:
@@ -55,15 +55,15 @@ class KnownLinks:
 
 
 def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -> str:
-    """Names a batch by its links, whatever their order and however nodes are numbered.
+    """Identifies a batch by its links, regardless of their order and of node ids.
 
     Args:
-        names: Of the different sources and of the different destinations, in the order of their ids.
+        names: The names of the distinct sources and of the distinct destinations, in the order of their ids.
         held: Links whose unit of time is used.
     """
     ends = []
-    for side, different in zip((links.src, links.dst), names, strict=True):
-        ends.append(hash_ids(different)[np.unique(side, return_inverse=True)[1]])
+    for side, distinct in zip((links.src, links.dst), names, strict=True):
+        ends.append(hash_ids(distinct)[np.unique(side, return_inverse=True)[1]])
     t = convert_link_times(links, held)
     order = np.lexsort((ends[1], ends[0], t))
     columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
@@ -71,14 +71,14 @@ def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -
 
 
 class ExtendedNames:
-    """The nodes of a history, and those that updates add to it: an id for every name."""
+    """Ids of the nodes of a history and of those that updates add."""
 
     def __init__(self, index: NameIndex, spelling: Spelling) -> None:
         self._index, self._spelling = index, spelling
         self.added: dict[str, int] = {}
 
     def ids(self, given: list[Any], side: int) -> npt.NDArray[np.int64]:
-        """Ids of names; those of new nodes follow all others."""
+        """Ids of names; new names get the next free ids."""
         ids = self._spelling.ids(self._index, given, side)
         for i in np.flatnonzero(ids >= len(self._index)).tolist():
             spelled, plain = (self._index.canonical(n) for n in (self._spelling.spelled(given[i], side), given[i]))
@@ -87,24 +87,24 @@ class ExtendedNames:
         return ids
 
     def index(self) -> NameIndex:
-        """Of all of them."""
+        """An index of all names, old and new."""
         return self._index.extended(list(self.added)) if self.added else self._index
 
 
 def merge_batches(
     held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling
 ) -> tuple[Events, NameIndex]:
-    """The history with all batches, and the names of its nodes. Weights and negatives, which only training uses, are
-    left out."""
+    """The history with all batches added, and its node names. Weights and negatives, which only training uses, are
+    dropped."""
     everyone, sides, attributes = ExtendedNames(names, spelling), [], []
     for new in batches:
         ends = []
         for side, nodes in enumerate((new.src, new.dst)):
-            different, at = np.unique(nodes, return_inverse=True)
-            ids = everyone.ids(new.labels[different].tolist(), side)
+            distinct, at = np.unique(nodes, return_inverse=True)
+            ids = everyone.ids(new.labels[distinct].tolist(), side)
             ends.append(ids[at])
             if new.x is not None:
-                attributes.append((ids, new.x[different]))
+                attributes.append((ids, new.x[distinct]))
         sides.append(ends)
     index = everyone.index()
     src, dst = (np.concatenate([mine, *(ends[i] for ends in sides)]) for i, mine in enumerate((held.src, held.dst)))

@@ -1,4 +1,4 @@
-"""Folders of arrays, written once under a new name and read as memory maps; files of tensors; their checksums."""
+"""Folders of arrays, written once and read as memory maps; files of tensors; checksums."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from cawn.errors import DataError, StorageError
 from cawn.files import read_file, storing, sync
 
 Arrays = dict[str, npt.NDArray[Any]]
-Manifest = dict[str, list[Any] | None]  # of each file its size and SHA-256
+Manifest = dict[str, list[Any] | None]  # size and SHA-256 of each file
 
 _HASH_THREADS = 4
 
 
 def write_arrays(parent: Path, kind: str, arrays: Arrays) -> tuple[str, Manifest]:
-    """One .npy file for each array in a new folder `kind`-...; returns its name and what its files are.
+    """Write one .npy file for each array to a new folder `kind`-...; returns its name and its manifest.
 
-    Nothing refers to the folder yet, so it need not appear in one step.
+    Nothing refers to the folder yet, so it need not be written atomically.
     """
     folder = parent / f"{kind}-{secrets.token_hex(8)}"
     with storing(folder):
@@ -49,10 +49,10 @@ def write_arrays(parent: Path, kind: str, arrays: Arrays) -> tuple[str, Manifest
 
 
 def read_arrays(folder: Path, manifest: Mapping[str, Any] | None, *, verify: bool = True) -> Arrays:
-    """The arrays of a folder by name, mapped into memory; changes to them stay in memory.
+    """The arrays of a folder by name, memory-mapped copy-on-write.
 
     Args:
-        manifest: What `write_arrays` returned; None where there is none, for all files there are.
+        manifest: What `write_arrays` returned; None, for older formats, to read all files there are.
         verify: Whether to compare checksums.
     """
     names = sorted(path.name for path in folder.glob("*.npy")) if manifest is None else sorted(manifest)
@@ -67,7 +67,7 @@ def read_arrays(folder: Path, manifest: Mapping[str, Any] | None, *, verify: boo
 
 
 def remove_arrays(folder: Path) -> None:
-    """Remove a folder of arrays; anything else that was put into it stays."""
+    """Remove a folder of arrays, but nothing else that was put into it."""
     if folder.is_dir() and not folder.is_symlink():
         with suppress(OSError):
             for path in folder.glob("*.npy"):
@@ -76,12 +76,12 @@ def remove_arrays(folder: Path) -> None:
 
 
 def stamp_of(content: bytes) -> list[Any]:
-    """Size and SHA-256 of the contents of a file."""
+    """Size and SHA-256 of the content of a file."""
     return [len(content), hashlib.sha256(content).hexdigest()]
 
 
 def digest_of(arrays: Mapping[str, npt.NDArray[Any]], *texts: str) -> str:
-    """Names the contents of arrays and texts."""
+    """A SHA-256 of arrays and texts."""
     state = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name], order="C")
@@ -93,7 +93,7 @@ def digest_of(arrays: Mapping[str, npt.NDArray[Any]], *texts: str) -> str:
 
 
 def read_tensors(path: Path) -> tuple[Arrays, dict[str, str], bytes]:
-    """The tensors of a safetensors file, the texts beside them, and the file itself; OSError if it cannot be read."""
+    """The tensors of a safetensors file, its metadata, and its bytes; OSError if it cannot be read."""
     content = read_file(path)
     try:
         tensors = {name: array.copy() for name, array in sorted(parse(content).items())}
@@ -113,7 +113,7 @@ def check_weights(weights: Arrays) -> None:
 
 
 def _stamp(path: Path) -> list[Any] | None:
-    """Of a file; None where there is none."""
+    """Size and SHA-256 of a file; None if it cannot be read."""
     try:
         if not path.is_file():
             return None
@@ -124,7 +124,7 @@ def _stamp(path: Path) -> list[Any] | None:
 
 
 def _map(path: Path) -> npt.NDArray[Any]:
-    """One array; a header that does not agree with the size of the file is refused."""
+    """Map one array; refuse a header that does not agree with the size of the file."""
     try:
         if not path.is_file():
             raise FileNotFoundError(path)
@@ -132,5 +132,5 @@ def _map(path: Path) -> npt.NDArray[Any]:
         if not isinstance(array, np.memmap) or array.offset + array.nbytes != path.stat().st_size:
             raise ValueError("size")
         return np.asarray(array)
-    except Exception as error:  # whatever a header that was tampered with makes of the reader
+    except Exception as error:  # a damaged header can raise almost anything
         raise StorageError(f"{path}: missing or damaged; the run must be trained again") from error

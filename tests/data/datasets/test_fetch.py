@@ -98,7 +98,7 @@ class TestDownload:
 
     def broken_off(self, server: Server, at: int = 20) -> None:
         server.breaks_at = at
-        with pytest.raises(cawn.StorageError, match=r"the connection broke .*; try again, and it goes on from there$"):
+        with pytest.raises(cawn.StorageError, match=r"the connection broke .*; try again to resume the download$"):
             datasets.download("uci")
         server.breaks_at = None
 
@@ -123,7 +123,7 @@ class TestDownload:
     @pytest.mark.parametrize("length", [True, False])
     def test_an_empty_answer_is_not_kept(self, server: Server, own_cache: Path, length: bool) -> None:
         server.body, server.length = b"", length
-        self.refused("answers with an empty file")
+        self.refused("sent an empty file")
         assert self.files(own_cache) == {}
         server.body = SNAP
         assert datasets.download("uci").read_bytes() == SNAP
@@ -133,7 +133,7 @@ class TestDownload:
     )
     def test_invalid_redirects(self, server: Server, location: str) -> None:
         server.location = location
-        self.refused("cannot be reached|the server answers")
+        self.refused("cannot be reached|the server answered")
 
     @pytest.mark.parametrize("size", ["-5", "zz", "7fffffffffffffff"])
     def test_invalid_chunks(self, server: Server, size: str) -> None:
@@ -252,7 +252,7 @@ class TestDownload:
         with pytest.raises(cawn.StorageError) as refused:
             datasets.download("uci")
         assert str(refused.value) == (
-            f"{server.url}: the server answers {status} ({reason}); try again later, "
+            f"{server.url}: the server answered {status} ({reason}); try again later, "
             f"or see https://snap.stanford.edu/data/CollegeMsg.html and put the file at {by_hand}"
         )
 
@@ -267,7 +267,7 @@ class TestDownload:
 
     def test_a_web_page_is_no_file(self, server: Server) -> None:
         server.kind, server.body = "text/html; charset=utf-8", b"<html>please register"
-        with pytest.raises(cawn.StorageError, match="answers with a web page"):
+        with pytest.raises(cawn.StorageError, match="sent a web page"):
             datasets.load("uci")
 
     def test_no_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,7 +291,7 @@ class TestDownload:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         monkeypatch.setattr(fetch, "open", lambda *_: Full(), raising=False)
-        with pytest.raises(cawn.StorageError, match=r"\.part: cannot be written \(No space left on device\); see that"):
+        with pytest.raises(cawn.StorageError, match=r"\.part: cannot be written \(No space left on device\); check"):
             datasets.download("uci")
         assert server.asked == [None]
 

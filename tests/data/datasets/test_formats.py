@@ -129,7 +129,7 @@ class TestHostileArchives:
         self.refused("socialevolve", "damaged .*encrypted")
 
     def test_unpacking_is_limited(self, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cawn.data.datasets.formats._LEAST_LIMIT", 1 << 20)
+        monkeypatch.setattr("cawn.data.datasets.formats._SMALL", 1 << 20)
         row = b'2,26,"2008-09-05 13:33:55",0.75\n'
         put(own_cache, "socialevolve", zipped("Proximity.csv", TestFormats.PROXIMITY + row * 100_000))
         self.refused("socialevolve", "unpacks to over 100 times its size")

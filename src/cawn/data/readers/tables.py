@@ -143,7 +143,7 @@ def events_of(parts: Sequence[Rows]) -> Events:
         if getattr(first, name) is not None:
             columns[name] = _stacked([getattr(part, name) for part in parts])
     x = None if first.node_attributes is None or len(parts) > 1 else first.node_attributes(labels)
-    events = Events.adopt(src_ids, dst_ids, times, columns.pop("msg", None), x, labels, **columns)
+    events = Events.adopt(src_ids, dst_ids, times, x=x, labels=labels, **columns)
     events.columns = attributes
     events.reading = replace(first.reading, dates=first.has_dates, unit=unit)
     return events
