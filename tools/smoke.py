@@ -1,4 +1,4 @@
-"""Does an installed cawn work? Reads, walks, trains, scores and calls the command line, in some seconds."""
+"""Does an installed cawn work? Reads, samples walks, trains, scores, explains, and calls the command line."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def main() -> None:
         assert walks.nodes.shape == (2, 4, 3)
         config = cawn.Config(alpha=(1e-2,), num_walks=4, dim=8, epochs=1)
         cawn.train(events, config, out=out, quiet=True, kinds=("random",), device="cpu")
-        probabilities = cawn.LinkPredictor.load(out, device="cpu").score([1, 2], [3, 4], [600, 600])
+        predictor = cawn.LinkPredictor.load(out, device="cpu")
+        probabilities = predictor.score([1, 2], [3, 4], [600, 600])
         assert ((probabilities > 0) & (probabilities < 1)).all()
+        assert "</html>" in predictor.explain(1, 3, 600).to_html()  # the templates are installed, too
     print(f"cawn {cawn.__version__} from {Path(cawn.__file__).parent} on Python {sys.version.split()[0]}: works")
 
 

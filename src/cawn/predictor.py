@@ -385,12 +385,12 @@ class LinkPredictor:
 
     @_answering
     def law(self, links: int = 5_000) -> Law:
-        """What the model goes by: every shape of walk over test links of its run, and as many false ones.
+        """The walk shapes the model relies on, over test links of its run and as many negatives.
 
         Args:
             links: How many test links to look at; they are spread over the test period.
         """
-        from cawn.explain.runs import law_of_run
+        from cawn.explain.law import law_of_run
 
         check_integer(links, "links", 1)
         if self._folder is None:

@@ -6,8 +6,8 @@ import torch
 
 import cawn
 from cawn.data.names import NameIndex
-from cawn.explain.leave_out import effects, repeated, without_walks
-from cawn.explain.leaves import leaves_of
+from cawn.explain.distinct_walks import distinct_walks
+from cawn.explain.leave_out import group_contributions, logits_without_walks, select_pairs
 from cawn.explain.link import explain_link
 from cawn.learn.calibration import Calibration
 from cawn.systems.cawn.model import CAWN
@@ -33,7 +33,7 @@ def test_leaves_are_the_walks_that_were_sampled() -> None:
     scorer, _, (src, dst, t) = made()
     batcher = scorer.batcher
     batch = batcher.trace(src, dst, t, seed=7)
-    leaves = leaves_of(batch)
+    leaves = distinct_walks(batch)
     sets = [batcher.history.sample(nodes, t, num_walks=M, length=2, seed=7) for nodes in (src, dst)]
     shapes = cawn.walk_shapes(cawn.anonymize(*sets))  # [B, 2, M, L, 2]
     shapes = np.where(np.isinf(shapes), 3, shapes)
@@ -57,7 +57,7 @@ def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
     scorer, _, ends = made(**changes)
     batcher = scorer.batcher
     batch = batcher.trace(*ends, seed=7)
-    again, _ = repeated(batch, np.array([3, 0, 3, 4, 1]))
+    again, _ = select_pairs(batch, np.array([3, 0, 3, 4, 1]))
     expected = scorer.logits_of(batch)
     assert_same_scores(scorer.logits_of(again), expected[[3, 0, 3, 4, 1]])
 
@@ -69,8 +69,8 @@ def test_left_out_by_hand(sides: str, pooling: str) -> None:
     scorer, model, ends = made(sides=sides, pooling=pooling)
     batcher = scorer.batcher
     batch = batcher.trace(*ends, seed=7)
-    leaves = leaves_of(batch)
-    found, pair, whole = effects(scorer, model.config, batch, leaves, np.arange(len(leaves.pair)))
+    leaves = distinct_walks(batch)
+    found, pair, whole = group_contributions(scorer, batch, leaves, np.arange(len(leaves.pair)))
     np.testing.assert_array_equal(pair, leaves.pair)
     tensors = batch.to("cpu")
     with torch.no_grad():
@@ -107,7 +107,7 @@ def test_shares_of_a_linear_head_add_up(changes: dict) -> None:
 
 def test_without_any_walk() -> None:
     scorer, model, ends = made(head="linear", rates=False)
-    bare = without_walks(scorer, scorer.batcher.pairs(*ends, seed=1))
+    bare = logits_without_walks(scorer, scorer.batcher.pairs(*ends, seed=1))
     assert_same_scores(bare, model.head.bias.item())
 
 
@@ -123,6 +123,6 @@ def test_very_long_walks_have_shapes() -> None:
     scorer, _, (src, dst, t) = made(length=200)
     batcher = scorer.batcher
     batch = batcher.trace(src, dst, t, seed=7)
-    leaves = leaves_of(batch)
+    leaves = distinct_walks(batch)
     assert leaves.shapes.max() == 201
     assert leaves.shapes.min() == -1

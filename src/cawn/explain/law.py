@@ -7,18 +7,25 @@ which do not know what walks have in common.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.events import Events
 from cawn.errors import QueryError
-from cawn.explain.leave_out import adds_up, effects
-from cawn.explain.leaves import Leaves, leaves_of, order_text, shape_text, shape_words
+from cawn.explain.distinct_walks import describe_shape, distinct_walks, format_order, format_shape
+from cawn.explain.leave_out import group_contributions, is_additive
+from cawn.explain.link import walk_scorer
 from cawn.explain.report import Report
+from cawn.kernels.rng import seed_for
+from cawn.learn.negatives import negatives
+from cawn.learn.runs import read_description
+from cawn.learn.splits import split_of_run
+from cawn.systems.base import Scorer
 from cawn.systems.cawn.features import WALK_SEED
 from cawn.systems.cawn.system import WalkScorer
 
@@ -26,7 +33,7 @@ Array = npt.NDArray[Any]
 
 CONFIDENCE = 0.95  # of all intervals of a table simultaneously
 MIN_SHARE = 0.005  # of the pairs: rarer shapes are only counted
-_PAIRS_AT_ONCE = 256
+_PAIRS_PER_CHUNK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,89 +67,95 @@ class Law(Report):
     rare: int  # number of shapes too rare to be listed
 
 
-def explain_law(
-    scorer: WalkScorer,
-    src: Array,
-    dst: Array,
-    false: Array,
-    t: Array,
-) -> Law:
-    """The walk shapes behind the scores of positives (src, dst, t) and negatives (src, false, t)."""
+def law_of_run(folder: Path, scorer: Scorer, events: Events, max_links: int) -> Law:
+    """Explain the model of the run in `folder` on at most so many of its test links and on their random negatives."""
+    walks, found = walk_scorer(scorer), read_description(folder)
+    if len(events) != found["links"]:
+        raise QueryError(f"{folder}: links were added after training; explain the run as it was trained")
+    parts = split_of_run(events, found)
+    links = np.sort(np.concatenate(list(parts.test.values())))
+    links = links[np.linspace(0, len(links) - 1, min(max_links, len(links))).astype(int)]
+    negative = negatives(events, links, "random", seen=parts.train, seed=seed_for(found["seed"], "test")).dst
+    if not (events.src == events.dst).any():  # a self-loop would be an obvious negative
+        kept = negative != events.src[links]
+        links, negative = links[kept], negative[kept]
+    return explain_law(walks, events.src[links], events.dst[links], negative, events.t[links])
+
+
+def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: Array) -> Law:
+    """The walk shapes behind the scores of positives (src, dst, t) and negatives (src, negative, t)."""
     if len(src) == 0:
         raise QueryError("there are no links to explain the model with")
-    batcher = scorer.batcher
-    length = batcher.config.length
-    sums = _ShapeSums(len(src)), _ShapeSums(len(src))  # of I_CAW and of I_AW
-    for first in range(0, len(src), _PAIRS_AT_ONCE):
-        part = slice(first, first + _PAIRS_AT_ONCE)
-        for truth, other in ((1, dst), (0, false)):
-            batch = batcher.trace(src[part], other[part], t[part], seed=WALK_SEED)
-            leaves = leaves_of(batch)
-            for each, shapes_of_walks in zip(sums, (leaves.shapes, leaves.orders), strict=True):
-                each.add(shapes_of_walks, leaves, truth, scorer, batch)
-    shapes, rare = sums[0].rows(lambda flat: _named(flat.reshape(-1, 2), length))
-    orders, _ = sums[1].rows(lambda flat: (order_text(flat), ""))
-    return Law(len(src), "additive" if adds_up(batcher.config) else "leave-group-out", shapes, orders, rare)
+    length = scorer.config.length
+    of_shapes, of_orders = _ShapeTable(len(src)), _ShapeTable(len(src))  # I_CAW and I_AW
+    for first in range(0, len(src), _PAIRS_PER_CHUNK):
+        chunk = slice(first, first + _PAIRS_PER_CHUNK)
+        for positive, other in ((True, dst), (False, negative)):
+            batch = scorer.batcher.trace(src[chunk], other[chunk], t[chunk], seed=WALK_SEED)
+            walks = distinct_walks(batch)
+            for table, values in ((of_shapes, walks.shapes), (of_orders, walks.orders)):
+                # Leave out, in each pair, all walks of a shape together.
+                keys = np.column_stack([walks.pair, values.reshape(len(values), -1)])
+                groups, group = np.unique(keys, axis=0, return_inverse=True)
+                contribution, _, _ = group_contributions(scorer, batch, walks, group)
+                table.add(groups[:, 1:], positive, contribution)
+    shapes, rare = of_shapes.rows()
+    orders, _ = of_orders.rows()
+    return Law(
+        links=len(src),
+        method="additive" if is_additive(scorer.config) else "leave-group-out",
+        shapes=[
+            replace(row, shape=format_shape(shape, length), meaning=describe_shape(shape, length))
+            for shape, row in ((key.reshape(-1, 2), row) for key, row in shapes)
+        ],
+        orders=[replace(row, shape=format_order(key)) for key, row in orders],
+        rare=rare,
+    )
 
 
-class _ShapeSums:
-    """Sums over pairs for each shape."""
+class _ShapeTable:
+    """Collects how often each shape occurs and what it contributes."""
 
     def __init__(self, links: int) -> None:
         self._links = links
-        self._known: dict[bytes, int] = {}
-        self._shapes: list[Array] = []
-        self._sums = np.zeros((0, 4))  # positives and negatives that have it; sum and sum of squares of contributions
+        self._parts: list[tuple[Array, Array, Array]] = []
 
-    def add(self, shapes: Array, leaves: Leaves, truth: int, scorer: WalkScorer, batch: Any) -> None:
-        """Add the contribution of each shape to each pair: that of all its walks left out together."""
-        n = len(shapes)
-        keys = np.concatenate([leaves.pair[:, None], shapes.reshape(n, -1).astype(np.int64)], axis=1)
-        different, part = np.unique(keys, axis=0, return_inverse=True)
-        effect, _, _ = effects(scorer, scorer.config, batch, leaves, part)
-        numbers = np.array([self._index(key) for key in different[:, 1:].astype(np.int16)])
-        for column, values in ((1 - truth, np.ones(len(effect))), (2, effect), (3, effect**2)):
-            self._sums[:, column] += np.bincount(numbers, weights=values, minlength=len(self._sums))
+    def add(self, shapes: Array, positive: bool, contribution: Array) -> None:
+        """Add shapes [n, ...] that occur in one pair each, with their contributions to its logit [n]."""
+        self._parts.append((shapes, np.full(len(shapes), positive), contribution))
 
-    def _index(self, shape: Array) -> int:
-        name = shape.tobytes()
-        if name not in self._known:
-            self._known[name] = len(self._known)
-            self._shapes.append(shape)
-            self._sums = np.concatenate([self._sums, np.zeros((1, 4))])
-        return self._known[name]
-
-    def rows(self, named: Callable[[Array], tuple[str, str]]) -> tuple[list[Shape], int]:
-        """The shapes that are frequent enough, by score, and the number of those that are not."""
-        frequent = self._sums[:, :2].sum(axis=1) >= max(MIN_SHARE * 2 * self._links, 5)
+    def rows(self) -> tuple[list[tuple[Array, Shape]], int]:
+        """The frequent shapes with their keys, highest score first, and the number of those that are too rare."""
+        shapes, positive, contribution = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        keys, number = np.unique(shapes, axis=0, return_inverse=True)
+        with_true, with_false, total, squares = (
+            np.bincount(number, weights=values, minlength=len(keys))
+            for values in (positive, ~positive, contribution, contribution**2)
+        )
+        count = with_true + with_false
+        score = total / count
+        error = np.sqrt(np.maximum(squares / count - score**2, 0) / count)
+        frequent = count >= max(MIN_SHARE * 2 * self._links, 5)
         z = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / max(frequent.sum(), 1))
-        rows = []
-        for i in np.flatnonzero(frequent):
-            true, false, total, squares = self._sums[i]
-            count = true + false
-            score = total / count
-            spread = math.sqrt(max(squares / count - score**2, 0) / count)
-            rows.append(_row(named(self._shapes[i]), score, spread, true, false, self._links, z))
-        return sorted(rows, key=lambda row: -row.score), int((~frequent).sum())
+        rows = [
+            (keys[i], _row(float(score[i]), float(error[i]), float(with_true[i]), float(with_false[i]), self._links, z))
+            for i in np.flatnonzero(frequent)
+        ]
+        return sorted(rows, key=lambda row: -row[1].score), int((~frequent).sum())
 
 
-def _named(shape: Array, length: int) -> tuple[str, str]:
-    return shape_text(shape, length), shape_words(shape, length)
-
-
-def _row(names: tuple[str, str], score: float, error: float, true: float, false: float, links: int, z: float) -> Shape:
+def _row(score: float, error: float, true: float, false: float, links: int, z: float) -> Shape:
     """The lift has the usual interval of a ratio of two shares, symmetric in its logarithm."""
     p, q = (true + 0.5) / (links + 1), (false + 0.5) / (links + 1)
     half = z * math.sqrt((1 - p) / (p * links) + (1 - q) / (q * links))
     lift = p / q
     return Shape(
-        shape=names[0],
-        score=float(score),
-        error=float(error),
-        with_true=float(true / links),
-        with_false=float(false / links),
-        lift=float(lift),
-        low=float(lift * math.exp(-half)),
-        high=float(lift * math.exp(half)),
-        meaning=names[1],
+        shape="",
+        score=score,
+        error=error,
+        with_true=true / links,
+        with_false=false / links,
+        lift=lift,
+        low=lift * math.exp(-half),
+        high=lift * math.exp(half),
     )

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from cawn.data.times import format_time
 from cawn.errors import QueryError
-from cawn.explain.leave_out import adds_up, effects, without_walks
-from cawn.explain.leaves import Leaves, leaves_of, shape_text, shape_words
+from cawn.explain.distinct_walks import DistinctWalks, describe_shape, distinct_walks, format_shape
+from cawn.explain.leave_out import group_contributions, is_additive, logits_without_walks
 from cawn.explain.report import Report
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
@@ -112,17 +112,16 @@ def explain_link(
     prior: float,
 ) -> Explanation:
     """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1]."""
-    walks, (src, dst, t) = walk_scorer(scorer), ends
-    batcher = walks.batcher
-    config, M = batcher.config, batcher.config.num_walks
+    walk_scores, (src, dst, t) = walk_scorer(scorer), ends
+    batcher, config = walk_scores.batcher, walk_scores.config
     batch = batcher.trace(src, dst, t, seed=WALK_SEED)
-    leaves = leaves_of(batch)
-    if not (leaves.level > 0).any():
+    walks = distinct_walks(batch)
+    if not (walks.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
-    contribution, _, logits = effects(walks, config, batch, leaves, np.arange(len(leaves.pair)))
-    stranger = batch if batcher.rates is None else replace(batch, rates=_rates_without_history(batcher, t))
-    known = logits - walks.logits_of(stranger)
-    others = [walks.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
+    contribution, _, logits = group_contributions(walk_scores, batch, walks, np.arange(len(walks.pair)))
+    without_history = batch if batcher.rates is None else replace(batch, rates=_rates_without_history(batcher, t))
+    of_rates = logits - walk_scores.logits_of(without_history)
+    others = [walk_scores.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
     order = np.argsort(-np.abs(contribution), kind="stable")
     return Explanation(
@@ -133,43 +132,37 @@ def explain_link(
         error=float(drawn.std(ddof=1) / math.sqrt(draws)),
         draws=draws,
         logit=float(logits[0]),
-        base=float(without_walks(walks, stranger)[0]),
-        rates=None if batcher.rates is None else float(known[0]),
-        method="additive" if adds_up(config) else "leave-group-out",
-        walks=[_walk(leaves, i, float(contribution[i]), batcher, names) for i in order.tolist()],
-        num_walks=M,
+        base=float(logits_without_walks(walk_scores, without_history)[0]),
+        rates=None if batcher.rates is None else float(of_rates[0]),
+        method="additive" if is_additive(config) else "leave-group-out",
+        walks=[_walk(walks, i, float(contribution[i]), batcher, names) for i in order.tolist()],
+        num_walks=config.num_walks,
         past=_past(batcher, ends),
         prior=prior,
     )
 
 
 def walk_scorer(scorer: Scorer) -> WalkScorer:
-    """The scorer, if it walks; other systems have no walks to explain a score by."""
+    """The scorer, if it uses walks; scores of other systems cannot be explained."""
     if not isinstance(scorer, WalkScorer):
-        raise QueryError("this system does not walk, so there is nothing to explain; train CAW-N (system='cawn')")
+        raise QueryError("this system uses no walks, so there is nothing to explain; train CAW-N (system='cawn')")
     return scorer
 
 
-def _walk(leaves: Leaves, i: int, contribution: float, batcher: Batcher, names: NameIndex) -> Walk:
-    events, length = batcher.events, batcher.config.length
-    last = int(leaves.level[i])
-    links = [
-        Link(
-            names.name(int(events.src[event])),
-            names.name(int(events.dst[event])),
-            events.t[event].item(),
-            int(event),
-        )
-        for event in leaves.events[i, 1 : last + 1]
-    ]
+def _walk(walks: DistinctWalks, i: int, contribution: float, batcher: Batcher, names: NameIndex) -> Walk:
+    events, shape, length = batcher.events, walks.shapes[i], batcher.config.length
+    last = int(walks.level[i])
     return Walk(
-        start="src" if leaves.side[i] == 0 else "dst",
-        count=int(leaves.count[i]),
+        start="src" if walks.side[i] == 0 else "dst",
+        count=int(walks.count[i]),
         contribution=contribution,
-        shape=shape_text(leaves.shapes[i], length),
-        nodes=[names.name(int(node)) for node in leaves.nodes[i, : last + 1]],
-        links=links,
-        meaning=shape_words(leaves.shapes[i], length),
+        shape=format_shape(shape, length),
+        nodes=[names.name(int(node)) for node in walks.nodes[i, : last + 1]],
+        links=[
+            Link(names.name(int(events.src[link])), names.name(int(events.dst[link])), events.t[link].item(), link)
+            for link in walks.events[i, 1 : last + 1].tolist()
+        ],
+        meaning=describe_shape(shape, length),
     )
 
 

@@ -1,4 +1,4 @@
-"""The different walks behind a batch: where each went, how many took it, and its shape."""
+"""The distinct walks of a batch: their nodes and links, how often each was sampled, and its shape."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from cawn.walks.sampling import Walks
 
 Array = npt.NDArray[Any]
 
-ENDED = -1  # in shapes: there is no node any more
+ENDED = -1  # in shapes: the walk has ended before this position
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
-    """The n different walks of B pairs. A walk that took other links is another one, even to the same nodes."""
+class DistinctWalks:
+    """The n distinct walks of B pairs. Walks over different links are distinct even if they visit the same nodes."""
 
     pair: Array  # [n]
     side: Array  # [n] 0: from u, 1: from v
-    level: Array  # [n] its last position, which is also the depth of its prefix
-    row: Array  # [n] and the place of that prefix in the level
-    count: Array  # [n] how many of the M walks took it
-    nodes: Array  # [n, L], -1 where it has ended, as in the next two
+    level: Array  # [n] the last position, which is also the depth of the walk's prefix
+    row: Array  # [n] the row of that prefix in its level
+    count: Array  # [n] how many of the M walks are this one
+    nodes: Array  # [n, L], -1 after the end, as in the next two
     events: Array  # [n, L], also -1 at position 0
     t: Array  # [n, L]
-    shapes: Array  # [n, L, 2] int16, coordinates (d_uw, d_vw): L where no walk from there has the node, -1 once ended
-    orders: Array  # [n, L] int16, I_AW: from 1, and 0 once ended
+    shapes: Array  # [n, L, 2] int16, (d_uw, d_vw): L if no walk from there has the node, ENDED after the end
+    orders: Array  # [n, L] int16, I_AW: from 1, and 0 after the end
 
 
-def leaves_of(batch: Batch) -> Leaves:
-    """The leaves of the trees of prefixes of a traced batch, level by level."""
+def distinct_walks(batch: Batch) -> DistinctWalks:
+    """The leaves of the prefix trees of a traced batch, level by level."""
     L = len(batch.levels)
-    first = np.where(batch.vectors > 0, np.arange(L), L).min(axis=1)  # [K] the first position with a hit
+    first = np.where(batch.vectors > 0, np.arange(L), L).min(axis=1)  # [K] the first position with a count
     parts = []
     for depth, ending in enumerate(batch.levels):
         at = np.flatnonzero(ending.weight)
@@ -57,30 +57,26 @@ def leaves_of(batch: Batch) -> Leaves:
     joined = [np.concatenate(column) for column in zip(*parts, strict=True)]
     walks = joined[5][:, None].astype(np.int32)
     joined.append(anonymize_each(Walks(walks, walks, walks))[:, 0].astype(np.int16))
-    return Leaves(*joined)
+    return DistinctWalks(*joined)
 
 
-def shape_text(shape: Array, length: int) -> str:
-    """As the paper writes it: (0,∞) → (1,2)."""
-    kept = [f"({_distance(u, length)},{_distance(v, length)})" for u, v in shape.tolist() if u != ENDED]
-    return " → ".join(kept)
+def format_shape(shape: Array, length: int) -> str:
+    """A shape in the paper's notation: (0,∞) → (1,2)."""
+    pairs = [["∞" if d > length else str(d) for d in pair] for pair in shape.tolist() if pair[0] != ENDED]
+    return " → ".join(f"({u},{v})" for u, v in pairs)
 
 
-def shape_words(shape: Array, length: int) -> str:
-    """The same in words: destination → common node → source."""
+def describe_shape(shape: Array, length: int) -> str:
+    """A shape in words: destination → common node → source."""
 
-    def named(u: int, v: int) -> str:
+    def describe(u: int, v: int) -> str:
         if 0 in (u, v):
             return "source" if u == 0 else "destination"
         return "common node" if max(u, v) <= length else "other node"
 
-    return " → ".join(named(u, v) for u, v in shape.tolist() if u != ENDED)
+    return " → ".join(describe(u, v) for u, v in shape.tolist() if u != ENDED)
 
 
-def order_text(order: Array) -> str:
-    """Likewise for I_AW, from 0 as the paper's Figure 9: 0 → 1 → 0."""
+def format_order(order: Array) -> str:
+    """The order of an anonymous walk, from 0 as in the paper's Figure 9: 0 → 1 → 0."""
     return " → ".join(str(number - 1) for number in order.tolist() if number > 0)
-
-
-def _distance(d: int, length: int) -> str:
-    return "∞" if d > length else str(d)
