@@ -74,7 +74,9 @@ def train(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of split, negatives, weights and walks.")] = 0,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, starting at --seed; reports 95 % intervals.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of seeds, starting at --seed; reports 95 % intervals.")
+    ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     batch_metrics: BatchMetrics = False,
