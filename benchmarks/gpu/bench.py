@@ -15,9 +15,10 @@ from cawn.data.names import NameIndex
 from cawn.learn.calibration import Calibration
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
-from cawn.systems.base import Context, Optimizer
+from cawn.systems.base import Context
 from cawn.systems.cawn.cuda import DeviceSteps
 from cawn.systems.cawn.system import CawnSystem
+from cawn.systems.training import Optimizer
 
 QUERIES = 1 << 17  # at once, where walks alone are timed
 

@@ -23,7 +23,8 @@ import cawn
 from cawn.cli import main
 from cawn.cli.settings import parse_settings
 from cawn.errors import brief
-from cawn.learn.trainer import Run, Trainer
+from cawn.learn.testing import Run
+from cawn.learn.trainer import Trainer
 
 CASES = int(os.environ.get("CAWN_FUZZ_CASES", "900"))
 SEED = os.environ.get("CAWN_FUZZ_SEED", "0")

@@ -8,11 +8,11 @@ import cawn
 from cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.learn.negatives import choices, training_links
 from cawn.learn.splits import split
-from cawn.systems.base import Optimizer, TrainingLinks, seed_step
 from cawn.systems.cawn.cuda import DeviceEngine
 from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.training import Optimizer, TrainingLinks, seed_step
 from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]

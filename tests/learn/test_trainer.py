@@ -83,7 +83,7 @@ def test_early_stopping_restores_the_best_weights(events, monkeypatch) -> None:
     trainer = Trainer(events, TINY.with_(epochs=20), quiet=True)
     while not trainer._finished():
         trainer._epoch()
-    assert [row["val_ap"] for row in trainer.log] == [0.5, 0.9, 0.7, 0.6, 0.5]
+    assert [row["val_ap"] for row in trainer.state.log] == [0.5, 0.9, 0.7, 0.6, 0.5]
     assert trainer.state.best_epoch == 1
 
 

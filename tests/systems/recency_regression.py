@@ -9,9 +9,10 @@ from torch import Tensor, nn
 
 import cawn
 from cawn.systems import Entry, register
-from cawn.systems.base import Context, Optimizer, contrast_loss
+from cawn.systems.base import Context
 from cawn.systems.baselines import Past
 from cawn.systems.settings import Settings
+from cawn.systems.training import Optimizer, contrast_loss
 
 
 @dataclass(frozen=True)

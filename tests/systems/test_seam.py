@@ -58,8 +58,8 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, 
             trainer.interrupt.asked = True
 
     trainer = cawn.Trainer(events, SMALL, out=tmp_path / "run", quiet=True, device="cpu")
-    trainer.listeners.append(lambda now: interrupt(trainer, now))
-    monkeypatch.setattr("cawn.learn.reporting.Clock.__call__", lambda _: True)
+    trainer.listeners.all.append(lambda now: interrupt(trainer, now))
+    monkeypatch.setattr("cawn.learn.trainer.REPORT_INTERVAL", 0.0)
     with pytest.raises(KeyboardInterrupt):
         trainer.fit()
     assert 0 < trainer.state.step < trainer.num_steps

@@ -17,18 +17,17 @@ from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
 from cawn.kernels.jit import check_threads
-from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
+from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.comparison import choose_alternative
-from cawn.learn.evaluation import MODEL, evaluate, mean_rows
+from cawn.learn.evaluation import mean_rows
 from cawn.learn.negatives import KINDS, check_kinds, training_links
-from cawn.learn.reporting import Listener, check_board
+from cawn.learn.reporting import Listener, Listeners, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
 from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run
-from cawn.learn.testing import BASELINE, Run, train_baseline
-from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer, check_training, how_to_resume
+from cawn.learn.testing import Run, evaluate_system
+from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
 from cawn.progress import progress
-from cawn.systems import baselines
 from cawn.systems.base import Comparable, Context
 from cawn.systems.settings import Settings
 
@@ -73,11 +72,21 @@ def train(
             ends the training.
     """
     config = settings_for(config, system)
-    check_training(events, config, task, seed, out, device, threads, split)
-    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
+    check_training(
+        events,
+        config,
+        task=task,
+        seed=seed,
+        out=out,
+        device=device,
+        threads=threads,
+        split=split,
+        resume=resume,
+        quiet=quiet,
+        tensorboard=tensorboard,
+        callback=callback,
+    )
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
-    if callback is not None and not callable(callback):
-        raise QueryError(f"callback is {brief(callback)}: give a function of one argument")
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))
     parts = splits.split(events, task, seed=seed, by=split)
@@ -231,16 +240,8 @@ def evaluate_run(
     scorer = load_system(run, place, threads).scorer(events)
     training = training_links(events, split, run.config, seed)
     context = Context(run.config, events[split.visible], seed, place, threads, training)
-    with progress("training the baseline on rates", 1.0, quiet=quiet) as report:
-        baseline = train_baseline(context, events, report)
-    with progress("testing", 1.0, quiet=quiet) as report:
-        return evaluate(
-            {MODEL: scorer, **baselines.scorers(events), BASELINE: baseline},
-            events,
-            split,
-            kinds,
-            run.calibration,
-            seed=seed_for(seed, "test"),
-            trained_with=run.config.negatives,
-            report=report,
-        )
+    listeners = Listeners(quiet)
+    try:
+        return evaluate_system(context, scorer, events, split, kinds, run.calibration, listeners.stage)
+    finally:
+        listeners.close()

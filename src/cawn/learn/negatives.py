@@ -20,8 +20,8 @@ from cawn.errors import DataError
 from cawn.kernels.cpu.negatives import Choices
 from cawn.kernels.rng import seed_for
 from cawn.learn.splits import Split, by_appearance
-from cawn.systems.base import TrainingLinks
 from cawn.systems.settings import Settings
+from cawn.systems.training import TrainingLinks
 
 Nodes = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -104,18 +103,28 @@ def _writer_class() -> Any:
     return SummaryWriter
 
 
-class Clock:
-    """Tells when it is time to report again: at once, then a few times a second."""
+class Listeners:
+    """Everyone who is told of the progress of a run: the terminal, TensorBoard and a callback."""
 
-    def __init__(self, interval: float = 0.25) -> None:
-        self._interval, self._next = interval, 0.0
+    def __init__(self, quiet: bool, board: Path | None = None, callback: Listener | None = None) -> None:
+        self._terminal = Terminal()
+        self.all: list[Listener] = [] if quiet else [self._terminal]
+        if board is not None:
+            self.all.append(Board(board / "tensorboard"))
+        if callback is not None:
+            self.all.append(callback)
 
-    def __call__(self) -> bool:
-        now = time.perf_counter()
-        if now < self._next:
-            return False
-        self._next = now + self._interval
-        return True
+    def __call__(self, now: Progress) -> None:
+        for listener in self.all:
+            listener(now)
+
+    def stage(self, stage: Stage) -> Report:
+        """A function that reports the share of a stage that is done."""
+        return lambda share: self(Progress(stage, done=share))
+
+    def close(self) -> None:
+        """Remove what is left on the terminal."""
+        self._terminal.close()
 
 
 def epoch_line(now: Progress) -> str:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cawn import systems
 from cawn.data.events import Events
+from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
+from cawn.learn.evaluation import MODEL, candidate_recall, evaluate
 from cawn.learn.runs import Record
-from cawn.learn.splits import Task
+from cawn.learn.splits import Split, Task
 from cawn.progress import Report
-from cawn.systems.base import Context, HasHistory, Optimizer, Scorer, System
+from cawn.systems import baselines
+from cawn.systems.base import Context, HasHistory, Scorer, System
 from cawn.systems.settings import Settings
+from cawn.systems.training import Optimizer
 from cawn.walks.candidates import Candidates
 
 BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline of every table, and the links of its epochs
@@ -86,3 +92,35 @@ def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidate
     """Chooses candidates from the history of a scorer, or from one of its own."""
     history = scorer.history if isinstance(scorer, HasHistory) else None
     return Candidates(events, history, directed=config.uses_direction)
+
+
+def evaluate_system(
+    context: Context,
+    scorer: Scorer,
+    events: Events,
+    split: Split,
+    kinds: tuple[str, ...],
+    calibration: Calibration,
+    report: Callable[[Any], Report],
+) -> list[dict[str, Any]]:
+    """The accuracy of a scorer and of the standing baselines on the test links; see `evaluate`.
+
+    `report` gives, for a stage by name, the function that is told how much of it is done.
+    """
+    baseline = train_baseline(context, events, report("baseline"))
+    return evaluate(
+        {MODEL: scorer, **baselines.scorers(events), BASELINE: baseline},
+        events,
+        split,
+        kinds,
+        calibration,
+        seed=seed_for(context.seed, "test"),
+        trained_with=context.config.negatives,
+        report=report("testing"),
+    )
+
+
+def recall_of(scorer: Scorer, events: Events, split: Split, config: Settings) -> dict[str, float]:
+    """How often the true destination of a test link is among the candidates that `rank` would choose."""
+    links = np.concatenate(list(split.test.values()))
+    return candidate_recall(candidates_on(scorer, events, config), events, links)

@@ -1,37 +1,27 @@
 """The seam between systems and everything that trains, evaluates or serves them.
 
-Everything that scores a pair is a `Scorer`; everything that is trained is a `System`. A system is a class with one
-argument, a `Context`, and two attributes of its own: its `settings` and one line in the registry (`cawn.systems`).
-What it yields is trained, stored, resumed and evaluated by `cawn.learn`, which knows nothing else about it.
+Everything that scores a pair is a `Scorer`; everything that is trained is a `System`. To add a system, write one file
+with its settings (a subclass of `Settings`) and a class that is built from a `Context`, and add one line to the
+registry in `cawn.systems`. `cawn.learn` then trains, stores, resumes and evaluates it, and knows nothing else about it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import softplus
 
-from cawn.data.events import NO_NEGATIVE, Events
+from cawn.data.events import Events
 from cawn.errors import DataError
-from cawn.kernels import rng
-from cawn.kernels.cpu.negatives import Choices
-from cawn.systems.settings import Settings
+from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
-Nodes = npt.NDArray[np.int32]
-
-HISTORICAL_SHARE = 0.25  # of the training negatives, where they are mixed
-MAX_GRADIENT = 1.0  # norm
-_RISE = 0.1  # share of all steps over which the learning rate rises
 
 
 class Scorer(Protocol):
@@ -149,98 +139,6 @@ class Context:
         return self.training
 
 
-class Links(NamedTuple):
-    """The links of one optimizer step: [B] each."""
-
-    src: Array
-    dst: Array
-    negative: Array  # a negative destination for each link
-    t: Array
-    weight: npt.NDArray[np.float32] | None  # of each link's loss, 1 on average; None where all are equal
-
-
-@dataclass(frozen=True)
-class TrainingLinks:
-    """The links to train on, and what their negatives are drawn from."""
-
-    events: Events
-    part: npt.NDArray[np.int64]  # all links of the training period, as positions in `events`
-    positions: npt.NDArray[np.int64]  # [n] those to train on, which are those of them whose weight is not 0
-    own_negatives: Nodes  # [n] given by the user; NO_NEGATIVE where one is to be drawn
-    random: Choices
-    historical: Choices | None  # a share HISTORICAL_SHARE of the negatives; None where all are random
-    batch_size: int
-    seed: int
-
-    def seed_for(self, *purpose: object) -> int:
-        """A seed for one purpose, derived from the run's seed."""
-        return rng.seed_for(self.seed, *purpose)
-
-    @cached_property
-    def known(self) -> Events:
-        """All links of the training period."""
-        return self.events[self.part]
-
-    @property
-    def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.positions) / self.batch_size)
-
-    @cached_property
-    def weights(self) -> npt.NDArray[np.float32] | None:
-        """The weight of each link's loss, 1 on average; None where all are equal: [n]."""
-        if self.events.weight is None:
-            return None
-        weights = self.events.weight[self.positions].astype(np.float64)
-        return np.asarray(weights / weights.mean(), np.float32)
-
-    def spread(self, most: int) -> TrainingLinks:
-        """At most so many of the links to train on, spread evenly over the training period."""
-        n = len(self.positions)
-        if n <= most:
-            return self
-        some = np.linspace(0, n - 1, most).astype(np.int64)
-        return replace(
-            self,
-            positions=self.positions[some],
-            own_negatives=self.own_negatives[some],
-            random=self.random.of(some),
-            historical=None if self.historical is None else self.historical.of(some),
-        )
-
-    def negatives(self, epoch: int) -> Nodes:
-        """A negative destination for each link, the user's or a drawn one: [n]."""
-        seed = self.seed_for("epoch", epoch)
-        negatives = self.random.draw(seed)
-        if self.historical is not None:
-            historical = self.historical.draw(seed)
-            chosen = rng.bernoulli(seed, len(negatives), HISTORICAL_SHARE) & (historical >= 0)
-            negatives = np.where(chosen, historical, negatives)
-        return np.where(self.own_negatives == NO_NEGATIVE, negatives, self.own_negatives)
-
-    def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
-        """The links of each step of an epoch from step `first`; in the order of time where they are not shuffled."""
-        negatives, events = self.negatives(epoch), self.events
-        n = len(self.positions)
-        order = rng.order(self.seed_for("epoch", epoch), n) if shuffled else np.arange(n)
-        for start in range(first * self.batch_size, n, self.batch_size):
-            some = order[start : start + self.batch_size]
-            links = self.positions[some]
-            weight = None if self.weights is None else self.weights[some]
-            yield Links(events.src[links], events.dst[links], negatives[some], events.t[links], weight)
-
-
-def contrast_losses(logits: Tensor) -> Tensor:
-    """Binary cross-entropy of B links and their B negatives, given as logits [2B], links first: [B]."""
-    positive, negative = logits.view(2, -1)
-    return softplus(-positive) + softplus(negative)
-
-
-def contrast_loss(logits: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The weighted mean of `contrast_losses`."""
-    losses = contrast_losses(logits)
-    return (losses if weight is None else losses * weight).mean()
-
-
 def symmetric(pairs: Tensor, shared: int) -> Tensor:
     """Makes features of pairs independent of the order of their ends: [B, shared + 2n] to the same shape.
 
@@ -248,65 +146,3 @@ def symmetric(pairs: Tensor, shared: int) -> Tensor:
     """
     u, v = pairs[:, shared:].chunk(2, dim=-1)  # [B, n] each
     return torch.cat([pairs[:, :shared], (u + v) / 2, (u - v).abs()], dim=-1)
-
-
-def seed_step(device: torch.device, seed: int) -> None:
-    """Seed the random numbers of one device, which is quicker than seeding all."""
-    if device.type == "cuda":
-        index = torch.cuda.current_device() if device.index is None else device.index
-        torch.cuda.default_generators[index].manual_seed(seed)
-    else:
-        torch.default_generator.manual_seed(seed)
-
-
-class Optimizer:
-    """AdamW with clipped gradients and a schedule of the learning rate."""
-
-    def __init__(self, module: nn.Module, config: Settings, steps_per_epoch: int) -> None:
-        settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
-        parameters = list(module.parameters())
-        if parameters and parameters[0].device.type == "cuda":  # one kernel, whose learning rate is a tensor there
-            settings |= {"lr": torch.tensor(config.lr, device=parameters[0].device), "fused": True, "capturable": True}
-        self.adam = torch.optim.AdamW(parameters, **settings)
-        self.parameters, self.config, self.steps_per_epoch = parameters, config, steps_per_epoch
-
-    def learning_rate(self, epoch: int, step: int) -> float:
-        """Constant; or rising over the first tenth of all steps, then falling as a cosine."""
-        if self.config.schedule == "constant":
-            return self.config.lr
-        done = (epoch * self.steps_per_epoch + step + 1) / (self.config.epochs * self.steps_per_epoch)
-        if done < _RISE:
-            return self.config.lr * (0.04 + 0.96 * done / _RISE)
-        return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - _RISE) / (1 - _RISE), 1.0)))
-
-    def set_learning_rate(self, rate: float | Tensor) -> None:
-        """Use this rate from the next step on; a tensor is copied without waiting for its device."""
-        for group in self.adam.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].copy_(rate) if isinstance(rate, Tensor) else group["lr"].fill_(rate)
-            else:
-                group["lr"] = float(rate)
-
-    def minimise(self, loss: Tensor) -> None:
-        """One step: backward, clip, update the weights."""
-        self.adam.zero_grad()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT)
-        self.adam.step()
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Its state, for a checkpoint: moments by the number of the parameter."""
-        held = self.adam.state_dict()["state"]
-        return {f"{i}.{name}": value for i, moments in held.items() for name, value in moments.items()}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`; raises ValueError where they do not fit the parameters."""
-        state = self.adam.state_dict()
-        for i, parameter in enumerate(self.parameters):
-            prefix = f"{i}."
-            held = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-            if any(value.ndim and value.shape != parameter.shape for value in held.values()):
-                raise ValueError(f"the moments of parameter {i} have another shape")
-            if held:
-                state["state"][i] = held
-        self.adam.load_state_dict(state)

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from cawn.data.decays import ladder, time_unit
 from cawn.data.events import Events
-from cawn.systems.base import Context, Optimizer, contrast_loss, symmetric
+from cawn.systems.base import Context, symmetric
 from cawn.systems.settings import Settings
+from cawn.systems.training import Optimizer, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.rates import Rates, pair_width, rates_width
 

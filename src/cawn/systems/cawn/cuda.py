@@ -22,11 +22,11 @@ from cawn.kernels.cuda.features import gather_rows, position_features
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for, ran_out
 from cawn.kernels.cuda.negatives import DeviceChoices, take_links
 from cawn.kernels.rng import bernoulli, order
-from cawn.systems.base import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
 from cawn.systems.cawn.fused import Dense
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.training import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
 from cawn.walks.cuda import DeviceHistory, DeviceRates
 from cawn.walks.identities import first_occurrences
 from cawn.walks.rates import LONGEST

@@ -10,9 +10,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cawn.systems.base import Links, Optimizer, TrainingLinks, contrast_loss
 from cawn.systems.cawn.features import PAIRS_PER_BATCH, Batch, Batcher, prefetch
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.training import Links, Optimizer, TrainingLinks, contrast_loss
 
 Array = npt.NDArray[Any]
 

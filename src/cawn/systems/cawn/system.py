@@ -15,11 +15,12 @@ from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import memory_for
-from cawn.systems.base import Alternatives, Context, Optimizer
+from cawn.systems.base import Alternatives, Context
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.training import Optimizer
 from cawn.walks.history import History
 from cawn.walks.rates import Rates
 from cawn.walks.validation import check_history, check_rates

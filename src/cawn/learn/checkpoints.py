@@ -1,0 +1,143 @@
+"""The state of a training, and how it is kept in the run folder while it goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cawn import systems
+from cawn.data.events import Events
+from cawn.data.names import bipartite_prefixes
+from cawn.errors import QueryError, StorageError
+from cawn.files import FolderLock, write_text
+from cawn.learn.runs import (
+    begin_run,
+    continue_run,
+    digest_of_links,
+    load_weights,
+    part,
+    read_checkpoint,
+    refuse_existing,
+    write_checkpoint,
+    write_index,
+    write_report,
+)
+from cawn.learn.splits import Split, TimeSplit
+from cawn.systems.base import Context, Indexed, System
+from cawn.systems.settings import Settings
+from cawn.systems.training import Optimizer
+
+
+@dataclass
+class State:
+    """Where a training stands."""
+
+    epoch: int = 0
+    step: int = 0  # within the epoch
+    best_ap: float = -1.0
+    best_epoch: int = -1
+    loss: float = 0.0  # summed over the steps of the epoch
+    log: list[dict[str, Any]] = field(default_factory=list)  # the metrics of each epoch
+    best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
+
+    @property
+    def metrics(self) -> str:
+        """The log as lines of JSON."""
+        return "".join(json.dumps(row) + "\n" for row in self.log)
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the log and the weights."""
+        return {name: value for name, value in asdict(self).items() if name not in ("log", "best")}
+
+
+def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) -> dict[str, Any]:
+    """What run.json holds of a training: a run is resumed only with the same."""
+    return {
+        "system": systems.name_of(context.config),
+        "task": split.task,
+        "seed": context.seed,
+        "facts": context.facts,
+        "links": len(events),
+        "contents": digest_of_links(events),
+        "nodes": events.num_nodes,
+        "split": split.digest,
+        "cuts": None if cuts == TimeSplit() else cuts.to_dict(),
+        "prefixes": bipartite_prefixes(events),
+        "encoder": None if events.encoder is None else events.encoder.to_dict(),
+        "reading": None if events.reading is None else events.reading.to_dict(),
+    }
+
+
+class Checkpoints:
+    """Writes a training to its run folder and restores it; does nothing where there is no folder."""
+
+    def __init__(self, folder: Path | None, system: System, optimizer: Optimizer) -> None:
+        self.folder, self._system, self._optimizer = folder, system, optimizer
+        self._lock: FolderLock | None = None  # held while the folder is written to
+
+    def refuse_existing(self) -> None:
+        """Refuse a folder that holds anything already."""
+        if self.folder is not None:
+            refuse_existing(self.folder)
+
+    def open(self, config: Settings, events: Events, description: dict[str, Any], *, begun: bool) -> None:
+        """Begin the run, or continue it where it was `begun`."""
+        if self.folder is not None and self._lock is None:
+            start = continue_run if begun else begin_run
+            self._lock = start(self.folder, config, events, description)
+
+    def close(self) -> None:
+        """Release the lock on the folder."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def save(self, state: State) -> None:
+        """Write a checkpoint; a reader sees either this one or the one before."""
+        if self.folder is None or self._lock is None:
+            return
+        self._lock.check()
+        tensors = {f"model.{name}": value for name, value in self._system.module.state_dict().items()}
+        tensors |= {f"adam.{name}": value for name, value in self._optimizer.tensors().items()}
+        if state.best_epoch >= 0:  # no best weights before a validation
+            tensors |= {f"best.{name}": value for name, value in state.best.items()}
+        write_checkpoint(self.folder, tensors, {"progress": state.numbers(), "log": state.log})
+        write_text(self.folder / "metrics.jsonl", state.metrics)
+
+    def restore(self, config: Settings, events: Events, description: dict[str, Any]) -> State | None:
+        """Continue a run of the same settings, links, task and seed; None where it has no checkpoint yet."""
+        if self.folder is None:
+            raise QueryError("resume=True needs out=, the folder of the run to resume")
+        self.open(config, events, description, begun=True)
+        path = self.folder / "checkpoint.safetensors"
+        found = read_checkpoint(path)
+        if found is None:
+            return None
+        tensors, saved = found
+        try:
+            state = State(**saved["progress"], log=list(saved["log"]))
+            load_weights(self._system.module, part(tensors, "model."), self.folder)
+            self._optimizer.load({name: torch.from_numpy(value) for name, value in part(tensors, "adam.").items()})
+            weights = self._system.module.state_dict()
+            if state.best_epoch >= 0:
+                best = part(tensors, "best.")
+                state.best = {name: torch.from_numpy(best[name]).to(value.device) for name, value in weights.items()}
+        except (KeyError, TypeError, ValueError, StorageError) as error:
+            raise StorageError(f"{path}: damaged; remove it to start over") from error
+        write_text(self.folder / "metrics.jsonl", state.metrics)
+        return state
+
+    def finish(self, events: Events, state: State, report: dict[str, Any], results: list[dict[str, Any]]) -> None:
+        """Write the best weights, their index and their results."""
+        if self.folder is None or self._lock is None:
+            return
+        self._lock.check()
+        if isinstance(self._system, Indexed):
+            write_index(self.folder, self._system.index(events))
+        weights = {name: value.detach().cpu().numpy() for name, value in state.best.items()}
+        write_report(self.folder, weights, report, results, state.metrics)
