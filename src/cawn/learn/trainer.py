@@ -204,8 +204,7 @@ class Trainer:
                     rate = (step - first) * self.config.batch_size / (time.perf_counter() - start)
                     mean = (before + float(total)) / step
                     self.listeners(replace(now, done=step, loss=mean, links_per_second=rate))
-                if self.interrupt.asked:
-                    self.interrupt.check()
+                self.interrupt.check()
         finally:
             state.loss = before + float(total)
 
