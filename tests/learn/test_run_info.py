@@ -91,7 +91,7 @@ def test_an_unfinished_run(tmp_path: Path) -> None:
     assert info["results"] is None
     assert info["training"]["best"] is None
     text = shown(info)
-    assert "not finished; to continue: cawn train --resume -o RUN" in text
+    assert "not finished; to resume: cawn train --resume -o RUN" in text
     assert "0 of at most 1" in text
 
 
