@@ -1,12 +1,20 @@
-"""Explanations tell the truth: the planted law comes first, and a score rests on the walks they name."""
+"""Scores depend on the walks that an explanation names, and contributions add up."""
 
 import numpy as np
 import pytest
 from benchmarks.explaining import deletion
 
 import cawn
+from cawn.data import laws
+from cawn.data.names import NameIndex
+from cawn.explain.link import explain_link
+from cawn.learn.calibration import Calibration
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.splits import split
+from networks import random_events
+from small_cawn import random_scorer
+from small_explanation import M, random_pairs
+from tolerances import assert_same_scores
 
 
 def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
@@ -14,40 +22,28 @@ def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
     return links[np.linspace(0, len(links) - 1, count).astype(int)]
 
 
-@pytest.mark.parametrize("name", ["triadic closure", "feed-forward"])
-def test_the_planted_law_is_the_top_shape(law_run, name: str) -> None:
-    """The walk from the destination through the common neighbour to the source: its last link is the older one."""
-    law = cawn.LinkPredictor.load(law_run(name)).law()
-    top = law.shapes[0]
-    assert top.shape == "(∞,0) → (1,1) → (0,2)"
-    assert top.score > 1
-    assert top.lift > 10
-    assert top.significant
-    assert top.with_true > 0.1 > 0.01 > top.with_false
-    assert not any(row.significant for row in law.orders)  # walks that forget the others cannot see it
+@pytest.mark.parametrize("changes", [{}, {"sides": "joint"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
+def test_contributions_add_up_with_a_linear_head(changes: dict) -> None:
+    scorer, _, (src, dst, t) = random_pairs(head="linear", **changes)
+    for b in range(4):
+        ends = (src[[b]], dst[[b]], t[[b]])
+        why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
+        assert why.method == "additive"
+        total = why.base + (why.rates or 0.0) + sum(walk.contribution for walk in why.walks)
+        assert_same_scores(total, why.logit)
+        assert_same_scores(why.logit, scorer(*ends)[0])
 
 
-def test_pairs_that_stay_together(law_run) -> None:
-    """Who was with whom before: the walk that goes to the other end and comes back."""
-    law = cawn.LinkPredictor.load(law_run("two pairs")).law()
-    top = law.shapes[0]
-    assert top.shape in ("(0,1) → (1,0) → (0,1)", "(1,0) → (0,1) → (1,0)")
-    assert top.significant
-    assert top.with_true == 1.0
-    assert top.with_false == 0.0
-
-
-def test_no_law_no_shape(law_run) -> None:
-    """All intervals of a table hold at once with 95 % confidence: so often is there no false alarm."""
-    law = cawn.LinkPredictor.load(law_run("null")).law()
-    assert len(law.shapes) > 10
-    assert not any(row.significant for row in [*law.shapes, *law.orders])
+def test_times_beyond_all_reason_stay_finite() -> None:
+    events = random_events(3, num_nodes=10, num_links=150, dtype=np.float64)
+    scorer = random_scorer(cawn.Config(num_walks=M, dim=8), events, (0.05, 1.0))
+    ends = np.array([1]), np.array([2]), np.array([1e305])
+    why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
+    assert np.isfinite([why.probability, why.logit, why.base, why.rates]).all()
 
 
 def test_the_walks_of_a_closing_link(law_run) -> None:
     """A link that closes a triangle is explained by the two that left it open."""
-    from cawn.data import laws
-
     network = laws.triadic_closure(300, 12_000, seed=1, noise=0.1)
     predictor, events = cawn.LinkPredictor.load(law_run("triadic closure")), network.events
     hits = []
@@ -63,13 +59,13 @@ def test_the_walks_of_a_closing_link(law_run) -> None:
 
 
 @pytest.mark.parametrize("name", ["triadic closure", "feed-forward"])
-def test_scores_rest_on_the_strongest_walks(law_run, name: str) -> None:
+def test_scores_depend_on_the_strongest_walks(law_run, name: str) -> None:
     predictor = cawn.LinkPredictor.load(law_run(name))
     mean, half = mean_and_interval(deletion(predictor, some_test_links(predictor, 200)).tolist())
     assert mean - half > 0
 
 
-def test_scores_rest_on_the_strongest_walks_of_a_real_network(network, tmp_path) -> None:
+def test_scores_depend_on_the_strongest_walks_of_a_real_network(network, tmp_path) -> None:
     config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=1, lr=3e-3, schedule="constant")
     cawn.train(network("uci")[:15_000], config, out=tmp_path / "run", quiet=True, kinds=("random",), device="cpu")
     predictor = cawn.LinkPredictor.load(tmp_path / "run")
