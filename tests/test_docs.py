@@ -1,6 +1,8 @@
 """The documentation names what exists: public names, pages, files."""
 
+import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,18 @@ def test_every_page_is_in_the_navigation() -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_names_in_examples_exist(page: Path) -> None:
+    """Every `cawn.a.b` in Python code and in the text."""
+    text = page.read_text(encoding="utf-8")
+    for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        ast.parse(block)
+    for path in set(re.findall(r"\bcawn((?:\.[A-Za-z_]\w*)+)\b(?!/)", text)):
+        found = cawn
+        for name in path[1:].split("."):
+            found = getattr(found, name, None) or import_module(f"{found.__name__}.{name}")
 
 
 def test_the_architecture_page_names_files_that_exist() -> None:
