@@ -129,11 +129,18 @@ def record(gpu: bool) -> Recorder:
 
 
 def train_in_the_interpreter(device: Any) -> None:
-    """Train with the GPU's kernels, on the CPU."""
+    """Lead training to the GPU's kernels, with the CPU as their device."""
     from cawn.systems.cawn.cuda import DeviceEngine
     from cawn.systems.cawn.system import CawnSystem
 
-    CawnSystem.engine = lambda self, batcher: DeviceEngine(self.module, batcher, device)  # type: ignore[method-assign]
+    engines: dict[Any, DeviceEngine] = {}
+
+    def engine(system: CawnSystem, batcher: Any) -> DeviceEngine:
+        if batcher not in engines:
+            engines[batcher] = DeviceEngine(system.module, batcher, device)
+        return engines[batcher]
+
+    CawnSystem.engine = engine
 
 
 def show(recorder: Recorder, functions: bool) -> None:
