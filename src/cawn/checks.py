@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import DataError, QueryError, brief
+from cawn.errors import DataError, QueryError, brief, reason
 
 
 def is_integer(value: Any) -> bool:
@@ -93,8 +93,7 @@ def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
     try:
         return np.asarray(values)
     except Exception as error:  # another library's object can raise anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(f"{what}: cannot be read as an array ({reason}); give numbers of one length") from error
+        raise DataError(f"{what}: cannot be read as an array ({reason(error)}); give numbers of one length") from error
 
 
 def refuse_values(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:

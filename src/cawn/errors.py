@@ -59,6 +59,11 @@ def brief(value: Any, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
+def reason(error: BaseException) -> str:
+    """What an error of the system or of another library says, in one line."""
+    return ((getattr(error, "strerror", None) or str(error)).splitlines() or [type(error).__name__])[0]
+
+
 @contextmanager
 def enough_memory(task: str, remedy: str = "lower num_walks, batch_size or dim") -> Iterator[None]:
     """Turns running out of main memory into a QueryError that names the task and a remedy."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
-from cawn.errors import StorageError
+from cawn.errors import StorageError, reason
 
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.cawn-[0-9a-f]{16}\.tmp")
@@ -170,8 +170,7 @@ def storing(path: Path, state: str = "") -> Iterator[None]:
     try:
         yield
     except _failures() as error:
-        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
-        raise StorageError(f"{path}: cannot be written ({reason}){state}") from error
+        raise StorageError(f"{path}: cannot be written ({reason(error)}){state}") from error
 
 
 def _failures() -> tuple[type[Exception], ...]:

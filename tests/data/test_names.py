@@ -1,12 +1,13 @@
 """Names to ids and back, as they were, from arrays alone."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
-from cawn.data.names import UNKNOWN, NameIndex, bipartite_prefixes
+from cawn.data.names import UNKNOWN, NameIndex, Spelling, as_name, as_names, bipartite_prefixes, number_nodes
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
@@ -51,3 +52,52 @@ def test_two_sided_networks_are_known_by_their_names() -> None:
     assert bipartite_prefixes(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2])) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("ann", ["ann"]),
+        (7, [7]),
+        (np.int32(7), [7]),
+        (np.array([[1, 2], [3, 4]]), [1, 2, 3, 4]),
+        (pa.array(["a", "b"]), ["a", "b"]),
+        ((name for name in ("a", 2)), ["a", 2]),
+    ],
+)
+def test_names_as_users_give_them(given: object, names: list) -> None:
+    assert as_names(given) == names
+
+
+@pytest.mark.parametrize("given", [True, 1.5, None, b"a", ["a", None]])
+def test_other_values_are_not_names(given: object) -> None:
+    with pytest.raises(cawn.QueryError, match="is not a node name"):
+        as_names(given)
+
+
+@pytest.mark.parametrize("given", [["a"], ["a", "b"], []])
+def test_one_name(given: list) -> None:
+    assert as_name("a", "src") == "a"
+    with pytest.raises(cawn.QueryError, match=r"src is .*: give one name"):
+        as_name(given, "src")
+
+
+def test_prefixes_may_be_omitted() -> None:
+    index, spelling = NameIndex.of(np.array(["user:1", "item:1"], object)), Spelling(("user", "item"))
+    assert spelling.ids(index, ["1", "user:1", "2"], 0).tolist() == [0, 0, 2]
+    assert spelling.ids(index, ["1", "item:1", "2"], 1).tolist() == [1, 1, 3]
+    assert spelling.same("2", "2") is False
+    assert Spelling(None).same("2", 2) is True
+
+
+@pytest.mark.parametrize(
+    ("src", "dst", "src_ids", "dst_ids", "labels"),
+    [
+        ([5, 3], [3, 9], [1, 0], [0, 2], [3, 5, 9]),
+        ([10**12, -4], [-4, 7], [2, 0], [0, 1], [-4, 7, 10**12]),
+        (["b", "a"], ["a", "c"], [0, 1], [1, 2], ["b", "a", "c"]),
+    ],
+)
+def test_numbering(src: list, dst: list, src_ids: list, dst_ids: list, labels: list) -> None:
+    found = number_nodes(pa.chunked_array([src[:1], src[1:]]), pa.chunked_array([dst]))
+    assert [array.tolist() for array in found] == [src_ids, dst_ids, labels]

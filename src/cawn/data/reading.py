@@ -40,28 +40,15 @@ class Reading:
     unit: Unit = "s"
 
     @classmethod
-    def of(
-        cls,
-        *,
-        src: Column | None = None,
-        dst: Column | None = None,
-        time: Column | None = None,
-        msg: Sequence[Column] | Column | None = None,
-        categorical: Sequence[Column] | Column | None = None,
-        weight: Column | None = None,
-        negative: Column | None = None,
-        link_id: Column | None = None,
-        bipartite: bool | None = None,
-    ) -> Reading:
+    def of(cls, *, msg: Any = None, categorical: Any = None, bipartite: bool | None = None, **columns: Any) -> Reading:
         """From the arguments of `cawn.read`, checked. Categorical columns are attributes even if `msg` omits them."""
         if bipartite is not None and not isinstance(bipartite, bool):
             raise DataError(f"bipartite={brief(bipartite)}: give True or False")
-        columns = {"src": src, "dst": dst, "time": time, "weight": weight, "negative": negative, "link_id": link_id}
         for role, column in columns.items():
             _check_column(role, column)
         categories = column_list("categorical", categorical)
         attributes = tuple(dict.fromkeys((*column_list("msg", msg), *categories)))
-        return cls(bipartite=bipartite, msg=attributes, categorical=categories, **columns)  # type: ignore[arg-type]
+        return cls(bipartite=bipartite, msg=attributes, categorical=categories, **columns)
 
     def completed(self, recorded: Reading | None, names: Sequence[str], has_names: bool) -> Reading:
         """With those recorded columns that are not given here and that a file with these columns has."""

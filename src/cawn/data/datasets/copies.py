@@ -7,19 +7,18 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from cawn.data.datasets.catalog import CATALOG, Dataset, Source
-from cawn.errors import QueryError, StorageError, brief
+from cawn.errors import QueryError, StorageError, brief, reason
 from cawn.files import write_text
 
 Progress = Callable[[int, int | None], object]
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(NamedTuple):
     """A local file of a network; `source` is None for a prepared copy in `$CAWN_DATA`."""
 
     path: Path
@@ -121,7 +120,7 @@ def sha256_of(path: Path) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise StorageError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise StorageError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _fetch(dataset: Dataset, source: Source, progress: Progress | None, force: bool) -> Copy:

@@ -17,7 +17,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from cawn.data.datasets.copies import sha256_of
-from cawn.errors import StorageError
+from cawn.errors import StorageError, reason
 
 _BLOCK = 1 << 18
 _TIMEOUT = 60.0  # seconds without a byte
@@ -63,9 +63,8 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
         os.replace(part, path)
         tag.unlink(missing_ok=True)
     except OSError as error:
-        reason = error.strerror or error
         raise StorageError(
-            f"{part}: cannot be written ({reason}); check free space and permissions, and try again"
+            f"{part}: cannot be written ({reason(error)}); check free space and permissions, and try again"
         ) from error
     return found
 
@@ -130,8 +129,8 @@ def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
         error.close()
         raise NoAnswerError(f"{url}: the server answered {error.code} ({error.reason})") from error
     except Exception as error:  # a broken server or redirect can raise anything
-        reason = error.reason if isinstance(error, URLError) else error
-        raise NoAnswerError(f"{url}: cannot be reached ({reason}); is there a network?") from error
+        why = error.reason if isinstance(error, URLError) else error
+        raise NoAnswerError(f"{url}: cannot be reached ({why}); is there a network?") from error
     if response.headers.get_content_type() == "text/html":
         response.close()
         raise NoAnswerError(f"{url}: the server sent a web page instead of the file")
@@ -162,7 +161,7 @@ def _blocks(response: HTTPResponse, url: str) -> Iterator[bytes]:
         while block := response.read(_BLOCK):
             yield block
     except Exception as error:  # such as for a chunk of negative length
-        raise _broken(url, str(error) or type(error).__name__) from error
+        raise _broken(url, reason(error)) from error
 
 
 def _broken(url: str, how: str) -> StorageError:

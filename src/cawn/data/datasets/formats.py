@@ -21,7 +21,7 @@ import pyarrow.csv as csv
 from cawn.data.datasets.catalog import Format
 from cawn.data.events import Events
 from cawn.data.readers import read
-from cawn.errors import DataError
+from cawn.errors import DataError, reason
 
 _FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
 _MAX_RATIO = 100  # of unpacked to packed bytes, above _SMALL
@@ -186,8 +186,7 @@ class _Limited(io.RawIOBase):
 
 
 def _damaged(path: Path, error: Exception) -> DataError:
-    reason = (str(error).splitlines() or [type(error).__name__])[0]
-    return DataError(f"{path}: not the expected file, or damaged ({reason}); download it again with force=True")
+    return DataError(f"{path}: not the expected file, or damaged ({reason(error)}); download it again with force=True")
 
 
 _READERS: dict[Format, Callable[[Path], Events]] = {

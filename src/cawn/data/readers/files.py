@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 
 import pyarrow as pa
 
-from cawn.errors import DataError, brief
+from cawn.errors import DataError, brief, reason
 
 Kind = Literal["text", "json", "parquet", "ipc file", "ipc stream"]
 Input = str | os.PathLike[str]
@@ -117,7 +117,7 @@ def find_file(source: Input) -> File:
         with open(path, "rb") as pipe:
             return _spooled(pipe, path)
     except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from error
+        raise DataError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _spooled(stream: IO[bytes], name: str) -> File:
@@ -131,8 +131,7 @@ def _spooled(stream: IO[bytes], name: str) -> File:
     except BaseException as error:
         _remove(path)
         if isinstance(error, OSError):
-            reason = error.strerror or error
-            raise DataError(f"{name}: cannot be copied to {tempfile.gettempdir()} ({reason})") from error
+            raise DataError(f"{name}: cannot be copied to {tempfile.gettempdir()} ({reason(error)})") from error
         raise
     weakref.finalize(file, _remove, path)
     return file
@@ -242,20 +241,16 @@ def import_stream(table: Any) -> pa.Table:
         imported.validate(full=True)
         return imported
     except Exception as error:  # another library's table can raise anything
-        raise DataError(f"table: cannot be read as Arrow ({first_line(error)})") from error
+        raise DataError(f"table: cannot be read as Arrow ({reason(error)})") from error
 
 
 def damaged(file: File, kind: str, error: BaseException) -> DataError:
-    reason = first_line(error)
+    why = reason(error)
     if kind == "json":
-        why = TOO_LONG if "straddl" in reason else reason.removeprefix("JSON parse error: ")
+        why = TOO_LONG if "straddl" in why else why.removeprefix("JSON parse error: ")
         why = why.replace("unexpected field", "a field that the first lines lack")
         return DataError(f"{file}: cannot be read as JSON Lines ({why}); write one flat object on each line, as UTF-8")
-    return DataError(f"{file}: a damaged {kind.split()[0]} file ({reason}); write it again")
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return DataError(f"{file}: a damaged {kind.split()[0]} file ({why}); write it again")
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cawn.data.readers.dialect import Dialect, sniff, split
 from cawn.data.readers.tables import Origin, TableColumn
 from cawn.data.readers.text import open_text, text_origin
 from cawn.data.reading import Reading
-from cawn.errors import DataError
+from cawn.errors import DataError, reason
 
 NODE = "node"
 _NODE_COLUMNS = ("name", "id", "node_id", "nodes", "src", "source", "user", "user_id")
@@ -43,8 +43,7 @@ class TableFile:
         except Exception as error:  # a damaged file can raise almost anything
             if self.dialect is None:
                 raise files.damaged(self.path, self.path.kind, error) from error
-            reason = files.first_line(error)
-            why = files.TOO_LONG if "straddl" in reason else reason[:120]
+            why = files.TOO_LONG if "straddl" in reason(error) else reason(error)[:120]
             raise DataError(f"{self.path}: cannot be read ({why})") from error
 
     def num_rows(self) -> int | None:

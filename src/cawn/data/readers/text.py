@@ -22,10 +22,10 @@ import pyarrow.csv as csv
 from cawn.data.names import parse_integers
 from cawn.data.readers.columns import Layout, ReadOptions, find_layout
 from cawn.data.readers.dialect import Dialect, check_utf8, line_of, sniff
-from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, SingleSpaces, first_line
+from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, SingleSpaces
 from cawn.data.readers.tables import Origin, Rows, TableColumn, rows_of
 from cawn.data.reading import Reading
-from cawn.errors import DataError, brief
+from cawn.errors import DataError, brief, reason
 
 
 def read_text(file: File, options: ReadOptions) -> Rows:
@@ -115,7 +115,7 @@ def _read_guessed(
         if not guessed:
             table = _read_slowly(file, dialect, needed)
     except (OSError, EOFError, UnicodeError) as error:
-        raise DataError(f"{file}: is damaged ({first_line(error)}); download or write the file again") from error
+        raise DataError(f"{file}: is damaged ({reason(error)}); download or write the file again") from error
     if dialect.padded:
         for i, name in enumerate(table.column_names):
             if pa.types.is_string(table.column(i).type):
@@ -142,12 +142,12 @@ def _read_slowly(file: File, dialect: Dialect, needed: list[str]) -> pa.Table:
     try:
         table = _read_csv(file, dialect, needed, as_text=needed, on_ragged=remember)
     except pa.ArrowInvalid as error:
-        reason = first_line(error)
-        if "straddl" in reason:
+        why = reason(error)
+        if "straddl" in why:
             raise DataError(f"{file}: {TOO_LONG}") from error
-        if "skip initial" in reason or "Empty CSV" in reason:
+        if "skip initial" in why or "Empty CSV" in why:
             raise DataError(f"{file}: no rows; expected at least one link") from error
-        raise DataError(f"{file}: cannot be read as text ({reason[:100]}); is it UTF-8?") from error
+        raise DataError(f"{file}: cannot be read as text ({why[:100]}); is it UTF-8?") from error
     if ragged:
         row = ragged[0]
         line = line_of(file, dialect, row.number - 1 - dialect.skip)
