@@ -17,7 +17,7 @@ FOUNDATION = {"errors", "checks", "files", "progress", "interrupt", "devices"}
 LAYERS = ("foundation", "kernels", "data", "walks", "systems", "learn", "explain", "predictor", "cli")
 MODULES = {"predictor": "predictor", "rankings": "predictor"} | dict.fromkeys(FOUNDATION, "foundation")
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
-SHARED = {"base", "settings"}  # modules of systems/ that every system may import
+SHARED = {"base", "settings", "training"}  # modules of systems/ that every system may import
 
 
 def modules() -> dict[str, Path]:
