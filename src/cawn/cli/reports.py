@@ -160,33 +160,32 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
 
 
 def _facts(info: dict[str, Any]) -> dict[str, str]:
-    """The facts about a run by name; empty ones are left out."""
-    data, training, versions = info["data"], info["training"], info["versions"]
-    widths = [f"{data[f'{kind}_attributes']} {kind} attributes" for kind in ("link", "node")]
-    extra = [text for text in widths if not text.startswith("0 ")]
-    extra += [
-        name for name, has in (("link weights", data["weighted"]), ("own negatives", data["own_negatives"])) if has
-    ]
-    new = data["links"] - data["links_trained_on"]
-    best, calibration = training["best"], info["calibration"]
+    """The facts about a run by name; those that do not apply are empty."""
+    data, training = info["data"], info["training"]
+    counts = ("links", "nodes", "link attributes", "node attributes")
+    contents = [f"{data[name.replace(' ', '_')]:,} {name}" for name in counts if data[name.replace(" ", "_")]]
+    contents += [name for name in ("weighted", "own negatives") if data[name.replace(" ", "_")]]
+    added, epochs = data["links"] - data["links_trained_on"], f"{training['epochs']} of at most {training['at_most']}"
+    if best := training["best"]:
+        epochs += f"; best is {best['epoch']}, validation AP {best['val_ap']:.4f}"
     large = [f"{name} {size / 1e6:,.1f}" for name, size in info["files"].items() if size >= 50_000]
     return {
         "run": info["run"],
         "state": "finished" if info["finished"] else "not finished; to resume: cawn train --resume -o RUN",
-        "data": f"{data['links']:,} links, {data['nodes']:,} nodes" + "".join(f", {text}" for text in extra),
+        "data": ", ".join(contents),
         "period": "" if data["first"] is None else f"{data['first']} to {data['last']}",
         "columns": _columns(data["reading"]),
-        "names": "" if not data["two_sided"] else f"two-sided: {data['two_sided'][0]}:..., {data['two_sided'][1]}:...",
-        "added since": f"{new:,} links" if new > 0 else "",
+        "names": "bipartite: {}:..., {}:...".format(*data["two_sided"]) if data["two_sided"] else "",
+        "added since": f"{added:,} links" if added > 0 else "",
+        "system": info["system"],
         "task": f"{info['task']}, seed {info['seed']}",
-        "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + " (alpha, per unit of time)",
+        "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + (" (alpha)" if info["alpha"] else ""),
         "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items()) or "default preset",
-        "epochs": f"{training['epochs']} of at most {training['at_most']}"
-        + ("" if best is None else f"; best is {best['epoch']}, validation AP {best['val_ap']:.4f}"),
-        "calibration": ""
-        if not calibration
-        else f"temperature {calibration['temperature']:.3f}, shift {calibration['shift']:.3f}",
-        "versions": ", ".join(f"{name} {value}" for name, value in versions.items() if value is not None),
+        "epochs": epochs,
+        "calibration": "temperature {temperature:.3f}, shift {shift:.3f}".format(**info["calibration"])
+        if info["calibration"]
+        else "",
+        "versions": ", ".join(f"{name} {value}" for name, value in info["versions"].items() if value is not None),
         "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
         "links digest": data["digest"] or "",
         "split digest": info["split"] or "",
