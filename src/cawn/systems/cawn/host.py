@@ -38,13 +38,27 @@ class HostEngine:
 
     def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
         """Logits [B] of pairs, or embeddings [B, width]."""
+        # Pairs that share a query become neighbours, whatever the ids of the nodes are: a batch encodes it once.
+        order = np.lexsort((by_first_appearance(dst), t))
+        distinct = np.count_nonzero((np.diff(t[order]) != 0) | (np.diff(dst[order]) != 0))
+        size = PAIRS_PER_BATCH if distinct > len(src) / 2 else 2 * PAIRS_PER_BATCH
 
-        def task(part: slice) -> Callable[[], Batch]:
+        def task(part: Array) -> Callable[[], Batch]:
             return lambda: self._batcher.pairs(src[part], dst[part], t[part], seed=seed)
 
-        parts = [slice(i, i + PAIRS_PER_BATCH) for i in range(0, len(src), PAIRS_PER_BATCH)]
-        found = [output(self._module, batch, embed=embed) for batch in prefetch(map(task, parts))]
-        return np.concatenate(found) if found else np.empty((0, self._module.width) if embed else 0, np.float32)
+        parts = [order[i : i + size] for i in range(0, len(src), size)]
+        found = np.empty((len(src), self._module.width) if embed else len(src), np.float32)
+        for part, batch in zip(parts, prefetch(map(task, parts)), strict=True):
+            found[part] = output(self._module, batch, embed=embed)
+        return found
+
+
+def by_first_appearance(nodes: Array) -> Array:
+    """The rank of each node in the order in which the nodes first appear: [n]."""
+    _, first, at = np.unique(nodes, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[at])
 
 
 @torch.no_grad()
