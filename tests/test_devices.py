@@ -12,7 +12,7 @@ import cawn
 from cawn.devices import may_have_cuda, named_device, pick_device
 
 CUDA = torch.cuda.is_available()  # before the tests of the CPU hide the GPU
-NO_GPU = r"device is 'cuda', but (this build of PyTorch is for the CPU|no CUDA driver|CUDA does not start|no CUDA dev)"
+NO_GPU = r"device is .cuda(:1)?., but (this build of PyTorch is for the CPU|no CUDA driver|CUDA does not start|no CUDA)"
 
 
 @pytest.mark.parametrize("name", ["auto", "cpu"])
@@ -23,9 +23,10 @@ def test_without_a_gpu_the_cpu_is_used(name: str) -> None:
 
 
 @pytest.mark.parametrize("pick", [pick_device, named_device])
-def test_without_a_gpu_it_is_refused_with_the_reason(pick) -> None:
+@pytest.mark.parametrize("name", ["cuda", "cuda:1"])
+def test_without_a_gpu_it_is_refused_with_the_reason(pick, name: str) -> None:
     with pytest.raises(cawn.DeviceError, match=NO_GPU):
-        pick("cuda")
+        pick(name)
 
 
 def test_a_hidden_gpu_is_refused_in_one_line() -> None:
@@ -45,7 +46,7 @@ def test_on_a_gpu() -> None:
     device = pick_device("auto")
     assert device.type == pick_device("cuda").type == "cuda"
     assert torch.ones(3, device=device).sum().item() == 3
-    assert named_device("cuda:0") == torch.device("cuda:0")
+    assert pick_device("cuda:0") == torch.device("cuda:0")
     with pytest.raises(cawn.DeviceError, match=r"device is 'cuda:99', but there are \d+ CUDA devices"):
         named_device("cuda:99")
 
@@ -67,8 +68,9 @@ def a_gpu(monkeypatch, tmp_path: Path) -> None:
 def test_a_gpu_that_can_be_used_is_taken(a_gpu) -> None:
     assert pick_device("auto").type == pick_device("cuda").type == "cuda"
     assert pick_device("cpu").type == "cpu"
+    assert pick_device("cuda:0") == torch.device("cuda:0")
     with pytest.raises(cawn.DeviceError, match="device is 'cuda:1', but there are 1 CUDA devices"):
-        named_device("cuda:1")
+        pick_device("cuda:1")
 
 
 def without_triton(monkeypatch) -> None:
@@ -105,9 +107,9 @@ def test_the_compiler_may_be_named_instead(a_gpu, monkeypatch) -> None:
     assert pick_device("auto").type == "cuda"
 
 
-@pytest.mark.parametrize("name", ["tpu", "", "cuda:0", None])
+@pytest.mark.parametrize("name", ["tpu", "", "cuda:", "cuda:-1", "cuda:x", "cpu:0", None])
 def test_what_is_no_device(name) -> None:
-    with pytest.raises(cawn.QueryError, match="give one of auto, cpu, cuda"):
+    with pytest.raises(cawn.QueryError, match="give auto, cpu, cuda, or cuda:1"):
         pick_device(name)
 
 

@@ -51,7 +51,7 @@ def renumbered(model: LinkPredictor, events: cawn.Events, seed: int) -> LinkPred
 @pytest.mark.parametrize("given", [None, "all"])
 def test_node_numbers_change_nothing(model, events, now, monkeypatch, given) -> None:
     """Also where more nodes are found than are kept."""
-    monkeypatch.setattr(candidates, "LONGEST", 7)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 7)
     nodes = model.nodes()[:12]
     for seed in range(3):
         other = renumbered(model, events, seed)
@@ -63,7 +63,7 @@ def test_node_numbers_change_nothing(model, events, now, monkeypatch, given) -> 
 
 
 def test_the_newest_of_equally_frequent_candidates_are_kept(monkeypatch) -> None:
-    monkeypatch.setattr(candidates, "LONGEST", 2)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 2)
     star = cawn.Events([0] * 5, [3, 1, 5, 2, 4], [1, 2, 3, 4, 5])
     found = Candidates(star, cawn.History(star, 0.0)).choose(9, 6, ("popular",))
     assert list(found) == [4, 2]

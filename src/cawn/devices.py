@@ -1,72 +1,71 @@
-"""Which processor the network runs on."""
+"""Which device a network runs on."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib.util
 import os
+import re
 import shutil
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from cawn.checks import check_choice
 from cawn.errors import DeviceError, QueryError, brief
 
 if TYPE_CHECKING:
     import torch
 
-Device = Literal["auto", "cpu", "cuda"]
-_CAPABILITY = (8, 0)  # the oldest the kernels are compiled for in tests
+Device = str  # "auto", "cpu", "cuda" or "cuda:N"
+_CAPABILITY = (8, 0)  # the lowest compute capability that the tests compile the kernels for
 
 
 def pick_device(device: Device) -> torch.device:
-    """The device by name; "auto" is the GPU where one can be used."""
+    """The device of that name; "auto" is the GPU if there is one that can be used."""
     import torch
 
     check_device(device)
-    if device == "auto":
-        if not torch.cuda.is_available():
-            return torch.device("cpu")
-        if why := why_no_engine(torch.device("cuda")):
-            warnings.warn(f"there is a GPU, but {why}; the CPU is used", stacklevel=2)
-        return torch.device("cpu" if why else "cuda")
-    return named_device(device)
+    if device != "auto":
+        return named_device(device)
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if why := why_unusable(torch.device("cuda")):
+        warnings.warn(f"there is a GPU, but {why}; the CPU is used", stacklevel=2)
+    return torch.device("cpu" if why else "cuda")
 
 
-def check_device(device: str) -> None:
-    """Refuse what is no device."""
-    check_choice(device, "device", ("auto", "cpu", "cuda"))
+def check_device(device: Any) -> None:
+    """Refuse anything but the name of a device; whether the device exists is not checked."""
+    if not isinstance(device, str) or not re.fullmatch("auto|cpu|cuda(:[0-9]{1,3})?", device):
+        raise QueryError(f"device is {brief(device)}: give auto, cpu, cuda, or cuda:1 for the second GPU")
 
 
 def named_device(device: Any) -> torch.device:
-    """A device as PyTorch names it, "cuda:1" say, if it can be used."""
+    """A device given by name or as a `torch.device`; an error if it cannot be used."""
     import torch
 
-    if not isinstance(device, str | torch.device):
-        raise QueryError(f"device is {brief(device)}: give cpu or cuda")
     try:
-        found = torch.device(device)
-    except RuntimeError as error:
-        raise QueryError(f"device is {brief(device)}: give cpu or cuda") from error
-    if found.type not in ("cpu", "cuda"):
+        found = torch.device(device) if isinstance(device, str | torch.device) else None
+    except RuntimeError:
+        found = None
+    if found is None or found.type not in ("cpu", "cuda"):
         raise QueryError(f"device is {brief(device)}: give cpu or cuda")
     if found.type == "cuda":
         if not torch.cuda.is_available():
             raise DeviceError(f"device is {str(found)!r}, but {why_no_cuda()}; give cpu")
         if found.index is not None and found.index >= torch.cuda.device_count():
             raise DeviceError(f"device is {str(found)!r}, but there are {torch.cuda.device_count()} CUDA devices")
-        if why := why_no_engine(found):
+        if why := why_unusable(found):
             raise DeviceError(f"device is {str(found)!r}, but {why}; give cpu")
     return found
 
 
 def why_no_cuda() -> str:
-    """In a few words, why CUDA cannot be used."""
+    """The reason why CUDA cannot be used, in a few words."""
     import torch
 
     if torch.version.cuda is None:
-        return "this build of PyTorch is for the CPU alone"
+        return "this build of PyTorch is for the CPU only"
     if not may_have_cuda():
         return "no CUDA driver is installed"
     try:
@@ -76,8 +75,8 @@ def why_no_cuda() -> str:
     return "no CUDA device can be used"
 
 
-def why_no_engine(device: torch.device) -> str | None:
-    """In a few words, why the kernels of `cawn.gpu` cannot run on a CUDA device that is there; None if they can."""
+def why_unusable(device: torch.device) -> str | None:
+    """The reason why the kernels cannot run on an existing CUDA device, in a few words; None if they can."""
     import torch
 
     if importlib.util.find_spec("triton") is None:
@@ -92,7 +91,7 @@ def why_no_engine(device: torch.device) -> str | None:
 
 
 def may_have_cuda() -> bool:
-    """Whether there is a CUDA driver, asked without loading PyTorch."""
+    """Whether there is a CUDA driver; does not import PyTorch."""
     try:
         ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError:

@@ -86,7 +86,7 @@ def test_theorem_a2(tau: float, alpha: float) -> None:
     request = WalkRequest(np.arange(streams), now, now.view(np.uint64), np.array([100]), np.uint64(1), *out)
     looked = cpu_ring.sample_walks(stream._rings, request, 0, streams) / (streams * 100)
     coins = np.mean(
-        [reference.iterate_coins(stream._rings.p[v % streams, 0, :][::-1], rng) for v in range(10 * streams)]
+        [reference.iterate_bernoulli(stream._rings.p[v % streams, 0, :][::-1], rng) for v in range(10 * streams)]
     )
     assert 1 <= looked < 2 * tau / alpha + 1
     assert coins < 2 * tau / alpha + 1
@@ -148,7 +148,7 @@ def test_a_refused_batch_leaves_no_trace() -> None:
     assert stream.append([0], [1], [1.5]) == 1  # the type of times is still free
     far = cawn.Stream(3, 0.1)
     far.append([0], [1], [-(2**63) + 5])
-    with pytest.raises(cawn.QueryError, match="further from the first event than int64 can count"):
+    with pytest.raises(cawn.QueryError, match="further from the first event than int64 can represent"):
         far.append([0], [1], [2**63 - 5])
 
 
@@ -160,7 +160,7 @@ def test_a_refused_batch_leaves_no_trace() -> None:
         ({"num_nodes": 1, "alpha": float("nan")}, "alpha is nan"),
         ({"num_nodes": 1, "alpha": 1.0, "capacity": 0}, "capacity is 0"),
         ({"num_nodes": 1, "alpha": 1.0, "capacity": "auto"}, "needs tau"),
-        ({"num_nodes": 1, "alpha": 0.0, "capacity": "auto", "tau": 1.0}, "no ring is enough"),
+        ({"num_nodes": 1, "alpha": 0.0, "capacity": "auto", "tau": 1.0}, "no capacity is enough"),
         ({"num_nodes": 1, "alpha": 1.0, "capacity": "auto", "tau": 1.0, "tolerance": 2}, "tolerance is 2"),
         ({"num_nodes": 1, "alpha": 1e-12, "capacity": "auto", "tau": 1e9}, "larger alpha"),
         ({"num_nodes": 1, "alpha": 1.0, "late": "ignore"}, "late is 'ignore'"),

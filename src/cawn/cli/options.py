@@ -6,7 +6,7 @@ import codecs
 import io
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import IO, TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,18 +19,23 @@ if TYPE_CHECKING:
 
 def _refuse_missing_device(device: str) -> str:
     """Refuse a missing GPU while the command line is parsed, before any long work."""
-    if device == "cuda":
-        from cawn.devices import pick_device
+    from cawn.devices import check_device, pick_device
 
-        pick_device("cuda")
+    check_device(device)
+    if device.startswith("cuda"):
+        pick_device(device)
     return device
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no notes.")]
 DeviceName = Annotated[
-    Literal["auto", "cpu", "cuda"],
-    typer.Option(callback=_refuse_missing_device, help="Device to use; auto takes a GPU if there is one."),
+    str,
+    typer.Option(
+        metavar="auto|cpu|cuda[:N]",
+        callback=_refuse_missing_device,
+        help="Device to use; auto takes a GPU if there is one.",
+    ),
 ]
 Threads = Annotated[int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores by default.")]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder.", show_default=False)]

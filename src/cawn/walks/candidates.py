@@ -1,8 +1,8 @@
-"""Whom a node may link to next: a short list to rank instead of everyone.
+"""Candidates: a short list of destinations that a node may link to next, to be ranked instead of all nodes.
 
-Three sources, each saying why: partners of the node (links repeat), nodes its walks reach in two or three steps
-(triangles close, and in two-sided networks people take what their likes took), destinations that are popular right now.
-Where a source finds too many, the most frequent are kept, of equally frequent ones those seen last: never by node id.
+There are three kinds: nodes it has linked with (links repeat), nodes its walks reach in two or three steps (triangles
+close, and users with common items choose more of the same items), and destinations that are popular at the moment.
+Of each kind the most frequent ones are kept, ties broken by the newest link and never by node id.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cawn.walks.history import History
 Array = npt.NDArray[Any]
 
 KINDS = ("recent", "two hops", "popular")
-LONGEST = 400  # candidates of each kind
-POPULAR_LINKS = 50_000  # the newest links among which popularity is counted
-WALKS = 512
+MAX_CANDIDATES = 400  # of each kind
+POPULAR_LINKS = 50_000  # popularity is counted among this many newest links
+WALKS = 512  # per decay
 
 
 class Candidates:
-    """Chooses candidates from a history. May be used by several threads at once.
+    """Chooses candidates from a history. Thread-safe.
 
     Args:
-        history: The index of the events; built with a ladder of decays where none is given.
-        directed: Whether only nodes that links have gone to are candidates; else all that had a link.
+        history: The index of the events; by default one with a ladder of decays.
+        directed: Whether only earlier destinations are candidates, rather than all nodes with an earlier link.
     """
 
     def __init__(self, events: Events, history: History | None = None, *, directed: bool = True) -> None:
@@ -37,7 +37,7 @@ class Candidates:
         self._ends = events.dst if directed else np.stack([events.dst, events.src], axis=1).reshape(-1)
         self._per_link = 1 if directed else 2
         self._first: Array | None = None
-        self._popular: tuple[int, list[int]] = (0, [])  # of the last question's time: it often is the next one's too
+        self._popular: tuple[int, list[int]] = (0, [])  # cached: the next query often has the same time
 
     @property
     def _history(self) -> History:
@@ -46,7 +46,7 @@ class Candidates:
         return self._index
 
     def choose(self, node: int, t: Any, kinds: tuple[str, ...] = KINDS) -> dict[int, str]:
-        """Node ids in the order of how they were found, each with the first kind that found it. `node` is not one."""
+        """Node ids in the order they were found, except `node`, each with the first kind that found it."""
         found: dict[int, str] = {}
         if "recent" in kinds or "two hops" in kinds:
             num_walks = WALKS * len(self._history.alpha)
@@ -63,14 +63,14 @@ class Candidates:
         return found
 
     def everyone(self, node: int, t: Any) -> Array:
-        """Every node that could be a candidate at t, the first in the history first; not `node`."""
+        """All possible candidates at t except `node`, in the order of their first link."""
         nodes = self._ends[: self._num_before(t)]
         _, first = np.unique(nodes, return_index=True)
         different = nodes[np.sort(first)].astype(np.int64)
         return np.asarray(different[different != node])
 
     def _num_before(self, t: Any) -> int:
-        """How many of `_ends` belong to links before t."""
+        """Number of entries of `_ends` that belong to links before t."""
         return int(np.searchsorted(self._events.t, t)) * self._per_link
 
     def _popular_before(self, t: Any) -> list[int]:
@@ -83,7 +83,7 @@ class Candidates:
         return held
 
     def _destinations(self, nodes: Array, links: Array, t: Any) -> tuple[Array, Array]:
-        """Those of the nodes that could be candidates at t, and the links they were reached by."""
+        """The nodes that are possible candidates at t, and the links they were reached by."""
         if self._first is None:
             first = np.full(self._events.num_nodes, len(self._ends))
             first[self._ends[::-1]] = np.arange(len(self._ends))[::-1]
@@ -93,10 +93,10 @@ class Candidates:
         return nodes[at], links[at]
 
     def _most_frequent(self, nodes: Array, links: Array) -> list[int]:
-        """The nodes that occur most often, each by one of the links; of equals the one with the newest link first."""
+        """The most frequent nodes, ties broken by the newest link; links[i] is the link of nodes[i]."""
         different, at, count = np.unique(nodes, return_inverse=True, return_counts=True)
         newest = np.zeros(len(different), np.int64)
-        # The two ends of a link differ in being its destination, so no two nodes are equal.
+        # The last bit says whether the node is the destination, so no two nodes are tied.
         np.maximum.at(newest, at, 2 * links.astype(np.int64) + (self._events.dst[links] == nodes))
-        best: list[int] = different[np.lexsort((-newest, -count))[:LONGEST]].tolist()
+        best: list[int] = different[np.lexsort((-newest, -count))[:MAX_CANDIDATES]].tolist()
         return best

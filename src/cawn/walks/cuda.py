@@ -114,16 +114,16 @@ class DeviceRates:
         )
         with memory_for(f"the rates ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
             self._lists = [torch.from_numpy(array).to(device) for array in arrays]
+        self._pair_width, self._end_width, _ = part_widths(len(counts[0].alphas))
         self._directed = len(counts) > 2
 
     def features(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, out: Tensor) -> None:
         """Fill out [B, R] as `Rates.features`; src, dst and t [B] and unit [1] are on the device."""
-        pair_width, end_width, _ = part_widths(len(self._lists[4]))
         features.rate_features(
             *(self._lists, src, dst, t, unit, out),
             directed=self._directed,
-            pair_width=pair_width,
-            end_width=end_width,
+            pair_width=self._pair_width,
+            end_width=self._end_width,
             num_ages=AGES,
             closeness_scale=CLOSENESS_SCALE,
             longest=LONGEST,

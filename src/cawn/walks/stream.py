@@ -1,4 +1,4 @@
-"""Stream: the questions of `History`, answered event by event in constant memory for each node (Alg. 2 and 3)."""
+"""Stream: an appendable index with constant memory per node, sampled like a `History` (Alg. 2 and 3)."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np
 
 
 class Stream(Sampler):
-    """The most recent `capacity` links of each node, and the running sums that keep their probabilities right.
+    """The most recent `capacity` links of each node, with running sums that keep their probabilities exact.
 
-    A draw among the held links has exactly the probability it has in the whole history. What the ring no longer holds
-    keeps its share too: a walk that would go there ends, and `missing_mass` says how likely that is.
+    A stored link is drawn with exactly the probability it has in the whole history. A walk that would take a link that
+    is no longer stored ends; `missing_mass` is the probability of that.
 
     Args:
-        num_nodes: Nodes to make room for; more come as they appear.
+        num_nodes: Nodes to allocate; it grows as new nodes appear.
         alpha: As for `History`.
-        capacity: Links to hold for each node, or "auto": the fewest that leave out at most `tolerance` of the
-            probability of a node whose links come at random, `tau` of them per unit of time (see `ring_capacity`).
+        capacity: Links to store per node, or "auto": the fewest that leave out at most `tolerance` of the probability
+            of a node whose links are a Poisson process with `tau` links per unit of time (see `ring_capacity`).
         tau: The intensity for "auto"; `events.intensity` is that of an average node, and busy nodes need more.
         tolerance: The fraction of the probability that "auto" may leave out.
         late: What to do with events older than the newest: "error", or "drop" and count them in `dropped`.
-        dtype: The type of times, int64 or float64; that of the first events appended by default.
+        dtype: The dtype of times, int64 or float64; by default that of the first events appended.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Stream(Sampler):
         self._newest: Any = None
         self._num_events = 0
         self._num_nodes = int(num_nodes)
-        self._rings = self._blank(self._num_nodes, self._dtype or np.dtype(np.int64))
+        self._rings = self._empty_rings(self._num_nodes, self._dtype or np.dtype(np.int64))
 
     @property
     def alpha(self) -> tuple[float, ...]:
@@ -77,35 +77,35 @@ class Stream(Sampler):
 
     @property
     def num_nodes(self) -> int:
-        """Nodes there is room for: as many as were asked for, and every one that has appeared."""
+        """Number of nodes: as many as were asked for, or more if more have appeared."""
         return self._num_nodes
 
     def __len__(self) -> int:
-        """Links taken in so far."""
+        """Number of links appended so far."""
         return self._num_events
 
     @property
     def nbytes(self) -> int:
-        """Memory the rings hold."""
+        """Memory of the rings."""
         return sum(array.nbytes for array in self._rings)
 
     def __repr__(self) -> str:
         return f"Stream({len(self):,} links, {self.num_nodes:,} nodes, capacity {self.capacity}, alpha {self.alpha})"
 
     def append(self, src: npt.ArrayLike, dst: npt.ArrayLike, t: npt.ArrayLike) -> int:
-        """Take in links in the order of time, and return how many were taken.
+        """Append links in the order of time; returns how many were appended.
 
-        Either all of them are taken or, on an error, none; with late="drop" all but the late ones.
+        On an error none is appended. With late="drop" all but the late ones are.
         """
         src, dst, t = link_arrays(src, dst, t)
         if len(src) == 0:
             return 0
         t = cast_times(t, self._dtype or t.dtype)
-        late = self._late_ones(t)
+        late = self._late_events(t)
         src, dst, t = src[~late], dst[~late], t[~late]
         if len(src):
             self._refuse_span(t)
-            self._make_room(int(max(src.max(), dst.max())) + 1, t.dtype)
+            self._grow(int(max(src.max(), dst.max())) + 1, t.dtype)
             cpu_ring.append_links(self._rings, src, dst, t, self._num_events)
             self._oldest = t[0] if self._oldest is None else self._oldest
             self._newest = t[-1]
@@ -117,14 +117,14 @@ class Stream(Sampler):
         return WalkBackend(cpu_ring.sample_walks, self._rings, self._rings.t.dtype, self._alphas.size)
 
     def missing_mass(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """What fraction of the true probability of each node's links before t its ring no longer holds: [B].
+        """The probability of each node's links before t that are no longer stored, mean over the decays: [B].
 
-        This is how likely a walk's first step from (node, t) ends for want of memory; mean over the decays.
+        With this probability, a walk from (node, t) ends at its first step although the node has earlier links.
         """
         ids, times = query_arrays(nodes, t, self._rings.t.dtype)
         return cpu_ring.missing_mass(self._rings, ids, times)
 
-    def _blank(self, size: int, dtype: np.dtype[Any]) -> cpu_ring.Rings:
+    def _empty_rings(self, size: int, dtype: np.dtype[Any]) -> cpu_ring.Rings:
         decays, held = self._alphas.size, (size, self.capacity)
         try:
             return cpu_ring.Rings(
@@ -142,13 +142,13 @@ class Stream(Sampler):
                 f"no memory for {size:,} nodes of {self.capacity} links each; number nodes from 0 or lower the capacity"
             ) from error
 
-    def _make_room(self, needed: int, dtype: np.dtype[Any]) -> None:
-        """Grow to `needed` nodes or more, by at least half of what there is so that growing stays cheap on average."""
+    def _grow(self, needed: int, dtype: np.dtype[Any]) -> None:
+        """Grow to at least `needed` nodes, and by at least half, so that the amortized cost stays constant."""
         room = len(self._rings.total)
         if self._dtype is None:
-            self._rings = self._blank(max(needed, room), dtype)
+            self._rings = self._empty_rings(max(needed, room), dtype)
         elif needed > room:
-            grown = self._blank(max(needed, room + room // 2), dtype)
+            grown = self._empty_rings(max(needed, room + room // 2), dtype)
             for new, old in zip(grown[1:], self._rings[1:], strict=True):
                 new[:room] = old
             self._rings = grown
@@ -156,15 +156,15 @@ class Stream(Sampler):
         self._num_nodes = max(self._num_nodes, needed)
 
     def _refuse_span(self, t: npt.NDArray[Any]) -> None:
-        """Refuse times so far from the first that their difference cannot be held."""
+        """Refuse times whose difference from the first time overflows."""
         span = t[-1].item() - (t[0] if self._oldest is None else self._oldest).item()
         if span > (np.iinfo(np.int64).max if t.dtype == np.int64 else np.finfo(np.float64).max):
             raise QueryError(
-                f"t={t[-1]} is further from the first event than {t.dtype} can count; use a coarser unit of time"
+                f"t={t[-1]} is further from the first event than {t.dtype} can represent; use a coarser unit of time"
             )
 
-    def _late_ones(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        """Which of the events come earlier than one before them; an error where they may not be dropped."""
+    def _late_events(self, times: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Mask of the events that are older than an earlier one; an error unless they may be dropped."""
         latest = np.maximum.accumulate(times)
         if self._newest is not None:
             latest = np.maximum(latest, self._newest)
@@ -179,15 +179,17 @@ class Stream(Sampler):
 
 
 def ring_capacity(tau: float, alpha: float, tolerance: float) -> int:
-    """The fewest links to hold so that at most `tolerance` of the probability is left out, on a Poisson stream.
+    """The fewest links to store so that at most `tolerance` of the probability is left out, for a Poisson process.
 
-    With intensity tau, each older link weighs tau / (tau + alpha) of the one after it on average, so c links leave out
-    (tau / (tau + alpha)) ** c of the total.
+    With intensity tau, each link has on average tau / (tau + alpha) times the weight of the next one, so c links leave
+    out (tau / (tau + alpha)) ** c of the total.
     """
     check_number(tau, "tau", "the links of a node per unit of time, a finite number >= 0", lambda rate: rate >= 0)
     check_number(tolerance, "tolerance", "a fraction between 0 and 1", lambda share: 0 < share < 1)
     if alpha == 0:
-        raise QueryError("alpha=0 weighs all links alike, so no ring is enough; give a capacity, or use a History")
+        raise QueryError(
+            "with alpha=0 all links have equal weight, and no capacity is enough; give a capacity, or use a History"
+        )
     if tau == 0:
         return 1
     decay = math.log1p(alpha / tau)

@@ -1,4 +1,4 @@
-"""Relative identities on the CPU: how often each node is hit at each position of the two walk sets of a pair."""
+"""Relative identities on the CPU: how often each node occurs at each position of both walk sets of a pair."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 @inline
 def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
-    """Where `node` stands, or may be put, in the table; a slot left by an earlier pair counts as free."""
+    """The slot of `node` in the hash table, or a free one for it; slots of an earlier owner are free."""
     mask = slot_node.size - 1
     slot = np.int64((np.uint64(node) * GOLDEN_64) >> shift)
     while slot_owner[slot] == owner and slot_node[slot] != node:
@@ -25,9 +25,9 @@ def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shi
 
 @njit
 def count_positions(nodes_u: Array, nodes_v: Array, out: Array, first: int, last: int) -> None:
-    """I_CAW for pairs first..last: out[b, side, walk, position] = (g(w, S_u), g(w, S_v)), zero where there is no node.
+    """I_CAW of pairs first..last: out[b, side, walk, position] = (g(w, S_u), g(w, S_v)), zero after a walk's end.
 
-    A hash table from node to counts, cleared by moving on to the next owner number rather than by writing to it.
+    Uses a hash table from nodes to counts. A new owner number per pair clears it without writing to it.
     """
     M, L = nodes_u.shape[1], nodes_u.shape[2]
     bits = 1

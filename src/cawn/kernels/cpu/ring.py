@@ -1,6 +1,6 @@
-"""The stream on the CPU: a ring of the most recent links of each node, and Algorithms 2 and 3 on it.
+"""The kernels of `Stream` on the CPU: a ring buffer of the latest links of each node, with Algorithms 2 and 3.
 
-The link number i of node v, counted from its first, stands in slot i % C as long as it is one of the last C.
+Link i of a node, counted from its first, is in slot i % C while it is one of the last C.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Array = npt.NDArray[Any]
 
 
 class Rings(NamedTuple):
-    """The state of a stream: N nodes, C slots for each, k decays."""
+    """The state of a stream: N nodes with C slots each, k decays."""
 
     alphas: Array  # [k]
-    total: Array  # [N], links ever seen
-    first: Array  # [N], the time of the first of them
-    running: Array  # [N, k], P of Algorithm 2 as of the newest
+    total: Array  # [N], number of links so far
+    first: Array  # [N], time of the first
+    running: Array  # [N, k], P of Algorithm 2 at the newest
     t: Array  # [N, C]
     node: Array  # [N, C], the other end
-    link: Array  # [N, C], 2 * event id + side, side 0 where the ring's node is the source
-    p: Array  # [N, k, C], 1 / P: the probability to take this link rather than an older one
+    link: Array  # [N, C], 2 * event id + side, side 0 if the node is the source
+    p: Array  # [N, k, C], 1 / P: the probability of this link rather than an older one
 
 
 @inline
@@ -52,7 +52,7 @@ def _put(rings: Rings, v: int, other: int, t: float, link: int) -> None:
 
 @njit
 def append_links(rings: Rings, src: Array, dst: Array, t: Array, next_event: int) -> None:
-    """Take in links in the order of time; the first of them is event `next_event`. A self-loop is one link."""
+    """Append links in the order of time, the first with event id `next_event`. A self-loop is one link."""
     for e in range(src.size):
         u, v, now, link = src[e], dst[e], t[e], 2 * (next_event + e)
         _put(rings, u, v, now, link)
@@ -62,10 +62,10 @@ def append_links(rings: Rings, src: Array, dst: Array, t: Array, next_event: int
 
 @inline
 def _seen(rings: Rings, v: int, t: float) -> np.int64:
-    """How many of all the links of v, counted from its first, are known to be strictly earlier than t.
+    """How many links of v, counted from its first, are strictly before t.
 
-    A link the ring no longer holds is no later than those it holds, so it counts once any held link is earlier; where
-    none is, nothing can be said of the others and the answer is the count of those dropped.
+    A dropped link is no later than any stored one, so it counts once a stored link is before t. If none is, the result
+    is the number of dropped links, although some of them may not be before t.
     """
     capacity = rings.t.shape[1]
     hi = rings.total[v]
@@ -81,10 +81,10 @@ def _seen(rings: Rings, v: int, t: float) -> np.int64:
 
 @inline
 def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: float) -> int:
-    """Algorithm 3: newest to oldest, take a link with probability p, else go on; -1 past the oldest link held.
+    """Algorithm 3: from newest to oldest, take a link with probability p; -1 past the oldest stored link.
 
-    One number u serves all the coins: the product of the (1 - p) passed so far is the chance to be here, and u is
-    compared with it. It draws the same link as `draw_entry` does on the full history.
+    One uniform number u replaces the Bernoulli draws: it is compared with the product of the factors (1 - p), the
+    probability of taking none so far. The result is the link that `draw_entry` draws from the full history.
     """
     capacity = rings.p.shape[2]
     passed = 1.0
@@ -99,7 +99,7 @@ def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: f
 
 @njit
 def sample_walks(rings: Rings, request: WalkRequest, from_query: int, to_query: int) -> int:
-    """Algorithm 1 on the rings, as `cpu.sample_walks` on the index; returns how many links Algorithm 3 looked at."""
+    """Algorithm 1 on the rings, as `walks.sample_walks` on the index; returns the iterations of Algorithm 3."""
     nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
     M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
     num_nodes, num_decays, capacity = rings.total.size, rings.alphas.size, rings.t.shape[1]
@@ -137,7 +137,7 @@ def sample_walks(rings: Rings, request: WalkRequest, from_query: int, to_query: 
 
 @njit
 def missing_mass(rings: Rings, nodes: Array, t: Array) -> Array:
-    """The probability, mean over the decays, that Algorithm 3 runs past the oldest link held: [B]."""
+    """The probability that Algorithm 3 runs past the oldest stored link, mean over the decays: [B]."""
     capacity = rings.t.shape[1]
     missing = np.zeros(nodes.size)
     for q in range(nodes.size):

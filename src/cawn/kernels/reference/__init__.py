@@ -1,1 +1,1 @@
-"""Slow, obvious twins of the kernels, for tests only."""
+"""Slow reference implementations of the kernels, for tests only."""

@@ -1,4 +1,4 @@
-"""The plain, slow twins: what the fast kernels must compute, written to be read. For tests alone."""
+"""The definition of what the kernels compute, in plain Python. For tests only."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _WORD = (1 << 64) - 1
 
 
 def query_key(seed: int, t: Any, link: int) -> int:
-    """The random stream of a query at time t (int64 or float64) whose node's newest link is `link`."""
+    """The key of the random numbers of a query at time t (int64 or float64) whose node has the newest link `link`."""
     return mix64(mix64(mix64(seed) ^ int(np.asarray(t).view(np.uint64))) ^ link)
 
 
 def uniform(key: int, index: int, step: int) -> float:
-    """The number behind draw `index` of walk step `step`."""
+    """Draw `index` of walk step `step`, in (0, 1)."""
     bits = mix64((key + ((index << 8) | step) * GOLDEN) & _WORD)
     return ((bits >> 12) + 0.5) * 2.0**-52
 
@@ -40,7 +40,7 @@ def links_before(src: npt.ArrayLike, dst: npt.ArrayLike, times: npt.NDArray[Any]
 
 
 def probabilities(links: Sequence[Link], alpha: float) -> npt.NDArray[np.float64]:
-    """The law of one step: proportional to exp(alpha t'), normalised over all links."""
+    """The distribution of one step: proportional to exp(alpha t'), normalized over all links."""
     newest = links[-1][0]
     weights = np.exp(np.array([-alpha * float(newest - when) for when, *_ in links]))
     return np.asarray(weights / weights.sum())
@@ -76,8 +76,8 @@ def sample_walks(
     return walks
 
 
-def iterate_coins(probabilities_newest_first: Sequence[float], rng: np.random.Generator) -> int:
-    """Algorithm 3 to the letter, a coin for each link: how many links are looked at until one is taken."""
+def iterate_bernoulli(probabilities_newest_first: Sequence[float], rng: np.random.Generator) -> int:
+    """Algorithm 3 as published, with a Bernoulli draw per link: the number of links until one is taken."""
     for looked, p in enumerate(probabilities_newest_first, start=1):
         if rng.random() < p:
             return looked
