@@ -34,7 +34,6 @@ NUMERICAL = [
     "data/test_laws.py",
     "explain/test_leave_out.py",
     "explain/test_truth.py",
-    "gpu",
     "kernels",
     "learn/test_calibration.py",
     "learn/test_metrics.py",

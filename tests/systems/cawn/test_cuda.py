@@ -1,17 +1,22 @@
-"""Features, embeddings and scores are the same on both processors, for every kind of model and of network."""
+"""Batches, scores and training steps on a device are those of the CPU, for every kind of model and of network."""
 
 import numpy as np
 import pytest
 import torch
 
 import cawn
+from cawn.learn.negatives import training_links
+from cawn.learn.splits import split
 from cawn.systems.cawn.cuda import DeviceEngine
 from cawn.systems.cawn.features import Batcher, input_widths
+from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.training import Optimizer, TrainingLinks, seed_step
 from networks import random_events
 from tolerances import assert_same_scores
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
+
 
 MODELS = [
     {},
@@ -89,26 +94,64 @@ def test_one_source_in_pieces(gpu) -> None:
     assert engine.forward(*nobody, seed=2, embed=True).shape == (0, model.width)
 
 
-def test_pieces_shrink_when_memory_runs_out(gpu) -> None:
-    from cawn.kernels.cuda.launch import Pieces
+CONFIG = cawn.Config(num_walks=2, length=1, dim=4, frequencies=1, batch_size=4, epochs=2, dropout=0.0)
 
-    asked: list[tuple[int, int]] = []
 
-    def work(first: int, last: int) -> int:
-        asked.append((first, last))
-        if last - first > 3:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return last - first
+def prepare(device: torch.device, config: cawn.Config, **columns) -> tuple[CAWN, TrainingLinks, Batcher]:
+    events = random_events(5, num_nodes=6, num_links=10, span=1000)
+    events = cawn.Events(events.src, events.dst, events.t, num_nodes=6, **columns)
+    training = training_links(events, split(events, "transductive", seed=0), config, 0)
+    torch.manual_seed(1)
+    model = CAWN(config, *input_widths(config, events, 2)).to(device)
+    model.matmul_dtype = torch.float32
+    return model, training, Batcher.of(config, events, (0.001, 1.0), 0.7)
 
-    pieces = Pieces(16)
-    assert list(pieces(work, 10)) == [2, 2, 2, 2, 2]
-    assert asked[:4] == [(0, 10), (0, 8), (0, 4), (0, 2)]
-    asked.clear()
-    assert list(pieces(work, 3)) == [2, 1]  # what was found to fit is remembered
-    assert list(pieces(work, 2, at_most=1)) == [1, 1]
 
-    def never(first: int, last: int) -> int:
-        raise torch.OutOfMemoryError("CUDA out of memory")
+def steps(engine, training: TrainingLinks, optimizer: Optimizer, device: torch.device, first: int, last: int) -> list:
+    """Makes steps first..last of epoch 0 as the trainer does; returns their losses."""
+    updates, losses = engine.updates(training, 0, first, optimizer), []
+    for step in range(first, last):
+        seed_step(device, training.seed_for("dropout", 0, step))
+        loss = next(updates)
+        if loss.requires_grad:
+            optimizer.set_learning_rate(optimizer.learning_rate(0, step))
+            optimizer.minimise(loss)
+        losses.append(loss.detach().item())
+    return losses
 
-    with pytest.raises(cawn.DeviceError, match="a single pair"):
-        list(Pieces(16)(never, 10))
+
+WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3] * 3, "negative": [-1, 2, 4] * 3 + [-1]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "columns"), [({"rates": False}, {}), ({}, WEIGHTED)], ids=["plain", "rates, weights and own negatives"]
+)
+def test_an_epoch_is_that_of_the_cpu(gpu, changes: dict, columns: dict) -> None:
+    """The same order, negatives and walks, so the weights stay together; the last batch is incomplete."""
+    cpu, config = torch.device("cpu"), CONFIG.with_(**changes)
+    model, training, host = prepare(cpu, config, **columns)
+    there, _, _ = prepare(gpu, config, **columns)
+    n = training.steps_per_epoch
+    assert len(training.positions) % config.batch_size
+    engine = DeviceEngine(there, host, gpu)
+    found = steps(engine, training, Optimizer(there, config, n), gpu, 0, n)
+    expected = steps(HostEngine(model, host), training, Optimizer(model, config, n), cpu, 0, n)
+    assert engine._steps._negatives.tolist() == training.negatives(0).tolist()
+    assert found == pytest.approx(expected, rel=1e-5)
+    for mine, theirs in zip(there.parameters(), model.parameters(), strict=True):
+        assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
+
+
+def test_an_epoch_can_be_resumed_in_the_middle(gpu) -> None:
+    config = CONFIG.with_(dropout=0.2, rates=False)
+    whole, training, host = prepare(gpu, config)
+    part, _, _ = prepare(gpu, config)
+    n = training.steps_per_epoch
+    engine = DeviceEngine(whole, host, gpu)
+    steps(engine, training, Optimizer(whole, config, n), gpu, 0, n)
+    optimizer = Optimizer(part, config, n)
+    for first, last in ((0, 1), (1, n)):
+        engine = DeviceEngine(part, host, gpu)
+        steps(engine, training, optimizer, gpu, first, last)
+    for a, b in zip(whole.parameters(), part.parameters(), strict=True):
+        assert torch.equal(a, b)
