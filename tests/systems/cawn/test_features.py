@@ -1,0 +1,52 @@
+"""From pairs to the input of the network: columns and their values."""
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.features import FEATURES, LOG_SCALE, Batcher, columns, input_widths, prefetch
+from small_cawn import OPTIONS, SMALL, attributed, pairs
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_widths_are_those_of_the_batches(options: dict) -> None:
+    config, events = Config(**SMALL, **options), attributed()
+    batch = Batcher.of(config, events, (0.01, 0.2), 10.0).pairs(*pairs(), seed=1)
+    x_width, rates_width = input_widths(config, events, 2)
+    assert {level.x.shape[1] for level in batch.levels} == {x_width}
+    assert batch.rates.shape == (40, rates_width)
+    used = columns(config, events)
+    assert list(used) == [feature.name for feature in FEATURES if feature.name in used]
+    assert sum(part.stop - part.start for part in used.values()) == x_width
+
+
+def test_values_by_hand() -> None:
+    """Two links 0 -> 1 at 10 and 1 -> 2 at 14, seen from node 2 at 20: one walk, 2 to 1 to 0."""
+    events = cawn.Events([0, 1], [1, 2], [10, 14], msg=[[5.0], [7.0]], x=[[1.0], [2.0], [3.0]])
+    config = Config(num_walks=2, length=2, alpha=0.1, rates=False)
+    batch = Batcher.of(config, events, (0.1,), 2.0).pairs(np.array([2]), np.array([2]), np.array([20]), seed=0)
+    used = columns(config, events)
+    assert list(used) == ["time", "direction", "msg", "x", "degree"]
+    expected = [  # elapsed and age in units of 2, taken from source, from destination, msg, x, degree
+        [[0, 0], [0, 0], [0], [3], [1]],
+        [[3, 3], [0, 1], [7], [2], [1]],
+        [[2, 5], [0, 1], [5], [1], [0]],
+    ]
+    for level, (times, direction, msg, x, degree) in zip(batch.levels, expected, strict=True):
+        wanted = [*np.log1p(times) / LOG_SCALE, *direction, *msg, *x, *np.log1p(degree) / LOG_SCALE]
+        for row in level.x:
+            np.testing.assert_allclose(row, wanted, rtol=1e-6)
+
+
+def test_prefetching_keeps_the_order_and_passes_errors_on() -> None:
+    assert list(prefetch([lambda i=i: i for i in range(9)])) == list(range(9))
+    assert list(prefetch([])) == []
+
+    def fail() -> int:
+        raise ValueError("no")
+
+    results = prefetch([lambda: 1, fail, lambda: 3])
+    assert next(results) == 1
+    with pytest.raises(ValueError, match="no"):
+        next(results)
