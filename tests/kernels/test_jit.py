@@ -10,13 +10,16 @@ import pytest
 
 import cawn
 from cawn.cli.options import use_threads
-from cawn.kernels.jit import MAX_THREADS, _temporary_cache, check_threads, in_parallel, num_cores, num_threads
+from cawn.kernels.jit import MAX_THREADS, _temporary_cache, check_threads, num_cores, num_threads
 
 EVENTS = cawn.Events([0, 1, 2], [1, 2, 0], [1, 2, 3])
+HISTORY = cawn.History(EVENTS, 0.1)
+WALKS = HISTORY.sample([0], 3, seed=0)
 TAKING_THREADS = {
-    "in_parallel": lambda threads: in_parallel(lambda lo, hi: None, [0, 1], threads),
     "use_threads": use_threads,
     "History": lambda threads: cawn.History(EVENTS, 0.1, threads=threads),
+    "sample": lambda threads: HISTORY.sample([0], 3, seed=0, threads=threads),
+    "anonymize": lambda threads: cawn.anonymize(WALKS, WALKS, threads=threads),
     "Trainer": lambda threads: cawn.Trainer(EVENTS, cawn.Config(), threads=threads, device="cpu"),
     "LinkPredictor": lambda threads: cawn.LinkPredictor.load("no such run", threads=threads),
     "evaluate_run": lambda threads: cawn.evaluate_run("no such run", threads=threads),

@@ -133,8 +133,9 @@ def use_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        from cawn.kernels.jit import num_threads
+        from cawn.kernels.jit import check_threads, num_threads
 
+        check_threads(threads)
         torch.set_num_threads(num_threads(threads))
 
 

@@ -1,4 +1,4 @@
-"""The one way functions are compiled here, and the one way they are spread over threads."""
+"""How functions are compiled with numba, and how they are run on several threads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def inline(function: Function) -> Function:
 
 
 def njit_fast(function: Function) -> Function:
-    """Like `njit`, for arithmetic that may be reordered and that meets no NaN or infinity: LLVM makes vectors of it."""
+    """Like `njit`, with arithmetic that may be reordered and ignores NaN and infinity, so that LLVM vectorizes it."""
     return _compiled(function, fastmath=True)
 
 
@@ -43,12 +43,12 @@ def inline_fast(function: Function) -> Function:
 
 
 def _compiled(function: Function, **options: Any) -> Function:
-    """Keep the result where numba can; else in a temporary folder; else nowhere, and compile in every process."""
+    """Cache the result where numba can, else in a temporary folder, else not at all."""
     options |= {"nogil": True, "error_model": "numpy"}
     usual = numba.config.CACHE_DIR
     try:
         return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder can be written: a read-only install and no home
+    except RuntimeError:  # no writable folder: a read-only install without a home
         numba.config.CACHE_DIR = _temporary_cache()
         return cast(Function, numba.njit(cache=bool(numba.config.CACHE_DIR), **options)(function))
     finally:
@@ -57,40 +57,39 @@ def _compiled(function: Function, **options: Any) -> Function:
 
 @lru_cache(maxsize=1)
 def _temporary_cache() -> str:
-    """A folder for compiled code that only this user can write; "" if there is none.
+    """A folder for compiled code that only this user can write to, or "".
 
-    Whoever writes there decides what runs here, so a folder that others made or can change is not used.
+    Whoever can write to it can run code in this process, so a folder that others made or can change is not used.
     """
     try:
         folder = os.path.join(tempfile.gettempdir(), f"cawn-{os.getuid()}")
         os.makedirs(folder, mode=0o700, exist_ok=True)
         found = os.lstat(folder)
         tempfile.TemporaryFile(dir=folder).close()
-    except (AttributeError, OSError):  # the first: Windows, where the user's own folders can always be written
+    except (AttributeError, OSError):  # AttributeError on Windows, where numba always finds a folder
         return ""
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return folder if ours else ""
 
 
 def num_cores() -> int:
-    """How many cores this process may use."""
+    """Number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def num_threads(threads: int | None) -> int:
-    """How many threads to start where `threads` are asked for (None: all cores): at most one per core."""
-    check_threads(threads)
+    """Number of threads to start if `threads` are asked for (None: all cores): at most one per core."""
     return num_cores() if threads is None else min(int(threads), num_cores())
 
 
 def check_threads(threads: int | None) -> None:
-    """Refuse a number of threads that cannot be meant."""
+    """Raise QueryError if `threads` is neither None nor a plausible number of threads."""
     if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
         raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
 
 
 def total_memory() -> float:
-    """Bytes of main memory; infinite where that is not known."""
+    """Bytes of main memory; infinity if unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -103,14 +102,14 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked child has the pool but not its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
-    """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (all cores by default).
+    """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (None: all cores).
 
-    Threads of our own and functions that release the GIL, rather than numba's parallel loops: they may be
-    entered from several Python threads at once, and need no threading runtime beside the one of PyTorch.
+    Python threads and functions that release the GIL, rather than numba's parallel loops: several threads may call
+    this at once, and no second threading runtime runs beside that of PyTorch.
     """
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
     threads = min(num_threads(threads), len(spans))
@@ -122,5 +121,5 @@ def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: 
 
 
 def even_bounds(size: int, chunk: int) -> list[int]:
-    """Cut `range(size)` into pieces of at most `chunk`."""
+    """Bounds that split range(size) into pieces of at most `chunk`."""
     return [*range(0, size, chunk), size]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
-from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.kernels.jit import check_threads, even_bounds, in_parallel
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ class History(Sampler):
         if len(events) >= MAX_EVENTS:
             raise QueryError(f"{len(events):,} events: one History indexes fewer than 2**30; split the events by time")
         alphas = check_alphas(alpha)
+        check_threads(threads)
         try:
             starts = cpu.list_starts(events.src, events.dst, events.num_nodes)
             size = int(starts[-1])
@@ -99,7 +100,11 @@ class History(Sampler):
 
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Number of links of each node strictly before t: [B]."""
-        return cpu.degrees(self._index, *query_arrays(nodes, t, self._index.time.dtype))
+        return self.count_links(*query_arrays(nodes, t, self._index.time.dtype))
+
+    def count_links(self, nodes: npt.NDArray[np.int64], t: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """`degree` without argument checks."""
+        return cpu.degrees(self._index, nodes, t)
 
     def _backend(self) -> WalkBackend:
         return WalkBackend(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)

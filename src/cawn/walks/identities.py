@@ -11,7 +11,7 @@ import numpy.typing as npt
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cpu.counts import count_positions
 from cawn.kernels.cuda.launch import require_triton
-from cawn.kernels.jit import even_bounds, in_parallel
+from cawn.kernels.jit import check_threads, even_bounds, in_parallel
 from cawn.walks.sampling import Walks
 
 _PAIRS_PER_TASK = 256
@@ -36,6 +36,7 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
         from cawn.walks import cuda
 
         return cuda.anonymize(walks_u.nodes, walks_v.nodes)
+    check_threads(threads)
     B, M, L = walks_u.nodes.shape
     with enough_memory("counting positions", "ask for fewer walks at once"):
         counts = np.empty((B, 2, M, L, 2, L), np.int32)

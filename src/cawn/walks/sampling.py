@@ -16,7 +16,7 @@ from cawn.checks import as_array, check_seed, is_integer
 from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu.walks import WalkRequest
-from cawn.kernels.jit import even_bounds, in_parallel, total_memory
+from cawn.kernels.jit import check_threads, even_bounds, in_parallel, total_memory
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
@@ -86,6 +86,7 @@ class Sampler(ABC):
         _, _, time_dtype, num_decays = self._backend()
         queries = query_arrays(nodes, t, time_dtype)
         widths = step_widths(num_walks, length, fanouts, num_decays)
+        check_threads(threads)
         return self._walk(*queries, widths, check_seed(seed), threads)
 
     def walk(

@@ -7,20 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import inline, njit
-from cawn.kernels.rng import GOLDEN_64
+from cawn.kernels.cpu.prefixes import slot_of_node
+from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
-
-
-@inline
-def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
-    """The slot of `node` in the hash table, or a free one for it; slots of an earlier owner are free."""
-    mask = slot_node.size - 1
-    slot = np.int64((np.uint64(node) * GOLDEN_64) >> shift)
-    while slot_owner[slot] == owner and slot_node[slot] != node:
-        slot = (slot + 1) & mask
-    return slot
 
 
 @njit

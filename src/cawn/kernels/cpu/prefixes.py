@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.counts import slot_of_node
 from cawn.kernels.jit import in_parallel, inline, njit, num_threads
 from cawn.kernels.rng import GOLDEN_64
 
@@ -116,6 +115,16 @@ def _concatenate(parts: list[tuple[Array, list[Level]]], bounds: list[int]) -> t
         joined.append(Level(*(np.concatenate(fields) for fields in zip(*(s[:10] for s in shifted), strict=True))))
         before = np.cumsum([0, *(len(level.parent) for level in pieces)])
     return np.concatenate([vectors for vectors, _ in parts]), joined
+
+
+@inline
+def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
+    """The slot of `node` in the hash table, or a free one for it; slots of an earlier owner are free."""
+    mask = slot_node.size - 1
+    slot = np.int64((np.uint64(node) * GOLDEN_64) >> shift)
+    while slot_owner[slot] == owner and slot_node[slot] != node:
+        slot = (slot + 1) & mask
+    return slot
 
 
 @inline

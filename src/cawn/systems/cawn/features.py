@@ -200,7 +200,7 @@ def _node_attributes(prefixes: Prefixes) -> Array:
 
 def _log_degree(prefixes: Prefixes) -> Array:
     """Logarithm of the number of earlier links of the node."""
-    degree = prefixes.batcher.history.degree(prefixes.level.node, prefixes.level.t)
+    degree = prefixes.batcher.history.count_links(prefixes.level.node.astype(np.int64), prefixes.level.t)
     return np.asarray(np.log1p(degree)[:, None] / LOG_SCALE)
 
 
