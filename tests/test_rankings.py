@@ -62,13 +62,6 @@ def test_node_numbers_change_nothing(model, events, now, monkeypatch, given) -> 
             np.testing.assert_allclose([r.probability for r in a], [r.probability for r in b], rtol=1e-5)
 
 
-def test_the_newest_of_equally_frequent_candidates_are_kept(monkeypatch) -> None:
-    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 2)
-    star = cawn.Events([0] * 5, [3, 1, 5, 2, 4], [1, 2, 3, 4, 5])
-    found = Candidates(star, cawn.History(star, 0.0)).choose(9, 6, ("popular",))
-    assert list(found) == [4, 2]
-
-
 def test_equal_probabilities_are_ordered_by_name(model, now, monkeypatch) -> None:
     strangers = [f"stranger {i}" for i in (3, 1, 2)]
     monkeypatch.setattr(type(model._snapshot().scorer), "__call__", lambda _, src, dst, t: np.zeros(len(dst)))

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import cawn
+from cawn.data.hashing import hash_ids
 
 
 def test_stable_order_of_equal_times() -> None:
@@ -152,3 +153,50 @@ def test_any_arrays_are_events_or_refused(src, t) -> None:
     assert len(events) == len(src)
     assert np.isfinite(events.t).all()
     assert (np.diff(events.t) >= 0).all()
+
+
+def example() -> cawn.Events:
+    return cawn.Events(
+        [0, 1, 2], [1, 2, 0], [3, 1, 2], weight=[0.5, 0.0, 2.0], negative=[2, -1, 5], link_id=["c", "a", "b"]
+    )
+
+
+def test_columns_follow_order_and_choice() -> None:
+    events = example()
+    assert events.num_nodes == 6  # a negative that occurs nowhere else is a node
+    assert events.weight.tolist() == [0.0, 2.0, 0.5]
+    assert events.weight.dtype == np.float32
+    assert events.negative.tolist() == [-1, 5, 2]
+    assert events.negative.dtype == np.int32
+    assert events.link_id.tolist() == hash_ids("abc").tolist()
+    part = events[1:]
+    assert part.weight.tolist() == [2.0, 0.5]
+    assert part.negative.tolist() == [5, 2]
+    assert part.link_id.tolist() == hash_ids("bc").tolist()
+    with pytest.raises(ValueError, match="read-only"):
+        part.weight[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"weight": [1, -1]}, r"weight\[1\] is -1.0: link weights are numbers from 0"),
+        ({"weight": [1, np.inf]}, r"weight\[1, 0\] is inf"),
+        ({"weight": [0, 0]}, "weight: all weights are 0"),
+        ({"weight": [1]}, "expected one row for each of the 2 links"),
+        ({"weight": [[1, 2], [3, 4]]}, "weight has 2 columns"),
+        ({"negative": [0, -2]}, r"negative\[1\] is -2: negatives are node ids, or -1 for none"),
+        ({"negative": [0.5, 1]}, "negative is float64"),
+        ({"negative": [1]}, "a node id for each of the 2 links"),
+        ({"link_id": ["a"]}, r"link_id has shape \(1,\)"),
+        ({"link_id": ["a", None]}, "link_id holds None"),
+    ],
+)
+def test_columns_that_are_refused(columns, message: str) -> None:
+    with pytest.raises(cawn.DataError, match=message):
+        cawn.Events([0, 1], [1, 0], [1, 2], **columns)
+
+
+def test_ids_that_are_hashed_already_are_kept() -> None:
+    ids = hash_ids(["x"])
+    assert cawn.Events([0], [1], [1], link_id=ids).link_id.tolist() == ids.tolist()

@@ -7,7 +7,7 @@ from cawn.data.hashing import digest, hash_ids
 
 def test_ids_are_hashed_by_their_text() -> None:
     assert hash_ids(["a", 7]).tolist() == [3405396810240292928, 9407870976149377255]
-    assert hash_ids([7]) == hash_ids(["7"])
+    assert hash_ids([7]) == hash_ids(["7"]) != hash_ids(["007"])
     assert hash_ids([]).dtype == np.uint64
 
 

@@ -12,9 +12,10 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.data.names import NameIndex
+from cawn.data.hashing import hash_ids
+from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading
-from cawn.data.updates import Update
+from cawn.data.updates import Update, merge_batches
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import CawnSystem
@@ -197,3 +198,12 @@ def test_recorded_columns_are_used(run, now) -> None:
     usual = pa.table({"src": ["n1"], "dst": ["other"], "t": [now]})
     assert predictor.update(usual) == Update(1, 0, 1)
     assert "other" in predictor.nodes("dst")
+
+
+def test_updates_carry_ids() -> None:
+    events = cawn.Events([0, 1, 2], [1, 2, 0], [3, 1, 2], link_id=["c", "a", "b"])
+    names = NameIndex.of(events.labels)
+    both, _ = merge_batches(events, names, [cawn.Events([0], [1], [9], link_id=["d"])], Spelling(None))
+    assert both.link_id.tolist() == hash_ids("abcd").tolist()
+    without, _ = merge_batches(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
+    assert without.link_id.tolist() == [*hash_ids("abc").tolist(), 0]

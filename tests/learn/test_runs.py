@@ -732,3 +732,16 @@ def test_bad_folders(events, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(cawn.StorageError, match="cannot be written"):
         cawn.train(events, TINY, out=tmp_path / "file" / "run", quiet=True)
+
+
+def test_columns_of_links_are_stored(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    src, dst, negative = rng.integers(0, 12, (3, 80))
+    columns = {"weight": rng.random(80), "negative": negative, "link_id": [f"id {i}" for i in range(80)]}
+    events = cawn.Events(src, dst, np.arange(80), **columns)
+    config = cawn.Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, kinds=("random",))
+    held = read_events(tmp_path / "run")
+    for name in columns:
+        np.testing.assert_array_equal(getattr(held, name), getattr(events, name))
+        assert getattr(held, name).dtype == getattr(events, name).dtype

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import cawn
+from cawn.data.hashing import hash_ids
 from link_files import SORTED, named_links, written
 
 
@@ -48,3 +51,70 @@ def test_columns_that_are_refused(tmp_path: Path, options: dict, message: str) -
     path.write_text("src,dst,t,w\n1,2,3,1\n1,2,3,x\n")
     with pytest.raises(cawn.DataError, match=message):
         cawn.read(path, **options)
+
+
+TEXT = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
+
+
+def as_parquet(tmp_path: Path) -> Path:
+    columns = [line.split(",") for line in TEXT.splitlines()]
+    names, rows = columns[0], columns[1:]
+    table = pa.table({name: [row[i] or None for row in rows] for i, name in enumerate(names)})
+    pq.write_table(table.set_column(3, "w", pa.array([1.5, 0, 2], pa.float32())), tmp_path / "a.parquet")
+    return tmp_path / "a.parquet"
+
+
+@pytest.mark.parametrize("kind", ["text", "parquet", "table"])
+def test_columns_of_links_are_read(tmp_path: Path, kind: str) -> None:
+    source = as_parquet(tmp_path)
+    if kind == "text":
+        (source := tmp_path / "a.csv").write_text(TEXT)
+    events = cawn.read(
+        pq.read_table(source) if kind == "table" else source, weight="w", negative="no", link_id="id", bipartite=False
+    )
+    assert events.weight.tolist() == [0, 1.5, 2]
+    assert [None if i < 0 else events.labels[i] for i in events.negative] == [None, "eve", "bob"]
+    assert set(events.labels) == {"ann", "bob", "cid", "eve"}
+    assert events.link_id.tolist() == hash_ids(["x2", "x1", "007"]).tolist()
+
+
+def test_integer_names_stay_integers(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("user,item,t,no\n3,1,2,9\n3,2,1,\n")
+    events = cawn.read(path, negative="no", bipartite=False)
+    assert events.labels.tolist() == [1, 2, 3, 9]
+    assert events.negative.tolist() == [-1, 3]
+    two_sided = cawn.read(path, negative="no")
+    assert two_sided.labels[two_sided.negative[1]] == "item:9"
+    path.write_text("src,dst,t,no\n3,1,2,nine\n")
+    assert cawn.read(path, negative="no").labels.tolist() == ["3", "1", "nine"]
+    path.write_text("src,dst,t,no\n3,1,2,\n4,1,2,\n")
+    assert cawn.read(path, negative="no").negative.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"weight": "cost"}, "weight='cost', but there is no such column among 'src', 'dst', 't', 'w', 'no', 'id'"),
+        ({"weight": "no"}, "line 2, column 'no': found 'eve'; link weights are finite numbers from 0"),
+        ({"negative": "dst"}, "negatives need their own column"),
+        ({"link_id": "no"}, "line 3, column 'no': found nothing; every link needs an id"),
+        ({"negative": ["no"]}, r"negative=\['no'\]: name a column"),
+        ({"link_id": 9}, "link_id=9, but there are 6 columns"),
+    ],
+)
+def test_columns_of_links_that_are_refused(tmp_path: Path, columns, message: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(TEXT)
+    with pytest.raises(cawn.DataError, match=message):
+        cawn.read(path, **columns)
+
+
+def test_weights_refused_by_row(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("src,dst,t,w\n1,2,3,1\n1,2,3,-1\n")
+    with pytest.raises(cawn.DataError, match=r"line 3, column 'w': found -1.0; link weights"):
+        cawn.read(path, weight="w")
+    path.write_text("src,dst,t,w\n1,2,3,0\n")
+    with pytest.raises(cawn.DataError, match="column 'w': all weights are 0"):
+        cawn.read(path, weight="w")

@@ -1,0 +1,89 @@
+"""Tests mirror the source tree: src/cawn/walks/history.py is tested by tests/walks/test_history.py.
+
+A module may be left to another file of tests, with the reason; and a test that belongs to no one module is named.
+"""
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "cawn"
+
+# Modules whose tests stand elsewhere: the file, and why.
+ELSEWHERE = {
+    "__init__": ("test_public.py", "the list of public names"),
+    "__main__": ("cli/test_cli.py", "calls the command line"),
+    "cli/__main__": ("cli/test_predict.py", "calls the command line"),
+    "cli/demonstration": ("cli/test_demo.py", "what `cawn demo` shows"),
+    "explain/drawing": ("explain/test_pictures.py", "draws the pictures"),
+    "explain/report": ("explain/test_page.py", "fills in the pages"),
+    "kernels/cpu/counts": ("walks/test_identities.py", "compared with identities by hand"),
+    "kernels/cpu/negatives": ("learn/test_negatives.py", "draws the negatives"),
+    "kernels/cpu/ring": ("walks/test_stream.py", "the lists of a stream"),
+    "kernels/cuda/counts": ("walks/test_cuda.py", "compared with the CPU"),
+    "kernels/cuda/features": ("systems/cawn/test_cuda.py", "compared with the CPU"),
+    "kernels/cuda/lstm": ("systems/cawn/test_fused.py", "compared with the CPU"),
+    "kernels/cuda/walks": ("walks/test_cuda.py", "compared with the CPU"),
+    "kernels/reference/walks": ("kernels/cpu/test_walks.py", "what the kernels are compared with"),
+    "learn/arguments": ("learn/test_experiments.py", "refused before training begins"),
+    "learn/checkpoints": ("learn/test_runs.py", "part of a run folder"),
+    "learn/store": ("learn/test_runs.py", "part of a run folder"),
+    "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
+    "systems/cawn/host": ("systems/cawn/test_system.py", "how CAW-N is trained on the CPU"),
+    "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
+}
+
+# Tests that belong to no one module.
+ACROSS = {
+    "fuzz/*": "malformed input of every kind",
+    "kernels/cuda/test_compile.py": "every kernel compiles without a GPU",
+    "systems/cawn/test_cuda_training.py": "whole runs on a GPU",
+    "test_benchmarks.py": "benchmarks/",
+    "test_docs.py": "docs/",
+    "test_examples.py": "examples/",
+    "test_invariants.py": "laws that hold for the package as a whole",
+    "test_layers.py": "imports between packages",
+    "test_packaging.py": "pyproject.toml and the files of a release",
+    "test_public.py": "the public names",
+    "test_same_question.py": "the same score whichever way it is asked for",
+    "test_statistics_of_draws.py": "tests/statistics_of_draws.py",
+    "test_tree.py": "this file",
+}
+
+
+def modules() -> list[str]:
+    """Every module with code of its own, by its path in the package."""
+    found = []
+    for path in SOURCE.rglob("*.py"):
+        name = path.relative_to(SOURCE).with_suffix("").as_posix()
+        has_code = "\ndef " in (text := path.read_text(encoding="utf-8")) or "\nclass " in text
+        if path.name != "__init__.py" or has_code:
+            found.append(name)
+    return sorted(found)
+
+
+def mirrored(module: str) -> str:
+    """The file of tests of a module; of the code of a package itself, one with the name of the package inside it."""
+    path = Path(module)
+    name = path.parent.name if path.name == "__init__" else path.name
+    return path.with_name(f"test_{name}.py").as_posix()
+
+
+def files_of_tests() -> set[str]:
+    return {path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")}
+
+
+def test_every_module_has_tests() -> None:
+    files = files_of_tests()
+    assert [name for name in modules() if mirrored(name) not in files and name not in ELSEWHERE] == []
+
+
+def test_exceptions_are_needed() -> None:
+    files = files_of_tests()
+    assert [name for name in ELSEWHERE if name not in modules() or mirrored(name) in files] == []
+    assert [name for name, (file, _) in ELSEWHERE.items() if not (TESTS / file).exists()] == []
+    assert [pattern for pattern in ACROSS if not list(TESTS.glob(pattern))] == []
+
+
+def test_every_test_belongs_to_a_module() -> None:
+    across = {path.relative_to(TESTS).as_posix() for pattern in ACROSS for path in TESTS.glob(pattern)}
+    assert sorted(files_of_tests() - across - {mirrored(name) for name in modules()}) == []
