@@ -1,4 +1,4 @@
-"""Walks and relative identities on a GPU are those of the CPU; the slow twin gives the same."""
+"""Walks and relative identities on a GPU are those of the CPU."""
 
 import numpy as np
 import pytest
@@ -25,10 +25,13 @@ def test_the_same_walks_as_on_the_cpu(gpu, alpha, dtype) -> None:
     events = random_events(1, num_nodes=20, num_links=400, dtype=dtype)
     history = cawn.History(events, alpha)
     device = DeviceHistory(history, gpu)
-    nodes, t = queries(events, 2, 6)
-    for shape in ({"num_walks": 12, "length": 3}, {"fanouts": (4, 1, 3)}, {"num_walks": 20, "length": 1}):
-        for seed in (0, 2**64 - 1):
-            assert_same(device.sample(nodes, t, seed=seed, **shape), history.sample(nodes, t, seed=seed, **shape))
+    nodes, t = queries(events, 2, 3)
+    for seed, shape in (
+        (0, {"num_walks": 12, "length": 3}),
+        (2**64 - 1, {"fanouts": (4, 1, 3)}),
+        (1, {"num_walks": 20, "length": 1}),
+    ):
+        assert_same(device.sample(nodes, t, seed=seed, **shape), history.sample(nodes, t, seed=seed, **shape))
 
 
 def test_links_and_degrees(gpu) -> None:
