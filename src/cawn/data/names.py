@@ -226,7 +226,7 @@ def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, 
 
     Integers keep their order (names 0..N-1 stay as they are); strings are numbered as they appear, sources first.
     """
-    return _number_integers(src, dst) if pa.types.is_integer(src.type) else _number_by_dictionary(src, dst)
+    return _number_integers(src, dst) if pa.types.is_integer(src.type) else _number_strings(src, dst)
 
 
 def number_bipartite(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple[str, str]) -> tuple[Ids, Ids, Array]:
@@ -243,7 +243,7 @@ def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, I
     low = min((b["min"].as_py() for b in bounds), default=0)
     high = max((b["max"].as_py() for b in bounds), default=-1)
     if high - low > 4 * (len(src) + len(dst)) + 1024:
-        return _number_by_dictionary(src, dst)
+        return _number_sparse_integers(src, dst)
     table = np.zeros(high - low + 1, np.int32)
     for column in (src, dst):
         for chunk in column.chunks:
@@ -259,20 +259,23 @@ def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, I
     return src_ids, dst_ids, labels
 
 
-def _number_by_dictionary(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
-    """In the order of appearance; integers in their own order."""
+def _number_sparse_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
+    both = pa.chunked_array([*src.chunks, *dst.chunks]).combine_chunks().dictionary_encode()
+    labels = both.dictionary.to_numpy()
+    order = np.argsort(labels)
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    ids = rank[both.indices.to_numpy()]
+    return ids[: len(src)], ids[len(src) :], labels[order]
+
+
+def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
     with ThreadPoolExecutor(2) as pool:  # Arrow releases the GIL
         ends = list(pool.map(lambda column: column.combine_chunks().dictionary_encode(), (src, dst)))
     names = pa.concat_arrays([end.dictionary for end in ends]).dictionary_encode()
-    ids, labels = names.indices.to_numpy(), names.dictionary.to_numpy(zero_copy_only=False)
-    if pa.types.is_integer(src.type):
-        order = np.argsort(labels)
-        rank = np.empty(len(order), np.int32)
-        rank[order] = np.arange(len(order), dtype=np.int32)
-        ids, labels = rank[ids], labels[order]
-    else:
-        labels = labels.astype(object)
+    ids = names.indices.to_numpy()
     src_rank, dst_rank = ids[: len(ends[0].dictionary)], ids[len(ends[0].dictionary) :]
+    labels = names.dictionary.to_numpy(zero_copy_only=False).astype(object)
     return src_rank[ends[0].indices.to_numpy()], dst_rank[ends[1].indices.to_numpy()], labels
 
 

@@ -96,33 +96,39 @@ def merge_batches(
 ) -> tuple[Events, NameIndex]:
     """The history with all batches added, and its node names. Weights and negatives, which only training uses, are
     dropped."""
-    everyone, sides, attributes = ExtendedNames(names, spelling), [], []
+    everyone, attributes = ExtendedNames(names, spelling), []
+    ends: tuple[list[Array], list[Array]] = [held.src], [held.dst]
     for new in batches:
-        ends = []
         for side, nodes in enumerate((new.src, new.dst)):
             distinct, at = np.unique(nodes, return_inverse=True)
             ids = everyone.ids(new.labels[distinct].tolist(), side)
-            ends.append(ids[at])
+            ends[side].append(ids[at])
             if new.x is not None:
                 attributes.append((ids, new.x[distinct]))
-        sides.append(ends)
     index = everyone.index()
-    src, dst = (np.concatenate([mine, *(ends[i] for ends in sides)]) for i, mine in enumerate((held.src, held.dst)))
+    src, dst = map(np.concatenate, ends)
     t = np.concatenate([held.t, *(convert_link_times(new, held) for new in batches)])
     msg = None if held.msg is None else np.concatenate([held.msg, *(new.msg for new in batches if new.msg is not None)])
     link_id = None
     if any(links.link_id is not None for links in (held, *batches)):
         link_id = np.concatenate([_link_ids(links) for links in (held, *batches)])
-    x, marks_presence = None, held.encoder is not None and held.encoder.marks_presence
-    if held.x is not None:
-        x = np.zeros((len(index), held.x.shape[1]), np.float32)
-        x[: len(held.x)] = held.x
-        for ids, rows in attributes:
-            given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
-            x[ids[given]] = rows[given]
+    x = _merge_node_attributes(held, len(index), attributes)
     both = Events(src, dst, t, msg, x=x, num_nodes=len(index), link_id=link_id)
     both.encoder, both.reading = held.encoder, held.reading
     return both, index
+
+
+def _merge_node_attributes(held: Events, num_nodes: int, new: list[tuple[Array, Array]]) -> Array | None:
+    """Node attributes [num_nodes, d]; `new` are ids and rows. A row that marks an absent node replaces nothing."""
+    if held.x is None:
+        return None
+    x = np.zeros((num_nodes, held.x.shape[1]), np.float32)
+    x[: len(held.x)] = held.x
+    marks_presence = held.encoder is not None and held.encoder.marks_presence
+    for ids, rows in new:
+        given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
+        x[ids[given]] = rows[given]
+    return x
 
 
 def _link_ids(events: Events) -> npt.NDArray[np.uint64]:

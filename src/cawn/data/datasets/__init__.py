@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cawn.data.datasets.catalog import CATALOG, Dataset, Source
-from cawn.data.datasets.copies import Progress, download, fetched, find, named, verify, where
+from cawn.data.datasets.copies import Progress, download, fetch_copy, find_copy, get_dataset, verify, where
 
 if TYPE_CHECKING:
     from cawn.data.events import Events
@@ -26,8 +26,8 @@ def load(name: str, *, progress: Progress | None = None) -> Events:
     Args:
         progress: Called during a download with the bytes received and the bytes expected (None if unknown).
     """
-    dataset = named(name)
-    copy = find(dataset) or fetched(dataset, progress)
+    dataset = get_dataset(name)
+    copy = find_copy(dataset) or fetch_copy(dataset, progress)
     from cawn.data.datasets import formats
 
     return formats.read_prepared(copy.path) if copy.source is None else formats.read_raw(copy.path, copy.source.format)

@@ -25,7 +25,7 @@ class Copy(NamedTuple):
     source: Source | None
 
 
-def named(name: str) -> Dataset:
+def get_dataset(name: str) -> Dataset:
     """The dataset of this name."""
     if not isinstance(name, str) or name not in CATALOG:
         raise QueryError(f"there is no dataset {brief(name)}; there are {', '.join(sorted(CATALOG))}")
@@ -34,7 +34,7 @@ def named(name: str) -> Dataset:
 
 def where(name: str) -> Path | None:
     """The file that `load` reads, or None if it has to be downloaded (or installed) first."""
-    copy = find(named(name))
+    copy = find_copy(get_dataset(name))
     return None if copy is None else copy.path
 
 
@@ -48,9 +48,9 @@ def download(name: str, *, progress: Progress | None = None, force: bool = False
         progress: Called with the bytes received and the bytes expected (None if unknown).
         force: Download the file again, and accept a new checksum where the publisher states none.
     """
-    dataset = named(name)
+    dataset = get_dataset(name)
     cached = None if force else _cached(dataset)
-    return (cached or fetched(dataset, progress, force=force)).path
+    return (cached or fetch_copy(dataset, progress, force=force)).path
 
 
 def verify(name: str) -> str:
@@ -59,13 +59,13 @@ def verify(name: str) -> str:
     Most publishers state no checksum; then that of the first download is used, so that 'ok' means unchanged since
     then, not that the download was right. Raises StorageError if the checksum differs.
     """
-    dataset = named(name)
-    copy = find(dataset)
+    dataset = get_dataset(name)
+    copy = find_copy(dataset)
     if copy is None:
         raise StorageError(f"{name}: no copy to verify; download it first")
     if copy.source is None:
         return f"not checked: {copy.path} is a prepared copy without a known checksum"
-    expected = copy.source.sha256 or _recorded(copy.path)
+    expected = copy.source.sha256 or _stored_checksum(copy.path)
     if expected is None:
         return f"not checked: no checksum of {copy.path} is known"
     found = sha256_of(copy.path)
@@ -75,23 +75,31 @@ def verify(name: str) -> str:
     return "ok: as published" if copy.source.sha256 else "ok: as first downloaded; the publisher states no checksum"
 
 
-def fetched(dataset: Dataset, progress: Progress | None, *, force: bool = False) -> Copy:
+def fetch_copy(dataset: Dataset, progress: Progress | None, *, force: bool = False) -> Copy:
     """Download from the first source that works."""
     if dataset.package is not None:
         return Copy(_installed(dataset), dataset.sources[0])
-    from cawn.data.datasets.fetch import NoAnswerError
+    from cawn.data.datasets.fetch import NoAnswerError, discard, fetch
 
-    refusals = []
+    failures = []
     for source in dataset.sources:
+        path = _cache_path(dataset, source)
+        if force:
+            discard(path)
+        expected = source.sha256 or (None if force else _stored_checksum(path))
         try:
-            return _fetch(dataset, source, progress, force)
+            found = fetch(source.url, path, expected, progress)
         except NoAnswerError as error:
-            refusals.append(error)
-    by_hand = _cache_of(dataset) / dataset.sources[0].file
-    raise StorageError(f"{refusals[0]}; try again later, or see {dataset.homepage} and put the file at {by_hand}")
+            failures.append(error)
+            continue
+        if source.sha256 is None:
+            write_text(_checksum_file(path), f"{found}  {path.name}\n")
+        return Copy(path, source)
+    by_hand = _cache_path(dataset, dataset.sources[0])
+    raise StorageError(f"{failures[0]}; try again later, or see {dataset.homepage} and put the file at {by_hand}")
 
 
-def find(dataset: Dataset) -> Copy | None:
+def find_copy(dataset: Dataset) -> Copy | None:
     """The local copy that `load` uses, if there is one."""
     folder = os.environ.get("CAWN_DATA")
     if folder:
@@ -123,19 +131,6 @@ def sha256_of(path: Path) -> str:
         raise StorageError(f"{path}: cannot be read ({reason(error)})") from error
 
 
-def _fetch(dataset: Dataset, source: Source, progress: Progress | None, force: bool) -> Copy:
-    from cawn.data.datasets.fetch import discard, fetch
-
-    path = _cache_of(dataset) / source.file
-    if force:
-        discard(path)
-    expected = source.sha256 or (None if force else _recorded(path))
-    found = fetch(source.url, path, expected, progress)
-    if source.sha256 is None:
-        write_text(_record_of(path), f"{found}  {path.name}\n")
-    return Copy(path, source)
-
-
 def _installed(dataset: Dataset) -> Path:
     """The file of an installed package, found without importing it."""
     package = dataset.package or ""
@@ -149,21 +144,21 @@ def _installed(dataset: Dataset) -> Path:
 
 
 def _cached(dataset: Dataset) -> Copy | None:
-    copies = (Copy(_cache_of(dataset) / source.file, source) for source in dataset.sources)
+    copies = (Copy(_cache_path(dataset, source), source) for source in dataset.sources)
     return next((copy for copy in copies if copy.path.is_file()), None)
 
 
-def _cache_of(dataset: Dataset) -> Path:
-    return cache_folder() / dataset.name
+def _cache_path(dataset: Dataset, source: Source) -> Path:
+    return cache_folder() / dataset.name / source.file
 
 
-def _record_of(path: Path) -> Path:
+def _checksum_file(path: Path) -> Path:
     """The file of the checksum, in the format of `sha256sum --check`."""
     return path.with_name(f"{path.name}.sha256")
 
 
-def _recorded(path: Path) -> str | None:
+def _stored_checksum(path: Path) -> str | None:
     try:
-        return next(iter(_record_of(path).read_text(encoding="utf-8").split()), None)
+        return next(iter(_checksum_file(path).read_text(encoding="utf-8").split()), None)
     except (OSError, UnicodeError):
         return None
