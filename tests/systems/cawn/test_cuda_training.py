@@ -146,12 +146,14 @@ def test_an_epoch_never_waits_for_the_host() -> None:
 def test_a_batch_beyond_the_memory_is_one_clear_line() -> None:
     events = laws.triadic_closure(60, 3_000, seed=0).events
     config = SMALL.with_(batch_size=1 << 20, num_walks=2_000, dim=4096)
+    gc.collect()
+    before = torch.cuda.memory_allocated()  # by other tests
     with pytest.raises(
         cawn.DeviceError, match=r"out of device memory for batches of .* links; choose a batch_size below"
     ):
         cawn.train(events, config, device="cuda", quiet=True)
     gc.collect()
-    assert torch.cuda.memory_allocated() < 1 << 30
+    assert torch.cuda.memory_allocated() < before + (1 << 28)  # the model alone has more
 
 
 @needs_cuda
