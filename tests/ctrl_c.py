@@ -3,6 +3,13 @@
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
+import pytest
+
+from cawn.interrupt import Interrupt
 
 _WAIT_AT_THE_FIRST_CHECK = """
 import time
@@ -29,3 +36,17 @@ def interrupted(script: str, *arguments: str) -> subprocess.CompletedProcess[str
         out, errors = process.communicate()
     assert ready == "ready\n", errors
     return subprocess.CompletedProcess(command, process.returncode, out, errors)
+
+
+@contextmanager
+def stopped_after(checks: int) -> Iterator[None]:
+    """What runs in this context is stopped as by Ctrl-C, once it has looked for it so many times."""
+    check, made = Interrupt.check, []
+
+    def stopping(self: Interrupt) -> None:
+        made.append(None)
+        self.asked = len(made) == checks
+        check(self)
+
+    with mock.patch.object(Interrupt, "check", stopping), pytest.raises(KeyboardInterrupt):
+        yield

@@ -1,6 +1,7 @@
 """Files of pairs: any size, in order, whole or not at all, continued where they stopped."""
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -113,19 +114,24 @@ def test_a_column_of_that_name_is_kept(predictor, tmp_path: Path) -> None:
     assert "cawn_probability" in found.column_names
 
 
+def stop_at(number: int) -> Callable[[], None]:
+    """Raises at that call."""
+    calls = []
+
+    def stop() -> None:
+        calls.append(None)
+        if len(calls) == number:
+            raise Interrupted
+
+    return stop
+
+
 def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
     whole = tmp_path / "whole.csv"
     run_to_file(predictor, job(path), whole)
-    calls = []
-
-    def stop() -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            raise Interrupted
-
     with pytest.raises(KeyboardInterrupt):
-        run_to_file(predictor, job(path), out, check=stop)
+        run_to_file(predictor, job(path), out, check=stop_at(2))
     assert not out.exists()
     asked = []
     score = PairJob._score
@@ -141,15 +147,8 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
 def test_pieces_that_are_not_whole_are_made_again(predictor, tmp_path: Path, damage: str) -> None:
     path, out, whole = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv", tmp_path / "whole.csv"
     run_to_file(predictor, job(path), whole)
-    calls = []
-
-    def stop() -> None:
-        calls.append(1)
-        if len(calls) == 4:
-            raise Interrupted
-
     with pytest.raises(KeyboardInterrupt):
-        run_to_file(predictor, job(path), out, check=stop)
+        run_to_file(predictor, job(path), out, check=stop_at(4))
     piece = next(tmp_path.glob("out.csv.*.parts")) / "000000001.arrow"
     piece.unlink() if damage == "missing" else piece.write_bytes(b"ARROW1")
     run_to_file(predictor, job(path), out)
@@ -198,12 +197,8 @@ def test_names_are_read_as_in_training(predictor, tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["run", "file", "options"])
 def test_another_job_starts_over(predictor, tmp_path: Path, change: str, monkeypatch) -> None:
     path, out = write(tmp_path, pairs(), ".csv"), tmp_path / "out.csv"
-
-    def stop() -> None:
-        raise Interrupted
-
     with pytest.raises(KeyboardInterrupt):
-        run_to_file(predictor, job(path), out, check=stop)
+        run_to_file(predictor, job(path), out, check=stop_at(1))
     if change == "file":
         path = write(tmp_path, pairs(301), ".csv")
     if change == "run":

@@ -24,6 +24,7 @@ from cawn.learn.splits import split
 from cawn.learn.store import _stamp
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
+from ctrl_c import stopped_after
 from networks import store
 
 TINY = Config(alpha=0.5, num_walks=4, length=2, dim=4, frequencies=2, batch_size=64, epochs=1)
@@ -472,32 +473,19 @@ def test_a_predictor_in_memory_survives_the_replacement(run: Path) -> None:
     np.testing.assert_array_equal(predictor.score(names[:5], names[5:], 5_000.5), before)
 
 
-def stopped(folder: Path, step: int, monkeypatch, config: Config = TINY) -> None:
-    """A run interrupted after so many steps."""
-    check, taken = Interrupt.check, []
-
-    def stopping(self: Interrupt) -> None:
-        taken.append(None)
-        self.asked = len(taken) == step
-        check(self)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Interrupt, "check", stopping)
-        with pytest.raises(KeyboardInterrupt):
-            train(folder, config)
-
-
-def test_a_run_without_a_validation_does_not_answer(tmp_path: Path, monkeypatch) -> None:
-    stopped(tmp_path / "run", 1, monkeypatch)
+def test_a_run_without_a_validation_does_not_answer(tmp_path: Path) -> None:
+    with stopped_after(1):
+        train(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
     for ask in (LinkPredictor.load, cawn.evaluate_run):
         with pytest.raises(cawn.StorageError, match=r"no weights before its first validation; go on with cawn train"):
             ask(tmp_path / "run")
 
 
-def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path, monkeypatch) -> None:
+def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) -> None:
     config = TINY.with_(epochs=3)
-    stopped(tmp_path / "run", 3, monkeypatch, config)
+    with stopped_after(3):
+        train(tmp_path / "run", config)
     predictor = LinkPredictor.load(tmp_path / "run", device="cpu")
     assert not predictor.finished
     assert np.isfinite(scores(tmp_path / "run")).all()

@@ -9,9 +9,8 @@ import torch
 
 import cawn
 from cawn.data import laws
-from cawn.interrupt import Interrupt
 from cawn.learn.trainer import Trainer
-from ctrl_c import interrupted
+from ctrl_c import interrupted, stopped_after
 from networks import with_columns
 from small_runs import TINY, assert_same_weights, weights
 
@@ -42,21 +41,10 @@ def test_a_seed_is_a_run(events, whole) -> None:
     assert not all(torch.equal(value, weights(other)[name]) for name, value in weights(whole).items())
 
 
-@pytest.mark.parametrize("stop_at", [1, 9, 17])
-def test_an_interrupted_run_resumes_to_the_same_weights(
-    events, whole, tmp_path: Path, monkeypatch, stop_at: int
-) -> None:
-    check, taken = Interrupt.check, []
-
-    def stopping(self):
-        taken.append(None)
-        self.asked = len(taken) == stop_at  # as Ctrl-C does in the middle of a step
-        check(self)
-
-    monkeypatch.setattr(Interrupt, "check", stopping)
-    with pytest.raises(KeyboardInterrupt):
+@pytest.mark.parametrize("steps", [1, 9, 17])
+def test_an_interrupted_run_resumes_to_the_same_weights(events, whole, tmp_path: Path, steps: int) -> None:
+    with stopped_after(steps):
         cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True)
-    monkeypatch.setattr(Interrupt, "check", check)
     resumed = cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True, resume=True, kinds=("random",))
     assert_same_weights(whole, resumed)
     assert whole.results == resumed.results

@@ -154,10 +154,17 @@ def test_other_kinds_of_files(tmp_path: Path) -> None:
     assert_unreadable(database, "SQLite database")
 
 
-def arrow_file(path: Path, table: pa.Table) -> bytearray:
+def arrow_file(path: Path, table: pa.Table) -> None:
     with pa.ipc.new_file(path, table.schema) as sink:
         sink.write(table)
-    return bytearray(path.read_bytes())
+
+
+def make_huge(path: Path, numbers: bytes, at: int) -> None:
+    """Replace one of the 32-bit numbers that a file holds."""
+    raw = bytearray(path.read_bytes())
+    place = bytes(raw).find(numbers) + at
+    raw[place : place + 4] = (2**30).to_bytes(4, "little")
+    path.write_bytes(raw)
 
 
 def both_refuse(path: Path, message: str) -> None:
@@ -168,20 +175,16 @@ def both_refuse(path: Path, message: str) -> None:
 
 def test_offsets_outside_of_the_text(tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
-    raw = arrow_file(path, pa.table({"src": ["a", "b"], "dst": ["c", "d"], "t": [1, 2]}))
-    at = bytes(raw).find(b"\0\0\0\0\1\0\0\0\2\0\0\0") + 4
-    raw[at : at + 4] = (2**30).to_bytes(4, "little")
-    path.write_bytes(raw)
+    arrow_file(path, pa.table({"src": ["a", "b"], "dst": ["c", "d"], "t": [1, 2]}))
+    make_huge(path, b"\0\0\0\0\1\0\0\0\2\0\0\0", 4)
     both_refuse(path, "damaged ipc")
 
 
 def test_dictionary_indices_out_of_range(tmp_path: Path) -> None:
     path = tmp_path / "a.arrow"
     names = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0x77], pa.int32()), pa.array([f"n{i}" for i in range(200)]))
-    raw = arrow_file(path, pa.table({"src": names, "dst": ["a", "b", "c"], "t": [1, 2, 3]}))
-    at = bytes(raw).find(b"\0\0\0\0\1\0\0\0\x77\0\0\0") + 8
-    raw[at : at + 4] = (2**30).to_bytes(4, "little")
-    path.write_bytes(raw)
+    arrow_file(path, pa.table({"src": names, "dst": ["a", "b", "c"], "t": [1, 2, 3]}))
+    make_huge(path, b"\0\0\0\0\1\0\0\0\x77\0\0\0", 8)
     both_refuse(path, "damaged ipc")
 
 

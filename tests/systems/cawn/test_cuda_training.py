@@ -11,11 +11,12 @@ import torch
 
 import cawn
 from cawn.data import laws
-from cawn.interrupt import Interrupt
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.system import CawnSystem
+from ctrl_c import stopped_after
 from networks import random_events
+from small_runs import assert_same_weights
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="too long for the interpreter")
@@ -26,11 +27,6 @@ LEAST = cawn.Config(
 SMALL = cawn.Config(
     alpha="ladder", num_walks=16, dim=16, frequencies=4, batch_size=64, epochs=3, lr=3e-3, negatives="random"
 )
-
-
-def assert_same_weights(a: cawn.Run, b: cawn.Run) -> None:
-    for name, value in a.model.state_dict().items():
-        assert torch.equal(value, b.model.state_dict()[name]), name
 
 
 def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
@@ -49,19 +45,11 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
 
 
 @needs_cuda
-def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path, monkeypatch) -> None:
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     events = laws.triadic_closure(60, 1_000, seed=0).events
     whole = cawn.train(events, SMALL, seed=3, device="cuda", quiet=True, kinds=("random",))
-    check, taken = Interrupt.check, []
-
-    def stopping(self):
-        taken.append(None)
-        self.asked = len(taken) == 5  # as Ctrl-C does, between the updates of an epoch
-        check(self)
-
-    monkeypatch.setattr(Interrupt, "check", stopping)
     options = {"seed": 3, "device": "cuda", "quiet": True, "kinds": ("random",), "out": tmp_path / "run"}
-    with pytest.raises(KeyboardInterrupt):
+    with stopped_after(5):
         cawn.train(events, SMALL, **options)
     resumed = cawn.train(events, SMALL, **options, resume=True)
     assert_same_weights(whole, resumed)
