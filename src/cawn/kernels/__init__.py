@@ -1,1 +1,1 @@
-"""The few hot functions: numba for the CPU, and `reference`, the plain slow twins that the tests hold them against."""
+"""Hot loops: `cpu` (numba), `cuda` (Triton), and `reference`, the slow and obvious versions that tests compare with."""

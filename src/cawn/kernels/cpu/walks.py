@@ -1,17 +1,16 @@
-"""The walk engine on the CPU. `reference` says in plain Python what each function here must compute.
+"""Walk sampling on the CPU. `reference.walks` defines in plain Python what each function computes.
 
-The index of a network keeps, for every node, its links in the order of time. One such link seen from one of
-its ends is an *entry*:
+The index lists the links of every node in the order of time. A link in the list of one of its ends is an *entry*:
 
-    time[i]                 when
+    time[i]                 time of the link
     hop[i] = (node, link, cut)
         node                the other end
-        link                2 * event id + side, side 0 where the list belongs to the source
-        cut                 how many entries of `node`'s own list are strictly earlier than time[i]
-    logsum[a, i]            log of P_i = sum over the list's entries j <= i of exp(-alpha_a (t_i - t_j))
+        link                2 * event id + side, side 0 if the list is that of the source
+        cut                 number of entries in the list of `node` that are strictly earlier than time[i]
+    logsum[a, i]            log of P_i = sum over the entries j <= i of the list of exp(-alpha_a (t_i - t_j))
 
-P never leaves [1, number of entries], whatever alpha and the time unit are, and a difference of times is taken
-before it is multiplied: nothing overflows, and no weight is lost beyond what a 52-bit random number can see.
+P is between 1 and the number of entries for any alpha and time unit, and times are subtracted before anything else:
+nothing overflows, and no weight is lost that a 52-bit random number could resolve.
 """
 
 from __future__ import annotations

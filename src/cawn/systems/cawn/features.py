@@ -122,10 +122,9 @@ class Batcher:
 
     def _described(self, level: Level, above: Level) -> Level:
         """The level with X, and with elapsed times in units."""
-        prefixes = Prefixes(self, level, above.node[level.parent])
-        parts = [feature.values(prefixes) for feature in FEATURES if feature.width(self.config, self.events)]
-        n = len(level.node)
-        x = np.concatenate(parts, axis=1).astype(np.float32) if parts else np.empty((n, 0), np.float32)
+        used = [feature for feature in FEATURES if feature.width(self.config, self.events)]
+        parts = [feature.values(self, level, above.node[level.parent]) for feature in used]
+        x = np.concatenate([np.empty((len(level.node), 0)), *parts], axis=1).astype(np.float32)
         return level._replace(elapsed=in_units(level.elapsed, self.unit).astype(np.float32), x=x)
 
 
@@ -155,52 +154,44 @@ def _orders(levels: list[Level]) -> npt.NDArray[np.int64]:
 # The features of a position.
 
 
-class Prefixes(NamedTuple):
-    """What the features of n prefixes are computed from."""
-
-    batcher: Batcher
-    level: Level
-    node_before: Array  # [n] the node before the last; any at depth 0
-
-
 class Feature(NamedTuple):
-    """Some columns of X: their number, 0 where they are not used, and their values [n, width] on the CPU."""
+    """Some columns of X."""
 
     name: str
-    width: Callable[[Config, Events], int]
-    values: Callable[[Prefixes], Array]
+    width: Callable[[Config, Events], int]  # number of columns, 0 if the feature is not used
+    values: Callable[[Batcher, Level, Array], Array]  # of a level and the nodes before its last ones: [n, width]
 
 
-def _log_times(prefixes: Prefixes) -> Array:
+def _log_times(batcher: Batcher, level: Level, _: Array) -> Array:
     """Logarithms of elapsed time and age."""
-    times = np.stack([prefixes.level.elapsed, prefixes.level.age], axis=1)
-    return np.asarray(np.log1p(in_units(times, prefixes.batcher.unit)) / LOG_SCALE)
+    times = np.stack([level.elapsed, level.age], axis=1)
+    return np.asarray(np.log1p(in_units(times, batcher.unit)) / LOG_SCALE)
 
 
-def _direction(prefixes: Prefixes) -> Array:
+def _direction(batcher: Batcher, level: Level, node_before: Array) -> Array:
     """Whether the walk took the link from its source, or from its destination."""
-    event, src = prefixes.level.event, prefixes.batcher.events.src
+    event, src = level.event, batcher.events.src
     linked = event >= 0
-    forward = src[np.maximum(event, 0)] == prefixes.node_before if len(src) else np.zeros(len(event), bool)
+    forward = src[np.maximum(event, 0)] == node_before if len(src) else np.zeros(len(event), bool)
     return np.stack([linked & forward, linked & ~forward], axis=1)
 
 
-def _link_attributes(prefixes: Prefixes) -> Array:
-    event, msg = prefixes.level.event, prefixes.batcher.events.msg
+def _link_attributes(batcher: Batcher, level: Level, _: Array) -> Array:
+    event, msg = level.event, batcher.events.msg
     assert msg is not None
     return np.where(event[:, None] >= 0, msg[np.maximum(event, 0)], 0)
 
 
-def _node_attributes(prefixes: Prefixes) -> Array:
-    node, x = prefixes.level.node, prefixes.batcher.events.x
+def _node_attributes(batcher: Batcher, level: Level, _: Array) -> Array:
+    node, x = level.node, batcher.events.x
     assert x is not None
     known = node < len(x)
     return np.where(known[:, None], x[np.where(known, node, 0)], 0)
 
 
-def _log_degree(prefixes: Prefixes) -> Array:
+def _log_degree(batcher: Batcher, level: Level, _: Array) -> Array:
     """Logarithm of the number of earlier links of the node."""
-    degree = prefixes.batcher.history.count_links(prefixes.level.node.astype(np.int64), prefixes.level.t)
+    degree = batcher.history.count_links(level.node.astype(np.int64), level.t)
     return np.asarray(np.log1p(degree)[:, None] / LOG_SCALE)
 
 

@@ -149,8 +149,7 @@ class RecurrentWalks(nn.Module):
 def lstm(z: Tensor, past: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """One step from the position z and the previous state; `past`, h and c are empty at the first position."""
     i, f, o, new = (z + past if len(past) else z).chunk(4, dim=-1)
-    kept = f.sigmoid() * c if len(past) else 0
-    c = i.sigmoid() * new.tanh() + kept
+    c = i.sigmoid() * new.tanh() + (f.sigmoid() * c if len(past) else 0)
     return o.sigmoid() * c.tanh(), c
 
 
@@ -159,10 +158,10 @@ def gru(z: Tensor, past: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     r, u, new = z.chunk(3, dim=-1)
     if len(past) == 0:
         h = (1 - u.sigmoid()) * new.tanh()
-    else:
-        from_r, from_u, from_new = past.chunk(3, dim=-1)
-        u = (u + from_u).sigmoid()
-        h = u * h + (1 - u) * (new + (r + from_r).sigmoid() * from_new).tanh()
+        return h, h
+    from_r, from_u, from_new = past.chunk(3, dim=-1)
+    u = (u + from_u).sigmoid()
+    h = u * h + (1 - u) * (new + (r + from_r).sigmoid() * from_new).tanh()
     return h, h
 
 
@@ -206,8 +205,7 @@ class SelfAttention(nn.Module):
     def forward_weighted(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
         """The distinct walks of all sets, [n, d] to [sets, d].
 
-        A walk that occurs m_j times has log m_j added to its score and counts m_j times in the mean, which gives the
-        same as m_j equal walks.
+        A walk that occurs m_j times has log m_j added to its score and counts m_j times in the mean, like m_j walks.
         """
         kept = weight > 0
         enc, weight, owner = enc[kept], weight[kept], owner[kept]
@@ -255,18 +253,15 @@ class CAWN(nn.Module):
 
     def pool(self, batch: Batch) -> Tensor:
         """Encode each distinct prefix, and average the walks of each set: [2B, d], or [B, d] with joint sides."""
-        joint = self.config.sides == "joint"
+        joint, levels, states = self.config.sides == "joint", batch.levels, self.walks(batch)
         num_sets = batch.num_pairs if joint else 2 * batch.num_pairs
-        states = self.walks(batch)
-        sets = [level.owner >> 1 if joint else level.owner for level in batch.levels]
-        weights = [level.weight / 2 if joint else level.weight for level in batch.levels]
+        sets = [level.owner >> 1 if joint else level.owner for level in levels]
+        weights = [level.weight / 2 if joint else level.weight for level in levels]
         if self.attention is not None:
-            found = [h if level.row is None else h[level.row] for h, level in zip(states, batch.levels, strict=True)]
-            all_sets, all_weights = torch.cat(sets), torch.cat(weights)
-            attended: Tensor = self.attention.forward_weighted(torch.cat(found), all_weights, all_sets, num_sets)
-            return attended
+            enc = torch.cat([h if level.row is None else h[level.row] for h, level in zip(states, levels, strict=True)])
+            return self.attention.forward_weighted(enc, torch.cat(weights), torch.cat(sets), num_sets)
         pooled: Tensor = states[0].new_zeros(num_sets, self.config.dim)
-        for h, weight, owner, level in zip(states, weights, sets, batch.levels, strict=True):
+        for h, weight, owner, level in zip(states, weights, sets, levels, strict=True):
             if level.row is None:
                 pooled = pooled.index_add(0, owner, h * weight[:, None])
             else:
@@ -277,9 +272,7 @@ class CAWN(nn.Module):
     def join(self, pooled: Tensor, rates: Tensor) -> Tensor:
         """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with separate sides, ⊕ the encoded rates: [B, width].
 
-        Args:
-            pooled: [2B, d] in the order u, v, u, v, ...; or [B, d] with joint sides.
-            rates: [B, R]
+        `pooled` is [2B, d] in the order u, v, u, v, ...; or [B, d] with joint sides.
         """
         pooled = pooled.reshape(len(rates), -1)
         if self.config.sides == "symmetric":
