@@ -1,4 +1,4 @@
-"""LinkPredictor: what a user holds. Names and times in, probabilities out."""
+"""LinkPredictor: a trained model in use. Names and times in, probabilities out."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EVERYONE = "all"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One state of a history: everything in it belongs together, and nothing in it changes."""
+    """A consistent, immutable state of the history."""
 
     events: Events
     scorer: Scorer
@@ -64,14 +64,14 @@ class Snapshot:
 
 
 class _State(NamedTuple):
-    """A snapshot, and the updates that are not in it yet. Replaced as one; only `pending` grows, under a lock."""
+    """A snapshot and the updates it does not include yet. Replaced as a whole; `pending` grows under a lock."""
 
     snapshot: Snapshot
     pending: list[Events]
 
 
 class _Considered(NamedTuple):
-    """Whom a source is asked about: ids [C], why, and names where the user gave them."""
+    """The candidates of a source: ids [C], why they were chosen, and their names if the user gave them."""
 
     ids: Array
     found: Sequence[str]
@@ -82,15 +82,15 @@ class _Considered(NamedTuple):
 
 
 class LinkPredictor:
-    """A trained model with the history it walks on.
+    """A trained model with a history of links.
 
-    Nodes are called by the names they had in the data; unknown ones are allowed and have no history. Times are numbers
-    in the data's unit, or dates where the data had dates. Only links strictly before a query's time count.
+    Nodes are identified by their names in the data; unknown names are allowed and have no history. Times are numbers in
+    the data's unit, or dates if the data had dates. Only links strictly before the query time are used.
 
-    Threads may ask and update at the same time. Every answer comes from one state of the history, which has all updates
-    that returned before the question was asked. `update` only queues links; the next question rebuilds the index, once
-    for all that are queued. A thread that asks in the meantime waits for that rebuild instead of repeating it;
-    questions that are already being answered, and other updates, are not held up.
+    Threads may query and update concurrently. Every result is computed from one state of the history, which includes
+    all updates that returned before the query. `update` only queues links; the next query rebuilds the index once for
+    all queued links. Concurrent queries wait for that rebuild instead of repeating it; queries already in progress, and
+    other updates, do not wait.
     """
 
     def __init__(
@@ -139,10 +139,10 @@ class LinkPredictor:
         threads: int | None = None,
         verify: bool = True,
     ) -> LinkPredictor:
-        """From a run folder. Every file is checked first, in time linear in its size.
+        """Load a run folder. Every file is checked first, in time linear in its size.
 
         Args:
-            verify: Whether to compare checksums; types, shapes and ranges are checked in any case.
+            verify: Whether to compare checksums; types, shapes and ranges are always checked.
         """
         path = check_path(folder, "folder")
         check_device(device)
@@ -164,7 +164,7 @@ class LinkPredictor:
 
     @classmethod
     def of(cls, run: Run) -> LinkPredictor:
-        """From a run that has just been trained."""
+        """The predictor of a run that has just been trained."""
         if not hasattr(run, "system") or not hasattr(run, "events"):
             raise QueryError(f"run is {brief(run)}: give what cawn.train returns")
         events = run.events
@@ -182,7 +182,7 @@ class LinkPredictor:
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """A new run folder with this predictor and all links it knows by now."""
+        """Write a new run folder with this model and all links, including updates."""
         if self._record is None:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = check_path(folder, "folder")
@@ -196,7 +196,7 @@ class LinkPredictor:
             part.rename(target)
 
     def save_links(self, lock: FolderLock) -> None:
-        """Put all links it knows by now into the run folder it was loaded from, which the caller has locked."""
+        """Write all links, including updates, to the run folder it was loaded from, which the caller has locked."""
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
         index, named, updates = self._links()
@@ -213,7 +213,7 @@ class LinkPredictor:
     def _weights(self) -> dict[str, Array]:
         return {name: value.detach().cpu().numpy() for name, value in self._system.module.state_dict().items()}
 
-    # What is asked.
+    # Queries
 
     @_answering
     def score(
@@ -227,15 +227,15 @@ class LinkPredictor:
     ) -> npt.NDArray[np.float64] | Scores:
         """The probability that each src and dst link at time t: [B].
 
-        Asked again in the same batch, on the same machine with the same number of threads, a score has the same bits.
-        In another batch or on another CPU, logits a and b of the same question agree to within 1e-4 (1 + |b|).
+        In the same batch, on the same machine with the same number of threads, a query gives the same bits. In another
+        batch or on another CPU, its logits a and b agree to within 1e-4 (1 + |b|).
 
         Args:
             src: Names, one or B of them; a single one is paired with all others.
             dst: Names, likewise.
             t: Times, likewise.
-            prior: The share of true links among what is asked about. Probabilities were calibrated for one half.
-            draws: Average over so many sets of walks, and also return the standard error: `Scores`.
+            prior: The assumed share of positives among the pairs. Probabilities are calibrated for one half.
+            draws: Average over this number of walk samples and return `Scores`, with the standard error.
         """
         if draws is not None:
             check_integer(draws, "draws", 2, MAX_DRAWS)
@@ -260,7 +260,7 @@ class LinkPredictor:
     def score_table(
         self, src: Names, dst: Names, t: Any, *, prior: float = FITTED_PRIOR, draws: int | None = None
     ) -> pa.Table:
-        """`score` as a table of src, dst, t (dates where the data had dates), probability and, with draws, error."""
+        """`score` as a table of src, dst, t (dates if the data had dates), probability and, with draws, error."""
         u, v = as_names(src), as_names(dst)
         scores = self.score(u, v, t, prior=prior, draws=draws)
         found = scores._asdict() if isinstance(scores, Scores) else {"probability": scores}
@@ -283,16 +283,16 @@ class LinkPredictor:
         prior: float = FITTED_PRIOR,
         byte_budget: int | None = None,
     ) -> Ranking:
-        """The k most probable destinations of src at time t, best first; equally probable ones by name.
+        """The k most probable destinations of src at time t, best first; ties are ordered by name.
 
         Args:
-            candidates: Whom to consider: names; "all" for every node that has been a destination before t; chosen from
-                the history if not given.
-            kinds: How to choose them: "recent" partners, "two hops" away, "popular" destinations.
-            byte_budget: Memory for the tensors of one pass; as suits the device if not given. src's walks are sampled
-                once, whatever it is.
+            candidates: The names to rank; "all" for every node that has been a destination before t; chosen from the
+                history by default.
+            kinds: How to choose candidates: "recent" partners, nodes "two hops" away, "popular" destinations.
+            byte_budget: Memory for the tensors of one pass; by default what suits the device. The walks of src are
+                sampled once in any case.
 
-        Returns a list of `Ranked`, each of which unpacks as (name, probability, found); `to_table()` makes it a table.
+        Returns a list of `Ranked`, which unpack as (name, probability, found); its `to_table()` returns a table.
         """
         _check_ranking(k, kinds, prior, byte_budget)
         snapshot = self._snapshot()
@@ -316,13 +316,13 @@ class LinkPredictor:
         prior: float = FITTED_PRIOR,
         byte_budget: int | None = None,
     ) -> Iterator[Ranking]:
-        """The rankings of many sources, one after the other and as by `rank`, in memory that does not grow with them.
+        """Rank for many sources; yields one ranking after another, in constant memory.
 
-        Sources are scored together, so that walks of candidates they have in common are sampled and encoded once: much
-        faster than calling `rank` for each. All are answered from the history as it is at this call.
+        Sources are scored together, so that the walks of common candidates are sampled and encoded once: much faster
+        than calling `rank` for each. All rankings use the history at the time of this call.
 
         Args:
-            nodes: The sources; `nodes()` for everyone.
+            nodes: The sources; `nodes()` for all.
             t: One time for all, or one for each.
             k: The number of candidates in a ranking, as for `rank`.
             candidates: As for `rank`.
@@ -363,10 +363,10 @@ class LinkPredictor:
 
     @_answering
     def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
-        """Why src and dst are scored as they are at time t: the walks behind it, and what each adds.
+        """Explain the score of src and dst at time t: the walks behind it, and the contribution of each.
 
         Args:
-            draws: So many sets of walks give the probability and its error. The walks shown are those of the first.
+            draws: Number of walk samples for the probability and its error. The walks shown are those of the first.
             prior: As for `score`.
         """
         from cawn.explain.link import explain_link
@@ -377,10 +377,10 @@ class LinkPredictor:
         snapshot, ends = self._question(*given, t)
         names = snapshot.names
         if len(ends[0]) != 1:
-            raise QueryError(f"t has {len(ends[0])} times: one link is explained")
+            raise QueryError(f"t has {len(ends[0])} times: only one link can be explained at a time")
         for name, node in zip(given, ends[:2], strict=True):
             if node[0] >= len(names):
-                raise QueryError(f"{brief(name)} is not in the network: it has no history to explain anything by")
+                raise QueryError(f"{brief(name)} is not in the network, so it has no history to explain a score with")
         return explain_link(snapshot.scorer, names, self._calibration, ends, draws=int(draws), prior=prior)
 
     @_answering
@@ -388,23 +388,23 @@ class LinkPredictor:
         """The walk shapes the model relies on, over test links of its run and as many negatives.
 
         Args:
-            links: How many test links to look at; they are spread over the test period.
+            links: Number of test links to use; they are spread over the test period.
         """
         from cawn.explain.law import law_of_run
 
         check_integer(links, "links", 1)
         if self._folder is None:
-            raise QueryError("this predictor was not loaded from a run folder: train with out= to have one")
+            raise QueryError("this predictor was not loaded from a run folder: train with out=")
         return law_of_run(self._folder, self._snapshot().scorer, self._events, int(links))
 
     def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
-        """New links become history: Events, or whatever `cawn.read` reads with these `columns`. Nodes may be new.
+        """Add links to the history: Events, or anything `cawn.read` reads with these `columns`. Nodes may be new.
 
-        Columns that are not given are those of the links the model was trained on, where the file or table has them.
-        The index is rebuilt when the next question is asked, in time linear in all links; many small updates cost one.
+        Columns that are not given are those of the training data, if the file or table has them. The index is rebuilt
+        at the next query, in time linear in the number of all links; several updates before it cost one rebuild.
 
-        Where links have ids (`link_id="column"`, or Events with `link_id`), those whose id is known are skipped.
-        Without ids, links that are given again are added again, and a warning says so.
+        If links have ids (`link_id="column"`, or Events with `link_id`), those with known ids are skipped. Without ids,
+        links that were added before are added again, with a warning.
 
         Args:
             once: Skip the whole batch if the same links, in any order, were added as one batch before.
@@ -422,7 +422,7 @@ class LinkPredictor:
         return read_like(source, self.reading, **({"bipartite": False} | columns))
 
     def _refuse_misfits(self, new: Events) -> None:
-        """Refuse links that cannot become history."""
+        """Refuse links that cannot be added."""
         held = self._state.snapshot.events
         for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
             width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
@@ -433,7 +433,7 @@ class LinkPredictor:
             check_span(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))
 
     def _add(self, new: Events, *, once: bool) -> Update:
-        """Queue those of the links that are new. Called by one thread at a time."""
+        """Queue the links that are new. Called by one thread at a time."""
         known, (held, names) = self._known, (self._state.snapshot.events, self._state.snapshot.names)
         if not known.digests:
             sides = [[names.name(i) for i in np.unique(ends).tolist()] for ends in (held.src, held.dst)]
@@ -466,7 +466,7 @@ class LinkPredictor:
         return any(self._spelling.ids(names, [as_name(name, "name")], side)[0] < len(names) for side in (0, 1))
 
     def num_unknown(self, src: Names, dst: Names) -> int:
-        """How many of these pairs have an end that is not in the network."""
+        """The number of pairs with a node that is not in the network."""
         names = self._names
         u, v = (self._spelling.ids(names, as_names(ends), side) >= len(names) for side, ends in enumerate((src, dst)))
         if len(u) != len(v) and 1 not in (len(u), len(v)):
@@ -475,12 +475,12 @@ class LinkPredictor:
 
     @property
     def finished(self) -> bool:
-        """Whether training had come to its end, so that probabilities are calibrated."""
+        """Whether training is finished, so that probabilities are calibrated."""
         return self._record is None or self._record.finished
 
     @property
     def identity(self) -> str:
-        """A name for exactly this model and history."""
+        """A digest of the model and the history."""
         snapshot, calibration = self._snapshot(), self._calibration
         events, facts = snapshot.events, {} if self._record is None else self._record.description.get("facts", {})
         words = json.dumps([self._name, self._config.to_toml(), facts], sort_keys=True)
@@ -491,14 +491,14 @@ class LinkPredictor:
 
     @property
     def num_links(self) -> int:
-        """How many links the history has."""
+        """The number of links in the history, including updates."""
         with self._swapping:
             return len(self._state.snapshot.events) + sum(map(len, self._state.pending))
 
-    # How it is answered.
+    # Implementation
 
     def _snapshot(self) -> Snapshot:
-        """The history with all updates in it; as it was before where building that fails."""
+        """The history with all updates; if rebuilding fails, the state is unchanged."""
         state = self._state
         if not state.pending:
             return state.snapshot
@@ -519,7 +519,7 @@ class LinkPredictor:
         return Snapshot(events, scorer, names, candidates_on(scorer, events, self._config))
 
     def _able(self, scorer: Scorer, ability: type[Any], otherwise: str) -> Any:
-        """The scorer, if it has an ability that not every system has."""
+        """The scorer, if its system has this optional ability."""
         if not isinstance(scorer, ability):
             raise QueryError(f"the system {self._name!r} {otherwise}")
         return scorer
@@ -555,7 +555,7 @@ class LinkPredictor:
     def _considered(
         self, snapshot: Snapshot, src: Name, node: int, t: Any, given: _Considered | str | None, kinds: Sequence[str]
     ) -> _Considered:
-        """Whom to rank for one source."""
+        """The candidates of one source."""
         if isinstance(given, _Considered) and given.given is not None:
             if node < len(snapshot.names):
                 return given
@@ -586,7 +586,7 @@ class LinkPredictor:
         return Ranking(src, ranked[:k])
 
     def _question(self, src: Names, dst: Names, t: Any) -> tuple[Snapshot, tuple[Array, Array, Array]]:
-        """Ids and times of B pairs, and the history to ask."""
+        """Ids and times of B pairs, and the history to use."""
         snapshot = self._snapshot()
         names = snapshot.names
         u, v = as_names(src), as_names(dst)
@@ -606,7 +606,7 @@ class LinkPredictor:
         return snapshot, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
 
     def _times(self, t: Any, events: Events) -> Array:
-        """Times in the type and unit of the history's."""
+        """Query times in the type and unit of the history."""
         return parse_query_times(t, events.t, self.reading)
 
     def __repr__(self) -> str:
@@ -617,7 +617,7 @@ _ALIVE: WeakSet[LinkPredictor] = WeakSet()
 
 
 def _after_fork() -> None:
-    """A lock that another thread held while the process was forked is never released in the child."""
+    """Replace the locks: one that another thread held during the fork would never be released in the child."""
     for predictor in list(_ALIVE):
         predictor._renew_locks()
 
@@ -627,7 +627,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_time_order(scorer: Callable[[Array, Array, Array], Array], src: Array, dst: Array, t: Array) -> Array:
-    """What a scorer returns for pairs in any order, as it takes them in the order of time."""
+    """Call a scorer, which needs ascending times, with pairs in any order."""
     if not (t[1:] < t[:-1]).any():
         return scorer(src, dst, t)
     order = np.argsort(t, kind="stable")
@@ -638,10 +638,10 @@ def in_time_order(scorer: Callable[[Array, Array, Array], Array], src: Array, ds
 
 
 def _distinct(config: Settings, ends: tuple[Array, Array, Array]) -> tuple[tuple[Array, Array, Array], Any]:
-    """The questions to ask, and which of them answers each of those given.
+    """The pairs to score, and the position among them of each given pair.
 
-    Where the order of the two ends does not matter, the smaller id comes first and each question is asked once, so that
-    both orders have the same score to the last bit.
+    If the order of the two nodes does not matter, the smaller id comes first and each pair is scored once, so that both
+    orders have bit-identical scores.
     """
     if not config.symmetric or len(ends[0]) == 0:
         return ends, slice(None)
@@ -656,7 +656,7 @@ def _distinct(config: Settings, ends: tuple[Array, Array, Array]) -> tuple[tuple
 
 
 def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
-    """Refuse what no ranking can be made with."""
+    """Refuse invalid arguments of a ranking."""
     check_integer(k, "k", 1)
     check_words(kinds, "kinds", KINDS)
     check_prior(prior)

@@ -1,4 +1,4 @@
-"""Answers of a predictor: lists and tuples that are also tables."""
+"""Results of a predictor: lists and tuples that are also tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cawn.data.names import Name
 
 
 class Scores(NamedTuple):
-    """Probabilities, and how far they would move by other walks: the standard error over the draws. [B] each."""
+    """Probabilities, and their standard errors over the walk samples: [B] each."""
 
     probability: npt.NDArray[np.float64]
     error: npt.NDArray[np.float64]
@@ -23,7 +23,7 @@ class Scores(NamedTuple):
 class Ranked(NamedTuple):
     """One candidate: `name, probability, found = ranked`.
 
-    `found` says why it was considered: "recent", "two hops", "popular", "all" or "given".
+    `found` is why it was a candidate: "recent", "two hops", "popular", "all" or "given".
     """
 
     name: Name
