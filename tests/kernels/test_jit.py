@@ -63,7 +63,7 @@ def test_without_a_folder_for_compiled_code(temporary: bool, tmp_path: Path) -> 
     shutil.copytree(Path(cawn.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    for folder in (tmp_path, package, package / "kernels"):
+    for folder in (tmp_path, package, *(path for path in package.rglob("*") if path.is_dir())):
         (folder / "__pycache__").touch()
     scratch = tmp_path / "scratch"
     scratch.mkdir()
