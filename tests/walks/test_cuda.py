@@ -40,10 +40,9 @@ def test_links_and_degrees(gpu) -> None:
     history = cawn.History(events, (0.01, 0.5))
     device = DeviceHistory(history, gpu)
     nodes, t = queries(events, 4, 5)
-    widths = torch.tensor([4, 8, 8], device=gpu)
-    found = device.walk(torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), widths, device.seed(7), 8)
+    found = device.walk(torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), 8, 3, device.seed(7))
     walked, times, links, degrees = (tensor.cpu().numpy() for tensor in found)
-    expected = history.sample(nodes, t, seed=7, fanouts=(4, 2, 1))
+    expected = history.walk(nodes, t, 8, 3, seed=7)
     assert np.array_equal(walked, expected.nodes)
     assert np.array_equal(links >> 1, expected.events)
     taken, before = links[..., 1:] >= 0, walked[..., :-1]

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from cawn.checks import check_seed
 from cawn.errors import QueryError
-from cawn.kernels.cuda import features, walks
+from cawn.kernels.cuda import features
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
+from cawn.kernels.cuda.walks import sample_walks
 from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
 from cawn.walks.sampling import Walks, query_arrays, step_widths
 
@@ -28,6 +29,7 @@ class DeviceHistory:
         self.device, self._host = device, history
         with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)"):
             self.index = {name: torch.from_numpy(np.array(array)).to(device) for name, array in history.arrays.items()}
+        self._widths: dict[tuple[int, int], Tensor] = {}  # by number and length of walks
 
     def to(self, device: torch.device | str) -> History | DeviceHistory:
         """The same history on another device; on "cpu" the one it was copied from."""
@@ -69,18 +71,28 @@ class DeviceHistory:
         check_seed(seed)
         queries = self._queries(nodes, t)
         with memory_for(f"{len(queries[0]):,} queries x {widths[-1]:,} walks", "ask for fewer at once"):
-            found = self.walk(*queries, torch.tensor(widths, device=self.device), self.seed(seed), widths[-1])
-        return Walks(found[0], found[1], found[2].long() >> 1)
+            steps = torch.tensor(widths, device=self.device)
+            found, times, links, _ = sample_walks(self._index, *queries, steps, self.seed(seed), widths[-1])
+        return Walks(found, times, links.long() >> 1)
 
     def seed(self, seed: int) -> Tensor:
         """A seed as `walk` takes it: [1] int64 on the device."""
         return torch.tensor([seed if seed < 1 << 63 else seed - (1 << 64)], device=self.device)
 
     def walk(
-        self, nodes: Tensor, t: Tensor, widths: Tensor, seed: Tensor, num_walks: int
+        self, nodes: Tensor, t: Tensor, num_walks: int, length: int, seed: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`sample` without argument checks, see `kernels.cuda.walks.sample_walks`; everything is on the device."""
-        return walks.sample_walks(list(self.index.values()), nodes, t, widths, seed, num_walks)
+        """`sample` without argument checks and without waiting for the device: nodes, times, links and degrees.
+
+        See `kernels.cuda.walks.sample_walks`. All tensors are on the device; `seed` is that of the method `seed`.
+        """
+        if (num_walks, length) not in self._widths:
+            self._widths[num_walks, length] = torch.full((length,), num_walks, device=self.device)
+        return sample_walks(self._index, nodes, t, self._widths[num_walks, length], seed, num_walks)
+
+    @property
+    def _index(self) -> list[Tensor]:
+        return list(self.index.values())
 
     def _queries(self, nodes: Any, t: Any) -> tuple[Tensor, Tensor]:
         time = self.index["time"]

@@ -80,7 +80,6 @@ class DeviceBatcher:
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
         self.rates = None if host.rates is None else DeviceRates(host.rates, device)
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
-        self._widths = torch.full((config.length,), config.num_walks, device=device)
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * _free_memory(device)))
         self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
@@ -132,7 +131,7 @@ class DeviceBatcher:
 
     def walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The walks of Q queries, see `kernels.cuda.walks.sample_walks`."""
-        return self.history.walk(nodes, t, self._widths, seed, self.config.num_walks)
+        return self.history.walk(nodes, t, self.config.num_walks, self.config.length, seed)
 
     @contextmanager
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
