@@ -5,6 +5,8 @@ A module may be left to another file of tests, with the reason; and a test that 
 
 from pathlib import Path
 
+from tools.kernel_types import NUMERICAL
+
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "cawn"
 
@@ -87,3 +89,7 @@ def test_exceptions_are_needed() -> None:
 def test_every_test_belongs_to_a_module() -> None:
     across = {path.relative_to(TESTS).as_posix() for pattern in ACROSS for path in TESTS.glob(pattern)}
     assert sorted(files_of_tests() - across - {mirrored(name) for name in modules()}) == []
+
+
+def test_the_tests_of_numbers_exist() -> None:
+    assert [name for name in NUMERICAL if not (TESTS / name).exists()] == []

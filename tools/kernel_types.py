@@ -33,7 +33,7 @@ NUMERICAL = [
     "data/test_attributes.py",
     "data/test_laws.py",
     "explain/test_leave_out.py",
-    "explain/test_truth.py",
+    "explain/test_law.py",
     "kernels",
     "learn/test_calibration.py",
     "learn/test_metrics.py",

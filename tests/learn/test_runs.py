@@ -242,7 +242,7 @@ def test_links_without_an_index_are_checked_before_one_is_built(run: Path) -> No
     forge(run, "src", np.full(120, -(10**9), np.int32))
     shutil.rmtree(file_in(run, "index-*"))
     code = f"import cawn; cawn.LinkPredictor.load({str(run)!r}, device='cpu')"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert "StorageError" in ended.stderr
 
