@@ -225,15 +225,6 @@ def column_names(file: File) -> list[str]:
             return list(reader.schema.names)
 
 
-def num_rows(file: File) -> int | None:
-    """The number of rows where the file states it."""
-    if file.kind != "parquet":
-        return None
-    import pyarrow.parquet as pq
-
-    return int(pq.read_metadata(file.path).num_rows)
-
-
 def import_stream(table: Any) -> pa.Table:
     """Any object that offers an Arrow stream."""
     try:

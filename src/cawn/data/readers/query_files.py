@@ -49,8 +49,12 @@ class TableFile:
     def num_rows(self) -> int | None:
         """The approximate number of rows: of text, the number of lines. None if unknown."""
         try:
+            if self.path.kind == "parquet":
+                import pyarrow.parquet as pq
+
+                return int(pq.read_metadata(self.path.path).num_rows)
             if self.dialect is None:
-                return files.num_rows(self.path)
+                return None
             with self.path.open() as file:
                 lines: int = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
             return max(lines - self.dialect.skip, 1)

@@ -7,7 +7,7 @@ strings: to find the value that is wrong, or because only the guess was wrong (a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -58,9 +58,7 @@ def read_node_text(
 def open_text(file: File, dialect: Dialect) -> Iterator[Iterator[pa.RecordBatch]]:
     """Batches of rows, all columns as text."""
     with file.open() as raw:
-        reader = csv.open_csv(
-            _spaced(raw, file, dialect), **_options(dialect, block_size=LONGEST_LINE, newlines_in_values=True)
-        )
+        reader = csv.open_csv(_spaced(raw, file, dialect), **_options(dialect, slow=True))
         trim = pc.utf8_trim_whitespace if dialect.padded else lambda column: column
         yield (pa.RecordBatch.from_arrays([*map(trim, batch.columns)], dialect.names) for batch in reader)
 
@@ -157,13 +155,11 @@ def _read_slowly(file: File, dialect: Dialect, needed: list[str]) -> pa.Table:
 
 
 def _read_csv(
-    file: File, dialect: Dialect, needed: list[str], *, as_text: Sequence[str], on_ragged: Any = None
+    file: File, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None
 ) -> pa.Table:
-    slow: dict[str, Any] = {}
-    if on_ragged is not None:
-        slow = {"use_threads": False, "block_size": LONGEST_LINE, "newlines_in_values": True, "on_ragged": on_ragged}
+    options = _options(dialect, needed, as_text, on_ragged, slow=on_ragged is not None)
     with file.open() as raw:
-        return csv.read_csv(_spaced(raw, file, dialect), **_options(dialect, needed, as_text, **slow))
+        return csv.read_csv(_spaced(raw, file, dialect), **options)
 
 
 def _spaced(raw: Any, file: File, dialect: Dialect) -> Any:
@@ -172,30 +168,24 @@ def _spaced(raw: Any, file: File, dialect: Dialect) -> Any:
 
 def _options(
     dialect: Dialect,
-    needed: Sequence[str] = (),
-    as_text: Sequence[str] | None = None,
-    *,
-    use_threads: bool = True,
-    block_size: int | None = None,
-    newlines_in_values: bool = False,
+    needed: list[str] | None = None,
+    as_text: list[str] | None = None,
     on_ragged: Any = None,
+    *,
+    slow: bool,
 ) -> dict[str, Any]:
-    """Arguments of Arrow's CSV readers. Columns are named "0", "1", ...; all are needed, and text, by default."""
+    """Arguments of Arrow's CSV readers. Columns are called "0", "1", ...; by default, all are read as text."""
     names = [f"{i}" for i in range(len(dialect.names))]
+    text = dict.fromkeys(names if as_text is None else as_text, pa.string())
+    delimiter = " " if dialect.delimiter == " +" else dialect.delimiter
+    size = LONGEST_LINE if slow else None
     return {
         "read_options": csv.ReadOptions(
-            skip_rows=dialect.skip, column_names=names, use_threads=use_threads, block_size=block_size
+            skip_rows=dialect.skip, column_names=names, use_threads=not slow, block_size=size
         ),
-        "parse_options": csv.ParseOptions(
-            delimiter=" " if dialect.delimiter == " +" else dialect.delimiter,
-            invalid_row_handler=on_ragged,
-            newlines_in_values=newlines_in_values,
-        ),
+        "parse_options": csv.ParseOptions(delimiter=delimiter, invalid_row_handler=on_ragged, newlines_in_values=slow),
         "convert_options": csv.ConvertOptions(
-            include_columns=needed,
-            column_types=dict.fromkeys(names if as_text is None else as_text, pa.string()),
-            strings_can_be_null=False,
-            null_values=[""],
+            include_columns=needed, column_types=text, strings_can_be_null=False, null_values=[""]
         ),
     }
 
