@@ -1,4 +1,4 @@
-"""The fast kernels against their slow twins."""
+"""The kernels against the slow reference."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from networks import queries, random_events
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_walks_equal_the_slow_twin(seed: int) -> None:
+def test_walks_equal_the_reference(seed: int) -> None:
     dtype = (np.int64, np.float64)[seed % 2]
     alphas = ((0.0,), (0.1,), (3.0,), (0.0, 0.3), (1e-9, 0.05, 50.0))[seed % 5]
     widths, how = [((6, 6), {"num_walks": 6, "length": 2}), ((6, 12, 24), {"fanouts": (6, 2, 2)})][seed % 2]
@@ -28,7 +28,7 @@ def test_walks_equal_the_slow_twin(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("M", "L"), [(1, 1), (3, 2), (16, 4)])
-def test_counts_equal_the_slow_twin(seed: int, M: int, L: int) -> None:
+def test_counts_equal_the_reference(seed: int, M: int, L: int) -> None:
     rng = np.random.default_rng(seed)
     num_nodes = (2, 10, 2**31 - 1)[seed % 3]
     nodes_u, nodes_v = rng.integers(-1, num_nodes, (2, 20, M, L)).astype(np.int32)

@@ -52,7 +52,7 @@ def _draw(
     skip_to: Array,
     key: np.uint64,
 ) -> npt.NDArray[np.int32]:
-    """See `Choices`; the twin of `kernels.cuda.negatives.draw`."""
+    """See `Choices`; `kernels.cuda.negatives` draws the same on a GPU."""
     out = np.full(links.size, -1, np.int32)
     for i in range(links.size):
         if count[i] > 0:

@@ -135,7 +135,7 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
     weight = _gate_weights(f1, position.bias, features, walks.from_state.weight, shape)
     seed = torch.randint(1 << 31, (1,), device=weight.device) if dropout > 0 else batch.alive  # of the dropout in f1
     with current(weight.device):
-        encoded: Tensor = _EncodeWalks.apply(*layers, weight, batch, shape, dtype, seed)  # type: ignore[no-untyped-call]
+        encoded: Tensor = _EncodeWalks.apply(batch, shape, dtype, seed, weight, *layers)  # type: ignore[no-untyped-call]
     return encoded.float()
 
 
@@ -159,22 +159,11 @@ class _EncodeWalks(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        own_weight: Tensor,
-        own_bias: Tensor,
-        other_weight: Tensor,
-        other_bias: Tensor,
-        omega: Tensor,
-        weight: Tensor,
-        batch: Dense,
-        shape: EncoderShape,
-        dtype: torch.dtype,
-        seed: Tensor,
+        ctx: Any, batch: Dense, shape: EncoderShape, dtype: torch.dtype, seed: Tensor, weight: Tensor, *layers: Tensor
     ) -> Tensor:
         S, L, d, width = shape.S, shape.L, shape.d, shape.width
-        layers = Layers(own_weight, own_bias, other_weight, other_bias, omega)
         weight = weight.to(dtype)
-        inputs = position_inputs(layers, batch.counts, batch.elapsed, batch.x, shape, seed, dtype)
+        inputs = position_inputs(Layers(*layers), batch.counts, batch.elapsed, batch.x, shape, seed, dtype)
         z = shape.shallow(inputs) @ weight[:, :width].T  # [S + S * M, 4d]
         h = z.new_empty(S, d)
         c = lstm.step(z[:S], None, batch.alive, _roots(shape), h, depth=0)
@@ -226,7 +215,7 @@ class _EncodeWalks(torch.autograd.Function):
         torch.mm(dz, weight[:, :width], out=shape.shallow(gradient))
         dweight[:, :width] += _sum_over_rows(dz, shape.shallow(inputs))
         dlayers = position_gradients(gradient, inputs, layers, batch.counts, batch.elapsed, shape)
-        return *dlayers, dweight, None, None, None, None
+        return None, None, None, None, dweight, *dlayers
 
 
 def _roots(shape: EncoderShape) -> EncoderShape:
