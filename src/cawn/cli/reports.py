@@ -63,15 +63,15 @@ def _show_training(row: dict[str, Any], console: Console) -> None:
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
     """Print where a baseline is better than the model."""
+    better = []
     for same in zip(*runs, strict=True):
         row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
         best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
         if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
-            console.print(
-                f"{row['links']} links against {row['negatives']} negatives: the baseline {best!r} has the better AP. "
-                "More links or more epochs may help.",
-                style="yellow",
-            )
+            better.append(f"{best} ({row['links']} links, {row['negatives']} negatives)")
+    if better:
+        text = f"Baselines with a better AP than the model: {', '.join(better)}. More links or more epochs may help."
+        console.print(text, style="yellow")
 
 
 def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
