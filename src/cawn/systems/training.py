@@ -162,20 +162,3 @@ class Optimizer:
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT)
         self.adam.step()
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Its state, for a checkpoint: moments by the number of the parameter."""
-        held = self.adam.state_dict()["state"]
-        return {f"{i}.{name}": value for i, moments in held.items() for name, value in moments.items()}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`; raises ValueError where they do not fit the parameters."""
-        state = self.adam.state_dict()
-        for i, parameter in enumerate(self.parameters):
-            prefix = f"{i}."
-            held = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
-            if any(value.ndim and value.shape != parameter.shape for value in held.values()):
-                raise ValueError(f"the moments of parameter {i} have another shape")
-            if held:
-                state["state"][i] = held
-        self.adam.load_state_dict(state)
