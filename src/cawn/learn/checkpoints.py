@@ -103,7 +103,7 @@ class Checkpoints:
             return
         self._lock.check()
         tensors = {f"model.{name}": value for name, value in self._system.module.state_dict().items()}
-        tensors |= {f"adam.{name}": value for name, value in _moments(self._optimizer).items()}
+        tensors |= {f"adam.{name}": value for name, value in moments(self._optimizer).items()}
         if state.best_epoch >= 0:  # no best weights before a validation
             tensors |= {f"best.{name}": value for name, value in state.best.items()}
         write_checkpoint(self.folder, tensors, {"progress": state.numbers(), "log": state.log})
@@ -122,7 +122,7 @@ class Checkpoints:
         try:
             state = State(**saved["progress"], log=list(saved["log"]))
             load_weights(self._system.module, part(tensors, "model."), self.folder)
-            _load_moments(self._optimizer, part(tensors, "adam."))
+            loadmoments(self._optimizer, part(tensors, "adam."))
             weights = self._system.module.state_dict()
             if state.best_epoch >= 0:
                 best = part(tensors, "best.")
@@ -143,14 +143,14 @@ class Checkpoints:
         write_report(self.folder, weights, report, results, state.metrics)
 
 
-def _moments(optimizer: Optimizer) -> dict[str, Tensor]:
+def moments(optimizer: Optimizer) -> dict[str, Tensor]:
     """The state of Adam, by the number of the parameter."""
     held = optimizer.adam.state_dict()["state"]
     return {f"{i}.{name}": value for i, moments in held.items() for name, value in moments.items()}
 
 
-def _load_moments(optimizer: Optimizer, arrays: dict[str, Any]) -> None:
-    """The inverse of `_moments`; raises ValueError where they do not fit the parameters."""
+def loadmoments(optimizer: Optimizer, arrays: dict[str, Any]) -> None:
+    """The inverse of `moments`; raises ValueError where they do not fit the parameters."""
     state = optimizer.adam.state_dict()
     for i, parameter in enumerate(optimizer.parameters):
         held = {name: torch.from_numpy(array) for name, array in part(arrays, f"{i}.").items()}
