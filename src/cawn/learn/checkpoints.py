@@ -122,7 +122,7 @@ class Checkpoints:
         try:
             state = State(**saved["progress"], log=list(saved["log"]))
             load_weights(self._system.module, part(tensors, "model."), self.folder)
-            loadmoments(self._optimizer, part(tensors, "adam."))
+            load_moments(self._optimizer, part(tensors, "adam."))
             weights = self._system.module.state_dict()
             if state.best_epoch >= 0:
                 best = part(tensors, "best.")
@@ -149,7 +149,7 @@ def moments(optimizer: Optimizer) -> dict[str, Tensor]:
     return {f"{i}.{name}": value for i, moments in held.items() for name, value in moments.items()}
 
 
-def loadmoments(optimizer: Optimizer, arrays: dict[str, Any]) -> None:
+def load_moments(optimizer: Optimizer, arrays: dict[str, Any]) -> None:
     """The inverse of `moments`; raises ValueError where they do not fit the parameters."""
     state = optimizer.adam.state_dict()
     for i, parameter in enumerate(optimizer.parameters):
