@@ -1,4 +1,4 @@
-"""From logits to probabilities that can be believed: a temperature and a shift, fitted on validation links."""
+"""Calibrated probabilities from logits: a temperature and a shift, fitted on validation links."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from cawn.errors import DataError
 
 Array = npt.NDArray[np.float64]
 
-FITTED_PRIOR = 0.5  # one false link for each true one
+FITTED_PRIOR = 0.5  # one negative per positive
 BINS = 15
-FLATTEST = 1e-3  # slope of a model that knows nothing
+FLATTEST = 1e-3  # the smallest slope, for a model that has learned nothing
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """P(link) = sigmoid(logit / temperature + shift) where half of the candidates are true links."""
+    """P(link) = sigmoid(logit / temperature + shift), assuming one negative per positive."""
 
     temperature: float = 1.0
     shift: float = 0.0
 
     @classmethod
     def fit(cls, true: npt.NDArray[Any], false: npt.NDArray[Any]) -> Calibration:
-        """The most likely temperature and shift given the logits of true and of as many false links.
+        """The maximum-likelihood temperature and shift for the logits of positives and as many negatives.
 
-        A touch of prior weight keeps them finite where the classes separate.
+        Weak regularisation keeps them finite if the two classes are separable.
         """
         logits = np.concatenate([true, false]).astype(float)
         truth = np.repeat([1.0, 0.0], [len(true), len(false)])
         features = np.stack([logits, np.ones_like(logits)])  # [2, n]
         slope, shift = _most_likely(features, truth, start=np.array([1.0, 0.0]))
-        if slope < FLATTEST:  # a model that ranks the wrong way round is not turned over
+        if slope < FLATTEST:  # the order of the scores is kept even if it is worse than random
             slope = FLATTEST
             (shift,) = _most_likely(features[1:], truth, start=np.zeros(1), offset=slope * logits)
         return cls(float(1 / slope), float(shift))
 
     @classmethod
     def from_dict(cls, found: Any) -> Calibration:
-        """From a JSON file; raises DataError for numbers that would turn or spoil every probability."""
+        """From JSON; raises DataError for values that would invert or invalidate probabilities."""
         try:
             calibration = cls(float(found["temperature"]), float(found["shift"]))
             if not (0 < calibration.temperature < math.inf and math.isfinite(calibration.shift)):
@@ -53,19 +53,19 @@ class Calibration:
         return calibration
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
-        """The probability of a link among candidates of which a share `prior` are true links."""
+        """The probability of a link if a share `prior` of the candidates are positives."""
         check_prior(prior)
         moved = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
         return sigmoid(np.asarray(logits, float) / self.temperature + self.shift + moved)
 
 
 def check_prior(prior: float) -> None:
-    rule = "the share of true links among the candidates, between 0 and 1"
+    rule = "the share of positives among the candidates, between 0 and 1"
     check_number(prior, "prior", rule, lambda share: 0 < share < 1)
 
 
 def _most_likely(features: Array, truth: Array, start: Array, offset: Array | float = 0.0) -> Array:
-    """Logistic regression of k features [k, n] by Newton's method, drawn a little towards where it starts."""
+    """Logistic regression on k features [k, n] by Newton's method, weakly regularised towards `start`."""
     weights = start.copy()
     strength = 1e-3 * np.maximum(np.mean(features**2, axis=1), 1e-6)
     for _ in range(50):
@@ -80,7 +80,7 @@ def _most_likely(features: Array, truth: Array, start: Array, offset: Array | fl
 
 
 def reliability(true: Array, false: Array) -> dict[str, float]:
-    """How far probabilities of true and false links are from the truth: expected calibration error, Brier score."""
+    """Expected calibration error and Brier score of the probabilities of positives and negatives."""
     p = np.concatenate([true, false])
     truth = np.repeat([1.0, 0.0], [len(true), len(false)])
     group = np.minimum((p * BINS).astype(int), BINS - 1)

@@ -1,4 +1,4 @@
-"""How good scores are: AUC and AP over all links, means over batches, ranks among many, and intervals over seeds."""
+"""Metrics: AUC and AP pooled over all links, means over batches, ranks among candidates, intervals over seeds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Scores = npt.NDArray[np.floating]
 
 
 def auc(positive: Scores, negative: Scores) -> float:
-    """The chance that a true link outscores a false one; ties count half."""
+    """The probability that a positive scores higher than a negative; ties count half."""
     scores, is_positive = _joined(positive, negative)
     values, group = np.unique(scores, return_inverse=True)
     hits = np.bincount(group, weights=is_positive, minlength=len(values))
@@ -23,7 +23,7 @@ def auc(positive: Scores, negative: Scores) -> float:
 
 
 def average_precision(positive: Scores, negative: Scores) -> float:
-    """The mean precision over the true links, best first; links of equal score enter together."""
+    """The mean precision over the positives, best first; links of equal score enter together."""
     scores, is_positive = _joined(positive, negative)
     values, group = np.unique(-scores, return_inverse=True)
     hits = np.bincount(group, weights=is_positive, minlength=len(values))
@@ -32,13 +32,13 @@ def average_precision(positive: Scores, negative: Scores) -> float:
 
 
 def batch_mean(metric: Callable[[Scores, Scores], float], positive: Scores, negative: Scores, batch_size: int) -> float:
-    """The mean of a metric over consecutive batches of links with their negatives: how the paper's own code reports."""
+    """The mean of a metric over consecutive batches of links with their negatives, as in the paper's code."""
     starts = range(0, len(positive), batch_size)
     return float(np.mean([metric(positive[i : i + batch_size], negative[i : i + batch_size]) for i in starts]))
 
 
 def ranks(positive: Scores, negatives: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """The rank, from 1, of each true link [B] among its negatives [B, K]; among equals, the middle."""
+    """The rank, from 1, of each positive [B] among its negatives [B, K]; ties count half."""
     above = (negatives > positive[:, None]).sum(axis=1)
     equal = (negatives == positive[:, None]).sum(axis=1)
     return np.asarray(1 + above + equal / 2, np.float64)
@@ -50,7 +50,7 @@ def mrr(rank: npt.NDArray[np.float64]) -> float:
 
 
 def hits(rank: npt.NDArray[np.float64], k: int) -> float:
-    """The share of true links among the k best."""
+    """The share of positives among the k best."""
     return float((rank <= k).mean())
 
 
@@ -67,14 +67,14 @@ def _t_quantile(freedom: int) -> float:
     table = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
     if freedom <= len(table):
         return table[freedom - 1]
-    z = 1.959964  # Cornish-Fisher; right to three digits from 16 degrees of freedom on
+    z = 1.959964  # Cornish-Fisher expansion; accurate to three digits from 16 degrees of freedom
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
 def _joined(positive: Scores, negative: Scores) -> tuple[Scores, npt.NDArray[np.float64]]:
     if len(positive) == 0 or len(negative) == 0:
-        raise QueryError(f"{len(positive)} true and {len(negative)} false links: a metric needs both")
+        raise QueryError(f"{len(positive)} positives and {len(negative)} negatives: a metric needs both")
     scores = np.concatenate([positive, negative])
     if np.isnan(scores).any():
-        raise QueryError("scores hold NaN")
+        raise QueryError("scores contain NaN")
     return scores, np.repeat([1.0, 0.0], [len(positive), len(negative)])
