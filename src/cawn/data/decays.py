@@ -1,8 +1,8 @@
-"""How fast the past should fade: ladders of decays relative to the activity of a network.
+"""Decays of walks (alpha), relative to the activity of a network.
 
 The paper finds its best alpha where tau / alpha is near 5, tau being the links of an average node per unit of time; but
-the best value differs between networks by orders of magnitude. A ladder of decays, each with an even share of the
-walks, is wide enough for slow habits and for bursts.
+the best value differs between networks by orders of magnitude. A ladder of decays, each with an equal share of the
+walks, covers both long-term habits and bursts.
 """
 
 from __future__ import annotations

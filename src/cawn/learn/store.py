@@ -18,7 +18,8 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse
 
-from cawn.errors import DataError, StorageError
+from cawn.data.validation import require
+from cawn.errors import StorageError
 from cawn.files import read_file, storing, sync
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -106,10 +107,8 @@ def read_tensors(path: Path) -> tuple[Arrays, dict[str, str], bytes]:
 def check_weights(weights: Arrays) -> None:
     """Refuse weights that are not float32 or not finite."""
     for name, values in weights.items():
-        if values.dtype != np.float32:
-            raise DataError(f"{name} is {values.dtype}")
-        if not np.isfinite(values).all():
-            raise DataError(f"{name} is not finite")
+        require(values.dtype == np.float32, f"{name} is {values.dtype}")
+        require(bool(np.isfinite(values).all()), f"{name} is not finite")
 
 
 def _stamp(path: Path) -> list[Any] | None:
