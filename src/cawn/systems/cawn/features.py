@@ -104,14 +104,15 @@ class Batcher:
             rows: [B, 2]
             merge: Whether to encode equal prefixes of different pairs once; by default if pairs share many queries.
         """
-        config = self.config
-        nodes, t = np.ascontiguousarray(nodes, np.int64), np.ascontiguousarray(t, self.events.t.dtype)
+        config, dtype = self.config, self.events.t.dtype
+        nodes = np.ascontiguousarray(nodes, np.int64)
+        t = np.ascontiguousarray(t, dtype) + dtype.type(0)  # -0.0 and 0.0 are the same time
         walks = self.history.walk(nodes, t, config.num_walks, config.length, seed, self.threads)
         vectors, levels = share_prefixes((walks.nodes, walks.t, walks.events), rows, self.threads)
         if merge or (merge is None and len(nodes) < _MERGE_BELOW * len(rows)):
             vectors, levels = merge_prefixes(vectors, levels, rows)
         above = [levels[0], *levels]  # of each level; that of the first is not used
-        levels = [self._described(level, above[i]) for i, level in enumerate(levels)]
+        levels = [self._with_features(level, above[i]) for i, level in enumerate(levels)]
         if config.identity == "aw":
             levels = [level._replace(order=_orders(levels[: i + 1])) for i, level in enumerate(levels)]
         rates = np.empty((len(rows), 0), np.float32)
@@ -120,10 +121,11 @@ class Batcher:
             rates = self.rates.features(nodes[u], nodes[v], t[u], self.unit)
         return Batch(config.num_walks, vectors, levels, rates)
 
-    def _described(self, level: Level, above: Level) -> Level:
+    def _with_features(self, level: Level, above: Level) -> Level:
         """The level with X, and with elapsed times in units."""
         used = [feature for feature in FEATURES if feature.width(self.config, self.events)]
-        parts = [feature.values(self, level, above.node[level.parent]) for feature in used]
+        node_before = above.node[level.parent]
+        parts = [feature.values(self, level, node_before) for feature in used]
         x = np.concatenate([np.empty((len(level.node), 0)), *parts], axis=1).astype(np.float32)
         return level._replace(elapsed=in_units(level.elapsed, self.unit).astype(np.float32), x=x)
 
