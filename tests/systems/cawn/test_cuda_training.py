@@ -13,6 +13,7 @@ import cawn
 from cawn.data import laws
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
+from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem
 from ctrl_c import stopped_after
 from networks import random_events
@@ -33,6 +34,7 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
     """Training and testing go through the kernels, and give what the CPU gives."""
     events = random_events(5, num_nodes=6, num_links=12, span=1000)
     config = LEAST.with_(dropout=0.0)
+    monkeypatch.setattr(CAWN, "matmul_dtype", torch.float32)
     monkeypatch.setattr("cawn.learn.evaluation.RANKED_LINKS", 1)
     monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
     expected = cawn.train(events, config, device="cpu", quiet=True, kinds=("random",))
