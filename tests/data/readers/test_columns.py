@@ -8,7 +8,7 @@ import pytest
 
 import cawn
 from cawn.data.hashing import hash_ids
-from link_files import SORTED, named_links, written
+from link_files import SORTED, assert_unreadable, named_links, written
 
 
 def test_columns_can_be_given(tmp_path: Path) -> None:
@@ -49,8 +49,7 @@ def test_users_and_items_are_different_nodes(tmp_path: Path) -> None:
 def test_columns_that_are_refused(tmp_path: Path, options: dict, message: str) -> None:
     path = tmp_path / "edges.csv"
     path.write_text("src,dst,t,w\n1,2,3,1\n1,2,3,x\n")
-    with pytest.raises(cawn.DataError, match=message):
-        cawn.read(path, **options)
+    assert_unreadable(path, message, **options)
 
 
 TEXT = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
@@ -106,15 +105,12 @@ def test_integer_names_stay_integers(tmp_path: Path) -> None:
 def test_columns_of_links_that_are_refused(tmp_path: Path, columns, message: str) -> None:
     path = tmp_path / "a.csv"
     path.write_text(TEXT)
-    with pytest.raises(cawn.DataError, match=message):
-        cawn.read(path, **columns)
+    assert_unreadable(path, message, **columns)
 
 
 def test_weights_refused_by_row(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("src,dst,t,w\n1,2,3,1\n1,2,3,-1\n")
-    with pytest.raises(cawn.DataError, match=r"line 3, column 'w': found -1.0; link weights"):
-        cawn.read(path, weight="w")
+    assert_unreadable(path, r"line 3, column 'w': found -1.0; link weights", weight="w")
     path.write_text("src,dst,t,w\n1,2,3,0\n")
-    with pytest.raises(cawn.DataError, match="column 'w': all weights are 0"):
-        cawn.read(path, weight="w")
+    assert_unreadable(path, "column 'w': all weights are 0", weight="w")

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import cawn
+from link_files import assert_unreadable
 
 
 @pytest.mark.parametrize("kind", ["path", "table"])
@@ -35,8 +36,9 @@ def test_nodes_of_two_sides(tmp_path: Path) -> None:
         "item:3": 6,
     }
     (tmp_path / "n.csv").write_text("id,size\n2,5\n1,6\n")
-    with pytest.raises(cawn.DataError, match=r"line 3: '1' could be 'user:1' or 'item:1'; write the prefix"):
-        cawn.read(tmp_path / "a.csv", nodes=tmp_path / "n.csv")
+    assert_unreadable(
+        tmp_path / "a.csv", r"line 3: '1' could be 'user:1' or 'item:1'; write the prefix", nodes=tmp_path / "n.csv"
+    )
 
 
 @pytest.mark.parametrize(
@@ -52,5 +54,4 @@ def test_nodes_of_two_sides(tmp_path: Path) -> None:
 )
 def test_tables_of_nodes_that_are_refused(links: Path, tmp_path: Path, text: str, options, message: str) -> None:
     (tmp_path / "n.csv").write_text(text)
-    with pytest.raises(cawn.DataError, match=message):
-        cawn.read(links, nodes=tmp_path / "n.csv", **options)
+    assert_unreadable(links, message, nodes=tmp_path / "n.csv", **options)

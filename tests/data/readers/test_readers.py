@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
-from link_files import ROWS, SORTED, named_links, written
+from link_files import ROWS, SORTED, assert_unreadable, named_links, written
 
 
 def lines(delimiter: str, header: str = "") -> str:
@@ -136,8 +136,7 @@ def test_events_pass_through() -> None:
 
 def test_other_things() -> None:
     for thing in (17, None, [1, 2, 3], np.zeros(3), {"src": [1]}):
-        with pytest.raises(cawn.DataError, match=f"cannot read a {type(thing).__name__}"):
-            cawn.read(thing)
+        assert_unreadable(thing, f"cannot read a {type(thing).__name__}")
 
 
 FIELD = st.one_of(
