@@ -114,7 +114,8 @@ class Bench:
         events = self.events
         predictor = cawn.LinkPredictor(self.system, self.config, events, NameIndex.of(events.labels), Calibration())
         some = np.random.default_rng(0).choice(np.unique(events.dst), candidates, replace=False)
-        many, src = events.labels[some].tolist(), events.labels[events.src[-1]].item()
+        (src,) = events.labels[events.src[-1:]].tolist()
+        many = events.labels[some].tolist()
         times = []
         for _ in range(20):
             start = time.perf_counter()
