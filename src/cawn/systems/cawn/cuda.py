@@ -94,7 +94,8 @@ class DeviceBatcher:
 
     def times(self, t: Array) -> Tensor:
         """Times on the device, in the dtype of the events' times."""
-        return torch.from_numpy(np.ascontiguousarray(t, self.events.t.dtype)).to(self.device)
+        dtype = self.events.t.dtype
+        return torch.from_numpy(np.ascontiguousarray(t, dtype) + dtype.type(0)).to(self.device)  # no -0.0
 
     def pairs(self, src: Tensor, dst: Tensor, t: Tensor, seed: Tensor, repeated: Array | None = None) -> Dense:
         """The pairs (src, dst) at times t, [B] each. `repeated` [B] marks pairs whose source and time are those of the
@@ -174,10 +175,8 @@ class DeviceSteps:
         training = self._training
         links, events, size = training.positions, training.events, self._size
         n, each = len(links), torch.arange(size, device=device)
-        self._links = [
-            torch.from_numpy(array[links]).to(device).to(torch.int64 if array.dtype.kind == "i" else torch.float64)
-            for array in (events.src, events.dst, events.t)
-        ]
+        nodes, times = self._batcher.nodes, self._batcher.times
+        self._links = nodes(events.src[links]), nodes(events.dst[links]), times(events.t[links])
         self._random = DeviceChoices(training.random, device)
         self._historical = None if training.historical is None else DeviceChoices(training.historical, device)
         self._own_negatives = torch.from_numpy(training.own_negatives).to(device).to(torch.int64)
