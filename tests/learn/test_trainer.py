@@ -113,7 +113,7 @@ def test_devices(events) -> None:
     with pytest.raises(cawn.QueryError, match="device is 'tpu'"):
         cawn.train(events, TINY, device="tpu")
     if not torch.cuda.is_available():
-        with pytest.raises(cawn.DeviceError, match=r"CPU alone|no CUDA|CUDA does not start"):
+        with pytest.raises(cawn.DeviceError, match=r"CPU only|no CUDA|CUDA does not start"):
             cawn.train(events, TINY, device="cuda")
 
 
