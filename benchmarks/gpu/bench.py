@@ -93,9 +93,10 @@ class Bench:
         per_update = (time.perf_counter() - start) / count
         steps._step.zero_()
         graph = torch.cuda.CUDAGraph()
-        seconds(steps._next_batch, 3)
+        ends, times, *_ = steps._take()
+        seconds(lambda: steps._batch(ends, times), 3)
         with torch.cuda.graph(graph):
-            steps._next_batch()
+            steps._batch(ends, times)
         return steps._size / per_update, seconds(graph.replay) / per_update
 
     def scoring(self, pairs: int = 1 << 17) -> float:

@@ -227,22 +227,24 @@ class DeviceSteps:
     def _update(self) -> None:
         """One step, whose number is counted on the device."""
         self._module.train()
-        batch, weights, present = self._next_batch()
-        losses = contrast_losses(fused.logits(self._module, batch))
+        ends, times, weights, present = self._take()
+        losses = contrast_losses(fused.logits(self._module, self._batch(ends, times)))
         loss = (losses * weights).sum() / present.sum()
         self._optimizer.set_learning_rate(self._lr.gather(0, self._step)[0])
         self._optimizer.minimise(loss)
         self._loss.copy_(loss.detach())
         self._step += 1
 
-    def _next_batch(self) -> tuple[Dense, Tensor, Tensor]:
-        """The links and negatives of the next step, the weights of the links, and 1 or 0 whether each exists."""
-        size, (src, dst, t) = self._size, self._links
-        ends, times, weights, present = take_links(
-            self._order, src, dst, self._negatives, t, self._weights, self._step, size
-        )
+    def _take(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The links of the next step, see `take_links`."""
+        src, dst, t = self._links
+        return take_links(self._order, src, dst, self._negatives, t, self._weights, self._step, self._size)
+
+    def _batch(self, ends: Tensor, times: Tensor) -> Dense:
+        """The features of the links and their negatives."""
+        size = self._size
         pairs = ends[: 2 * size], ends[2 * size :], times[: 2 * size]
-        return self._batcher.batch(ends[size:], times, self._rows, pairs, self._seed), weights, present
+        return self._batcher.batch(ends[size:], times, self._rows, pairs, self._seed)
 
     def _capture(self) -> None:
         """Warm up, undo the warm-up, and capture one update as a CUDA graph."""
