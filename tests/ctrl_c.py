@@ -3,32 +3,41 @@
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest import mock
 
 import pytest
 
-from cawn.interrupt import Interrupt
+from cawn.learn.trainer import Trainer
 
 _WAIT_AT_THE_FIRST_CHECK = """
 import time
 from cawn.interrupt import Interrupt
+from cawn.learn.trainer import Trainer
 
-check = Interrupt.check
+check, steps = Interrupt.check, Trainer._steps
+
+def wait(interrupt):
+    print("ready", flush=True)
+    while not interrupt.asked:
+        time.sleep(0.01)
 
 def waiting(self):
-    print("ready", flush=True)
-    while not self.asked:
-        time.sleep(0.01)
+    wait(self)
     check(self)
 
-Interrupt.check = waiting
+def waiting_steps(self, epoch, first):
+    for loss in steps(self, epoch, first):
+        wait(self.interrupt)
+        yield loss
+
+Interrupt.check, Trainer._steps = waiting, waiting_steps
 """
 
 
 def interrupted(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A Python script stopped by SIGINT the first time it calls `Interrupt.check`."""
+    """A Python script stopped by SIGINT at the first training step, or when it first calls `Interrupt.check`."""
     command = [sys.executable, "-c", _WAIT_AT_THE_FIRST_CHECK + script, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         ready = process.stdout.readline()
@@ -39,14 +48,27 @@ def interrupted(script: str, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 @contextmanager
-def stopped_after(checks: int) -> Iterator[None]:
-    """What runs in this context is stopped as by Ctrl-C, once it has looked for it so many times."""
-    check, made = Interrupt.check, []
+def after_each_step(act: Callable[[Trainer], object]) -> Iterator[None]:
+    """Calls a function after each training step in this context, before the trainer looks for Ctrl-C."""
+    steps = Trainer._steps
 
-    def stopping(self: Interrupt) -> None:
+    def acting(self: Trainer, epoch: int, first: int) -> Iterator[object]:
+        for loss in steps(self, epoch, first):
+            act(self)
+            yield loss
+
+    with mock.patch.object(Trainer, "_steps", acting):
+        yield
+
+
+@contextmanager
+def stopped_after(count: int) -> Iterator[None]:
+    """Training in this context is stopped as by Ctrl-C during its step of this number."""
+    made = []
+
+    def stop(trainer: Trainer) -> None:
         made.append(None)
-        self.asked = len(made) == checks
-        check(self)
+        trainer.interrupt.asked = len(made) == count
 
-    with mock.patch.object(Interrupt, "check", stopping), pytest.raises(KeyboardInterrupt):
+    with after_each_step(stop), pytest.raises(KeyboardInterrupt):
         yield

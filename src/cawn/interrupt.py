@@ -9,17 +9,18 @@ from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised by `Interrupt.check` once Ctrl-C was pressed."""
+    """Ctrl-C was pressed, and the step it came in has ended."""
 
 
 class Interrupt:
-    """While entered, defers Ctrl-C until `check` is called; a second Ctrl-C takes effect at once."""
+    """While entered, Ctrl-C sets `asked` for `check` or the caller to act on; a second one takes effect at once."""
 
     def __init__(self) -> None:
         self.asked = False
         self._previous: Any = None
 
     def __enter__(self) -> Interrupt:
+        self.asked = False
         if threading.current_thread() is threading.main_thread():
             self._previous = signal.signal(signal.SIGINT, self._defer)
         return self

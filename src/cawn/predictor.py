@@ -28,7 +28,7 @@ from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, m
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief, enough_memory
 from cawn.files import FolderLock, make_folder, temporary_folder
-from cawn.kernels.jit import check_threads
+from cawn.kernels.threads import check_threads
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.learn.testing import candidates_on

@@ -18,13 +18,12 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.files import FolderLock
-from cawn.interrupt import Interrupt
 from cawn.learn.runs import _checksum, read_description, read_events, read_weights, replace_links
 from cawn.learn.splits import split
 from cawn.learn.store import _stamp
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
-from ctrl_c import stopped_after
+from ctrl_c import after_each_step, stopped_after
 from networks import store
 
 TINY = Config(alpha=0.5, num_walks=4, length=2, dim=4, frequencies=2, batch_size=64, epochs=1)
@@ -610,17 +609,13 @@ def test_a_second_run_started_meanwhile_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_folder_removed_during_the_run_is_no_success(tmp_path: Path, monkeypatch, again: bool) -> None:
-    check = Interrupt.check
-
-    def removing(self: Interrupt) -> None:
+def test_a_folder_removed_during_the_run_is_no_success(tmp_path: Path, again: bool) -> None:
+    def remove(_: cawn.Trainer) -> None:
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
         if again:
             (tmp_path / "run").mkdir()
-        check(self)
 
-    monkeypatch.setattr(Interrupt, "check", removing)
-    with pytest.raises(cawn.StorageError, match="was removed or replaced"):
+    with after_each_step(remove), pytest.raises(cawn.StorageError, match="was removed or replaced"):
         train(tmp_path / "run")
     assert not (tmp_path / "run" / "run.json").exists()
 

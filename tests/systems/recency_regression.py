@@ -37,7 +37,7 @@ class RecencyRegression:
         for links in self.context.train.batches(epoch, first):
             destinations = np.concatenate([links.dst, links.negative])
             logits = scorer.logits_tensor(np.tile(links.src, 2), destinations, np.tile(links.t, 2))
-            yield contrast_loss(logits, None if links.weight is None else torch.from_numpy(links.weight))
+            yield contrast_loss(logits, links.weight)
 
     def scorer(self, events: cawn.Events) -> "RecencyScorer":
         return RecencyScorer(self, Past(events))

@@ -42,7 +42,7 @@ def test_links_and_degrees(gpu) -> None:
     nodes, t = queries(events, 4, 5)
     found = device.walk(torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), 8, 3, device.seed(7))
     walked, times, links, degrees = (tensor.cpu().numpy() for tensor in found)
-    expected = history.walk(nodes, t, 8, 3, seed=7)
+    expected = history.sample(nodes, t, num_walks=8, length=3, seed=7)
     assert np.array_equal(walked, expected.nodes)
     assert np.array_equal(links >> 1, expected.events)
     taken, before = links[..., 1:] >= 0, walked[..., :-1]

@@ -192,13 +192,3 @@ def test_an_empty_history() -> None:
     walks = cawn.History(cawn.Events([], [], []), 1.0).sample([0, 1], 5, num_walks=2, length=1, seed=0)
     assert walks.nodes.tolist() == [[[0, -1]] * 2, [[1, -1]] * 2]
     assert len(cawn.History(random_events(0), 1.0).sample([], [], seed=0)) == 0
-
-
-def test_walk_samples_the_same_without_checks() -> None:
-    events = random_events(2)
-    history = cawn.History(events, (0.1, 0.2))
-    nodes, t = np.arange(8), np.full(8, 30)
-    expected = history.sample(nodes, t, num_walks=6, length=3, seed=9)
-    found = history.walk(nodes, t, 6, 3, 9, threads=1)
-    for field in ("nodes", "t", "events"):
-        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))

@@ -1,23 +1,15 @@
-"""How functions are compiled with numba, and how they are run on several threads."""
+"""How functions are compiled with numba."""
 
 from __future__ import annotations
 
-import math
 import os
 import stat
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numba
-
-from cawn.checks import is_integer
-from cawn.errors import QueryError, brief
-
-MAX_THREADS = 1024
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -70,56 +62,3 @@ def _temporary_cache() -> str:
         return ""
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return folder if ours else ""
-
-
-def num_cores() -> int:
-    """Number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def num_threads(threads: int | None) -> int:
-    """Number of threads to start if `threads` are asked for (None: all cores): at most one per core."""
-    return num_cores() if threads is None else min(int(threads), num_cores())
-
-
-def check_threads(threads: int | None) -> None:
-    """Raise QueryError if `threads` is neither None nor a plausible number of threads."""
-    if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
-        raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
-
-
-def total_memory() -> float:
-    """Bytes of main memory; infinity if unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
-@lru_cache(maxsize=8)
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="cawn")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
-
-
-def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
-    """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (None: all cores).
-
-    Python threads and functions that release the GIL, rather than numba's parallel loops: several threads may call
-    this at once, and no second threading runtime runs beside that of PyTorch.
-    """
-    spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
-    threads = min(num_threads(threads), len(spans))
-    if threads <= 1:
-        for lo, hi in spans:
-            work(lo, hi)
-    else:
-        list(_pool(threads).map(lambda span: work(*span), spans))
-
-
-def even_bounds(size: int, chunk: int) -> list[int]:
-    """Bounds that split range(size) into pieces of at most `chunk`."""
-    return [*range(0, size, chunk), size]

@@ -11,7 +11,7 @@ from cawn.checks import check_choice, check_flags, check_path, check_seed, check
 from cawn.data.events import Events
 from cawn.devices import check_device
 from cawn.errors import QueryError, brief
-from cawn.kernels.jit import check_threads
+from cawn.kernels.threads import check_threads
 from cawn.learn.reporting import check_board
 from cawn.learn.splits import Task, TimeSplit
 from cawn.systems.settings import Settings

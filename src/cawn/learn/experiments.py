@@ -16,7 +16,7 @@ from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
-from cawn.kernels.jit import check_threads
+from cawn.kernels.threads import check_threads
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.comparison import choose_alternative

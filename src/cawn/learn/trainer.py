@@ -153,7 +153,8 @@ class Trainer:
         with self.interrupt:
             for step, _ in enumerate(islice(self._steps(0, 0), TRIAL_STEPS), start=1):
                 report(step)
-                self.interrupt.check()
+                if self.interrupt.asked:
+                    raise Interrupted
         return self._validate(slice(0, TRIAL_LINKS))
 
     def _steps(self, epoch: int, first: int) -> Iterator[Tensor]:
@@ -204,7 +205,8 @@ class Trainer:
                     rate = (step - first) * self.config.batch_size / (time.perf_counter() - start)
                     mean = (before + float(total)) / step
                     self.listeners(replace(now, done=step, loss=mean, links_per_second=rate))
-                self.interrupt.check()
+                if self.interrupt.asked:
+                    raise Interrupted
         finally:
             state.loss = before + float(total)
 

@@ -69,7 +69,7 @@ class RatesSystem:
             src, t = np.tile(links.src, 2), np.tile(links.t, 2)
             self.module.train()
             logits = scorer.network(src, np.concatenate([links.dst, links.negative]), t)  # [2B]
-            yield contrast_loss(logits, None if links.weight is None else torch.from_numpy(links.weight).to(logits))
+            yield contrast_loss(logits, links.weight)
 
     def scorer(self, events: Events) -> RatesScorer:
         if self._rates is None or self._rates[0] is not events:

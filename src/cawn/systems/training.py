@@ -113,10 +113,10 @@ def contrast_losses(logits: Tensor) -> Tensor:
     return softplus(-positive) + softplus(negative)
 
 
-def contrast_loss(logits: Tensor, weight: Tensor | None = None) -> Tensor:
-    """The weighted mean of `contrast_losses`."""
+def contrast_loss(logits: Tensor, weight: npt.NDArray[np.float32] | None = None) -> Tensor:
+    """The mean of `contrast_losses`, each times its weight."""
     losses = contrast_losses(logits)
-    return (losses if weight is None else losses * weight).mean()
+    return (losses if weight is None else losses * torch.from_numpy(weight).to(losses)).mean()
 
 
 def seed_step(device: torch.device, seed: int) -> None:

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
-from cawn.kernels.jit import check_threads, even_bounds, in_parallel
+from cawn.kernels.cpu.index import fill_lists, fill_logsums, list_starts
+from cawn.kernels.threads import check_threads, even_bounds, in_parallel
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class History(Sampler):
         alphas = check_alphas(alpha)
         check_threads(threads)
         try:
-            starts = cpu.list_starts(events.src, events.dst, events.num_nodes)
+            starts = list_starts(events.src, events.dst, events.num_nodes)
             size = int(starts[-1])
             time, hop = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32)
             logsum = np.empty((alphas.size, size))
@@ -49,42 +50,42 @@ class History(Sampler):
             raise QueryError(
                 f"no memory for the index of {links} and {nodes}; number nodes from 0, or use a Stream"
             ) from error
-        cpu.fill_lists(events.src, events.dst, events.t, starts, time, hop)
+        fill_lists(events.src, events.dst, events.t, starts, time, hop)
         # Each task gets about the same number of entries, however uneven the degrees are.
         bounds = [0, *np.searchsorted(starts, even_bounds(size, _ENTRIES_PER_TASK)).tolist(), events.num_nodes]
         for a in range(alphas.size):
-            fill = partial(cpu.fill_logsums, starts, time, alphas[a], logsum[a])
+            fill = partial(fill_logsums, starts, time, alphas[a], logsum[a])
             in_parallel(fill, bounds, threads)
-        self._index = cpu.Index(starts, time, hop, logsum, alphas)
+        self.index = cpu.Index(starts, time, hop, logsum, alphas)
 
     @classmethod
     def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
         """Rebuild a history from its `arrays`; those read from a file must pass `check_history` first."""
         history = cls.__new__(cls)
-        history._index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
+        history.index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
         return history
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The index by name, as stored in run folders."""
-        return self._index._asdict()
+        return self.index._asdict()
 
     @property
     def alpha(self) -> tuple[float, ...]:
         """The decays, one or several."""
-        return tuple(self._index.alphas.tolist())
+        return tuple(self.index.alphas.tolist())
 
     @property
     def num_nodes(self) -> int:
-        return len(self._index.starts) - 1
+        return len(self.index.starts) - 1
 
     @property
     def nbytes(self) -> int:
         """Memory of the index."""
-        return sum(array.nbytes for array in self._index)
+        return sum(array.nbytes for array in self.index)
 
     def __repr__(self) -> str:
-        entries, decays = len(self._index.time), len(self.alpha)
+        entries, decays = len(self.index.time), len(self.alpha)
         return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
 
     def to(self, device: Any) -> History | DeviceHistory:
@@ -100,11 +101,7 @@ class History(Sampler):
 
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Number of links of each node strictly before t: [B]."""
-        return self.count_links(*query_arrays(nodes, t, self._index.time.dtype))
-
-    def count_links(self, nodes: npt.NDArray[np.int64], t: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """`degree` without argument checks."""
-        return cpu.degrees(self._index, nodes, t)
+        return cpu.degrees(self.index, *query_arrays(nodes, t, self.index.time.dtype))
 
     def _backend(self) -> WalkBackend:
-        return WalkBackend(cpu.sample_walks, self._index, self._index.time.dtype, self._index.alphas.size)
+        return WalkBackend(cpu.sample_walks, self.index, self.index.time.dtype, self.index.alphas.size)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cpu.counts import count_positions
 from cawn.kernels.cuda.launch import require_triton
-from cawn.kernels.jit import check_threads, even_bounds, in_parallel
+from cawn.kernels.threads import check_threads, even_bounds, in_parallel
 from cawn.walks.sampling import Walks
 
 _PAIRS_PER_TASK = 256

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
-from cawn.kernels.cpu.walks import count_before, fill_logsums
+from cawn.kernels.cpu.index import fill_logsums
+from cawn.kernels.cpu.walks import count_before
 from cawn.kernels.jit import njit
 from cawn.walks.history import History
 

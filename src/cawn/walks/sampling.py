@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +14,11 @@ import numpy.typing as npt
 from cawn.checks import as_array, check_seed, is_integer
 from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
-from cawn.kernels.cpu.walks import WalkRequest
-from cawn.kernels.jit import check_threads, even_bounds, in_parallel, total_memory
+from cawn.kernels.cpu.walks import WalkRequest, run_walks
+from cawn.kernels.threads import check_threads
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32
-_QUERIES_PER_TASK = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,53 +81,18 @@ class Sampler(ABC):
                 and returns its k1 * ... * km paths.
             threads: Number of threads; all cores by default.
         """
-        _, _, time_dtype, num_decays = self._backend()
+        kernel, index, time_dtype, num_decays = self._backend()
         queries = query_arrays(nodes, t, time_dtype)
         widths = step_widths(num_walks, length, fanouts, num_decays)
         check_threads(threads)
-        return self._walk(*queries, widths, check_seed(seed), threads)
-
-    def walk(
-        self,
-        nodes: npt.NDArray[np.int64],
-        t: npt.NDArray[Any],
-        num_walks: int,
-        length: int,
-        seed: int,
-        threads: int | None = None,
-    ) -> Walks:
-        """`sample` without argument checks: contiguous arrays [B] of int64 ids >= 0 and of times in the events' dtype.
-
-        `num_walks` must be a multiple of the number of decays.
-        """
-        return self._walk(nodes, t, (num_walks,) * length, np.uint64(seed), threads)
-
-    def _walk(
-        self,
-        nodes: npt.NDArray[np.int64],
-        t: npt.NDArray[Any],
-        widths: tuple[int, ...],
-        seed: np.uint64,
-        threads: int | None,
-    ) -> Walks:
-        kernel, index, *_ = self._backend()
-        walks = _empty_walks((len(nodes), widths[-1], len(widths) + 1), t.dtype)
-        request = WalkRequest(
-            nodes, t, t.view(np.uint64), np.array(widths, np.int64), seed, walks.nodes, walks.t, walks.events
-        )
-        in_parallel(partial(kernel, index, request), even_bounds(len(nodes), _QUERIES_PER_TASK), threads)
-        return walks
-
-
-def _empty_walks(shape: tuple[int, int, int], time_dtype: np.dtype[Any]) -> Walks:
-    """Uninitialized arrays [B, M, m + 1], or a QueryError if they do not fit in memory."""
-    try:
-        if math.prod(shape) * (4 + 2 * 8) > total_memory():  # some systems would allocate it, then kill the process
-            raise MemoryError
-        return Walks(np.empty(shape, np.int32), np.empty(shape, time_dtype), np.empty(shape, np.int64))
-    except (MemoryError, ValueError) as error:
-        size = f"{shape[0]:,} queries x {shape[1]:,} walks x {shape[2]} positions"
-        raise QueryError(f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once") from error
+        check_seed(seed)
+        try:
+            return Walks(*run_walks(kernel, index, *queries, widths, seed, threads))
+        except (MemoryError, ValueError) as error:
+            size = f"{len(queries[0]):,} queries x {widths[-1]:,} walks x {len(widths) + 1} positions"
+            raise QueryError(
+                f"no memory for {size}; lower num_walks or batch_size, or ask for fewer at once"
+            ) from error
 
 
 def check_alphas(alpha: float | Sequence[float]) -> npt.NDArray[np.float64]:

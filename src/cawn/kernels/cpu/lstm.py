@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from cawn.kernels.jit import even_bounds, in_parallel, inline_fast, njit_fast
+from cawn.kernels.jit import inline_fast, njit_fast
+from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
 

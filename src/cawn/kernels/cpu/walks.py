@@ -16,6 +16,8 @@ nothing overflows, and no weight is lost that a 52-bit random number could resol
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,10 +25,12 @@ import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import query_key, uniform
+from cawn.kernels.threads import even_bounds, in_parallel, total_memory
 
 Array = npt.NDArray[Any]
 
 NODE, LINK, CUT = 0, 1, 2
+_QUERIES_PER_TASK = 256
 
 
 class Index(NamedTuple):
@@ -52,60 +56,26 @@ class WalkRequest(NamedTuple):
     out_events: Array  # [B, M, m + 1] int64
 
 
-# Building the index.
+def run_walks(
+    kernel: Callable[[Any, WalkRequest, int, int], object],
+    index: Any,
+    nodes: Array,
+    t: Array,
+    widths: tuple[int, ...],
+    seed: int,
+    threads: int | None,
+) -> tuple[Array, Array, Array]:
+    """The walks of B queries that have been checked: nodes, times and events, [B, M, m + 1] each.
 
-
-@njit
-def list_starts(src: Array, dst: Array, num_nodes: int) -> Array:
-    """Where each node's list starts: [num_nodes + 1]. A self-loop is one link, so it has one entry."""
-    starts = np.zeros(num_nodes + 1, np.int64)
-    for e in range(src.size):
-        starts[src[e] + 1] += 1
-        if src[e] != dst[e]:
-            starts[dst[e] + 1] += 1
-    for v in range(num_nodes):
-        starts[v + 1] += starts[v]
-    return starts
-
-
-@njit
-def fill_lists(src: Array, dst: Array, t: Array, starts: Array, time: Array, hop: Array) -> None:
-    """One pass over the events in time order, writing both entries of each."""
-    num_nodes = starts.size - 1
-    newest = np.empty(num_nodes, t.dtype)
-    count = np.zeros((num_nodes, 2), np.int32)  # entries so far, and those strictly before `newest`
-    for e in range(src.size):
-        u, v, now = src[e], dst[e], t[e]
-        if count[u, 0] == 0 or newest[u] < now:
-            newest[u] = now
-            count[u, 1] = count[u, 0]
-        if count[v, 0] == 0 or newest[v] < now:
-            newest[v] = now
-            count[v, 1] = count[v, 0]
-        i = starts[u] + count[u, 0]
-        count[u, 0] += 1
-        time[i] = now
-        hop[i, NODE], hop[i, LINK], hop[i, CUT] = v, 2 * e, count[v, 1]
-        if u != v:
-            i = starts[v] + count[v, 0]
-            count[v, 0] += 1
-            time[i] = now
-            hop[i, NODE], hop[i, LINK], hop[i, CUT] = u, 2 * e + 1, count[u, 1]
-
-
-@njit
-def fill_logsums(starts: Array, time: Array, alpha: float, logsum: Array, lo: int, hi: int) -> None:
-    """Algorithm 2 along the lists of nodes lo..hi: P <- P exp(-alpha dt) + 1."""
-    for v in range(lo, hi):
-        P = 0.0
-        for i in range(starts[v], starts[v + 1]):
-            if P > 0.0:
-                P *= math.exp(-alpha * (time[i] - time[i - 1]))
-            P += 1.0
-            logsum[i] = math.log(P)
-
-
-# Walking.
+    Raises MemoryError where the walks do not fit in memory; some systems would allocate it, then kill the process.
+    """
+    shape = (len(nodes), widths[-1], len(widths) + 1)
+    if math.prod(shape) * (4 + 2 * 8) > total_memory():
+        raise MemoryError
+    out = np.empty(shape, np.int32), np.empty(shape, t.dtype), np.empty(shape, np.int64)
+    request = WalkRequest(nodes, t, t.view(np.uint64), np.array(widths, np.int64), np.uint64(seed), *out)
+    in_parallel(partial(kernel, index, request), even_bounds(len(nodes), _QUERIES_PER_TASK), threads)
+    return out
 
 
 @inline

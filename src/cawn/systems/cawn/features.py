@@ -13,16 +13,21 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from cawn.data.events import Events
-from cawn.kernels.cpu.prefixes import Level, merge_prefixes, share_prefixes
+from cawn.kernels.cpu.merge import merge_prefixes
+from cawn.kernels.cpu.prefixes import Level, share_prefixes
+from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
+from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import first_occurrences
 from cawn.walks.rates import Rates, in_units, rates_width
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
+Network = Callable[["Batch"], Tensor]  # to logits [B]
 
 PAIRS_PER_BATCH = 1024  # in scoring; training has config.batch_size
 WALK_SEED = 0x5EED  # of all scoring, so that a score does not depend on when or with what it is asked for
@@ -95,6 +100,16 @@ class Batcher:
         rows = np.concatenate([np.stack([i, i + B], axis=1), np.stack([i, i + 2 * B], axis=1)])
         return self.rows(np.concatenate([src, dst, false]), np.concatenate([t, t, t]), rows, seed=seed)
 
+    def losses(self, network: Network, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
+        """The loss of each step of an epoch; the batch of the next one is made by another thread meanwhile."""
+        seed = training.seed_for("epoch", epoch)
+
+        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
+            return lambda: (self.contrast(links.src, links.dst, links.negative, links.t, seed=seed), links)
+
+        for batch, links in prefetch(map(task, training.batches(epoch, first))):
+            yield contrast_loss(network(batch), links.weight)
+
     def rows(self, nodes: Array, t: Array, rows: Array, *, seed: int, merge: bool | None = None) -> Batch:
         """The pairs whose two sides are the queries (nodes[q], t[q]) for q in rows[b].
 
@@ -107,8 +122,9 @@ class Batcher:
         config, dtype = self.config, self.events.t.dtype
         nodes = np.ascontiguousarray(nodes, np.int64)
         t = np.ascontiguousarray(t, dtype) + dtype.type(0)  # -0.0 and 0.0 are the same time
-        walks = self.history.walk(nodes, t, config.num_walks, config.length, seed, self.threads)
-        vectors, levels = share_prefixes((walks.nodes, walks.t, walks.events), rows, self.threads)
+        widths = (config.num_walks,) * config.length
+        walks = run_walks(sample_walks, self.history.index, nodes, t, widths, seed, self.threads)
+        vectors, levels = share_prefixes(walks, rows, self.threads)
         if merge or (merge is None and len(nodes) < _MERGE_BELOW * len(rows)):
             vectors, levels = merge_prefixes(vectors, levels, rows)
         above = [levels[0], *levels]  # of each level; that of the first is not used
@@ -193,7 +209,7 @@ def _node_attributes(batcher: Batcher, level: Level, _: Array) -> Array:
 
 def _log_degree(batcher: Batcher, level: Level, _: Array) -> Array:
     """Logarithm of the number of earlier links of the node."""
-    degree = batcher.history.count_links(level.node.astype(np.int64), level.t)
+    degree = degrees(batcher.history.index, level.node.astype(np.int64), level.t)
     return np.asarray(np.log1p(degree)[:, None] / LOG_SCALE)
 
 

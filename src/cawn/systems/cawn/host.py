@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cawn.systems.cawn.features import PAIRS_PER_BATCH, Batch, Batcher, prefetch
 from cawn.systems.cawn.model import CAWN
-from cawn.systems.training import Links, Optimizer, TrainingLinks, contrast_loss
+from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
 
@@ -25,16 +25,7 @@ class HostEngine:
 
     def updates(self, training: TrainingLinks, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         """The loss of each step; see `System.updates`."""
-        seed = training.seed_for("epoch", epoch)
-
-        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
-            ends = (links.src, links.dst, links.negative, links.t)
-            return lambda: (self._batcher.contrast(*ends, seed=seed), links)
-
-        for batch, links in prefetch(map(task, training.batches(epoch, first))):
-            self._module.train()
-            weight = None if links.weight is None else torch.from_numpy(links.weight)
-            yield contrast_loss(self._module(batch), weight)
+        return self._batcher.losses(self._module, training, epoch, first)
 
     def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
         """Logits [B] of pairs, or embeddings [B, width]."""
