@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from cawn.errors import DataError, QueryError, brief, reason
 
+MAX_THREADS = 1024
+
 
 def is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
@@ -108,3 +110,9 @@ def _is_finite(value: Any) -> bool:
         return math.isfinite(value)
     except OverflowError:  # an integer too large for a float
         return False
+
+
+def check_threads(threads: int | None) -> None:
+    """Raise QueryError if `threads` is neither None nor a plausible number of threads."""
+    if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
+        raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cawn.checks import check_flags, check_integer, check_path, check_words
+from cawn.checks import check_flags, check_integer, check_path, check_threads, check_words
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.names import Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
@@ -28,7 +28,6 @@ from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, m
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief, enough_memory
 from cawn.files import FolderLock, make_folder, temporary_folder
-from cawn.kernels.threads import check_threads
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.learn.testing import candidates_on

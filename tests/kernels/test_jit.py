@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 import cawn
+from cawn.checks import MAX_THREADS, check_threads
 from cawn.cli.options import use_threads
 from cawn.kernels.jit import _temporary_cache
-from cawn.kernels.threads import MAX_THREADS, check_threads, num_cores, num_threads
+from cawn.kernels.threads import num_cores, num_threads
 
 EVENTS = cawn.Events([0, 1, 2], [1, 2, 0], [1, 2, 3])
 HISTORY = cawn.History(EVENTS, 0.1)

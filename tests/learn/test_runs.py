@@ -383,8 +383,8 @@ def contents(folder: Path) -> tuple:
 
 @pytest.mark.parametrize("error", [Killed(), OSError(errno.ENOSPC, "No space left on device")], ids=["kill", "full"])
 def test_a_training_that_fails_anywhere_is_resumed_to_the_same(tmp_path: Path, error, monkeypatch) -> None:
-    monkeypatch.setattr("cawn.learn.trainer.evaluate_system", lambda *_, **__: [{"auc": 0.5}])  # the slowest part
-    monkeypatch.setattr("cawn.learn.trainer.recall_of", lambda *_: {})
+    monkeypatch.setattr("cawn.learn.testing.evaluate_system", lambda *_, **__: [{"auc": 0.5}])  # the slowest part
+    monkeypatch.setattr("cawn.learn.testing.candidate_recall", lambda *_: {})
     operations = operations_of(lambda: train(tmp_path / "whole", SMALLER))
     expected = contents(tmp_path / "whole")
     assert len(operations) > 10

@@ -133,7 +133,8 @@ def use_threads(threads: int | None) -> None:
     if threads is not None:
         import torch
 
-        from cawn.kernels.threads import check_threads, num_threads
+        from cawn.checks import check_threads
+        from cawn.kernels.threads import num_threads
 
         check_threads(threads)
         torch.set_num_threads(num_threads(threads))

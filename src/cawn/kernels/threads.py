@@ -9,11 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 
-from cawn.checks import is_integer
-from cawn.errors import QueryError, brief
-
-MAX_THREADS = 1024
-
 
 def num_cores() -> int:
     """Number of cores this process may use."""
@@ -23,12 +18,6 @@ def num_cores() -> int:
 def num_threads(threads: int | None) -> int:
     """Number of threads to start if `threads` are asked for (None: all cores): at most one per core."""
     return num_cores() if threads is None else min(int(threads), num_cores())
-
-
-def check_threads(threads: int | None) -> None:
-    """Raise QueryError if `threads` is neither None nor a plausible number of threads."""
-    if threads is not None and (not is_integer(threads) or not 1 <= threads <= MAX_THREADS):
-        raise QueryError(f"threads is {brief(threads)}: give a number of cores from 1 to {MAX_THREADS:,}")
 
 
 def total_memory() -> float:
@@ -51,8 +40,7 @@ if hasattr(os, "register_at_fork"):
 def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
     """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (None: all cores).
 
-    Python threads and functions that release the GIL, rather than numba's parallel loops: several threads may call
-    this at once, and no second threading runtime runs beside that of PyTorch.
+    Not by numba's parallel loops: several threads may call this at once, and PyTorch's threading runtime is the only one.
     """
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
     threads = min(num_threads(threads), len(spans))

@@ -7,30 +7,16 @@ import shlex
 from pathlib import Path
 from typing import Any, get_args
 
-from cawn.checks import check_choice, check_flags, check_path, check_seed, check_type
+from cawn.checks import check_choice, check_path, check_seed, check_threads, check_type
 from cawn.data.events import Events
 from cawn.devices import check_device
 from cawn.errors import QueryError, brief
-from cawn.kernels.threads import check_threads
-from cawn.learn.reporting import check_board
 from cawn.learn.splits import Task, TimeSplit
 from cawn.systems.settings import Settings
 
 
 def check_training(
-    events: Any,
-    config: Any,
-    *,
-    task: Any,
-    seed: Any,
-    out: Any,
-    device: Any,
-    threads: Any,
-    split: Any,
-    resume: Any,
-    quiet: Any,
-    tensorboard: Any,
-    callback: Any,
+    events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any, split: Any, callback: Any
 ) -> None:
     """Refuse wrong arguments of a training."""
     check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
@@ -43,11 +29,8 @@ def check_training(
         check_path(out, "out")
     if split is not None:
         check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
-    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
     if callback is not None and not callable(callback):
         raise QueryError(f"callback is {brief(callback)}: give a function of one argument")
-    if tensorboard:
-        check_board(out)
 
 
 def how_to_resume(folder: str | os.PathLike[str] | None) -> str:

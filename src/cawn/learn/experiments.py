@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from cawn import systems
-from cawn.checks import check_flags, check_path, check_seed
+from cawn.checks import check_flags, check_path, check_seed, check_threads
 from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
-from cawn.kernels.threads import check_threads
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.comparison import choose_alternative
@@ -72,20 +71,8 @@ def train(
             ends the training.
     """
     config = settings_for(config, system)
-    check_training(
-        events,
-        config,
-        task=task,
-        seed=seed,
-        out=out,
-        device=device,
-        threads=threads,
-        split=split,
-        resume=resume,
-        quiet=quiet,
-        tensorboard=tensorboard,
-        callback=callback,
-    )
+    check_training(events, config, task, seed, out, device, threads, split, callback)
+    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))

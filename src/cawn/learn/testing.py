@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,16 @@ import torch
 from cawn import systems
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
-from cawn.learn.calibration import Calibration
+from cawn.learn.calibration import FITTED_PRIOR, Calibration
 from cawn.learn.evaluation import MODEL, candidate_recall, evaluate
+from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import Split, Task
 from cawn.progress import Report
 from cawn.systems import baselines
 from cawn.systems.base import Context, HasHistory, Scorer, System
 from cawn.systems.settings import Settings
-from cawn.systems.training import Optimizer
+from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.candidates import Candidates
 
 BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline of every table, and the links of its epochs
@@ -40,9 +41,9 @@ class Run:
     calibration: Calibration
     results: list[dict[str, Any]] = field(repr=False)
     report: dict[str, Any] = field(repr=False)
-    epochs: list[dict[str, Any]] = field(repr=False)
-    folder: Path | None
-    record: Record = field(repr=False)
+    epochs: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    folder: Path | None = None
+    record: Record = field(default_factory=lambda: Record({}, {}), repr=False)
 
     @property
     def model(self) -> torch.nn.Module:
@@ -66,7 +67,7 @@ def train_baseline(context: Context, events: Events, report: Report = lambda _: 
 
     `report` is given the share that is done.
     """
-    training = context.train.spread(BASELINE_LINKS)
+    training = spread_links(context.train, BASELINE_LINKS)
     config: Any = systems.settings_type("rates")()
     config = config.with_(directed=context.config.uses_direction, negatives=context.config.negatives)
     training = replace(training, batch_size=config.batch_size, seed=training.seed_for("rates only"))
@@ -86,6 +87,19 @@ def train_baseline(context: Context, events: Events, report: Report = lambda _: 
     finally:
         torch.set_num_threads(threads)
     return system.scorer(events)
+
+
+def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
+    """At most so many of the links to train on, spread evenly over the training period."""
+    n = len(training.positions)
+    some = np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+    return replace(
+        training,
+        positions=training.positions[some],
+        own_negatives=training.own_negatives[some],
+        random=training.random.of(some),
+        historical=None if training.historical is None else training.historical.of(some),
+    )
 
 
 def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidates:
@@ -120,7 +134,32 @@ def evaluate_system(
     )
 
 
-def recall_of(scorer: Scorer, events: Events, split: Split, config: Settings) -> dict[str, float]:
-    """How often the true destination of a test link is among the candidates that `rank` would choose."""
-    links = np.concatenate(list(split.test.values()))
-    return candidate_recall(candidates_on(scorer, events, config), events, links)
+def finish(
+    context: Context,
+    system: System,
+    events: Events,
+    split: Split,
+    kinds: tuple[str, ...],
+    validation: tuple[Any, Any],
+    stage: Callable[[Any], Report],
+) -> Run:
+    """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
+    scorer, calibration = system.scorer(events), Calibration.fit(*validation)
+    results = evaluate_system(context, scorer, events, split, kinds, calibration, stage)
+    candidates, tested = candidates_on(scorer, events, context.config), np.concatenate(list(split.test.values()))
+    report = {
+        "calibration": asdict(calibration) | {"prior": FITTED_PRIOR},
+        "candidates": candidate_recall(candidates, events, tested),
+        "versions": current_versions() | {"device": context.device.type},
+    }
+    return Run(
+        system=system,
+        scorer=scorer,
+        events=events,
+        config=context.config,
+        task=split.task,
+        seed=context.seed,
+        calibration=calibration,
+        results=results,
+        report=report,
+    )

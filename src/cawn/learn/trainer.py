@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from cawn import systems
+from cawn.checks import check_flags
 from cawn.data.attributes import Encoder
 from cawn.data.events import Events
 from cawn.devices import Device, keep_freed_memory, pick_device
@@ -26,15 +27,13 @@ from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
-from cawn.learn.calibration import FITTED_PRIOR, Calibration
 from cawn.learn.checkpoints import Checkpoints, State, describe
 from cawn.learn.evaluation import score_contrast
 from cawn.learn.negatives import KINDS, check_kinds, training_links, validation_negatives
-from cawn.learn.reporting import Listener, Listeners, Progress
-from cawn.learn.run_info import current_versions
+from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import Record, read_description, read_encoder
 from cawn.learn.splits import Task, TimeSplit
-from cawn.learn.testing import Run, evaluate_system, recall_of
+from cawn.learn.testing import Run, finish
 from cawn.progress import Report
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
@@ -73,20 +72,10 @@ class Trainer:
         Args:
             facts: Values to use in place of those that the system would find from the training links.
         """
-        check_training(
-            events,
-            config,
-            task=task,
-            seed=seed,
-            out=out,
-            device=device,
-            threads=threads,
-            split=split,
-            resume=resume,
-            quiet=quiet,
-            tensorboard=tensorboard,
-            callback=callback,
-        )
+        check_training(events, config, task, seed, out, device, threads, split, callback)
+        check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
+        if tensorboard:
+            check_board(out)
         self.config, self.folder = config, None if out is None else Path(out)
         if resume and self.folder is not None:
             facts = read_description(self.folder)["facts"]
@@ -238,29 +227,11 @@ class Trainer:
 
     def _test(self, kinds: tuple[str, ...]) -> Run:
         """Evaluate the best weights on the test links, and write what a predictor needs."""
-        state, events = self.state, self.events
+        state, split = self.state, self.split
         self.system.module.load_state_dict(state.best)
         self.listeners(Progress("message", text=f"testing the weights of epoch {state.best_epoch + 1} ..."))
-        calibration = Calibration.fit(*self._validate(slice(None)))
-        scorer = self.system.scorer(events)
-        results = evaluate_system(self.context, scorer, events, self.split, kinds, calibration, self.listeners.stage)
-        report = {
-            "calibration": asdict(calibration) | {"prior": FITTED_PRIOR},
-            "candidates": recall_of(scorer, events, self.split, self.config),
-            "versions": current_versions() | {"device": self.device.type},
-        }
-        self.checkpoints.finish(events, state, report, results)
-        return Run(
-            system=self.system,
-            scorer=scorer,
-            events=events,
-            config=self.config,
-            task=self.split.task,
-            seed=self.context.seed,
-            calibration=calibration,
-            results=results,
-            report=report,
-            epochs=state.log,
-            folder=self.folder,
-            record=Record(self._description(), report, results, state.metrics),
-        )
+        validation = self._validate(slice(None))
+        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage)
+        self.checkpoints.finish(self.events, state, run.report, run.results)
+        record = Record(self._description(), run.report, run.results, state.metrics)
+        return replace(run, epochs=state.log, folder=self.folder, record=record)

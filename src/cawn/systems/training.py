@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -70,20 +70,6 @@ class TrainingLinks:
             return None
         weights = self.events.weight[self.positions].astype(np.float64)
         return np.asarray(weights / weights.mean(), np.float32)
-
-    def spread(self, most: int) -> TrainingLinks:
-        """At most so many of the links to train on, spread evenly over the training period."""
-        n = len(self.positions)
-        if n <= most:
-            return self
-        some = np.linspace(0, n - 1, most).astype(np.int64)
-        return replace(
-            self,
-            positions=self.positions[some],
-            own_negatives=self.own_negatives[some],
-            random=self.random.of(some),
-            historical=None if self.historical is None else self.historical.of(some),
-        )
 
     def negatives(self, epoch: int) -> Nodes:
         """A negative destination for each link, the user's or a drawn one: [n]."""

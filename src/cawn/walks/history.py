@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import check_threads
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
 from cawn.kernels.cpu.index import fill_lists, fill_logsums, list_starts
-from cawn.kernels.threads import check_threads, even_bounds, in_parallel
+from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:

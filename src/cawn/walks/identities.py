@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import check_threads
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cpu.counts import count_positions
+from cawn.kernels.cpu.prefixes import Level
 from cawn.kernels.cuda.launch import require_triton
-from cawn.kernels.threads import check_threads, even_bounds, in_parallel
+from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.sampling import Walks
 
 _PAIRS_PER_TASK = 256
@@ -85,3 +87,14 @@ def _check(*sets: Walks) -> None:
         shape, kind = (getattr(walks.nodes, name, None) for name in ("shape", "dtype"))
         if shape is None or len(shape) != 3 or str(kind).removeprefix("torch.") != "int32":
             raise QueryError(f"walks.nodes is {kind} of shape {shape}, expected an int32 array [B, M, m + 1]")
+
+
+def path_orders(levels: list[Level]) -> npt.NDArray[np.int64]:
+    """I_AW of the last node of each prefix of the last level: the order of its first appearance on the path, from 1."""
+    path = [levels[-1].node]
+    at = np.arange(len(path[0]))
+    for level, above in zip(levels[:0:-1], levels[-2::-1], strict=True):
+        at = level.parent[at]
+        path.insert(0, above.node[at])
+    nodes = np.stack(path, axis=1)  # [n, depth + 1]
+    return np.asarray(first_occurrences(nodes)[:, -1])

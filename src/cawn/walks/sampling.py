@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import as_array, check_seed, is_integer
+from cawn.checks import as_array, check_seed, check_threads, is_integer
 from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu.walks import WalkRequest, run_walks
-from cawn.kernels.threads import check_threads
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32

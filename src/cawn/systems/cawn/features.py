@@ -22,7 +22,7 @@ from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
-from cawn.walks.identities import first_occurrences
+from cawn.walks.identities import path_orders
 from cawn.walks.rates import Rates, in_units, rates_width
 
 Array = npt.NDArray[Any]
@@ -130,7 +130,7 @@ class Batcher:
         above = [levels[0], *levels]  # of each level; that of the first is not used
         levels = [self._with_features(level, above[i]) for i, level in enumerate(levels)]
         if config.identity == "aw":
-            levels = [level._replace(order=_orders(levels[: i + 1])) for i, level in enumerate(levels)]
+            levels = [level._replace(order=path_orders(levels[: i + 1])) for i, level in enumerate(levels)]
         rates = np.empty((len(rows), 0), np.float32)
         if self.rates is not None:
             u, v = rows.T
@@ -156,17 +156,6 @@ def _distinct_queries(src: Array, dst: Array, t: Array) -> tuple[Array, Array, A
     number[order] = np.cumsum(is_new) - 1
     distinct = order[is_new]
     return nodes[distinct], times[distinct], np.ascontiguousarray(number.reshape(2, -1).T)
-
-
-def _orders(levels: list[Level]) -> npt.NDArray[np.int64]:
-    """I_AW of the last node of each prefix of the last level: the order of its first appearance on the path, from 1."""
-    path = [levels[-1].node]
-    at = np.arange(len(path[0]))
-    for level, above in zip(levels[:0:-1], levels[-2::-1], strict=True):
-        at = level.parent[at]
-        path.insert(0, above.node[at])
-    nodes = np.stack(path, axis=1)  # [n, depth + 1]
-    return np.asarray(first_occurrences(nodes)[:, -1])
 
 
 # The features of a position.
