@@ -15,7 +15,9 @@ ROOT = Path(cawn.__file__).parent
 
 FOUNDATION = {"errors", "checks", "files", "progress", "interrupt", "devices"}
 LAYERS = ("foundation", "kernels", "data", "walks", "systems", "learn", "explain", "predictor", "cli")
-MODULES = {"predictor": "predictor", "rankings": "predictor"} | dict.fromkeys(FOUNDATION, "foundation")
+MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data", "laws": "data"} | dict.fromkeys(
+    FOUNDATION, "foundation"
+)
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
 SHARED = {"base", "settings", "training"}  # modules of systems/ that every system may import
 

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "kernels/cpu/ring": ("walks/test_stream.py", "the lists of a stream"),
     "kernels/cuda/counts": ("walks/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/features": ("systems/cawn/test_cuda.py", "compared with the CPU"),
+    "kernels/cuda/links": ("systems/cawn/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/lstm": ("systems/cawn/test_fused.py", "compared with the CPU"),
     "kernels/cuda/walks": ("walks/test_cuda.py", "compared with the CPU"),
     "kernels/threads": ("kernels/test_jit.py", "runs compiled functions"),

@@ -12,6 +12,7 @@ import torch
 import cawn
 from benchmarks.gpu.torch_walks import sample_walks
 from cawn.data.names import NameIndex
+from cawn.kernels.cuda.walks import sample_walks as device_walks
 from cawn.learn.calibration import Calibration
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
@@ -64,8 +65,10 @@ class Bench:
 
     def walks_per_second(self, queries: int = QUERIES) -> float:
         nodes, t = self._queries(queries)
-        seed = self.batcher.history.seed(1)
-        took = seconds(lambda: self.batcher.walk(nodes, t, seed))
+        history, M = self.batcher.history, self.config.num_walks
+        index, seed = list(history.index.values()), history.seed(1)
+        widths = torch.full((self.config.length,), M, device="cuda")
+        took = seconds(lambda: device_walks(index, nodes, t, widths, seed, M))
         return queries * self.config.num_walks / took
 
     def torch_walks_per_second(self) -> float:

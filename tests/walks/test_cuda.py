@@ -6,6 +6,7 @@ import torch
 
 import cawn
 from cawn import Walks
+from cawn.kernels.cuda.walks import sample_walks
 from cawn.walks.cuda import DeviceHistory
 from networks import queries, random_events
 
@@ -40,7 +41,8 @@ def test_links_and_degrees(gpu) -> None:
     history = cawn.History(events, (0.01, 0.5))
     device = DeviceHistory(history, gpu)
     nodes, t = queries(events, 4, 5)
-    found = device.walk(torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), 8, 3, device.seed(7))
+    asked = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), torch.full((3,), 8, device=gpu)
+    found = sample_walks(list(device.index.values()), *asked, device.seed(7), 8)
     walked, times, links, degrees = (tensor.cpu().numpy() for tensor in found)
     expected = history.sample(nodes, t, num_walks=8, length=3, seed=7)
     assert np.array_equal(walked, expected.nodes)

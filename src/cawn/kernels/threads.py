@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
     """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (None: all cores).
 
-    Not by numba's parallel loops: several threads may call this at once, and PyTorch's threading runtime is the only one.
+    Python threads, not numba's parallel loops: several threads may call this, and PyTorch's runtime is the only one.
     """
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
     threads = min(num_threads(threads), len(spans))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from cawn import systems
+from cawn.data.attributes import Encoder
 from cawn.data.events import Events
 from cawn.data.names import bipartite_prefixes
 from cawn.errors import QueryError, StorageError
@@ -22,6 +23,7 @@ from cawn.learn.runs import (
     load_weights,
     part,
     read_checkpoint,
+    read_encoder,
     refuse_existing,
     write_checkpoint,
     write_index,
@@ -53,6 +55,17 @@ class State:
     def numbers(self) -> dict[str, Any]:
         """Everything but the log and the weights."""
         return {name: value for name, value in asdict(self).items() if name not in ("log", "best")}
+
+
+def encode(events: Events, config: Settings, split: Split, resumed: Path | None) -> Events:
+    """The links with attributes encoded by the training links, or as in the run folder that is `resumed`."""
+    if resumed is not None:
+        encoder = read_encoder(resumed)
+    elif events.encoder is not None:
+        raise QueryError("the attributes of these links were encoded for another run; train on their own file")
+    else:
+        encoder = Encoder.fit(events, split.train, standardise=config.standardise) if config.attributes else None
+    return events if encoder is None else encoder.transform(events)
 
 
 def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) -> dict[str, Any]:

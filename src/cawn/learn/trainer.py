@@ -19,19 +19,18 @@ from torch import Tensor
 
 from cawn import systems
 from cawn.checks import check_flags
-from cawn.data.attributes import Encoder
 from cawn.data.events import Events
 from cawn.devices import Device, keep_freed_memory, pick_device
-from cawn.errors import QueryError, enough_memory
+from cawn.errors import enough_memory
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
-from cawn.learn.checkpoints import Checkpoints, State, describe
+from cawn.learn.checkpoints import Checkpoints, State, describe, encode
 from cawn.learn.evaluation import score_contrast
 from cawn.learn.negatives import KINDS, check_kinds, training_links, validation_negatives
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
-from cawn.learn.runs import Record, read_description, read_encoder
+from cawn.learn.runs import Record, read_description
 from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
@@ -84,7 +83,7 @@ class Trainer:
             keep_freed_memory()
         self.cuts = (split or TimeSplit()).on(events)
         self.split = splits.split(events, task, seed=seed, by=self.cuts)
-        self.events = self._encoded(events, resume)
+        self.events = encode(events, config, self.split, self.folder if resume else None)
         self.visible = self.events[self.split.visible]
         self.training = training_links(self.events, self.split, config, seed)
         self.negatives = validation_negatives(self.events, self.split, seed)
@@ -101,17 +100,6 @@ class Trainer:
             self.state = self.checkpoints.restore(config, self.events, self._description()) or self.state
         else:
             self.checkpoints.refuse_existing()
-
-    def _encoded(self, events: Events, resume: bool) -> Events:
-        """The links with attributes encoded as in the training links, or as in the run that is resumed."""
-        if resume and self.folder is not None:
-            encoder = read_encoder(self.folder)
-        elif events.encoder is not None:
-            raise QueryError("the attributes of these links were encoded for another run; train on their own file")
-        else:
-            used, standardise = self.config.attributes, self.config.standardise
-            encoder = Encoder.fit(events, self.split.train, standardise=standardise) if used else None
-        return events if encoder is None else encoder.transform(events)
 
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.system.module.state_dict().items()}

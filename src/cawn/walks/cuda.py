@@ -11,7 +11,6 @@ from torch import Tensor
 
 from cawn.checks import check_seed
 from cawn.errors import QueryError
-from cawn.kernels.cuda import features
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.cuda.walks import sample_walks
@@ -29,7 +28,6 @@ class DeviceHistory:
         self.device, self._host = device, history
         with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)"):
             self.index = {name: torch.from_numpy(np.array(array)).to(device) for name, array in history.arrays.items()}
-        self._widths: dict[tuple[int, int], Tensor] = {}  # by number and length of walks
 
     def to(self, device: torch.device | str) -> History | DeviceHistory:
         """The same history on another device; on "cpu" the one it was copied from."""
@@ -72,27 +70,14 @@ class DeviceHistory:
         queries = self._queries(nodes, t)
         with memory_for(f"{len(queries[0]):,} queries x {widths[-1]:,} walks", "ask for fewer at once"):
             steps = torch.tensor(widths, device=self.device)
-            found, times, links, _ = sample_walks(self._index, *queries, steps, self.seed(seed), widths[-1])
+            found, times, links, _ = sample_walks(
+                list(self.index.values()), *queries, steps, self.seed(seed), widths[-1]
+            )
         return Walks(found, times, links.long() >> 1)
 
     def seed(self, seed: int) -> Tensor:
-        """A seed as `walk` takes it: [1] int64 on the device."""
+        """A seed as the kernels take it: [1] int64 on the device."""
         return torch.tensor([seed if seed < 1 << 63 else seed - (1 << 64)], device=self.device)
-
-    def walk(
-        self, nodes: Tensor, t: Tensor, num_walks: int, length: int, seed: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """`sample` without argument checks and without waiting for the device: nodes, times, links and degrees.
-
-        See `kernels.cuda.walks.sample_walks`. All tensors are on the device; `seed` is that of the method `seed`.
-        """
-        if (num_walks, length) not in self._widths:
-            self._widths[num_walks, length] = torch.full((length,), num_walks, device=self.device)
-        return sample_walks(self._index, nodes, t, self._widths[num_walks, length], seed, num_walks)
-
-    @property
-    def _index(self) -> list[Tensor]:
-        return list(self.index.values())
 
     def _queries(self, nodes: Any, t: Any) -> tuple[Tensor, Tensor]:
         time = self.index["time"]
@@ -125,21 +110,16 @@ class DeviceRates:
             np.cumsum([0, *map(len, keys)]),
         )
         with memory_for(f"the rates ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
-            self._lists = [torch.from_numpy(array).to(device) for array in arrays]
-        self._pair_width, self._end_width, _ = part_widths(len(counts[0].alphas))
-        self._directed = len(counts) > 2
-
-    def features(self, src: Tensor, dst: Tensor, t: Tensor, unit: Tensor, out: Tensor) -> None:
-        """Fill out [B, R] as `Rates.features`; src, dst and t [B] and unit [1] are on the device."""
-        features.rate_features(
-            *(self._lists, src, dst, t, unit, out),
-            directed=self._directed,
-            pair_width=self._pair_width,
-            end_width=self._end_width,
-            num_ages=AGES,
-            closeness_scale=CLOSENESS_SCALE,
-            longest=LONGEST,
-        )
+            self.lists = [torch.from_numpy(array).to(device) for array in arrays]
+        pair_width, end_width, _ = part_widths(len(counts[0].alphas))
+        self.constants: dict[str, Any] = {  # of `kernels.cuda.features.rate_features`, beside the lists
+            "directed": len(counts) > 2,
+            "pair_width": pair_width,
+            "end_width": end_width,
+            "num_ages": AGES,
+            "closeness_scale": CLOSENESS_SCALE,
+            "longest": LONGEST,
+        }
 
 
 def anonymize(nodes_u: Tensor, nodes_v: Tensor) -> Tensor:

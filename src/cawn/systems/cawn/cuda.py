@@ -18,9 +18,11 @@ from torch import Tensor
 
 from cawn.data.events import NO_NEGATIVE
 from cawn.kernels.cuda.counts import count_positions
-from cawn.kernels.cuda.features import gather_rows, position_features
+from cawn.kernels.cuda.features import gather_rows, position_features, rate_features
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for, ran_out
-from cawn.kernels.cuda.negatives import DeviceChoices, take_links
+from cawn.kernels.cuda.links import take_links
+from cawn.kernels.cuda.negatives import DeviceChoices
+from cawn.kernels.cuda.walks import sample_walks
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
@@ -78,6 +80,8 @@ class DeviceBatcher:
         config = host.config
         self.config, self.events, self.device = config, host.events, device
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
+        self._index = list(self.history.index.values())
+        self._widths = torch.full((config.length,), config.num_walks, device=device)
         self.rates = None if host.rates is None else DeviceRates(host.rates, device)
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
@@ -123,16 +127,12 @@ class DeviceBatcher:
             seed: [1] int64.
         """
         with current(self.device), self._rates(*pairs) as rates:
-            walks = self.walk(nodes, times, seed)
+            walks = sample_walks(self._index, nodes, times, self._widths, seed, self.config.num_walks)
             counts = count_positions(walks[0], rows).flatten(0, 1)
             sets = rows.flatten()
             elapsed, x, alive = self._position_features(walks, sets)
             order = first_occurrences(walks[0][sets]) if self.config.identity == "aw" else None
             return Dense(counts, elapsed, x, alive, rates, order)
-
-    def walk(self, nodes: Tensor, t: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The walks of Q queries, see `kernels.cuda.walks.sample_walks`."""
-        return self.history.walk(nodes, t, self.config.num_walks, self.config.length, seed)
 
     @contextmanager
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
@@ -143,7 +143,7 @@ class DeviceBatcher:
             return
         try:
             with self._side_stream():
-                self.rates.features(src, dst, t, self._unit, rates)
+                rate_features(self.rates.lists, src, dst, t, self._unit, rates, **self.rates.constants)
             yield rates
         finally:
             self._side_stream.join()
