@@ -48,3 +48,11 @@ def test_the_example_of_the_readme() -> None:
     walks_u = history.sample(events.src[-5:], events.t[-5:], num_walks=64, length=2, seed=0)
     walks_v = history.sample(events.dst[-5:], events.t[-5:], num_walks=64, length=2, seed=0)
     assert cawn.anonymize(walks_u, walks_v).shape == (5, 2, 64, 3, 2, 3)
+
+
+def test_public_modules_can_be_imported_by_their_public_names() -> None:
+    import cawn.datasets
+    from cawn.laws import triadic_closure
+
+    assert cawn.datasets is cawn.data.datasets
+    assert triadic_closure is cawn.laws.triadic_closure
