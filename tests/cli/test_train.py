@@ -118,3 +118,25 @@ def test_refused(files: Path, options: list[str], message: str) -> None:
 def test_options_that_would_do_nothing_are_refused(files: Path) -> None:
     with pytest.raises(cawn.QueryError, match="--weight describes a file, but uci is a dataset; leave it out"):
         app(["train", "uci", "--weight", "w", "-o", str(files / "run")], standalone_mode=False)
+
+
+def test_another_system(tmp_path: Path) -> None:
+    law = cawn.laws.triadic_closure(30, 600, seed=0).events
+    edges = tmp_path / "edges.csv"
+    edges.write_text("src,dst,t\n" + "".join(f"{u},{v},{t}\n" for u, v, t in zip(law.src, law.dst, law.t, strict=True)))
+    run = tmp_path / "run"
+    code, _, said = call_cawn("train", edges, "--system", "rates", "--set", "epochs=1", "-o", run)
+    assert code == 0, said
+    assert "cawn rank" in said
+    assert "cawn explain" not in said
+    code, _, said = call_cawn(
+        "explain", run, "--src", 0, "--dst", 1, "--time", int(law.t[-1]) + 1, "-o", tmp_path / "x.html"
+    )
+    assert (code, said.count("\n")) == (2, 1)
+    assert "uses no walks" in said
+    code, _, said = call_cawn("train", edges, "--system", "tgx", "-o", tmp_path / "other")
+    assert code == 2
+    assert "system is 'tgx': there are cawn, rates" in said
+    code, _, said = call_cawn("train", edges, "--system", "rates", "--resume", "-o", run)
+    assert code == 2
+    assert "leave out --system" in said

@@ -100,7 +100,7 @@ def show_candidates(report: dict[str, Any], console: Console | None = None) -> N
     )
 
 
-def show_next(folder: str | Path, events: Events, console: Console | None = None) -> None:
+def show_next(folder: str | Path, events: Events, console: Console | None = None, *, explains: bool = True) -> None:
     """Print commands to try on a run, with nodes that have a history."""
     place = shlex.quote(printable(folder))
     lines = [f"cawn predict {place} pairs.csv -o scored.csv", f"cawn evaluate {place}", f"cawn info {place}"]
@@ -109,7 +109,8 @@ def show_next(folder: str | Path, events: Events, console: Console | None = None
         src, dst = (shlex.quote(str(events.labels[end[link]])) for end in (events.src, events.dst))
         t = format_as_read(events.t[link].item(), events.reading)
         lines.insert(0, f"cawn rank {place} --node {src} --time {t} -k 5")
-        lines.insert(1, f"cawn explain {place} --src {src} --dst {dst} --time {t} -o why.html")
+        if explains:
+            lines.insert(1, f"cawn explain {place} --src {src} --dst {dst} --time {t} -o why.html")
     console = console or Console(stderr=True)
     console.print("\nNext:", style="bold")
     for line in lines:

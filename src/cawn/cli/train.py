@@ -69,6 +69,7 @@ def train(
     ] = None,
     train_share: Annotated[float | None, typer.Option(help="Share of links to train on; 0.7 by default.")] = None,
     val_share: Annotated[float | None, typer.Option(help="Share of links to validate on; 0.15 by default.")] = None,
+    system: Annotated[str, typer.Option(help="System to train: cawn, or rates (no walks).")] = "cawn",
     preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
@@ -85,16 +86,17 @@ def train(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train CAW-N on a network and test it on its last links.
+    """Train CAW-N, or another system, on a network and test it on its last links.
 
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     use_threads(threads)
-    from cawn import Config
+    from cawn import systems
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings
     from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
+    from cawn.explain.link import explains
     from cawn.learn.experiments import check_options, train_seeds
     from cawn.learn.experiments import train as train_once
     from cawn.learn.runs import read_config, read_description
@@ -106,11 +108,13 @@ def train(
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        if settings or preset != "default" or cuts is not None:
-            raise QueryError("--resume keeps the run's own settings and split; leave out --preset, --set and the split")
+        if settings or (system, preset) != ("cawn", "default") or cuts is not None:
+            raise QueryError(
+                "--resume keeps the run's own settings and split; leave out --system, --preset, --set and the split"
+            )
         cuts = recorded_cuts(description)
     else:
-        config = Config.preset(preset).with_(**parse_settings(settings or []))
+        config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
     events = _events(data, first, resume, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
@@ -119,18 +123,18 @@ def train(
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
-        rows, report = [run.results for run in runs], runs[0].report
+        rows, run = [found.results for found in runs], runs[0]
     else:
         run = train_once(events, config, seed=seed, out=out, **options)
-        rows, report, summary = [run.results], run.report, None
+        rows, summary = [run.results], None
     if as_json:
-        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": report}
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": run.report}
         print(json.dumps(found | ({"seeds": summary} if summary else {})))
         return
     reports.show_results(rows, batch_metrics=batch_metrics)
-    reports.show_candidates(report)
+    reports.show_candidates(run.report)
     if not quiet:
-        reports.show_next(first, events)
+        reports.show_next(first, events, explains=explains(run.scorer))
 
 
 def evaluate(

@@ -142,6 +142,11 @@ def explain_link(
     )
 
 
+def explains(scorer: Scorer) -> bool:
+    """Whether scores of this kind can be explained: by the walks of CAW-N."""
+    return isinstance(scorer, WalkScorer)
+
+
 def walk_scorer(scorer: Scorer) -> WalkScorer:
     """The scorer, if it uses walks; scores of other systems cannot be explained."""
     if not isinstance(scorer, WalkScorer):
