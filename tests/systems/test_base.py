@@ -89,6 +89,7 @@ def test_progress_reaches_a_callback(events) -> None:
     training = [now for now in told if now.stage == "training"]
     assert {now.epoch for now in training} == {1, 2, 3}
     assert all(now.epochs == 3 and now.done <= now.total and now.loss > 0 for now in training)
+    assert all(now.links_per_second > 0 and now.seconds_left >= 0 for now in training)
     assert [now.metrics["epoch"] for now in told if now.stage == "epoch"] == [1, 2, 3]
     assert told[-1].stage == "testing"
     assert told[-1].done == told[-1].total

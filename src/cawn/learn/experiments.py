@@ -21,12 +21,11 @@ from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.comparison import choose_alternative
 from cawn.learn.evaluation import mean_rows
 from cawn.learn.negatives import KINDS, check_kinds, training_links
-from cawn.learn.reporting import Listener, Listeners, check_board
+from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
 from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
-from cawn.progress import progress
 from cawn.systems.base import Comparable, Context
 from cawn.systems.settings import Settings
 
@@ -81,7 +80,10 @@ def train(
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "callback": callback}
     try:
-        facts = None if resume else compare_alternatives(events[parts.train], events, config, quiet=quiet, **options)
+        facts = None
+        if not resume:
+            listeners = Listeners(quiet, None, callback)
+            facts = compare_alternatives(events[parts.train], events, config, listeners, **options)
         return Trainer(events, config, **options, out=out, facts=facts, **more).fit(kinds)
     except Stopped:
         raise
@@ -136,7 +138,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def compare_alternatives(
-    train: Events, events: Events, config: Settings, *, quiet: bool, **options: Any
+    train: Events, events: Events, config: Settings, listeners: Listeners, **options: Any
 ) -> dict[str, Any] | None:
     """The facts of the alternative that does best on validation links after a short training.
 
@@ -147,24 +149,23 @@ def compare_alternatives(
     if found is None:
         return None
     steps = min(TRIAL_STEPS, -(-len(train) // config.batch_size))
-    names = list(found.facts)
-    if not quiet:
-        line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short trainings of {steps} steps ..."
-        print(line, file=sys.stderr, flush=True)
-    trials = {}
-    with progress(f"comparing {found.what}", len(names) * steps, quiet=quiet) as report:
+    names, trials = list(found.facts), {}
+    line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short trainings of {steps} steps ..."
+    listeners(Progress("message", text=line))
+    try:
         for number, name in enumerate(names):
 
             def steps_done(count: float, before: int = number * steps) -> None:
-                report(before + count)
+                listeners(Progress("comparing", before + count, len(names) * steps))
 
             trainer = Trainer(events, found.config, **options, quiet=True, facts=found.facts[name])
             trials[name] = trainer.trial(steps_done)
+    finally:
+        listeners.close()
     chosen = choose_alternative(trials)
-    if not quiet:
-        aps = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
-        why = "no clear difference, so " if chosen == names[0] else ""
-        print(f"{found.what}: {why}{chosen} (AP after a short training: {aps})", file=sys.stderr, flush=True)
+    aps = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
+    why = "no clear difference, so " if chosen == names[0] else ""
+    listeners(Progress("message", text=f"{found.what}: {why}{chosen} (AP after a short training: {aps})"))
     return found.facts[chosen]
 
 

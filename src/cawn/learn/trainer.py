@@ -179,9 +179,10 @@ class Trainer:
                 state.step = step
                 if self.listeners.all and (time.perf_counter() > next_report or step == self.num_steps):
                     next_report = time.perf_counter() + REPORT_INTERVAL
-                    rate = (step - first) * self.config.batch_size / (time.perf_counter() - start)
-                    mean = (before + float(total)) / step
-                    self.listeners(replace(now, done=step, loss=mean, links_per_second=rate))
+                    mean, speed = (before + float(total)) / step, (step - first) / (time.perf_counter() - start)
+                    left = ((now.epochs - state.epoch) * self.num_steps - step) / speed
+                    now = replace(now, links_per_second=speed * self.config.batch_size, seconds_left=left)
+                    self.listeners(replace(now, done=step, loss=mean))
                 if self.interrupt.asked:
                     raise Interrupted
         finally:
