@@ -74,7 +74,7 @@ def test_impossible_negatives_are_refused_before_the_decays_are_compared(monkeyp
     ("phase", "message"),
     [
         ("experiments.compare_alternatives", "stopped; nothing was written"),
-        ("testing.evaluate_system", "stopped; to go on: cawn train"),
+        ("testing.evaluate_system", "stopped; to resume: cawn train"),
     ],
 )
 def test_ctrl_c_in_any_phase_is_one_line(events, tmp_path: Path, monkeypatch, capsys, phase: str, message: str) -> None:

@@ -477,7 +477,7 @@ def test_a_run_without_a_validation_does_not_answer(tmp_path: Path) -> None:
         train(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
     for ask in (LinkPredictor.load, cawn.evaluate_run):
-        with pytest.raises(cawn.StorageError, match=r"no weights before its first validation; go on with cawn train"):
+        with pytest.raises(cawn.StorageError, match="no weights before its first validation; continue with cawn"):
             ask(tmp_path / "run")
 
 

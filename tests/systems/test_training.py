@@ -104,5 +104,5 @@ def test_its_state_can_be_stored() -> None:
     step(other)
     for mine, theirs in zip(other.parameters, one.parameters, strict=True):
         assert torch.equal(mine, theirs)
-    with pytest.raises(ValueError, match="another shape"):
+    with pytest.raises(ValueError, match="the wrong shape"):
         load_moments(other, {"0.exp_avg": np.zeros(7, np.float32)})

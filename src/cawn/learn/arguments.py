@@ -1,4 +1,4 @@
-"""Arguments of a training: refused before any of it begins."""
+"""Checks of the arguments of `train`, made before any work starts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cawn.systems.settings import Settings
 def check_training(
     events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any, split: Any, callback: Any
 ) -> None:
-    """Refuse wrong arguments of a training."""
+    """Refuse invalid arguments of `train`."""
     check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
     check_type(config, "config", Settings, "give a cawn.Config")
     check_choice(task, "task", get_args(Task))
@@ -34,7 +34,7 @@ def check_training(
 
 
 def how_to_resume(folder: str | os.PathLike[str] | None) -> str:
-    """How to continue a run that was stopped, to be appended to a sentence."""
+    """How to resume a stopped run, as the end of a message."""
     if folder is None or not (Path(folder) / "run.json").exists():
         return "; nothing was written"
-    return f"; to go on: cawn train --resume -o {shlex.quote(str(folder))}, or resume=True"
+    return f"; to resume: cawn train --resume -o {shlex.quote(str(folder))}, or resume=True"

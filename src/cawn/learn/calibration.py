@@ -16,7 +16,7 @@ Array = npt.NDArray[np.float64]
 
 FITTED_PRIOR = 0.5  # one negative per positive
 BINS = 15
-FLATTEST = 1e-3  # the smallest slope, for a model that has learned nothing
+FLATTEST = 1e-3  # smallest slope, used if the model has learned nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class Calibration:
         logits = np.concatenate([true, false]).astype(float)
         truth = np.repeat([1.0, 0.0], [len(true), len(false)])
         features = np.stack([logits, np.ones_like(logits)])  # [2, n]
-        slope, shift = _most_likely(features, truth, start=np.array([1.0, 0.0]))
+        slope, shift = _fit_logistic(features, truth, start=np.array([1.0, 0.0]))
         if slope < FLATTEST:  # the order of the scores is kept even if it is worse than random
             slope = FLATTEST
-            (shift,) = _most_likely(features[1:], truth, start=np.zeros(1), offset=slope * logits)
+            (shift,) = _fit_logistic(features[1:], truth, start=np.zeros(1), offset=slope * logits)
         return cls(float(1 / slope), float(shift))
 
     @classmethod
@@ -53,10 +53,10 @@ class Calibration:
         return calibration
 
     def probability(self, logits: npt.NDArray[Any], prior: float = FITTED_PRIOR) -> Array:
-        """The probability of a link if a share `prior` of the candidates are positives."""
+        """The probability of a link, where `prior` is the share of positives among the candidates."""
         check_prior(prior)
-        moved = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
-        return sigmoid(np.asarray(logits, float) / self.temperature + self.shift + moved)
+        prior_shift = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
+        return sigmoid(np.asarray(logits, float) / self.temperature + self.shift + prior_shift)
 
 
 def check_prior(prior: float) -> None:
@@ -64,15 +64,15 @@ def check_prior(prior: float) -> None:
     check_number(prior, "prior", rule, lambda share: 0 < share < 1)
 
 
-def _most_likely(features: Array, truth: Array, start: Array, offset: Array | float = 0.0) -> Array:
+def _fit_logistic(features: Array, truth: Array, start: Array, offset: Array | float = 0.0) -> Array:
     """Logistic regression on k features [k, n] by Newton's method, weakly regularised towards `start`."""
     weights = start.copy()
     strength = 1e-3 * np.maximum(np.mean(features**2, axis=1), 1e-6)
     for _ in range(50):
         p = sigmoid(weights @ features + offset)
         gradient = features @ (p - truth) + strength * (weights - start)
-        curvature = (features * (p * (1 - p))) @ features.T + np.diag(strength)
-        step = np.linalg.solve(curvature, gradient)
+        hessian = (features * (p * (1 - p))) @ features.T + np.diag(strength)
+        step = np.linalg.solve(hessian, gradient)
         weights = weights - step * min(1.0, 1.0 / max(float(np.abs(step).max()), 1e-12))
         if np.abs(step).max() < 1e-10:
             break
@@ -84,8 +84,8 @@ def reliability(true: Array, false: Array) -> dict[str, float]:
     p = np.concatenate([true, false])
     truth = np.repeat([1.0, 0.0], [len(true), len(false)])
     group = np.minimum((p * BINS).astype(int), BINS - 1)
-    off = np.bincount(group, weights=p - truth, minlength=BINS)
-    return {"ece": float(np.abs(off).sum() / len(p)), "brier": float(((p - truth) ** 2).mean())}
+    gap = np.bincount(group, weights=p - truth, minlength=BINS)
+    return {"ece": float(np.abs(gap).sum() / len(p)), "brier": float(((p - truth) ** 2).mean())}
 
 
 def sigmoid(x: npt.NDArray[Any]) -> Array:

@@ -1,4 +1,4 @@
-"""The state of a training, and how it is kept in the run folder while it goes on."""
+"""The state of a training, and its checkpoints in the run folder."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from cawn.systems.training import Optimizer
 
 @dataclass
 class State:
-    """Where a training stands."""
+    """The progress of a training."""
 
     epoch: int = 0
     step: int = 0  # within the epoch
@@ -53,23 +53,23 @@ class State:
         return "".join(json.dumps(row) + "\n" for row in self.log)
 
     def numbers(self) -> dict[str, Any]:
-        """Everything but the log and the weights."""
+        """All fields except the log and the weights."""
         return {name: value for name, value in asdict(self).items() if name not in ("log", "best")}
 
 
 def encode(events: Events, config: Settings, split: Split, resumed: Path | None) -> Events:
-    """The links with attributes encoded by the training links, or as in the run folder that is `resumed`."""
+    """Encode attributes as fitted on the training links, or as recorded in the run folder `resumed`."""
     if resumed is not None:
         encoder = read_encoder(resumed)
     elif events.encoder is not None:
-        raise QueryError("the attributes of these links were encoded for another run; train on their own file")
+        raise QueryError("the attributes of these links were encoded for another run; train on the original data")
     else:
         encoder = Encoder.fit(events, split.train, standardise=config.standardise) if config.attributes else None
     return events if encoder is None else encoder.transform(events)
 
 
 def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) -> dict[str, Any]:
-    """What run.json holds of a training: a run is resumed only with the same."""
+    """The description of a training in run.json; a run can be resumed only if it is unchanged."""
     return {
         "system": systems.name_of(context.config),
         "task": split.task,
@@ -87,19 +87,19 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) ->
 
 
 class Checkpoints:
-    """Writes a training to its run folder and restores it; does nothing where there is no folder."""
+    """Writes checkpoints to the run folder and restores them; does nothing without a folder."""
 
     def __init__(self, folder: Path | None, system: System, optimizer: Optimizer) -> None:
         self.folder, self._system, self._optimizer = folder, system, optimizer
         self._lock: FolderLock | None = None  # held while the folder is written to
 
     def refuse_existing(self) -> None:
-        """Refuse a folder that holds anything already."""
+        """Refuse a folder that already holds a run or other files."""
         if self.folder is not None:
             refuse_existing(self.folder)
 
     def open(self, config: Settings, events: Events, description: dict[str, Any], *, begun: bool) -> None:
-        """Begin the run, or continue it where it was `begun`."""
+        """Start the run, or continue it if it has `begun`."""
         if self.folder is not None and self._lock is None:
             start = continue_run if begun else begin_run
             self._lock = start(self.folder, config, events, description)
@@ -111,7 +111,7 @@ class Checkpoints:
             self._lock = None
 
     def save(self, state: State) -> None:
-        """Write a checkpoint; a reader sees either this one or the one before."""
+        """Write a checkpoint; a reader sees either this one or the previous one."""
         if self.folder is None or self._lock is None:
             return
         self._lock.check()
@@ -123,7 +123,7 @@ class Checkpoints:
         write_text(self.folder / "metrics.jsonl", state.metrics)
 
     def restore(self, config: Settings, events: Events, description: dict[str, Any]) -> State | None:
-        """Continue a run of the same settings, links, task and seed; None where it has no checkpoint yet."""
+        """Continue a run with the same settings, links, task and seed; None if it has no checkpoint yet."""
         if self.folder is None:
             raise QueryError("resume=True needs out=, the folder of the run to resume")
         self.open(config, events, description, begun=True)
@@ -157,18 +157,18 @@ class Checkpoints:
 
 
 def moments(optimizer: Optimizer) -> dict[str, Tensor]:
-    """The state of Adam, by the number of the parameter."""
+    """The state of Adam, by parameter index and name."""
     held = optimizer.adam.state_dict()["state"]
     return {f"{i}.{name}": value for i, moments in held.items() for name, value in moments.items()}
 
 
 def load_moments(optimizer: Optimizer, arrays: dict[str, Any]) -> None:
-    """The inverse of `moments`; raises ValueError where they do not fit the parameters."""
+    """The inverse of `moments`; raises ValueError if the shapes do not match the parameters."""
     state = optimizer.adam.state_dict()
     for i, parameter in enumerate(optimizer.parameters):
         held = {name: torch.from_numpy(array) for name, array in part(arrays, f"{i}.").items()}
         if any(value.ndim and value.shape != parameter.shape for value in held.values()):
-            raise ValueError(f"the moments of parameter {i} have another shape")
+            raise ValueError(f"the moments of parameter {i} have the wrong shape")
         if held:
             state["state"][i] = held
     optimizer.adam.load_state_dict(state)

@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from cawn.learn import metrics
 
-BLOCKS = 20  # of validation links, for the error of a comparison
+BLOCKS = 20  # blocks of validation links, for the standard error of a comparison
 CLEARLY = 3.0  # standard errors
 
 Scores = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # of positives and of negatives
 
 
 def advantage(candidate: Scores, incumbent: Scores) -> tuple[float, float]:
-    """How much higher the AP of the candidate is on the same links, and the standard error of that."""
+    """The mean gain in AP of the candidate over the incumbent on the same links, and its standard error."""
     blocks = np.array_split(np.arange(len(candidate[0])), min(BLOCKS, len(candidate[0])))
     gains = [
         metrics.average_precision(candidate[0][block], candidate[1][block])
@@ -26,7 +26,7 @@ def advantage(candidate: Scores, incumbent: Scores) -> tuple[float, float]:
 
 
 def choose_alternative(scores: dict[str, Scores]) -> str:
-    """The first alternative, unless others are clearly better; of those the one that gains most."""
+    """The first alternative, unless others are clearly better; then the one with the largest gain."""
     first, *others = scores
     gains = {name: advantage(scores[name], scores[first]) for name in others}
     clear = [name for name, (gain, error) in gains.items() if gain > CLEARLY * error]

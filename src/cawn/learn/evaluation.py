@@ -1,7 +1,7 @@
 """Accuracy of scorers on the same links, against the same negatives.
 
-All questions of an evaluation form one table, each pair once and in the order of time, and every scorer is asked that
-table. A scorer with a state can so replay the stream once.
+All pairs of an evaluation form one table of distinct pairs in time order, which is passed to every scorer. A stateful
+scorer can therefore replay the stream once.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from cawn.walks.candidates import Candidates
 
 Array = npt.NDArray[Any]
 
-MODEL = "model"  # the scorer whose figures come first; all others are its baselines
-RANKED_LINKS, CANDIDATES = 200, 100  # links ranked among so many random destinations
-_PIECE = 1 << 14  # pairs between two reports of progress
+MODEL = "model"  # name of the scorer that is evaluated; all others are its baselines
+RANKED_LINKS, CANDIDATES = 200, 100  # links to rank, and random destinations for each
+_PIECE = 1 << 14  # pairs scored between two progress reports
 
 
 class Questions:
-    """Pairs to be scored: blocks are added one by one, then all are asked at once."""
+    """Pairs to score: blocks are added one by one, then all are scored at once."""
 
     def __init__(self) -> None:
         self._blocks: list[tuple[Array, Array, Array]] = []
 
     def add(self, src: Array, dst: Array, t: Array) -> int:
-        """Add pairs; returns the number of their block."""
+        """Add pairs; returns the index of their block."""
         self._blocks.append((src, dst, t))
         return len(self._blocks) - 1
 
     def ask(self, scorer: Scorer, report: Report = lambda _: None) -> list[Array]:
-        """The logits of each block. Equal pairs are scored once; `report` is given the share of pairs done."""
+        """The logits of each block. Equal pairs are scored once; `report` is called with the fraction of pairs done."""
         src, dst, t = (np.concatenate(column) for column in zip(*self._blocks, strict=True))
         order = np.lexsort((dst, src, t))
         columns = src[order], dst[order], t[order]
         is_new = np.ones(len(order), bool)
         is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
-        number = np.empty(len(order), np.int64)  # of each pair among the distinct ones
+        number = np.empty(len(order), np.int64)  # index of each pair among the distinct ones
         number[order] = np.cumsum(is_new) - 1
         distinct = [column[is_new] for column in columns]
         logits = []
@@ -71,7 +71,7 @@ def score_contrast(
 
 
 class _Test(NamedTuple):
-    """One row of an evaluation: links, their negatives, and the blocks of both in the table of questions."""
+    """One row of an evaluation: links, their negatives, and the indices of their blocks in `Questions`."""
 
     links_name: str
     kind: str
@@ -83,7 +83,7 @@ class _Test(NamedTuple):
 
 
 class _Ranked(NamedTuple):
-    """Links that are ranked among random destinations: [n] and [n, CANDIDATES]."""
+    """Links to rank among random destinations: [n] and [n, CANDIDATES]."""
 
     links: Array
     candidates: Array
@@ -104,13 +104,13 @@ def evaluate(
 ) -> list[dict[str, Any]]:
     """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
-    Test links with own negatives get a row "own". Rows of random negatives also have "ranks", MRR and Hits@k of links
-    spread over the test period among random destinations, and "reliability", the calibration errors of the model.
+    Test links with user-given negatives also get a row "own". Rows with random negatives also have "ranks" (MRR and
+    Hits@k of evenly spaced test links, among random destinations) and "reliability" (calibration errors of the model).
 
     Args:
-        scorers: By name; "model" is the one that the others are baselines of.
-        trained_with: Which negatives the model was trained with, to be noted in each row.
-        report: Is given the share that is done.
+        scorers: By name; all except "model" are baselines.
+        trained_with: The kind of negatives the model was trained with, recorded in each row.
+        report: Called with the fraction that is done.
     """
     questions = Questions()
     tests = list(_tests(questions, events, split, kinds, seed))
@@ -127,7 +127,7 @@ def evaluate(
 
 
 def _tests(questions: Questions, events: Events, split: Split, kinds: tuple[str, ...], seed: int) -> Iterator[_Test]:
-    """What is tested, added to the questions."""
+    """The rows to evaluate; adds their pairs to `questions`."""
     for name, links in split.test.items():
         if len(links) == 0:
             continue
@@ -188,7 +188,7 @@ def _row(
 
 
 def candidate_recall(candidates: Candidates, events: Events, links: Array) -> dict[str, float]:
-    """How often the true destination of test links is among the candidates that `rank` would choose."""
+    """How often the true destination of a test link is among the candidates that `rank` would choose."""
     places, sizes = [], []
     some = spread(links, RANKED_LINKS)
     for link in some:
@@ -200,7 +200,7 @@ def candidate_recall(candidates: Candidates, events: Events, links: Array) -> di
 
 
 def spread(links: Array, most: int) -> Array:
-    """At most so many of the links, evenly spread."""
+    """At most `most` of the links, evenly spaced."""
     return np.asarray(links[np.linspace(0, len(links) - 1, min(most, len(links))).astype(int)])
 
 
@@ -218,7 +218,7 @@ def _figures(true: Array, false: Array) -> dict[str, float]:
 
 
 def mean_rows(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """The rows of several seeds as one: mean and half-width of the 95 % confidence interval of each figure."""
+    """Merge the rows of several seeds: mean and half-width of the 95 % confidence interval of each metric."""
     merged = []
     for same in zip(*runs, strict=True):
         row = {"links": same[0]["links"], "negatives": same[0]["negatives"], "seeds": len(same)}

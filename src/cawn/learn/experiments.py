@@ -1,4 +1,4 @@
-"""Whole runs: train once, train for several seeds, test again."""
+"""Whole runs: train once, train for several seeds, evaluate again."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def train(
     """Train a system on a network and evaluate it on its last links.
 
     Args:
-        events: The network. Where links have own negatives (`events.negative`), these are used in place of drawn ones;
-            where they have weights (`events.weight`), the loss of each is multiplied by its weight, and links of
+        events: The network. If links have their own negatives (`events.negative`), these are used instead of drawn
+            ones; if they have weights (`events.weight`), the loss of each is multiplied by its weight, and links of
             weight 0 are part of the history but not trained on.
         config: Settings of the system; the preset "default" if not given.
-        system: The system by name; by default that of `config`, or CAW-N.
+        system: Name of the system; by default that of `config`, or CAW-N.
         task: "transductive", or "inductive": a tenth of the nodes are hidden, and the test links are those that touch
             them.
         seed: For the split, the negatives, the weights and the walks.
@@ -63,7 +63,7 @@ def train(
         resume: Continue the run in `out` where it stopped.
         quiet: Print nothing.
         tensorboard: Also write the curves to `out`/tensorboard.
-        kinds: The kinds of negatives to evaluate against. Own negatives of test links are always evaluated, too.
+        kinds: The kinds of negatives to evaluate against. User-given negatives of test links are always included.
         split: Where training ends and the test begins; by default after 70 % and 85 % of the links. A resumed run
             keeps its own.
         callback: Called with a `Progress` a few times a second and at the end of each epoch. An exception it raises
@@ -76,7 +76,7 @@ def train(
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))
     parts = splits.split(events, task, seed=seed, by=split)
-    training_links(events, parts, config, seed)  # refused where there are none
+    training_links(events, parts, config, seed)  # raises DataError if there are none
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "callback": callback}
     try:
@@ -94,7 +94,7 @@ def train(
 
 
 def settings_for(config: Settings | None, system: str | None) -> Settings:
-    """The settings to use, where either they or the system may be left out; refused where they do not agree."""
+    """The settings to use if either argument is None; raises QueryError if they do not match."""
     if config is None:
         return systems.settings_type(systems.DEFAULT if system is None else system)()
     if system is not None:
@@ -114,7 +114,7 @@ def check_options(
     tensorboard: bool,
     kinds: tuple[str, ...] = (),
 ) -> None:
-    """Refuse what can be refused before any link is read."""
+    """Check the options that can be checked before any link is read."""
     check_seed(seed)
     check_kinds(kinds)
     check_device(device)
@@ -131,7 +131,7 @@ def check_options(
 
 
 def _check_writable(folder: Path) -> None:
-    """Refuse a folder that could not be made or written to."""
+    """Refuse a folder that cannot be created or written to."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         raise StorageError(f"{folder}: cannot be written; choose another folder")
@@ -142,7 +142,7 @@ def compare_alternatives(
 ) -> dict[str, Any] | None:
     """The facts of the alternative that does best on validation links after a short training.
 
-    None for a system, or settings, that leave nothing to compare.
+    None if the system or its settings leave nothing to compare.
     """
     kind = systems.system_type(systems.name_of(config))
     found = kind.alternatives(config, train) if isinstance(kind, Comparable) else None
@@ -178,26 +178,26 @@ def train_seeds(
     resume: bool = False,
     **options: Any,
 ) -> tuple[list[Run], list[dict[str, Any]]]:
-    """A run for each seed (of split, negatives, weights and walks), and their figures as mean and 95 % interval.
+    """One run per seed (of split, negatives, weights and walks), and the mean and 95 % interval of their metrics.
 
-    Each run has a folder of its own in `out`, called after its seed; `options` are those of `train`.
+    Each run has a folder of its own in `out`, named after its seed; `options` are those of `train`.
     """
     if not isinstance(seeds, Sequence) or isinstance(seeds, str | bytes) or not seeds:
         raise QueryError(f"seeds is {brief(seeds)}: give a list of at least one seed")
     for seed in seeds:
         check_seed(seed)
     check_flags(resume=resume)
-    folder_of_all = None if out is None else check_path(out, "out")
-    if folder_of_all is not None:
-        refuse_foreign(folder_of_all)
+    parent = None if out is None else check_path(out, "out")
+    if parent is not None:
+        refuse_foreign(parent)
     runs = []
     for seed in seeds:
-        folder = None if folder_of_all is None else folder_of_all / f"seed-{seed}"
+        folder = None if parent is None else parent / f"seed-{seed}"
         begun = folder is not None and (folder / "run.json").exists()
         runs.append(train(events, config, seed=seed, out=folder, **options | {"resume": resume and begun}))
     summary = mean_rows([run.results for run in runs])
-    if folder_of_all is not None:
-        write_text(folder_of_all / "summary.json", json.dumps(summary, indent=1) + "\n")
+    if parent is not None:
+        write_text(parent / "summary.json", json.dumps(summary, indent=1) + "\n")
     return runs, summary
 
 
@@ -210,8 +210,8 @@ def evaluate_run(
     threads: int | None = None,
     quiet: bool = True,
 ) -> list[dict[str, Any]]:
-    """Test the model of a run folder again: the rows of its results.json, to the last digit if software and device are
-    the same.
+    """Evaluate the model of a run folder again; returns the rows of its results.json, identical if software and device
+    are the same.
     """
     path = check_path(folder, "folder")
     check_kinds(kinds)
@@ -223,7 +223,7 @@ def evaluate_run(
     if not run.record.finished:
         warnings.warn(f"{path}: its training has not ended; these are its best weights so far", stacklevel=2)
     if len(events) != found["links"]:
-        raise QueryError(f"{path}: has learned of new links since its training; evaluate the run it was saved from")
+        raise QueryError(f"{path}: links were added after its training; evaluate the run it was saved from")
     place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
     scorer = load_system(run, place, threads).scorer(events)
     training = training_links(events, split, run.config, seed)

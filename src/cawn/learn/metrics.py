@@ -23,7 +23,7 @@ def auc(positive: Scores, negative: Scores) -> float:
 
 
 def average_precision(positive: Scores, negative: Scores) -> float:
-    """The mean precision over the positives, best first; links of equal score enter together."""
+    """The mean precision at each positive, in descending order of score; links with equal scores are added together."""
     scores, is_positive = _joined(positive, negative)
     values, group = np.unique(-scores, return_inverse=True)
     hits = np.bincount(group, weights=is_positive, minlength=len(values))
@@ -50,7 +50,7 @@ def mrr(rank: npt.NDArray[np.float64]) -> float:
 
 
 def hits(rank: npt.NDArray[np.float64], k: int) -> float:
-    """The share of positives among the k best."""
+    """The share of positives ranked k or better."""
     return float((rank <= k).mean())
 
 

@@ -1,7 +1,7 @@
-"""Negatives: for each link a pair with the same source and time but another destination, which did not link then.
+"""Negatives: for each link, a pair with the same source and time but another destination.
 
-A kind of negatives is a function that says which destinations each link may draw, see `KINDS`. Destinations are listed
-in the order in which nodes first appear in the stream, so renaming nodes changes no draw.
+Each kind of negatives is a function that returns the destinations each link may draw; see `KINDS`. Destinations are
+listed in order of first appearance in the stream, so renaming nodes does not change any draw.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PARTNERS_SALT = 0x5851F42D4C957F2D  # separates the draws among a source's partn
 
 @dataclass(frozen=True, slots=True)
 class Negatives:
-    """A destination for each link, and the share of links that got a random one because there was no other choice."""
+    """A destination for each link, and the share of links that fell back to a random one."""
 
     dst: Nodes
     fallback: float
@@ -42,7 +42,7 @@ class Negatives:
 
 
 def random_choices(events: Events, links: Positions, seen: Positions) -> Choices:
-    """All destinations up to the last of `links`, except for a link's own."""
+    """All destinations up to the last of `links`, except the link's own."""
     pool, place = destinations(events, int(links.max()) + 1)
     n, each = len(links), np.arange(len(links) + 1)
     return Choices(
@@ -58,8 +58,8 @@ def random_choices(events: Events, links: Positions, seen: Positions) -> Choices
 
 
 def partner_choices(events: Events, links: Positions, seen: Positions, *, new: bool) -> Choices:
-    """Destinations of a link's source among `seen`, or with `new` those it has only elsewhere, except for those it
-    links to at the same time."""
+    """Destinations of the link's source in `seen` or, with `new`, only outside `seen`; except those it links to at the
+    same time."""
     order = by_appearance(events)
     rank = np.full(events.num_nodes, len(order))
     rank[order] = np.arange(len(order))
@@ -67,7 +67,7 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
     partners = np.unique(pair[seen])
     if new:
         partners = np.setdiff1d(np.unique(pair), partners, assume_unique=True)
-    starts = np.searchsorted(partners, np.arange(len(order) + 1) * len(order))  # of the run of each source
+    starts = np.searchsorted(partners, np.arange(len(order) + 1) * len(order))  # of each source's run
     moment = np.cumsum(np.append(False, events.t[1:] != events.t[:-1])) if len(events) else np.empty(0, np.int64)
     group = src * (len(events) + 1) + moment  # links of one source at one time
 
@@ -89,16 +89,16 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
     )
 
 
-# From (events, links, seen) to what each of `links` may draw; `seen` are the training links. Both are positions.
+# Functions of (events, links, seen), which return what each link may draw; `seen` are the training links (positions).
 KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
     "random": random_choices,  # any destination so far
-    "historical": partial(partner_choices, new=False),  # one the source had in training
-    "inductive": partial(partner_choices, new=True),  # one the source has, but not in training
+    "historical": partial(partner_choices, new=False),  # a destination of the source in training
+    "inductive": partial(partner_choices, new=True),  # a destination of the source, but not in training
 }
 
 
 def check_kinds(kinds: tuple[str, ...]) -> None:
-    """Refuse what is no kind of negatives."""
+    """Refuse unknown kinds of negatives."""
     check_words(kinds, "negatives", tuple(KINDS))
 
 
@@ -110,7 +110,7 @@ def choices(
     seen: Positions,
     visible: npt.NDArray[np.bool_] | None = None,
 ) -> Choices:
-    """What negatives of `links` are drawn from; see `negatives`."""
+    """The destinations from which negatives of `links` are drawn; see `negatives`."""
     if visible is None:
         return KINDS[kind](events, links, seen)
     position = np.cumsum(visible) - 1
@@ -129,10 +129,10 @@ def negatives(
     """A negative destination for each of `links` (positions in the events).
 
     Args:
-        kind: One of `KINDS`. Where a link has no such destination, a random one is taken.
+        kind: One of `KINDS`. Links without such a destination get a random one.
         seen: The training links (positions).
-        seed: The same seed gives the same negatives, whatever else is asked.
-        visible: Which links may be used, [E], `links` and `seen` among them; all by default.
+        seed: The same seed gives the same negatives.
+        visible: Mask [E] of the links that may be used, including `links` and `seen`; all by default.
     """
     check_kinds((kind,))
     if len(links) == 0:
@@ -146,7 +146,7 @@ def negatives(
 
 
 def training_links(events: Events, split: Split, config: Settings, seed: int) -> TrainingLinks:
-    """The links to train on and the choices of their negatives, among what training may see."""
+    """The links to train on and the choices of their negatives; only visible links are used."""
     train = split.train
     links = train if events.weight is None else train[events.weight[train] > 0]
     if len(links) == 0:
@@ -165,7 +165,7 @@ def training_links(events: Events, split: Split, config: Settings, seed: int) ->
 
 
 def validation_negatives(events: Events, split: Split, seed: int) -> Nodes:
-    """A negative destination for each validation link, the user's own or a random one."""
+    """A negative destination for each validation link, user-given or random."""
     own = own_negatives(events, split, split.val)
     drawn = negatives(
         events, split.val, "random", seen=split.train, visible=split.visible, seed=seed_for(seed, "val")
@@ -174,7 +174,7 @@ def validation_negatives(events: Events, split: Split, seed: int) -> Nodes:
 
 
 def own_negatives(events: Events, split: Split, links: Positions) -> Nodes:
-    """The user's own negatives of `links`; NO_NEGATIVE where there is none, or it is a hidden node: [n]."""
+    """The user-given negatives of `links`; NO_NEGATIVE if missing or a hidden node: [n]."""
     if events.negative is None:
         return np.full(len(links), NO_NEGATIVE, np.int32)
     own = events.negative[links]
@@ -182,10 +182,10 @@ def own_negatives(events: Events, split: Split, links: Positions) -> Nodes:
 
 
 def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
-    """The destinations of the first `end` links in the order of first appearance, and the place of each node there."""
+    """The destinations of the first `end` links in order of first appearance, and the index of each node there."""
     pool, first = np.unique(events.dst[:end], return_index=True)
     if len(pool) < 2:
-        raise DataError("all links go to one destination: there is no negative to compare them with")
+        raise DataError("all links go to one destination: there are no negatives to compare them with")
     pool = pool[np.argsort(first)]
     place = np.full(events.num_nodes, len(pool))
     place[pool] = np.arange(len(pool))
@@ -193,7 +193,7 @@ def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
 
 
 def _distinct(group: Positions, place: Positions) -> tuple[Positions, Positions]:
-    """The different rows of two columns, sorted."""
+    """The distinct rows of two columns, sorted."""
     order = np.lexsort((place, group))
     group, place = group[order], place[order]
     new = np.append(True, (np.diff(group) != 0) | (np.diff(place) != 0))[: len(order)]

@@ -1,4 +1,4 @@
-"""What a training reports, and who listens: the terminal, TensorBoard, and the user's own callback."""
+"""Progress of a training, shown on the terminal, written to TensorBoard and passed to the user's callback."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Stage = Literal["comparing", "training", "epoch", "baseline", "testing", "messag
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a run stands.
+    """The progress of a run.
 
-    `stage` is "comparing" (short trainings that settle a setting), "training" (within an epoch), "epoch" (at the end of
+    `stage` is "comparing" (short trainings that choose a setting), "training" (within an epoch), "epoch" (at the end of
     one, with its `metrics`), "baseline", "testing", or "message" (a line of text, nothing else).
     """
 
     stage: Stage
-    done: float = 0.0  # steps of the epoch, or the part of the stage that is done
+    done: float = 0.0  # steps of the epoch, or the completed fraction of the stage
     total: float = 1.0
     epoch: int = 0  # from 1
-    epochs: int = 0  # at most
+    epochs: int = 0  # maximum
     loss: float | None = None  # mean over the epoch so far
     links_per_second: float | None = None
     seconds_left: float | None = None  # until the last epoch, if training does not stop earlier
@@ -39,7 +39,7 @@ class Progress:
 
 Listener = Callable[[Progress], object]
 
-_TITLES = {"comparing": "comparing alternatives", "baseline": "training the baseline on rates", "testing": "testing"}
+_TITLES = {"comparing": "comparing alternatives", "baseline": "training the rates-only baseline", "testing": "testing"}
 
 
 class Terminal:
@@ -70,7 +70,7 @@ class Terminal:
 
 
 class Board:
-    """Writes the metrics of each epoch to a folder that `tensorboard --logdir` shows."""
+    """Writes the metrics of each epoch to a folder for `tensorboard --logdir`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._open = folder, _writer_class()
@@ -89,7 +89,7 @@ class Board:
 
 
 def check_board(out: object) -> None:
-    """Refuse TensorBoard without a run folder, or where it is not installed."""
+    """Refuse TensorBoard without a run folder, or if it is not installed."""
     if out is None:
         raise QueryError("tensorboard=True needs out=, the folder of the run")
     _writer_class()
@@ -104,7 +104,7 @@ def _writer_class() -> Any:
 
 
 class Listeners:
-    """Everyone who is told of the progress of a run: the terminal, TensorBoard and a callback."""
+    """Passes the progress of a run to the terminal, TensorBoard and a callback."""
 
     def __init__(self, quiet: bool, board: Path | None = None, callback: Listener | None = None) -> None:
         self._terminal = Terminal()
@@ -119,11 +119,11 @@ class Listeners:
             listener(now)
 
     def stage(self, stage: Stage) -> Report:
-        """A function that reports the share of a stage that is done."""
+        """A function that reports the completed fraction of a stage."""
         return lambda share: self(Progress(stage, done=share))
 
     def close(self) -> None:
-        """Remove what is left on the terminal."""
+        """Remove the progress bar from the terminal."""
         self._terminal.close()
 
 
@@ -136,7 +136,7 @@ def epoch_line(now: Progress) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in the largest unit of which there are at least two."""
+    """A duration in the largest unit of which it has at least two."""
     units = ((3600, "h"), (60, "min"), (1, "s"))
     size, unit = next((size, unit) for size, unit in units if seconds >= 2 * size or size == 1)
     return f"{seconds / size:.0f} {unit}"

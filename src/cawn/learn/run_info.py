@@ -1,4 +1,4 @@
-"""What a run is, from its folder alone: data, settings, accuracy, versions, files. Nothing is computed anew."""
+"""A summary of a run, read from its folder: data, settings, accuracy, versions, files. Nothing is recomputed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cawn.systems.settings import Settings
 
 
 def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """Describes the run in a folder, finished or not, in values that JSON has."""
+    """Describes the run in a folder, finished or not, as JSON-compatible values."""
     path = check_path(folder, "folder")
     record, config, events = read_record(path)
     found = record.description
@@ -46,7 +46,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def current_versions() -> dict[str, str]:
-    """The software of a training, to be kept with it."""
+    """The software versions that are recorded with a training."""
     import numpy
     import torch
 
@@ -93,7 +93,7 @@ def _data(found: dict[str, Any], events: Events, record: Record) -> dict[str, An
 
 
 def _training(record: Record, config: Settings) -> dict[str, Any]:
-    """Epochs that were completed, and the best of them by validation AP."""
+    """The number of completed epochs, and the best epoch by validation AP."""
     rows = [row for row in map(_parsed, record.metrics.splitlines()) if isinstance(row.get("val_ap"), float)]
     best = max(rows, key=lambda row: row["val_ap"], default=None)
     return {"epochs": len(rows), "at_most": config.epochs, "best": best}
@@ -108,7 +108,7 @@ def _parsed(line: str) -> dict[str, Any]:
 
 
 def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
-    """Refuse results that no training wrote: older runs have no checksum of them."""
+    """Refuse malformed results; older runs have no checksum for them."""
     try:
         for row in rows or []:
             names = [row["links"], row["negatives"]]
@@ -123,7 +123,7 @@ def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """The size in bytes of each file, and of each folder of arrays with all that is in it."""
+    """The size in bytes of each file, and the total size of each folder of arrays."""
     sizes: dict[str, int] = {}
     try:
         for path in sorted(folder.iterdir()):

@@ -1,4 +1,4 @@
-"""The folder of a run: what it holds, written whole or not at all, and never unpickled.
+"""The run folder: its files are replaced atomically, and read without pickle.
 
 run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays
 config.toml              the settings, for people to read
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from cawn.systems.base import System
 
 FORMAT = 4
-_READABLE = (2, 3, 4)  # up to 3 facts of CAW-N stood beside the rest; in 2 nothing had a checksum
+_READABLE = (2, 3, 4)  # up to format 3, the facts of CAW-N were top-level keys; format 2 had no checksums
 _FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
-_ATTEMPTS = 10  # to read a run that is being changed
+_ATTEMPTS = 10  # at reading a run that is being changed
 _TRAIN_AGAIN = "the run must be trained again"
 _RESUME = "resume the run (--resume) to have it written again"
 
@@ -69,50 +69,50 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run as its folder held it at one moment, all of it checked; arrays are mapped into memory."""
+    """A consistent state of a run folder, fully checked; arrays are memory-mapped."""
 
     folder: Path
     description: dict[str, Any]  # run.json
     config: Settings
-    events: Events  # nodes numbered
+    events: Events  # with node ids, without names
     names: NameIndex
-    index: Arrays | None  # what `Indexed.index` returned; None where it has to be built
+    index: Arrays | None  # what `Indexed.index` returned; None if it has to be built
     weights: Weights
     calibration: Calibration
     record: Record
 
     @property
     def prefixes(self) -> tuple[str, str] | None:
-        """What the names of sources and destinations begin with, in a two-sided network."""
+        """The prefixes of the names of sources and destinations in a bipartite network."""
         given = self.description.get("prefixes")
         return None if given is None else (given[0], given[1])
 
     @property
     def reading(self) -> Reading | None:
-        """How the links were read; None where that was not recorded."""
+        """How the links were read; None if that was not recorded."""
         return _reading(self.description)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is known of a training beside its links and weights."""
+    """Everything recorded about a training except its links and weights."""
 
     description: dict[str, Any]
-    report: dict[str, Any]  # empty where training has not ended
+    report: dict[str, Any]  # empty until training has ended
     results: list[dict[str, Any]] | None = None
     metrics: str = ""  # lines of JSON
 
     @property
     def finished(self) -> bool:
-        """Whether training came to its end."""
+        """Whether training has ended."""
         return bool(self.report.get("calibration"))
 
 
-# Writing. Whoever writes to a run holds its lock.
+# Writing, always under the lock of the run.
 
 
 def refuse_existing(folder: Path) -> None:
-    """Refuse a folder that holds a run or anything of somebody else's; what a killed process left is no reason."""
+    """Refuse a folder that holds a run or other files; leftovers of a killed process are allowed."""
     if (folder / "run.json").exists():
         raise QueryError(f"{folder}: holds a run already; resume it, or choose another folder")
     if folder.is_dir():
@@ -135,7 +135,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _is_leftover(path: Path) -> bool:
-    """Whether a run that was killed before it had a run.json left this."""
+    """Whether this was left by a run that was killed before it wrote run.json."""
     if path.is_symlink():
         return False
     if path.is_dir() and _FOLDER.fullmatch(path.name):
@@ -144,7 +144,7 @@ def _is_leftover(path: Path) -> bool:
 
 
 def begin_run(folder: Path, config: Settings, events: Events, description: dict[str, Any]) -> FolderLock:
-    """A new run with its links; returns the lock on it."""
+    """Create a run with its links; returns the lock on it."""
     refuse_existing(folder)
     make_folder(folder)
     with FolderLock(folder).kept() as lock:
@@ -156,14 +156,14 @@ def begin_run(folder: Path, config: Settings, events: Events, description: dict[
 def write_run(
     folder: Path, config: Settings, events: Events, description: dict[str, Any], index: Arrays | None = None
 ) -> None:
-    """run.json with the folders of arrays it names, and config.toml."""
+    """Write run.json with the folders of arrays it names, and config.toml."""
     _commit(folder, description | _stamps(config) | _write_links(folder, events, index))
     write_text(folder / "config.toml", config.to_toml())
 
 
 def continue_run(folder: Path, config: Settings, events: Events, description: dict[str, Any]) -> FolderLock:
-    """Lock a run to go on with it, if it was started with the same; returns the lock."""
-    read_description(folder)  # no lock is left in a folder that is no run
+    """Lock a run to resume it, if its settings and data are the same; returns the lock."""
+    read_description(folder)  # fails before a lock file is left in a folder that is not a run
     with FolderLock(folder).kept() as lock:
         found = _check_same(folder, config, description)
         if found["format"] != FORMAT:
@@ -175,7 +175,7 @@ def continue_run(folder: Path, config: Settings, events: Events, description: di
 
 
 def write_index(folder: Path, index: Arrays) -> None:
-    """Store the index of a system, so that a predictor need not build it."""
+    """Store the index of a system, so that a predictor does not have to build it."""
     name, files = write_arrays(folder, "index", index)
     _commit(folder, read_description(folder) | {"index": {"folder": name, "files": files}})
 
@@ -188,8 +188,8 @@ def replace_links(
     Args:
         events: All links, with the names of the nodes.
         index: The system's index of the same links, if it has one.
-        lock: The lock on the folder, where the caller holds it: since before it read what it now replaces, so that
-            no other process's update is lost.
+        lock: The lock on the folder, if the caller holds it. It must have been acquired before the links were read,
+            so that no update by another process is lost.
         changes: Other keys of run.json to change in the same step.
     """
     if lock is None:
@@ -207,21 +207,21 @@ def replace_links(
 def write_report(
     folder: Path, weights: Weights, report: dict[str, Any], results: list[dict[str, Any]] | None, metrics: str
 ) -> None:
-    """The end of a training: its weights and what they are worth. report.json vouches for the others.
+    """Write the results of a training; report.json holds the checksums of weights and results.
 
-    Results that describe other weights are removed before the new weights are placed.
+    Results of other weights are removed before the new weights are written.
     """
     rows = None if results is None else (json.dumps(results, indent=1) + "\n").encode()
     content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
-    vouched = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
+    stamps = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
     before = _read_report(folder, verify=False) if (folder / "report.json").exists() else {}
     with storing(folder):
-        if any(before.get(what) != vouched[what] for what in vouched):
+        if any(before.get(what) != stamps[what] for what in stamps):
             (folder / "results.json").unlink(missing_ok=True)
-        if before.get("weights") != vouched["weights"]:
+        if before.get("weights") != stamps["weights"]:
             (folder / "report.json").unlink(missing_ok=True)
     write_bytes(folder / "weights.safetensors", content)
-    _write_sealed(folder / "report.json", report | vouched)
+    _write_sealed(folder / "report.json", report | stamps)
     if rows is not None:
         write_bytes(folder / "results.json", rows)
     write_text(folder / "metrics.jsonl", metrics)
@@ -233,7 +233,7 @@ def _stamps(config: Settings) -> dict[str, Any]:
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, Any], state: dict[str, Any]) -> None:
-    """Tensors and state in one file, so that they always belong together; never unpickled."""
+    """Write tensors and state to one file, so that they always belong together."""
     arrays = {name: np.array(value.detach().cpu().numpy(), order="C") for name, value in tensors.items()}
     text = json.dumps(state)
     held = tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)})
@@ -282,7 +282,7 @@ def _checksum(content: dict[str, Any]) -> str:
 
 
 def read_run(folder: Path, *, verify: bool = True) -> StoredRun:
-    """All that a predictor needs, as it was at one moment; StorageError where anything is damaged.
+    """Everything a predictor needs, in a consistent state; StorageError if anything is damaged.
 
     Args:
         verify: Whether to compare checksums. Shapes, types and ranges are checked in any case.
@@ -301,7 +301,7 @@ def read_run(folder: Path, *, verify: bool = True) -> StoredRun:
         calibration = _calibration(folder, record)
         return StoredRun(folder, found, config, events, names, index, weights, calibration, record)
 
-    return _at_one_moment(folder, read, verify=verify)
+    return _read_consistently(folder, read, verify=verify)
 
 
 def load_system(run: StoredRun, device: Any, threads: int | None = None) -> System:
@@ -320,13 +320,13 @@ def load_system(run: StoredRun, device: Any, threads: int | None = None) -> Syst
             system.load_index(run.events, run.index)
         except DataError as error:
             raise StorageError(
-                f"{run.folder}: its index is damaged ({error}); remove the folder index* and it is built anew"
+                f"{run.folder}: its index is damaged ({error}); remove the folder index* to have it rebuilt"
             ) from error
     return system
 
 
 def load_weights(module: nn.Module, weights: Weights, folder: Path) -> None:
-    """Give a network the weights of a run in `folder`."""
+    """Load the weights of the run in `folder` into a network."""
     import torch
 
     try:
@@ -347,17 +347,17 @@ def read_events(folder: Path) -> Events:
         named.reading = _reading(found)
         return named
 
-    return _at_one_moment(folder, read)
+    return _read_consistently(folder, read)
 
 
 def read_record(folder: Path) -> tuple[Record, Settings, Events]:
-    """What is known of a run, finished or not, with its settings and its links; nodes are numbered."""
+    """The record of a run, finished or not, its settings, and its links with node ids."""
 
     def read(found: dict[str, Any]) -> tuple[Record, Settings, Events]:
         events, _ = _read_network(folder, found, verify=True)
         return _read_record(folder, found), _read_config(folder, found), events
 
-    return _at_one_moment(folder, read)
+    return _read_consistently(folder, read)
 
 
 def read_config(folder: Path) -> Settings:
@@ -366,17 +366,17 @@ def read_config(folder: Path) -> Settings:
 
 
 def read_encoder(folder: Path) -> Encoder | None:
-    """How the attributes of a run were encoded; None where they were used as they are."""
+    """How the attributes of a run were encoded; None if they were used unchanged."""
     return _encoder(read_description(folder))
 
 
 def read_weights(folder: Path) -> Weights:
     """The best weights of a run."""
-    return _at_one_moment(folder, lambda found: _read_weights(folder, _read_record(folder, found)))
+    return _read_consistently(folder, lambda found: _read_weights(folder, _read_record(folder, found)))
 
 
 def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
-    """run.json of a run folder, if this version can read it."""
+    """The content of run.json; StorageError if this version cannot read it."""
     path = folder / "run.json"
     if folder.is_file():
         raise StorageError(f"{folder}: is a file, not the folder of a run")
@@ -400,27 +400,27 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
 
 
 def part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
-    """Those whose names begin with the prefix, without it."""
+    """The tensors whose names start with `prefix`, which is removed from them."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def digest_of_links(events: Events) -> str:
-    """Names the contents of events, with the names of their nodes: a run goes on only with the same ones."""
+    """A digest of links and node names; a run can be resumed only with the same ones."""
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
     return digest_of(held | name_arrays(events.labels))
 
 
 def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> dict[str, Any]:
-    """Refuse to go on with a run that was started with something else; returns run.json."""
+    """Refuse to resume a run with other settings or data; returns run.json."""
     found = read_description(folder)
     written = _read_config(folder, found)
-    settled = () if "encoder" in found else ("standardise",)  # older runs used attributes as they are
+    settled = () if "encoder" in found else ("standardise",)  # older runs used attributes unchanged
     names = [name for name in config.to_dict() if name not in settled]
     if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
-        raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with its own")
+        raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with the same")
     if found.get("updates"):
-        raise QueryError(f"{folder}: has learned of new links since its training; it cannot be resumed")
+        raise QueryError(f"{folder}: links were added after its training; it cannot be resumed")
     mine = json.loads(json.dumps(description))
     if "contents" not in found:
         found["contents"] = digest_of_links(read_events(folder))
@@ -429,8 +429,8 @@ def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> 
     return found
 
 
-def _at_one_moment(folder: Path, read: Callable[[dict[str, Any]], Result], *, verify: bool = True) -> Result:
-    """What `read` makes of run.json; once more where the run was changed meanwhile."""
+def _read_consistently(folder: Path, read: Callable[[dict[str, Any]], Result], *, verify: bool = True) -> Result:
+    """Call `read` with run.json; retries if the run was changed meanwhile."""
     for _ in range(_ATTEMPTS):
         before = _version(folder)
         try:
@@ -438,7 +438,7 @@ def _at_one_moment(folder: Path, read: Callable[[dict[str, Any]], Result], *, ve
         except StorageError:
             if _version(folder) == before:
                 raise
-    raise StorageError(f"{folder}: is being changed all the time; try again later")
+    raise StorageError(f"{folder}: keeps changing; try again later")
 
 
 def _version(folder: Path) -> list[Any]:
@@ -491,14 +491,14 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
 
 
 def _arrays(folder: Path, found: dict[str, Any], kind: str) -> tuple[Path, dict[str, Any] | None]:
-    """The folder of arrays of this kind, and its manifest; both None in format 2."""
+    """The folder of arrays of this kind, and its manifest (None in format 2)."""
     if found["format"] == 2:
         return folder / kind, None
     return folder / found[kind]["folder"], found[kind]["files"]
 
 
 def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
-    """The links, nodes numbered, and the names of the nodes."""
+    """The links with node ids, and the names of the nodes."""
     path, manifest = _arrays(folder, found, "network")
     arrays = read_arrays(path, manifest, verify=verify)
     named = {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
@@ -519,7 +519,7 @@ def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple
 
 
 def _read_index(folder: Path, found: dict[str, Any], *, verify: bool) -> Arrays | None:
-    """The stored index; None where there is none, and it is built from the links."""
+    """The stored index; None if it has to be built from the links."""
     if found["format"] != 2 and found.get("index") is None:
         return None
     path, manifest = _arrays(folder, found, "index")
@@ -542,12 +542,12 @@ def _read_report(folder: Path, *, verify: bool) -> dict[str, Any]:
         found = _read_json(path)
     except FileNotFoundError as error:
         raise StorageError(f"{path}: missing; {_TRAIN_AGAIN}") from error
-    _check_seal(path, found, verify=verify and ("weights" in found or "checksum" in found))  # else of format 2
+    _check_seal(path, found, verify=verify and ("weights" in found or "checksum" in found))  # format 2 has none
     return found
 
 
 def _read_results(folder: Path, report: dict[str, Any], *, verify: bool) -> list[dict[str, Any]] | None:
-    """The evaluation that the report vouches for; None where there is none."""
+    """The results, checked against the report; None if there are none."""
     path = folder / "results.json"
     try:
         content = read_file(path)
@@ -571,8 +571,8 @@ def _read_metrics(folder: Path) -> str:
 
 
 def _read_weights(folder: Path, record: Record, *, verify: bool = True) -> Weights:
-    """The weights that the report vouches for; before there is one, the best of the checkpoint."""
-    path, vouched = folder / "weights.safetensors", record.report.get("weights")
+    """The weights, checked against the report; if there is no report yet, the best weights of the checkpoint."""
+    path, stamp = folder / "weights.safetensors", record.report.get("weights")
     checkpoint = folder / "checkpoint.safetensors"
     if not record.report and (checkpoint.exists() or record.description["format"] != 2):
         return _best_weights(checkpoint)
@@ -580,13 +580,13 @@ def _read_weights(folder: Path, record: Record, *, verify: bool = True) -> Weigh
         weights, _, content = read_tensors(path)
     except OSError as error:
         raise StorageError(f"{path}: missing; {_RESUME}") from error
-    if verify and vouched is not None and stamp_of(content) != vouched:
+    if verify and stamp is not None and stamp_of(content) != stamp:
         raise StorageError(f"{path}: damaged; {_RESUME}")
     return weights
 
 
 def read_checkpoint(path: Path) -> tuple[Weights, dict[str, Any]] | None:
-    """Every tensor of a checkpoint, and the state beside them; None where there is none."""
+    """The tensors and the state of a checkpoint; None if it does not exist."""
     try:
         tensors, texts, _ = read_tensors(path)
         state = json.loads(texts["state"])
@@ -606,13 +606,13 @@ def _best_weights(path: Path) -> Weights:
     if found is None or found[1]["progress"]["best_epoch"] < 0:
         folder = path.parent
         raise StorageError(
-            f"{folder}: has no weights before its first validation; go on with cawn train --resume -o {folder}"
+            f"{folder}: has no weights before its first validation; continue with cawn train --resume -o {folder}"
         )
     return part(found[0], "best.")
 
 
 def _calibration(folder: Path, record: Record) -> Calibration:
-    """How to turn logits into probabilities; as they are, where training has not ended yet."""
+    """The calibration of the run; the identity if training has not ended."""
     if not record.finished:
         return Calibration()
     try:
@@ -629,7 +629,7 @@ def _reading(found: dict[str, Any]) -> Reading | None:
     return None if found.get("reading") is None else Reading.from_dict(found["reading"])
 
 
-# What run.json may hold.
+# Checks of the values in run.json.
 
 
 def _is_count(value: Any) -> bool:
@@ -637,7 +637,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _holds(read: Callable[[Any], object]) -> Callable[[Any], bool]:
-    """Whether a value is None, or something that `read` takes."""
+    """A check that a value is None or is accepted by `read`."""
 
     def holds(value: Any) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""Which links train, which validate, which test; and, for the inductive task, which nodes are hidden until then."""
+"""Training, validation and test links; for the inductive task, also the nodes that are hidden until the test."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ Positions = npt.NDArray[np.int64]
 class TimeSplit:
     """Where in time training ends and the test begins. Links of equal time stay together.
 
-    By shares of the links: the first `train_share` train, the next `val_share` validate, the rest test. By times:
-    links before `train_until` train, links from `test_from` on test, those in between validate; if the two are equal,
-    or only one is given, the last `val_share` of the links before it validate.
+    By shares of the links: the first `train_share` for training, the next `val_share` for validation, the rest for
+    testing. By times: links before `train_until` for training, from `test_from` on for testing, in between for
+    validation; if the two are equal, or only one is given, the last `val_share` of the links before it for validation.
 
     Args:
         train_share: Between 0 and 1.
         val_share: Between 0 and 1.
-        train_until: A number in the data's unit of time, or a date; links at this very time do not train.
-        test_from: Likewise; links at this very time test.
+        train_until: A number in the data's unit of time, or a date; training excludes links at exactly this time.
+        test_from: Likewise; links at exactly this time are test links.
     """
 
     train_share: float = 0.70
@@ -59,7 +59,7 @@ class TimeSplit:
         return self.train_until is not None or self.test_from is not None
 
     def on(self, events: Events) -> TimeSplit:
-        """The same with both times, if it is by times, as numbers in the unit of these events."""
+        """A copy with both times as numbers in the unit of these events; unchanged if it is by shares."""
         if not self.by_times:
             return self
         given = [value for value in (self.train_until, self.test_from) if value is not None]
@@ -89,14 +89,14 @@ class TimeSplit:
 
     @classmethod
     def from_dict(cls, found: Any) -> TimeSplit:
-        """The inverse of `to_dict`; raises QueryError where that is not what was given."""
+        """The inverse of `to_dict`; raises QueryError for anything else."""
         if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
             raise QueryError("not the description of a split")
         return cls(**found)
 
 
 def _as_number(value: Any, name: str, events: Events) -> int | float:
-    """A time to split at in the unit of the events."""
+    """A time to split at, in the unit of the events."""
     try:
         times = parse_query_times(value, events.t, events.reading or Reading())
     except QueryError as error:
@@ -109,10 +109,10 @@ def _as_number(value: Any, name: str, events: Events) -> int | float:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Positions in the events, in the order of time. `test` holds the test links by kind, which are reported apart.
+    """Positions in the events, in time order. `test` holds the test links by kind; kinds are reported separately.
 
-    Links before a query are its history whichever part they are of, but for those of hidden nodes in training and
-    validation.
+    The history of a query is all links before it, from any part; in training and validation, links of hidden nodes are
+    excluded.
     """
 
     task: Task
@@ -124,16 +124,16 @@ class Split:
 
     @property
     def digest(self) -> str:
-        """A name for exactly this split: results are comparable only where it agrees."""
+        """Identifies this split: results are comparable only if their digests are equal."""
         return digest(self.train, self.val, *(self.test[kind] for kind in sorted(self.test)), self.hidden)
 
 
 def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None) -> Split:
     """Cut the links by time, by default at the 70 % and 85 % quantiles of their times; see `TimeSplit`.
 
-    Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Links that
-    touch them leave training and validation and become the test: `new-new` where both ends are hidden,
-    `new-old` where one is.
+    Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Their
+    links are excluded from training and validation, and those in the test period are the test links: `new-new` if both
+    ends are hidden, `new-old` if one is.
     """
     check_choice(task, "task", get_args(Task))
     if len(events) == 0:
@@ -176,12 +176,12 @@ def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:
         times = (cuts.train_until, cuts.test_from, events.t[0].item(), events.t[-1].item())
         why = "training until {}, test from {}, links from {} to {}".format(*map(format_time, times))
     else:
-        why = f"{len(events):,} links are too few, or at too few times"
+        why = f"{len(events):,} links are too few, or have too few distinct times"
     raise DataError(f"the {empty[0]} part would be empty: {why} ({parts.task} task)")
 
 
 def recorded_cuts(description: dict[str, Any]) -> TimeSplit:
-    """Where a run's training ended and its test began, from its run.json."""
+    """The `TimeSplit` of a run, from its run.json."""
     try:
         return TimeSplit.from_dict(description.get("cuts") or {})
     except QueryError as error:
@@ -202,13 +202,13 @@ def split_of_run(events: Events, description: dict[str, Any]) -> Split:
 
 
 def by_appearance(events: Events) -> npt.NDArray[np.int32]:
-    """The nodes that occur, in the order of their first links, sources first: the same whatever they are called."""
+    """The nodes with links, in order of first appearance, source before destination: independent of their ids."""
     nodes, first = np.unique(np.stack([events.src, events.dst], axis=1), return_index=True)
     return np.asarray(nodes[np.argsort(first)])
 
 
 def snapshots(events: Events, count: int) -> npt.NDArray[np.int64]:
-    """The snapshot, from 0, that each link falls into when the time range is cut into `count` even parts: [E].
+    """The snapshot, from 0, of each link if the time range is cut into `count` equal parts: [E].
 
     Snapshot systems predict once for each pair in a snapshot; a link that repeats in it counts as often as it appears.
     """
@@ -222,7 +222,7 @@ def snapshots(events: Events, count: int) -> npt.NDArray[np.int64]:
 
 
 def snapshot_split(count: int) -> tuple[int, int, int]:
-    """How many snapshots train, validate and test: as near to 70:15:15 as they allow (the paper's Table 5)."""
+    """Numbers of training, validation and test snapshots: as close to 70:15:15 as possible (the paper's Table 5)."""
     if count < 3:
         raise QueryError(f"count is {count}: three parts need three snapshots or more")
     test = val = max(round(count * 0.15 + 1e-9), 1)

@@ -53,7 +53,7 @@ def read_arrays(folder: Path, manifest: Mapping[str, Any] | None, *, verify: boo
     """The arrays of a folder by name, memory-mapped copy-on-write.
 
     Args:
-        manifest: What `write_arrays` returned; None, for older formats, to read all files there are.
+        manifest: What `write_arrays` returned; None, for older formats, to read all files in the folder.
         verify: Whether to compare checksums.
     """
     names = sorted(path.name for path in folder.glob("*.npy")) if manifest is None else sorted(manifest)
@@ -68,7 +68,7 @@ def read_arrays(folder: Path, manifest: Mapping[str, Any] | None, *, verify: boo
 
 
 def remove_arrays(folder: Path) -> None:
-    """Remove a folder of arrays, but nothing else that was put into it."""
+    """Remove a folder of arrays; if it holds other files, they are kept."""
     if folder.is_dir() and not folder.is_symlink():
         with suppress(OSError):
             for path in folder.glob("*.npy"):
@@ -82,7 +82,7 @@ def stamp_of(content: bytes) -> list[Any]:
 
 
 def digest_of(arrays: Mapping[str, npt.NDArray[Any]], *texts: str) -> str:
-    """A SHA-256 of arrays and texts."""
+    """The SHA-256 of arrays and texts."""
     state = hashlib.sha256()
     for name in sorted(arrays):
         array = np.asarray(arrays[name], order="C")

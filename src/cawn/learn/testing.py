@@ -1,4 +1,4 @@
-"""The end of a run: what it is compared with, and what it returns."""
+"""The end of a run: the baselines, the evaluation and the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.candidates import Candidates
 
-BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline of every table, and the links of its epochs
+BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline in every table, and its links per epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished training: the system with its best weights, what it was trained on, and how accurate it is."""
+    """A finished training: the system with its best weights, its data and its accuracy."""
 
     system: System = field(repr=False)
     scorer: Scorer = field(repr=False)  # on all links
@@ -52,27 +52,27 @@ class Run:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the system found from the training links; for CAW-N the decays, the time unit and the widths."""
+        """Values derived from the training links; for CAW-N the decays, the time unit and the widths."""
         facts: dict[str, Any] = self.record.description["facts"]
         return facts
 
     @property
     def alpha(self) -> tuple[float, ...]:
-        """The decays that were used, by a system that has decays."""
+        """The decays that were used, for a system with decays."""
         return tuple(self.facts["alpha"])
 
 
 def train_baseline(context: Context, events: Events, report: Report = lambda _: None) -> Scorer:
     """The system "rates" on `events`, trained in seconds on the links and negatives that `context` has for training.
 
-    `report` is given the share that is done.
+    `report` is called with the fraction that is done.
     """
     training = spread_links(context.train, BASELINE_LINKS)
     config: Any = systems.settings_type("rates")()
     config = config.with_(directed=context.config.uses_direction, negatives=context.config.negatives)
     training = replace(training, batch_size=config.batch_size, seed=training.seed_for("rates only"))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # sums in one order, so that the same run gives the same figures again
+    torch.set_num_threads(1)  # a fixed order of summation, so that results are reproducible
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed_for("weights"))
@@ -90,7 +90,7 @@ def train_baseline(context: Context, events: Events, report: Report = lambda _: 
 
 
 def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
-    """At most so many of the links to train on, spread evenly over the training period."""
+    """At most `most` of the links to train on, spread evenly over the training period."""
     n = len(training.positions)
     some = np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
     return replace(
@@ -103,7 +103,7 @@ def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
 
 
 def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidates:
-    """Chooses candidates from the history of a scorer, or from one of its own."""
+    """Candidates from the history of a scorer, or from a new one if it has none."""
     history = scorer.history if isinstance(scorer, HasHistory) else None
     return Candidates(events, history, directed=config.uses_direction)
 
@@ -117,9 +117,9 @@ def evaluate_system(
     calibration: Calibration,
     report: Callable[[Any], Report],
 ) -> list[dict[str, Any]]:
-    """The accuracy of a scorer and of the standing baselines on the test links; see `evaluate`.
+    """The accuracy of a scorer and of the baselines on the test links; see `evaluate`.
 
-    `report` gives, for a stage by name, the function that is told how much of it is done.
+    `report` takes the name of a stage and returns the function that reports its progress.
     """
     baseline = train_baseline(context, events, report("baseline"))
     return evaluate(

@@ -1,7 +1,7 @@
 """Training of any system: epochs, early stopping, checkpoints, exact resume.
 
-Everything random in a step follows from (seed, epoch, step), so a run that was interrupted and resumed ends with the
-same weights as one that was not.
+All random numbers in a step are derived from (seed, epoch, step), so a run that was interrupted and resumed ends with
+the same weights as one that was not.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, seed_step
 
 REPORT_INTERVAL = 0.25  # seconds between two reports within an epoch
-TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of a short training, and of the validation links it is judged by
+TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of a short training, and validation links to compare it on
 
 
 class Stopped(KeyboardInterrupt):
-    """Ctrl-C during an epoch: the checkpoint is written and the user has been told."""
+    """Raised for Ctrl-C during an epoch, after writing the checkpoint and printing a message."""
 
 
 class Trainer:
@@ -66,10 +66,10 @@ class Trainer:
         split: TimeSplit | None = None,
         callback: Listener | None = None,
     ) -> None:
-        """As `train`; the settings decide which system is trained.
+        """See `train`; the type of `config` determines the system.
 
         Args:
-            facts: Values to use in place of those that the system would find from the training links.
+            facts: Values to use instead of those the system derives from the training links.
         """
         check_training(events, config, task, seed, out, device, threads, split, callback)
         check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
@@ -95,7 +95,7 @@ class Trainer:
         self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer)
         self.state, self.interrupt = State(best=self._weights()), Interrupt()
         self.listeners = Listeners(quiet, self.folder if tensorboard else None, callback)
-        self._seconds: list[float] = []  # of each epoch since the training began or was resumed
+        self._seconds: list[float] = []  # of each epoch since training began or was resumed
         if resume:
             self.state = self.checkpoints.restore(config, self.events, self._description()) or self.state
         else:
@@ -115,7 +115,7 @@ class Trainer:
         self.checkpoints.open(self.config, self.events, self._description(), begun=begun)
         try:
             if self._finished():
-                self.listeners(Progress("message", text="training has ended already"))
+                self.listeners(Progress("message", text="training has already ended"))
             with self.interrupt:
                 while not self._finished():
                     self._epoch()
@@ -126,7 +126,7 @@ class Trainer:
 
     @enough_memory("training")
     def trial(self, report: Report = lambda _: None) -> tuple[Any, Any]:
-        """Logits of some validation links and their negatives after a short training; `report` is given the steps."""
+        """Logits of some validation links and their negatives after a short training; `report` is called per step."""
         with self.interrupt:
             for step, _ in enumerate(islice(self._steps(0, 0), TRIAL_STEPS), start=1):
                 report(step)
@@ -135,7 +135,7 @@ class Trainer:
         return self._validate(slice(0, TRIAL_LINKS))
 
     def _steps(self, epoch: int, first: int) -> Iterator[Tensor]:
-        """Make the steps of an epoch from step `first`; yields the loss of each."""
+        """Run the steps of an epoch from step `first`; yields the loss of each."""
         updates, module = self.system.updates(epoch, first, self.optimizer), self.system.module
         for step in range(first, self.num_steps):
             module.train()
@@ -149,7 +149,7 @@ class Trainer:
             yield loss.detach()
 
     def _epoch(self) -> None:
-        """One pass over the training links, then validation. An interruption writes a checkpoint."""
+        """One pass over the training links, then validation. If interrupted, writes a checkpoint."""
         state, start, first = self.state, time.perf_counter(), self.state.step
         now = Progress("training", first, self.num_steps, state.epoch + 1, self.config.epochs)
         try:
@@ -172,7 +172,7 @@ class Trainer:
     def _pass(self, now: Progress, first: int, start: float) -> None:
         """The steps of an epoch from step `first`, reported a few times a second."""
         state, before, next_report = self.state, self.state.loss, 0.0
-        total = torch.zeros((), dtype=torch.float64, device=self.device)  # read only now and then: a GPU has to wait
+        total = torch.zeros((), dtype=torch.float64, device=self.device)  # read rarely: it blocks until the GPU is done
         try:
             for step, loss in enumerate(self._steps(state.epoch, first), start=first + 1):
                 total += loss
@@ -209,7 +209,7 @@ class Trainer:
         return self.state.epoch >= self.config.epochs or (self.state.epoch > 0 and stale >= self.config.patience)
 
     def _seconds_left(self) -> float | None:
-        """Until the last epoch, if training does not stop before."""
+        """Time until the last epoch, if training does not stop earlier."""
         if not self._seconds:
             return None
         return (self.config.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
