@@ -162,7 +162,7 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
 
 
 def test_attributes_must_fit(events, predictor) -> None:
-    with pytest.raises(cawn.DataError, match="1 link attributes, the model's 0"):
+    with pytest.raises(cawn.DataError, match="1 link attributes, but the model needs 0"):
         predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
 
 

@@ -1,4 +1,4 @@
-"""LinkPredictor: a trained model in use. Names and times in, probabilities out."""
+"""LinkPredictor: a trained model that turns names and times into probabilities."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ Array = npt.NDArray[Any]
 
 _answering = enough_memory("answering", "ask about fewer pairs at once, or train with a lower num_walks or dim")
 MAX_DRAWS = 1_000
-DRAW_SEED = 0x5EED  # of the first sample; that of a score without draws
+DRAW_SEED = 0x5EED  # of the first sample, which `score` uses without draws
 
 
-PAIRS_AT_ONCE = 1 << 14  # of several sources that are ranked together
+PAIRS_AT_ONCE = 1 << 14  # for several sources that are ranked together
 EVERYONE = "all"
 
 
@@ -117,7 +117,7 @@ class LinkPredictor:
     def _renew_locks(self) -> None:
         self._updating = Lock()  # one update at a time
         self._rebuilding = Lock()  # one rebuild at a time
-        self._swapping = Lock()  # for a moment, while `_state` is replaced or its queue grows
+        self._swapping = Lock()  # held briefly, while `_state` is replaced or its queue grows
         _ALIVE.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,7 +165,7 @@ class LinkPredictor:
     def of(cls, run: Run) -> LinkPredictor:
         """The predictor of a run that has just been trained."""
         if not hasattr(run, "system") or not hasattr(run, "events"):
-            raise QueryError(f"run is {brief(run)}: give what cawn.train returns")
+            raise QueryError(f"run is {brief(run)}: give the result of cawn.train")
         events = run.events
         return cls(
             run.system,
@@ -195,15 +195,15 @@ class LinkPredictor:
             part.rename(target)
 
     def save_links(self, lock: FolderLock) -> None:
-        """Write all links, including updates, to the run folder it was loaded from, which the caller has locked."""
+        """Write all links, including updates, to the run folder it was loaded from; the caller holds its lock."""
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
         index, named, updates = self._links()
         replace_links(self._folder, named, index, lock=lock, updates=updates)
 
     def _links(self) -> tuple[dict[str, Array] | None, Events, list[str]]:
-        """The index of the system if it has one, the links with the names of their nodes, and the digests of exactly
-        the batches among them."""
+        """The index of the system if it has one, the links with node names, and the digests of exactly the batches that
+        they include."""
         with self._updating:
             snapshot, updates = self._snapshot(), list(self._known.digests)
             index = self._system.index(snapshot.events) if isinstance(self._system, Indexed) else None
@@ -230,10 +230,10 @@ class LinkPredictor:
         batch or on another CPU, its logits a and b agree to within 1e-4 (1 + |b|).
 
         Args:
-            src: Names, one or B of them; a single one is paired with all others.
+            src: Names, one or B of them; a single one is used for all pairs.
             dst: Names, likewise.
             t: Times, likewise.
-            prior: The assumed share of positives among the pairs. Probabilities are calibrated for one half.
+            prior: The assumed share of positives among the pairs; 0.5, one negative per positive, by default.
             draws: Average over this number of walk samples and return `Scores`, with the standard error.
         """
         if draws is not None:
@@ -243,7 +243,7 @@ class LinkPredictor:
         ends, asked = _distinct(self._config, ends)
         if draws is None:
             return self._calibration.probability(in_time_order(snapshot.scorer, *ends)[asked], prior)
-        scorer = self._able(snapshot.scorer, Sampler, "draws no samples: leave out draws")
+        scorer = self._require(snapshot.scorer, Sampler, "draws no samples: omit draws")
         logits = [in_time_order(partial(scorer.logits, seed=DRAW_SEED + i), *ends) for i in range(draws)]
         drawn = self._calibration.probability(np.stack(logits)[:, asked], prior)  # [draws, B]
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
@@ -253,7 +253,7 @@ class LinkPredictor:
         """The embedding of each pair, which the last layers turn into its logit: [B, width]."""
         snapshot, ends = self._question(src, dst, t)
         ends, asked = _distinct(self._config, ends)
-        scorer = self._able(snapshot.scorer, Embedder, "has no embeddings of pairs")
+        scorer = self._require(snapshot.scorer, Embedder, "has no embeddings of pairs")
         return np.asarray(in_time_order(scorer.embed, *ends)[asked])
 
     def score_table(
@@ -288,7 +288,7 @@ class LinkPredictor:
             candidates: The names to rank; "all" for every node that has been a destination before t; chosen from the
                 history by default.
             kinds: How to choose candidates: "recent" partners, nodes "two hops" away, "popular" destinations.
-            byte_budget: Memory for the tensors of one pass; by default what suits the device. The walks of src are
+            byte_budget: Memory for the tensors of one pass; by default chosen for the device. The walks of src are
                 sampled once in any case.
 
         Returns a list of `Ranked`, which unpack as (name, probability, found); its `to_table()` returns a table.
@@ -297,7 +297,7 @@ class LinkPredictor:
         snapshot = self._snapshot()
         now = self._times(t, snapshot.events)
         if now.size != 1:
-            raise QueryError(f"t has {now.size} times: rank asks about one; rank_many takes several")
+            raise QueryError(f"t has {now.size} times: rank takes one time, rank_many several")
         src, moment = as_name(src, "src"), now.reshape(-1)[0]
         node = int(self._spelling.ids(snapshot.names, [src], 0)[0])
         considered = self._considered(snapshot, src, node, moment, self._given(snapshot, candidates), kinds)
@@ -356,13 +356,13 @@ class LinkPredictor:
             names: list[Name] = snapshot.names.all().tolist()
             return names
         if not isinstance(side, str) or side not in ("src", "dst"):
-            raise QueryError(f"side is {brief(side)}: give 'src' or 'dst', or leave it out")
+            raise QueryError(f"side is {brief(side)}: give 'src' or 'dst', or omit it")
         ends = snapshot.events.src if side == "src" else snapshot.events.dst
         return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
     @_answering
     def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
-        """Explain the score of src and dst at time t: the walks behind it, and the contribution of each.
+        """Explain the score of src and dst at time t by the walks it is based on and the contribution of each.
 
         Args:
             draws: Number of walk samples for the probability and its error. The walks shown are those of the first.
@@ -399,8 +399,8 @@ class LinkPredictor:
     def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
         """Add links to the history: Events, or anything `cawn.read` reads with these `columns`. Nodes may be new.
 
-        Columns that are not given are those of the training data, if the file or table has them. The index is rebuilt
-        at the next query, in time linear in the number of all links; several updates before it cost one rebuild.
+        Columns that are not given default to those of the training data, if the file or table has them. The index is
+        rebuilt at the next query, in time linear in the number of links; several updates before it cost one rebuild.
 
         If links have ids (`link_id="column"`, or Events with `link_id`), those with known ids are skipped. Without ids,
         links that were added before are added again, with a warning.
@@ -426,7 +426,7 @@ class LinkPredictor:
         for what, mine, theirs in (("link", held.msg, new.msg), ("node", held.x, new.x)):
             width, given = (0 if array is None else array.shape[1] for array in (mine, theirs))
             if width != given and not (what == "node" and given == 0):
-                raise DataError(f"the new links have {given} {what} attributes, the model's {width}; give as many")
+                raise DataError(f"the new links have {given} {what} attributes, but the model needs {width}")
         if len(new):
             times = convert_link_times(new, held)
             check_span(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))
@@ -517,10 +517,10 @@ class LinkPredictor:
         scorer = self._system.scorer(events)
         return Snapshot(events, scorer, names, candidates_on(scorer, events, self._config))
 
-    def _able(self, scorer: Scorer, ability: type[Any], otherwise: str) -> Any:
-        """The scorer, if its system has this optional ability."""
-        if not isinstance(scorer, ability):
-            raise QueryError(f"the system {self._name!r} {otherwise}")
+    def _require(self, scorer: Scorer, protocol: type[Any], reason: str) -> Any:
+        """The scorer, if it implements this optional protocol."""
+        if not isinstance(scorer, protocol):
+            raise QueryError(f"the system {self._name!r} {reason}")
         return scorer
 
     def _rank_logits(self, snapshot: Snapshot, sources: Sequence[Asked], byte_budget: int | None) -> list[Array]:
@@ -545,7 +545,7 @@ class LinkPredictor:
         return self._snapshot().names
 
     def _given(self, snapshot: Snapshot, candidates: Names | None) -> _Considered | str | None:
-        """Candidates as the user gave them: names with their ids, "all" or None."""
+        """The user's choice of candidates: names with their ids, "all" or None."""
         if candidates is None or (isinstance(candidates, str) and candidates == EVERYONE):
             return candidates
         given = list(dict.fromkeys(as_names(candidates)))
@@ -572,7 +572,7 @@ class LinkPredictor:
     def _ranking(
         self, snapshot: Snapshot, src: Name, considered: _Considered, logits: Array, k: int, prior: float
     ) -> Ranking:
-        """The best k, in an order that does not depend on how nodes are numbered."""
+        """The k best candidates, in an order that does not depend on node ids."""
         probability = self._calibration.probability(logits, prior)
         best = np.argsort(-probability, kind="stable")
         if len(best) > k:
@@ -585,7 +585,7 @@ class LinkPredictor:
         return Ranking(src, ranked[:k])
 
     def _question(self, src: Names, dst: Names, t: Any) -> tuple[Snapshot, tuple[Array, Array, Array]]:
-        """Ids and times of B pairs, and the history to use."""
+        """The current snapshot, and the ids and times of B pairs."""
         snapshot = self._snapshot()
         names = snapshot.names
         u, v = as_names(src), as_names(dst)
@@ -598,8 +598,8 @@ class LinkPredictor:
         for side, given in enumerate((u, v)):
             found = self._spelling.ids(names, given, side)
             ids.append(np.repeat(found, size) if len(given) == 1 else found)
-        strangers = (ids[0] >= len(names)) & (ids[1] >= len(names))
-        for i in np.flatnonzero(strangers):
+        both_unknown = (ids[0] >= len(names)) & (ids[1] >= len(names))
+        for i in np.flatnonzero(both_unknown):
             if self._spelling.same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
                 ids[1][i] = ids[0][i]
         return snapshot, (ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times)
@@ -667,7 +667,7 @@ Asked = tuple[Name, int, Any, _Considered]
 
 
 def _groups(asked: Iterator[Asked]) -> Iterator[list[Asked]]:
-    """Sources that are scored together: as many as have PAIRS_AT_ONCE candidates."""
+    """Groups of sources to score together, each with about PAIRS_AT_ONCE candidates."""
     group: list[Asked] = []
     pairs = 0
     for source in asked:

@@ -1,4 +1,4 @@
-"""Results of a predictor: lists and tuples that are also tables."""
+"""Results of a predictor: lists and tuples that convert to tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ranked(NamedTuple):
 
 
 class Ranking(list[Ranked]):
-    """The most probable destinations of `node`, best first: a list of `Ranked` that is also a table."""
+    """The most probable destinations of `node`, best first: a list of `Ranked` that converts to a table."""
 
     def __init__(self, node: Name, ranked: Iterable[Ranked]) -> None:
         super().__init__(ranked)
@@ -50,7 +50,7 @@ class Ranking(list[Ranked]):
 
 
 def rankings_table(rankings: list[Ranking]) -> pa.Table:
-    """Several rankings one below the other, as `Ranking.to_table` has them."""
+    """Several rankings in one table, with the columns of `Ranking.to_table`."""
     rows = [(ranking.node, place, *ranked) for ranking in rankings for place, ranked in enumerate(ranking, start=1)]
     node, place, name, probability, found = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
     columns = {
@@ -64,7 +64,7 @@ def rankings_table(rankings: list[Ranking]) -> pa.Table:
 
 
 def names_column(names: list[Name]) -> pa.Array:
-    """Names as int64 where all are integers that fit, else as text."""
+    """Names as int64 if all are integers that fit, else as text."""
     if names and all(isinstance(name, int) and -(2**63) <= name < 2**63 for name in names):
         return pa.array(names, pa.int64())
     return pa.array([str(name).encode("utf-8", "replace").decode() for name in names], pa.string())

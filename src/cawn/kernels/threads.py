@@ -1,4 +1,4 @@
-"""How compiled functions are run on several threads."""
+"""Running compiled functions on several threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def num_cores() -> int:
 
 
 def num_threads(threads: int | None) -> int:
-    """Number of threads to start if `threads` are asked for (None: all cores): at most one per core."""
+    """Number of threads to start if `threads` are requested (None: all cores): at most one per core."""
     return num_cores() if threads is None else min(int(threads), num_cores())
 
 
@@ -40,7 +40,7 @@ if hasattr(os, "register_at_fork"):
 def in_parallel(work: Callable[[int, int], object], bounds: list[int], threads: int | None) -> None:
     """Call `work(lo, hi)` for each pair of consecutive bounds, on `threads` threads (None: all cores).
 
-    Python threads, not numba's parallel loops: several threads may call this, and PyTorch's runtime is the only one.
+    Uses Python threads, not numba's parallel loops: it can be called concurrently, and adds no second OpenMP runtime.
     """
     spans = [(lo, hi) for lo, hi in pairwise(bounds) if lo < hi]
     threads = min(num_threads(threads), len(spans))

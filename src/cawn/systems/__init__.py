@@ -1,4 +1,4 @@
-"""What is trained and compared: one file or folder per system, and one line for each in the registry below."""
+"""Systems to train and compare: one file or folder each, and one line in the registry below."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class Entry(NamedTuple):
-    """Where a system and its settings are; loaded when they are first needed."""
+    """Import paths of a system and its settings, imported on first use."""
 
-    system: str  # "module:class", of a class that takes a `Context`
+    system: str  # "module:class", whose constructor takes a `Context`
     settings: str
-    summary: str  # one line for people
+    summary: str  # one line, for display
 
 
 _REGISTRY: dict[str, Entry] = {
@@ -28,12 +28,12 @@ DEFAULT = "cawn"
 
 
 def register(name: str, entry: Entry) -> None:
-    """Make a system known by its name, for `cawn.train(system=...)` and for loading its runs."""
+    """Register a system under a name, for `cawn.train(system=...)` and for loading its runs."""
     _REGISTRY[name] = entry
 
 
 def names() -> list[str]:
-    """All systems, by name."""
+    """The names of all systems."""
     return list(_REGISTRY)
 
 
@@ -57,13 +57,13 @@ def system_type(name: str) -> Any:
 
 
 def build(name: str, context: Context) -> System:
-    """A system of this name, with fresh weights."""
+    """Build the system with this name, with newly initialised weights."""
     system: System = system_type(name)(context)
     return system
 
 
 def name_of(config: Settings) -> str:
-    """The system whose settings these are."""
+    """The name of the system that these settings belong to."""
     kind = type(config)
     for name, entry in _REGISTRY.items():
         module, _, attribute = entry.settings.partition(":")
@@ -73,7 +73,7 @@ def name_of(config: Settings) -> str:
 
 
 def recorded(name: Any) -> str:
-    """The name of a stored run's system; raises StorageError where this version does not have it."""
+    """The name of a stored run's system; raises StorageError if this version does not have it."""
     if not isinstance(name, str) or name not in _REGISTRY:
         raise StorageError(f"run.json: its system {brief(name)} is not one of {', '.join(_REGISTRY)}")
     return name

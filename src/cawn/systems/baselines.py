@@ -1,4 +1,4 @@
-"""Untrained baselines: scorers that need no training, reported beside every model."""
+"""Untrained baselines: scorers that need no training, reported with every model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Past:
         return low * self._num_nodes + high
 
     def recency(self, src: Array, dst: Array, t: Array) -> Scores:
-        """The later the pair last linked, the better; below all such pairs, by when the destination was last active."""
+        """Pairs that linked before, most recent first; then all others, by the last activity of the destination."""
         pair, _ = _last_before(*self._pairs, self._pair_code(src, dst), t)
         active, _ = _last_before(*self._destinations, dst.astype(np.int64), t)
         age_of_pair, age_of_activity = t - np.nan_to_num(pair), t - np.nan_to_num(active)
@@ -49,18 +49,18 @@ class Past:
         return np.where(np.isnan(pair), np.where(np.isnan(active), 0.0, by_activity), by_pair)
 
     def edgebank(self, src: Array, dst: Array, t: Array) -> Scores:
-        """1 where the pair has linked before."""
+        """1 if the pair has linked before, else 0."""
         _, count = _last_before(*self._pairs, self._pair_code(src, dst), t)
         return (count > 0).astype(np.float64)
 
     def edgebank_window(self, src: Array, dst: Array, t: Array) -> Scores:
-        """1 where the pair has linked within the last 15 % of the time range."""
+        """1 if the pair has linked within the last 15 % of the time range, else 0."""
         pair, _ = _last_before(*self._pairs, self._pair_code(src, dst), t)
         with np.errstate(invalid="ignore"):
             return (t - pair <= 0.15 * self._span).astype(np.float64)
 
     def popularity(self, src: Array, dst: Array, t: Array) -> Scores:
-        """How often the destination has been one."""
+        """The number of earlier links to the destination."""
         _, count = _last_before(*self._destinations, dst.astype(np.int64), t)
         return count.astype(np.float64)
 
@@ -73,7 +73,7 @@ def _by_key(keys: Array, t: Array) -> tuple[Array, Array]:
 
 @njit
 def _last_before(keys: Array, times: Array, wanted: Array, t: Array) -> tuple[Scores, Array]:
-    """The last time (NaN for none) and the number of times each wanted key occurs strictly before t."""
+    """The last time (NaN if none) and the number of occurrences of each wanted key strictly before t."""
     last, count = np.full(wanted.size, np.nan), np.zeros(wanted.size, np.int64)
     for i in range(wanted.size):
         first = np.searchsorted(keys, wanted[i])

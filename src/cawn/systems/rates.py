@@ -1,4 +1,4 @@
-"""A baseline without walks: a small network on exact decayed counts of the links of both ends and of the pair.
+"""A baseline without walks: a small MLP on exact decayed link counts of both ends and of the pair.
 
 Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting.
 """
@@ -24,19 +24,19 @@ from cawn.walks.rates import Rates, pair_width, rates_width
 
 Array = npt.NDArray[Any]
 
-_PAIRS = 1 << 16  # scored at once
+_PAIRS = 1 << 16  # per forward pass
 
 
 @dataclass(frozen=True)
 class RatesSettings(Settings):
-    """Settings of the network on rates."""
+    """Settings of the rates baseline."""
 
     batch_size: int = 256
     lr: float = 3e-3
     epochs: int = 6
     weight_decay: float = 0.0
     hidden: int = 64
-    directed: bool = True  # count links by their direction too; otherwise scores are symmetric
+    directed: bool = True  # also count links by direction; otherwise scores are symmetric
     schedule: Literal["constant", "one-cycle"] = "one-cycle"
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
@@ -61,7 +61,7 @@ class RatesSystem:
         width, hidden = rates_width(len(self.alpha), directed=config.directed), config.hidden
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
         self.module = nn.Sequential(*layers).to(context.device)
-        self._rates: tuple[Events, Rates] | None = None  # of the events that were asked about last
+        self._rates: tuple[Events, Rates] | None = None  # of the most recent events
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer = self.scorer(self.context.events)

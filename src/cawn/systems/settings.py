@@ -1,4 +1,4 @@
-"""Settings: how a system is trained; a frozen value that is also a TOML file. Each system adds its own fields."""
+"""Settings of training, immutable and stored as TOML. Each system adds its own fields."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cawn.errors import QueryError, brief
 
 @dataclass(frozen=True)
 class Settings:
-    """What every system can be trained with."""
+    """The settings that all systems share."""
 
     batch_size: int = 128
     lr: float = 1e-3
@@ -19,9 +19,9 @@ class Settings:
     patience: int = 3  # epochs without a better validation AP before training stops
     schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over all epochs
     weight_decay: float = 0.1  # decoupled, times the learning rate
-    negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are earlier destinations of the source
+    negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are other destinations of the source
     attributes: bool = True  # use link and node attributes, if there are any
-    standardise: bool = True  # scale numeric attributes by their mean and deviation over the training links
+    standardise: bool = True  # scale numeric attributes to mean 0 and deviation 1 over the training links
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = {
         "batch_size": (1, 1 << 20),
@@ -76,7 +76,7 @@ class Settings:
             raise QueryError(f"settings are {brief(text)}: give the text of a TOML file")
         try:
             values = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also raised for integers too long and nesting too deep
+        except (ValueError, RecursionError) as error:  # also raised for oversized integers and deep nesting
             raise QueryError(f"not TOML: {error}") from error
         return cls.from_dict(values)
 

@@ -1,4 +1,4 @@
-"""What an optimizer step is made of: links with their negatives, a loss, and the optimizer."""
+"""The parts of a training step: links with their negatives, the loss and the optimizer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cawn.systems.settings import Settings
 Array = npt.NDArray[Any]
 Nodes = npt.NDArray[np.int32]
 
-HISTORICAL_SHARE = 0.25  # of the training negatives, where they are mixed
+HISTORICAL_SHARE = 0.25  # of the training negatives, if they are mixed
 MAX_GRADIENT = 1.0  # norm
 _RISE = 0.1  # share of all steps over which the learning rate rises
 
@@ -34,7 +34,7 @@ class Links(NamedTuple):
     dst: Array
     negative: Array  # a negative destination for each link
     t: Array
-    weight: npt.NDArray[np.float32] | None  # of each link's loss, 1 on average; None where all are equal
+    weight: npt.NDArray[np.float32] | None  # of each link's loss, 1 on average; None if all are equal
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class TrainingLinks:
 
     events: Events
     part: npt.NDArray[np.int64]  # all links of the training period, as positions in `events`
-    positions: npt.NDArray[np.int64]  # [n] those to train on, which are those of them whose weight is not 0
-    own_negatives: Nodes  # [n] given by the user; NO_NEGATIVE where one is to be drawn
+    positions: npt.NDArray[np.int64]  # [n] the links to train on: those in `part` with a weight above 0
+    own_negatives: Nodes  # [n] given by the user; NO_NEGATIVE to draw one
     random: Choices
-    historical: Choices | None  # a share HISTORICAL_SHARE of the negatives; None where all are random
+    historical: Choices | None  # for HISTORICAL_SHARE of the negatives; None if all are random
     batch_size: int
     seed: int
 
@@ -65,14 +65,14 @@ class TrainingLinks:
 
     @cached_property
     def weights(self) -> npt.NDArray[np.float32] | None:
-        """The weight of each link's loss, 1 on average; None where all are equal: [n]."""
+        """The weight of each link's loss, 1 on average; None if all are equal: [n]."""
         if self.events.weight is None:
             return None
         weights = self.events.weight[self.positions].astype(np.float64)
         return np.asarray(weights / weights.mean(), np.float32)
 
     def negatives(self, epoch: int) -> Nodes:
-        """A negative destination for each link, the user's or a drawn one: [n]."""
+        """A negative destination for each link, user-given or drawn: [n]."""
         seed = self.seed_for("epoch", epoch)
         negatives = self.random.draw(seed)
         if self.historical is not None:
@@ -82,7 +82,7 @@ class TrainingLinks:
         return np.where(self.own_negatives == NO_NEGATIVE, negatives, self.own_negatives)
 
     def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
-        """The links of each step of an epoch from step `first`; in the order of time where they are not shuffled."""
+        """The links of each step of an epoch from step `first`, in time order unless they are `shuffled`."""
         negatives, events = self.negatives(epoch), self.events
         n = len(self.positions)
         order = rng.order(self.seed_for("epoch", epoch), n) if shuffled else np.arange(n)
@@ -100,13 +100,13 @@ def contrast_losses(logits: Tensor) -> Tensor:
 
 
 def contrast_loss(logits: Tensor, weight: npt.NDArray[np.float32] | None = None) -> Tensor:
-    """The mean of `contrast_losses`, each times its weight."""
+    """The mean of `contrast_losses`, each multiplied by its weight."""
     losses = contrast_losses(logits)
     return (losses if weight is None else losses * torch.from_numpy(weight).to(losses)).mean()
 
 
 def seed_step(device: torch.device, seed: int) -> None:
-    """Seed the random numbers of one device, which is quicker than seeding all."""
+    """Seed the generator of one device, which is faster than seeding all."""
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
         torch.cuda.default_generators[index].manual_seed(seed)
@@ -115,18 +115,18 @@ def seed_step(device: torch.device, seed: int) -> None:
 
 
 class Optimizer:
-    """AdamW with clipped gradients and a schedule of the learning rate."""
+    """AdamW with gradient clipping and a learning-rate schedule."""
 
     def __init__(self, module: nn.Module, config: Settings, steps_per_epoch: int) -> None:
         settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
         parameters = list(module.parameters())
-        if parameters and parameters[0].device.type == "cuda":  # one kernel, whose learning rate is a tensor there
+        if parameters and parameters[0].device.type == "cuda":  # one fused kernel, with the learning rate on the GPU
             settings |= {"lr": torch.tensor(config.lr, device=parameters[0].device), "fused": True, "capturable": True}
         self.adam = torch.optim.AdamW(parameters, **settings)
         self.parameters, self.config, self.steps_per_epoch = parameters, config, steps_per_epoch
 
     def learning_rate(self, epoch: int, step: int) -> float:
-        """Constant; or rising over the first tenth of all steps, then falling as a cosine."""
+        """Constant; or rising over the first tenth of all steps, then cosine decay."""
         if self.config.schedule == "constant":
             return self.config.lr
         done = (epoch * self.steps_per_epoch + step + 1) / (self.config.epochs * self.steps_per_epoch)

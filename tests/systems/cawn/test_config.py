@@ -33,7 +33,7 @@ def test_values_survive_a_file() -> None:
         ({"alpha": -1.0}, "alpha is -1.0"),
         ({"alpha": "slow"}, "alpha is 'slow'"),
         ({"alpha": ()}, r"alpha is \(\)"),
-        ({"alpha": (1.0, 2.0, 3.0)}, "num_walks=64 cannot be shared evenly by 3 decays"),
+        ({"alpha": (1.0, 2.0, 3.0)}, "num_walks=64 cannot be divided evenly among 3 decays"),
     ],
 )
 def test_refused(changes: dict, message: str) -> None:

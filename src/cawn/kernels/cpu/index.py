@@ -1,4 +1,4 @@
-"""Building the index that walks are sampled from; see `kernels.cpu.walks` for what it holds."""
+"""Building the index that walks are sampled from; see `kernels.cpu.walks` for its layout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 @njit
 def list_starts(src: Array, dst: Array, num_nodes: int) -> Array:
-    """Where each node's list starts: [num_nodes + 1]. A self-loop is one link, so it has one entry."""
+    """Where each node's list starts: [num_nodes + 1]. A self-loop has one entry."""
     starts = np.zeros(num_nodes + 1, np.int64)
     for e in range(src.size):
         starts[src[e] + 1] += 1
@@ -29,7 +29,7 @@ def list_starts(src: Array, dst: Array, num_nodes: int) -> Array:
 
 @njit
 def fill_lists(src: Array, dst: Array, t: Array, starts: Array, time: Array, hop: Array) -> None:
-    """One pass over the events in time order, writing both entries of each."""
+    """Write both entries of each event, in one pass in time order."""
     num_nodes = starts.size - 1
     newest = np.empty(num_nodes, t.dtype)
     count = np.zeros((num_nodes, 2), np.int32)  # entries so far, and those strictly before `newest`

@@ -1,4 +1,4 @@
-"""Encode once, also across pairs: equal prefixes of different pairs as one."""
+"""Merge equal walk prefixes of different pairs, so that each is encoded once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = npt.NDArray[Any]
 
 
 def merge_prefixes(vectors: Array, levels: list[Level], rows: Array) -> tuple[Array, list[Level]]:
-    """Merge equal prefixes of different pairs: the same query, the same links, nodes with the same counts."""
+    """Merge equal prefixes of different pairs: those with the same query, links and counts of their nodes."""
     vectors, number = np.unique(vectors, axis=0, return_inverse=True)
     number = number.reshape(-1)
     merged: list[Level] = []
@@ -36,7 +36,7 @@ def merge_prefixes(vectors: Array, levels: list[Level], rows: Array) -> tuple[Ar
 def number_distinct(
     parent: Array, step: Array, own: Array, other: Array, table: Array, row: Array, first: Array
 ) -> int:
-    """Number the distinct rows (parent, step, own, other) in order of appearance; return how many there are.
+    """Number the distinct rows (parent, step, own, other) in order of appearance; returns how many there are.
 
     Args:
         table: Hash table with more slots than rows: a power of two, all -1.

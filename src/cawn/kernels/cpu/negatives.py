@@ -16,27 +16,27 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The destinations that each of n links may draw: a run of `nodes`, of which some places are skipped.
+    """The destinations that each of n links may draw: a run of `nodes`, with some positions skipped.
 
-    A link that draws the number r takes place r + k of its run, where k is the number of its `skipped` values <= r.
+    A link that draws the number r takes position r + k of its run, where k is the number of its `skipped` values <= r.
     """
 
     links: Array  # [n] int64, the key of each link's random number
     nodes: Array  # int32, all runs, one after the other
     first: Array  # [n] int64, where the run of a link starts
-    count: Array  # [n] int64, how many destinations it may draw; 0 where there is none
-    skipped: Array  # int64, each skipped place less the number of skipped places before it, so ascending for each link
-    skip_from: Array  # [n] int64, the part of `skipped` that concerns a link
+    count: Array  # [n] int64, the number of destinations it may draw
+    skipped: Array  # int64, each skipped position minus the number of earlier ones, non-decreasing for each link
+    skip_from: Array  # [n] int64, start and end of each link's part of `skipped`
     skip_to: Array  # [n] int64
     salt: int  # separates the draws of one kind of negatives from those of another
 
     def of(self, some: Array) -> Choices:
-        """The choices of some of the links, as positions [k]."""
+        """The choices of the links at positions `some`, [k]."""
         per_link = ("links", "first", "count", "skip_from", "skip_to")
         return replace(self, **{name: getattr(self, name)[some] for name in per_link})
 
     def draw(self, seed: int) -> npt.NDArray[np.int32]:
-        """A destination for each link, uniformly; -1 where there is none: [n]."""
+        """A destination for each link, drawn uniformly; -1 if it has no choice: [n]."""
         arrays = (self.nodes, self.first, self.count, self.skipped, self.skip_from, self.skip_to)
         return _draw(self.links, *arrays, np.uint64(seed ^ self.salt))
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 
-_PATHS_AT_ONCE = 32_768  # through the transformer; attention on a GPU takes 65,535 at most
+_PATHS_AT_ONCE = 32_768  # per transformer call; attention on a GPU supports at most 65,535
 
 
 class AttentiveWalks(nn.Module):
@@ -71,4 +71,4 @@ class SelfAttention(nn.Module):
         attention = (scores + share.log()[:, None, :]).softmax(dim=-1)
         mixed = self.dropout(attention) @ self.q2(walks)  # [sets, n, d]
         mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
-        return torch.where(sizes[:, None] > 0, mean, 0)  # explanations leave out walks, and a set may become empty
+        return torch.where(sizes[:, None] > 0, mean, 0)  # explanations remove walks, which can leave a set empty

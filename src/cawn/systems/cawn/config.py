@@ -11,7 +11,7 @@ from cawn.systems.settings import Settings, is_number
 
 Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
-_FORMER_SIDES = {"together": "joint", "apart": "separate"}  # in run folders written before
+_FORMER_SIDES = {"together": "joint", "apart": "separate"}  # names in older run folders
 _PAPER = {
     "alpha": "paper",
     "dim": 64,
@@ -78,7 +78,7 @@ class Config(Settings):
         if self.sides == "symmetric" and self.directed:
             raise QueryError("sides='symmetric' ignores which end is the source: give directed=false as well")
         if isinstance(self.alpha, tuple) and self.num_walks % len(self.alpha):
-            raise QueryError(f"num_walks={self.num_walks} cannot be shared evenly by {len(self.alpha)} decays")
+            raise QueryError(f"num_walks={self.num_walks} cannot be divided evenly among {len(self.alpha)} decays")
 
     def with_(self, /, **changes: Any) -> Self:
         """Returns a copy with these settings changed; `sides` follows `directed` unless it is given."""

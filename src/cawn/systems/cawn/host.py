@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 
 class HostEngine:
-    """Trains and computes a network on the batches of a batcher."""
+    """Trains and evaluates a network on the batches of a batcher."""
 
     def __init__(self, module: CAWN, batcher: Batcher) -> None:
         self._module, self._batcher = module, batcher
@@ -29,7 +29,7 @@ class HostEngine:
 
     def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
         """Logits [B] of pairs, or embeddings [B, width]."""
-        # Pairs that share a query become neighbours, whatever the ids of the nodes are: a batch encodes it once.
+        # Pairs with equal (dst, t) become adjacent, independently of node ids: a batch encodes their walks once.
         order = np.lexsort((by_first_appearance(dst), t))
         distinct = np.count_nonzero((np.diff(t[order]) != 0) | (np.diff(dst[order]) != 0))
         size = PAIRS_PER_BATCH if distinct > len(src) / 2 else 2 * PAIRS_PER_BATCH

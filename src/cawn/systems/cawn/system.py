@@ -1,4 +1,4 @@
-"""CAW-N as a `System`: which decays and time unit, which processor, and the index that its scorers read."""
+"""CAW-N as a `System`: chooses the decays, the time unit and the engine, and holds the index its scorers use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cawn.walks.validation import check_history, check_rates
 
 Array = npt.NDArray[Any]
 
-TRIAL_DIM = 32  # of the short trainings behind alpha="auto"
+TRIAL_DIM = 32  # of the short trainings for alpha="auto"
 
 
 class CawnSystem:
@@ -44,11 +44,11 @@ class CawnSystem:
             raise DataError(f"{len(self.alpha)} decays cannot share {config.num_walks} walks evenly")
         widths = context.fact("widths", lambda: list(input_widths(config, context.events, len(self.alpha))))
         if tuple(widths) != input_widths(config, context.events, len(self.alpha)):
-            raise DataError("widths are not those of the links")
+            raise DataError("widths do not match the links")
         with memory_for("the model"):
             self.module = CAWN(config, *widths).to(context.device)
-        self._batcher: Batcher | None = None  # the index of the events that were asked about last
-        self._engine: Any = None  # of the last batcher on a GPU, which may have no room for two
+        self._batcher: Batcher | None = None  # the index of the most recent events
+        self._engine: Any = None  # for the last batcher; only one, to save GPU memory
 
     @staticmethod
     def alternatives(config: Config, train: Events) -> Alternatives | None:
@@ -75,19 +75,19 @@ class CawnSystem:
         return self._batcher
 
     def engine(self, batcher: Batcher) -> Any:
-        """What computes the network: `HostEngine`, or `DeviceEngine` on a GPU."""
+        """Runs the network: `HostEngine` on the CPU, `DeviceEngine` on a GPU."""
         if self.context.device.type == "cpu":
             return HostEngine(self.module, batcher)
         if self._engine is None or self._engine.host is not batcher:
             from cawn.systems.cawn.cuda import DeviceEngine
 
-            self._engine = None  # make room first
+            self._engine = None  # free its memory first
             self._engine = DeviceEngine(self.module, batcher, self.context.device)
         return self._engine
 
     @property
     def _batch_threads(self) -> int | None:
-        """In training, batches are built by one thread while the network uses the other cores."""
+        """Threads that build batches: one in training, where the network uses the other cores."""
         return self.context.threads if self.context.training is None else 1
 
     def index(self, events: Events) -> dict[str, Array]:
@@ -110,11 +110,11 @@ class CawnSystem:
         self._batcher = Batcher(self.config, events, history, self.unit, rates, self._batch_threads)
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_engine": None}  # whatever is on a device is placed there again
+        return self.__dict__ | {"_engine": None}  # device memory is not pickled; it is allocated again
 
 
 class WalkScorer:
-    """Scores pairs by the walks of a history."""
+    """Scores pairs by walks sampled from a history."""
 
     def __init__(self, system: CawnSystem, batcher: Batcher) -> None:
         self._system, self.batcher, self.config = system, batcher, system.config
@@ -146,7 +146,7 @@ class WalkScorer:
 
 
 def decays(config: Config, tau: float, name: str = "wide") -> tuple[float, ...]:
-    """The decays that the settings ask for, for links of intensity tau; from a ladder where they leave them open."""
+    """The decays for links of intensity tau: as given in the settings, by the paper's rule, or the ladder `name`."""
     if isinstance(config.alpha, tuple):
         return config.alpha
     if not isinstance(config.alpha, str):
