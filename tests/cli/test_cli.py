@@ -43,6 +43,22 @@ def test_every_help_has_an_example_and_shows_flags_without_a_type() -> None:
     assert set(get_command(app).commands) == {name for name, *_ in found}
 
 
+def test_no_metavar_is_the_name_of_its_option_in_capitals() -> None:
+    """Some versions of typer would call such an option --TIME; its name has to be given."""
+    from typing import get_type_hints
+
+    from typer.models import OptionInfo
+
+    apps = [app, *(group.typer_instance for group in app.registered_groups)]
+    callbacks = [command.callback for one in apps for command in one.registered_commands]
+    assert len(callbacks) > 8
+    for callback in callbacks:
+        for name, hint in get_type_hints(callback, include_extras=True).items():
+            for option in getattr(hint, "__metadata__", ()):
+                if isinstance(option, OptionInfo) and option.metavar:
+                    assert option.param_decls or option.metavar.lower() != name, (callback.__name__, name)
+
+
 @pytest.mark.parametrize(
     ("environment", "words"),
     [

@@ -24,7 +24,7 @@ def explain(
     src: Annotated[str | None, typer.Option(metavar="NAME", help="Source of the link.")] = None,
     dst: Annotated[str | None, typer.Option(metavar="NAME", help="Destination of the link.")] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="A number in the data's unit, or an ISO date.")
+        str | None, typer.Option("--time", metavar="TIME", help="A number in the data's unit, or an ISO date.")
     ] = None,
     whole: Annotated[
         bool,
