@@ -321,3 +321,11 @@ def _count_nodes(occurring: int, given: int | None, labels: Array | None) -> int
     if labels is not None and len(labels) != count:
         raise DataError(f"{len(labels):,} labels for {count:,} nodes; every node needs one")
     return int(count)
+
+
+def by_first_appearance(nodes: Array) -> Array:
+    """The rank of each node in the order in which the nodes first appear: [n]."""
+    _, first, at = np.unique(nodes, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return np.asarray(rank[at])

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.events import Events
+from cawn.data.events import Events, by_first_appearance
 from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, reliability, sigmoid
@@ -44,7 +44,7 @@ class Questions:
     def ask(self, scorer: Scorer, report: Report = lambda _: None) -> list[Array]:
         """The logits of each block. Equal pairs are scored once; `report` is called with the fraction of pairs done."""
         src, dst, t = (np.concatenate(column) for column in zip(*self._blocks, strict=True))
-        order = np.lexsort((dst, src, t))
+        order = np.lexsort((by_first_appearance(dst), by_first_appearance(src), t))  # however nodes are numbered
         columns = src[order], dst[order], t[order]
         is_new = np.ones(len(order), bool)
         is_new[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)

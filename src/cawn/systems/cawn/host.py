@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from cawn.data.events import by_first_appearance
 from cawn.systems.cawn.features import PAIRS_PER_BATCH, Batch, Batcher, prefetch
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Optimizer, TrainingLinks
@@ -42,14 +43,6 @@ class HostEngine:
         for part, batch in zip(parts, prefetch(map(task, parts)), strict=True):
             found[part] = output(self._module, batch, embed=embed)
         return found
-
-
-def by_first_appearance(nodes: Array) -> Array:
-    """The rank of each node in the order in which the nodes first appear: [n]."""
-    _, first, at = np.unique(nodes, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return np.asarray(rank[at])
 
 
 @torch.no_grad()
