@@ -28,7 +28,7 @@ def workshop(tmp_path_factory) -> Path:
     )
     (folder / "two.csv").write_text("src,dst\n1,2\n")
     settings = [word for s in ("alpha=ladder", "epochs=1", "num_walks=8", "dim=8") for word in ("--set", s)]
-    trained = call_cawn("train", folder / "edges.csv", "-o", folder / "run", *settings)
+    trained = call_cawn("train", folder / "edges.csv", "-o", folder / "run", "--device", "cpu", *settings)
     assert trained.code == 0, trained.err
     (folder / "trained.txt").write_text(trained.out + trained.err)
     return folder

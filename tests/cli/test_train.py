@@ -38,7 +38,7 @@ def figures(value: object, path: str = "") -> dict[str, object]:
 
 
 def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
-    found = json.loads(call_cawn("evaluate", str(workshop / "run"), "--json").out)
+    found = json.loads(call_cawn("evaluate", str(workshop / "run"), "--device", "cpu", "--json").out)
     written = json.loads((workshop / "run" / "results.json").read_text())
     assert figures(found["results"]) == pytest.approx(figures(written), abs=1e-5)  # sums in another order, no more
     table = call_cawn("evaluate", str(workshop / "run"), "--negatives", "historical", "--batch-metrics").out
