@@ -138,7 +138,8 @@ class Trainer:
         """Run the steps of an epoch from step `first`; yields the loss of each."""
         updates, module = self.system.updates(epoch, first, self.optimizer), self.system.module
         for step in range(first, self.num_steps):
-            module.train()
+            if not module.training:  # a scorer leaves it in evaluation mode
+                module.train()
             seed_step(self.device, self.training.seed_for("dropout", epoch, step))
             loss = next(updates, None)
             if loss is None:
