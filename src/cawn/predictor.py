@@ -32,7 +32,7 @@ from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.learn.testing import candidates_on
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, Indexed, Sampler, Scorer, System
+from cawn.systems.base import Bounded, Embedder, Indexed, Scorer, Seeded, System
 from cawn.systems.settings import Settings
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -243,7 +243,7 @@ class LinkPredictor:
         ends, asked = _distinct(self._config, ends)
         if draws is None:
             return self._calibration.probability(in_time_order(snapshot.scorer, *ends)[asked], prior)
-        scorer = self._require(snapshot.scorer, Sampler, "draws no samples: omit draws")
+        scorer = self._require(snapshot.scorer, Seeded, "draws no samples: omit draws")
         logits = [in_time_order(partial(scorer.logits, seed=DRAW_SEED + i), *ends) for i in range(draws)]
         drawn = self._calibration.probability(np.stack(logits)[:, asked], prior)  # [draws, B]
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))

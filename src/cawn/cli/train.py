@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from cawn import systems
 from cawn.cli.options import (
     AsJson,
     BatchMetrics,
@@ -69,7 +70,7 @@ def train(
     ] = None,
     train_share: Annotated[float | None, typer.Option(help="Share of links to train on; 0.7 by default.")] = None,
     val_share: Annotated[float | None, typer.Option(help="Share of links to validate on; 0.15 by default.")] = None,
-    system: Annotated[str, typer.Option(help="System to train: cawn, or rates (no walks).")] = "cawn",
+    system: Annotated[str, typer.Option(help=f"System to train: {systems.summaries()}.")] = systems.DEFAULT,
     preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
@@ -91,7 +92,6 @@ def train(
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     use_threads(threads)
-    from cawn import systems
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings
     from cawn.data.summary import describe, in_words
@@ -108,7 +108,7 @@ def train(
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        if settings or (system, preset) != ("cawn", "default") or cuts is not None:
+        if settings or (system, preset) != (systems.DEFAULT, "default") or cuts is not None:
             raise QueryError(
                 "--resume keeps the run's own settings and split; leave out --system, --preset, --set and the split"
             )
@@ -140,7 +140,7 @@ def train(
 def evaluate(
     run: RunFolder,
     negatives: Annotated[
-        list[str] | None, typer.Option(help="random, historical, inductive; may be repeated. All by default.")
+        list[str] | None, typer.Option(help="A kind of negatives, such as historical; may be repeated. All by default.")
     ] = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
@@ -155,8 +155,9 @@ def evaluate(
     use_threads(threads)
     from cawn.cli import reports
     from cawn.learn.experiments import evaluate_run
+    from cawn.learn.negatives import KINDS
 
-    kinds = tuple(negatives) if negatives else ("random", "historical", "inductive")
+    kinds = tuple(negatives or KINDS)
     say(f"testing {run}", quiet or not sys.stderr.isatty())
     results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet)
     if as_json:

@@ -26,7 +26,7 @@ from cawn.learn.runs import load_system, read_description, read_run, refuse_exis
 from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
-from cawn.systems.base import Comparable, Context
+from cawn.systems.base import Context, HasAlternatives
 from cawn.systems.settings import Settings
 
 
@@ -145,7 +145,7 @@ def compare_alternatives(
     None if the system or its settings leave nothing to compare.
     """
     kind = systems.system_type(systems.name_of(config))
-    found = kind.alternatives(config, train) if isinstance(kind, Comparable) else None
+    found = kind.alternatives(config, train) if isinstance(kind, HasAlternatives) else None
     if found is None:
         return None
     steps = min(TRIAL_STEPS, -(-len(train) // config.batch_size))

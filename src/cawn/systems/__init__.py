@@ -17,12 +17,12 @@ class Entry(NamedTuple):
 
     system: str  # "module:class", whose constructor takes a `Context`
     settings: str
-    summary: str  # one line, for display
+    summary: str  # a few words, for help texts
 
 
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
-    "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "exact decayed counts only"),
+    "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
 }
 DEFAULT = "cawn"
 
@@ -35,6 +35,11 @@ def register(name: str, entry: Entry) -> None:
 def names() -> list[str]:
     """The names of all systems."""
     return list(_REGISTRY)
+
+
+def summaries() -> str:
+    """All systems with a few words on each, for help texts."""
+    return ", ".join(f"{name} ({entry.summary})" for name, entry in _REGISTRY.items())
 
 
 def check_system(name: Any) -> None:

@@ -66,7 +66,7 @@ class Indexed(Protocol):
 
 
 @runtime_checkable
-class Comparable(Protocol):
+class HasAlternatives(Protocol):
     """A system with a fact that is chosen by a short comparison on validation links before training."""
 
     @staticmethod
@@ -83,7 +83,7 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class Sampler(Protocol):
+class Seeded(Protocol):
     """A scorer whose logits depend on a random sample of the past."""
 
     def logits(self, src: Array, dst: Array, t: Array, *, seed: int) -> Array:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,7 +37,6 @@ class RatesSettings(Settings):
     weight_decay: float = 0.0
     hidden: int = 64
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
-    schedule: Literal["constant", "one-cycle"] = "one-cycle"
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
 
