@@ -19,7 +19,14 @@ MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data"
     FOUNDATION, "foundation"
 )
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
-SHARED = {"base", "settings", "training"}  # modules of systems/ that every system may import
+SHARED = {
+    "base",
+    "layers",
+    "neural",
+    "replay",
+    "settings",
+    "training",
+}  # modules of systems/ that every system may import
 
 
 def modules() -> dict[str, Path]:

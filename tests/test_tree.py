@@ -24,6 +24,7 @@ ELSEWHERE = {
     "kernels/cpu/merge": ("kernels/cpu/test_prefixes.py", "merges prefixes"),
     "kernels/cpu/negatives": ("learn/test_negatives.py", "draws the negatives"),
     "kernels/cpu/ring": ("walks/test_stream.py", "the lists of a stream"),
+    "kernels/cpu/ties": ("data/test_ties.py", "orders simultaneous links"),
     "kernels/cuda/counts": ("walks/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/features": ("systems/cawn/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/links": ("systems/cawn/test_cuda.py", "compared with the CPU"),
@@ -38,6 +39,8 @@ ELSEWHERE = {
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
     "systems/cawn/attention": ("systems/cawn/test_model.py", "options of the model"),
     "systems/cawn/host": ("systems/cawn/test_system.py", "how CAW-N is trained on the CPU"),
+    "systems/layers": ("systems/test_shared_layers.py", "tests/test_layers.py has this name"),
+    "systems/neural": ("systems/test_every_system.py", "by the systems that are built on it"),
     "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
 }
 
@@ -46,6 +49,7 @@ ACROSS = {
     "fuzz/*": "malformed input of every kind",
     "kernels/cuda/test_compile.py": "every kernel compiles without a GPU",
     "systems/cawn/test_cuda_training.py": "whole runs on a GPU",
+    "systems/test_every_system.py": "what every system promises",
     "test_benchmarks.py": "benchmarks/",
     "test_docs.py": "docs/",
     "test_examples.py": "examples/",

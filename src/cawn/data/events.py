@@ -142,6 +142,11 @@ class Events:
         ends = {"src": self.src[chosen], "dst": self.dst[chosen], "t": self.t[chosen]}
         return self._replace(_rows=self.rows[chosen], **ends, **self._columns_at(chosen))
 
+    def reordered(self, order: Array) -> Events:
+        """A copy with the links in another order; `order` may only permute links of equal time."""
+        ends = {"src": self.src[order], "dst": self.dst[order], "t": self.t[order]}
+        return self._replace(_rows=self.rows[order], **ends, **self._columns_at(order))
+
     def named(self, labels: Array) -> Events:
         """A copy with these node names."""
         names = _label_array(labels)

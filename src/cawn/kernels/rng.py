@@ -65,8 +65,8 @@ def mix64_array(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 def mix64_tensor(x: Any) -> Any:
     """`mix64` of each element of a PyTorch tensor, on its device; 64-bit words are stored as int64."""
-    x = (x ^ shift_right(x, 30)) * _signed(MIX_1)
-    x = (x ^ shift_right(x, 27)) * _signed(MIX_2)
+    x = (x ^ shift_right(x, 30)) * signed(MIX_1)
+    x = (x ^ shift_right(x, 27)) * signed(MIX_2)
     return x ^ shift_right(x, 31)
 
 
@@ -101,9 +101,9 @@ def _words(seed: int, size: int, device: Any) -> Any:
         return (mix64_array(np.arange(size, dtype=np.uint64) ^ np.uint64(key)) >> np.uint64(1)).astype(np.int64)
     import torch
 
-    return shift_right(mix64_tensor(torch.arange(size, device=device) ^ _signed(key)), 1)
+    return shift_right(mix64_tensor(torch.arange(size, device=device) ^ signed(key)), 1)
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """A 64-bit word as the int64 with the same bits."""
     return word if word < 1 << 63 else word - (1 << 64)

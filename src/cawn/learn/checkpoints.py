@@ -30,7 +30,7 @@ from cawn.learn.runs import (
     write_report,
 )
 from cawn.learn.splits import Split, TimeSplit
-from cawn.systems.base import Context, Indexed, System
+from cawn.systems.base import Context, HasTrainingState, Indexed, System
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer
 
@@ -117,6 +117,8 @@ class Checkpoints:
         self._lock.check()
         tensors = {f"model.{name}": value for name, value in self._system.module.state_dict().items()}
         tensors |= {f"adam.{name}": value for name, value in moments(self._optimizer).items()}
+        if isinstance(self._system, HasTrainingState) and state.step > 0:
+            tensors |= {f"state.{name}": value for name, value in self._system.training_state().items()}
         if state.best_epoch >= 0:  # no best weights before a validation
             tensors |= {f"best.{name}": value for name, value in state.best.items()}
         write_checkpoint(self.folder, tensors, {"progress": state.numbers(), "log": state.log})
@@ -136,6 +138,9 @@ class Checkpoints:
             state = State(**saved["progress"], log=list(saved["log"]))
             load_weights(self._system.module, part(tensors, "model."), self.folder)
             load_moments(self._optimizer, part(tensors, "adam."))
+            if isinstance(self._system, HasTrainingState) and state.step > 0:
+                held = part(tensors, "state.")
+                self._system.load_training_state({name: torch.from_numpy(array) for name, array in held.items()})
             weights = self._system.module.state_dict()
             if state.best_epoch >= 0:
                 best = part(tensors, "best.")

@@ -18,6 +18,9 @@ class Entry(NamedTuple):
     system: str  # "module:class", whose constructor takes a `Context`
     settings: str
     summary: str  # a few words, for help texts
+    new_nodes: bool = True  # whether its scores of nodes without training links are meaningful
+    state: bool = False  # whether it keeps a state that follows the stream
+    needs: str = ""  # what it needs beside links, or assumes of them
 
 
 _REGISTRY: dict[str, Entry] = {

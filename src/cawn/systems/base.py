@@ -66,6 +66,31 @@ class Indexed(Protocol):
 
 
 @runtime_checkable
+class HasTrainingState(Protocol):
+    """A system whose steps depend on a state besides the weights, such as a memory; it is part of a checkpoint.
+
+    `updates(epoch, 0, ...)` starts with a new state; `updates(epoch, first, ...)` continues with the loaded one.
+    """
+
+    def training_state(self) -> dict[str, Tensor]:
+        """The state after the last step."""
+
+    def load_training_state(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state; raises KeyError, TypeError or ValueError if it does not fit."""
+
+
+@runtime_checkable
+class PrefixScorer(Protocol):
+    """A scorer for which the caller may choose the visible links, to reproduce other evaluation clocks."""
+
+    def score_after(self, src: Array, dst: Array, t: Array, visible: Array) -> Array:
+        """Logits [B] of pairs at t if only the first visible[b] links of the events are known, whatever their times.
+
+        `visible` is ascending. `__call__` is the case where these are the links strictly before t.
+        """
+
+
+@runtime_checkable
 class HasAlternatives(Protocol):
     """A system with a fact that is chosen by a short comparison on validation links before training."""
 

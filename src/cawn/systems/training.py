@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,13 +28,14 @@ _RISE = 0.1  # share of all steps over which the learning rate rises
 
 
 class Links(NamedTuple):
-    """The links of one optimizer step: [B] each."""
+    """The links of one optimizer step: [B] each, as arrays or as tensors on a device."""
 
-    src: Array
-    dst: Array
-    negative: Array  # a negative destination for each link
-    t: Array
-    weight: npt.NDArray[np.float32] | None  # of each link's loss, 1 on average; None if all are equal
+    src: Any
+    dst: Any
+    negative: Any  # a negative destination for each link
+    t: Any
+    weight: Any  # of each link's loss, float32, 1 on average; None if all are equal
+    position: Any  # of each link in `TrainingLinks.events`
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,20 @@ class TrainingLinks:
             some = order[start : start + self.batch_size]
             links = self.positions[some]
             weight = None if self.weights is None else self.weights[some]
-            yield Links(events.src[links], events.dst[links], negatives[some], events.t[links], weight)
+            yield Links(events.src[links], events.dst[links], negatives[some], events.t[links], weight, links)
+
+    def tensors(self, epoch: int, first: int, device: torch.device, *, shuffled: bool = True) -> Iterator[Links]:
+        """As `batches`, with int64 ids, as tensors that are copied to the device once per epoch."""
+        whole = replace(self, batch_size=len(self.positions))
+        (links,) = whole.batches(epoch, 0, shuffled=shuffled)
+        columns = [None if column is None else _tensor(column).to(device) for column in links]
+        for start in range(first * self.batch_size, len(self.positions), self.batch_size):
+            part = slice(start, start + self.batch_size)
+            yield Links(*(None if column is None else column[part] for column in columns))
+
+
+def _tensor(column: Array) -> Tensor:
+    return torch.from_numpy(column.astype(np.int64) if column.dtype == np.int32 else np.array(column))
 
 
 def contrast_losses(logits: Tensor) -> Tensor:
@@ -99,10 +113,10 @@ def contrast_losses(logits: Tensor) -> Tensor:
     return softplus(-positive) + softplus(negative)
 
 
-def contrast_loss(logits: Tensor, weight: npt.NDArray[np.float32] | None = None) -> Tensor:
+def contrast_loss(logits: Tensor, weight: Tensor | npt.NDArray[np.float32] | None = None) -> Tensor:
     """The mean of `contrast_losses`, each multiplied by its weight."""
     losses = contrast_losses(logits)
-    return (losses if weight is None else losses * torch.from_numpy(weight).to(losses)).mean()
+    return (losses if weight is None else losses * torch.as_tensor(weight).to(losses)).mean()
 
 
 def seed_step(device: torch.device, seed: int) -> None:

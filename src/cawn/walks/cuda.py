@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cawn.checks import check_seed
+from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.cuda.walks import sample_walks
+from cawn.walks.history import RecentLinks
+from cawn.walks.neighbours import Neighbours
 from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
 from cawn.walks.sampling import Walks, query_arrays, step_widths
 
@@ -74,6 +77,17 @@ class DeviceHistory:
                 list(self.index.values()), *queries, steps, self.seed(seed), widths[-1]
             )
         return Walks(found, times, links.long() >> 1)
+
+    def recent(self, nodes: Any, t: Any, k: int) -> RecentLinks:
+        """As `History.recent`, with tensors on the device."""
+        check_integer(k, "k", 1)
+        queries, times = self._queries(nodes, t)
+        found = self._neighbours.recent(queries, self._neighbours.before(times), k)
+        return RecentLinks(found.nodes.int(), found.t, found.events)
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours.of_index(self._host.index, self.device)
 
     def seed(self, seed: int) -> Tensor:
         """A seed as the kernels take it: [1] int64 on the device."""

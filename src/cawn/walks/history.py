@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
-from cawn.checks import check_threads
+from cawn.checks import check_integer, check_threads
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
 from cawn.kernels.cpu.index import fill_lists, fill_logsums, list_starts
 from cawn.kernels.threads import even_bounds, in_parallel
+from cawn.walks.neighbours import Neighbours
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
@@ -22,6 +24,17 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
+
+
+class RecentLinks(NamedTuple):
+    """The last k links of B nodes, newest first, [B, k] each; nodes and events are -1 where there is no further link.
+
+    NumPy arrays, or tensors on the GPU if the history was moved there.
+    """
+
+    nodes: Any  # int32, the other end of each link
+    t: Any  # int64 or float64 like the events; 0 where there is no link
+    events: Any  # int64
 
 
 class History(Sampler):
@@ -103,6 +116,17 @@ class History(Sampler):
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Number of links of each node strictly before t: [B]."""
         return cpu.degrees(self.index, *query_arrays(nodes, t, self.index.time.dtype))
+
+    def recent(self, nodes: npt.ArrayLike, t: npt.ArrayLike, k: int) -> RecentLinks:
+        """The last k links of each node strictly before t, newest first."""
+        check_integer(k, "k", 1)
+        ids, times = query_arrays(nodes, t, self.index.time.dtype)
+        found = self._neighbours.recent(torch.from_numpy(ids), self._neighbours.before(torch.from_numpy(times)), k)
+        return RecentLinks(found.nodes.numpy().astype(np.int32), found.t.numpy(), found.events.numpy())
+
+    @cached_property
+    def _neighbours(self) -> Neighbours:
+        return Neighbours.of_index(self.index)
 
     def _backend(self) -> WalkBackend:
         return WalkBackend(cpu.sample_walks, self.index, self.index.time.dtype, self.index.alphas.size)

@@ -1,0 +1,40 @@
+"""An order of simultaneous links that does not depend on the order of rows.
+
+Links of equal time do not see each other, but a system that keeps only the last k links of a node, or that reads them
+in sequence, still has to list them in some order. Here they are sorted by a hash of everything that happened to their
+ends before, which depends neither on rows nor on node ids. Only links that this hash cannot tell apart are sorted by
+node id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.kernels.cpu.ties import link_keys
+from cawn.kernels.rng import mix64_array
+
+
+def in_canonical_order(events: Events) -> Events:
+    """The same links, with those of equal time in an order that is independent of rows; `events` if there are none."""
+    if not (events.t[1:] == events.t[:-1]).any():
+        return events
+    keys = np.empty(len(events), np.uint64)
+    bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
+    attributes = _hash_rows(events.msg, len(events))
+    link_keys(events.src, events.dst, bits, attributes, _hash_rows(events.x, events.num_nodes), keys)
+    order = np.lexsort((events.dst, events.src, keys, events.t))
+    return events.reordered(order)
+
+
+def _hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray[np.uint64]:
+    """A hash of each row of a table: [count]; zeros without a table."""
+    found = np.zeros(count, np.uint64)
+    if values is not None:
+        words: Any = np.ascontiguousarray(values + np.float32(0)).view(np.uint32).astype(np.uint64)
+        for column in words.T:
+            found = mix64_array(found * np.uint64(31) + column)
+    return found

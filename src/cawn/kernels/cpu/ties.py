@@ -1,0 +1,41 @@
+"""The order of links with equal times; see `cawn.data.ties`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.kernels.jit import njit
+from cawn.kernels.rng import GOLDEN_64, mix64
+
+Array = npt.NDArray[Any]
+
+_DESTINATION = np.uint64(0x5851F42D4C957F2D)  # separates the hash of a destination from that of a source
+
+
+@njit
+def link_keys(src: Array, dst: Array, time_bits: Array, attributes: Array, colours: Array, keys: Array) -> None:
+    """Write a key per link that depends on the pasts of its ends, its time and its attributes, not on ids or rows.
+
+    `colours` [N] start with a hash of each node's attributes. After every time, the colour of a node with links at that
+    time becomes a hash of its old colour and of these links, as in the Weisfeiler-Lehman test.
+    """
+    sums = np.zeros(colours.size, np.uint64)
+    first = 0
+    while first < src.size:
+        last = first
+        while last < src.size and time_bits[last] == time_bits[first]:
+            u, v = mix64(colours[src[last]]), mix64(colours[dst[last]] ^ _DESTINATION)
+            keys[last] = mix64(mix64(u + GOLDEN_64 * v) ^ attributes[last])
+            last += 1
+        for e in range(first, last):
+            sums[src[e]] += mix64(keys[e])
+            sums[dst[e]] += mix64(keys[e] ^ _DESTINATION)
+        for e in range(first, last):
+            for node in (src[e], dst[e]):
+                if sums[node] != 0:
+                    colours[node] = mix64(mix64(colours[node] ^ time_bits[e]) + sums[node])
+                    sums[node] = 0
+        first = last

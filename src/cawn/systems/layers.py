@@ -1,0 +1,101 @@
+"""Network parts that several systems share."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class TimeCode(nn.Module):
+    """phi(dt) = cos(w dt + b), with w_i = 10^(-9 i / (width - 1)) and b = 0 at first: [...] -> [..., width]."""
+
+    def __init__(self, width: int, *, learned: bool = True) -> None:
+        super().__init__()
+        w = 10.0 ** (-9 * torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
+        self.w = nn.Parameter(w.float(), requires_grad=learned)
+        self.b = nn.Parameter(torch.zeros(width), requires_grad=learned)
+
+    def forward(self, gap: Tensor) -> Tensor:
+        return torch.cos(gap.float()[..., None] * self.w + self.b)
+
+
+class Merge(nn.Module):
+    """MLP2([a | b]): a linear layer, ReLU, a linear layer on two inputs."""
+
+    def __init__(self, width_a: int, width_b: int, hidden: int, out: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width_a + width_b, hidden), nn.Linear(hidden, out)
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        merged: Tensor = self.second(torch.relu(self.first(torch.cat([a, b], dim=-1))))
+        return merged
+
+
+class TemporalAttention(nn.Module):
+    """One layer of TGAT: a node at t attends to its past links, then MLP2 merges the result with its own features.
+
+    Args:
+        node: Width of node features, of input and output.
+        link: Width of link attributes; 0 if there are none.
+        time: Width of the time code.
+    """
+
+    def __init__(self, node: int, link: int, time: int, *, heads: int, dropout: float) -> None:
+        super().__init__()
+        query, key = node + time, node + link + time
+        self.heads, self.dropout = heads, dropout
+        self.width = -(-query // heads) * heads  # of all heads together
+        self.q, self.k, self.v = (nn.Linear(size, self.width, bias=False) for size in (query, key, key))
+        self.out, self.norm = nn.Linear(self.width, query), nn.LayerNorm(query)
+        self.merge = Merge(query, node, node, node)
+
+    def forward(
+        self, h: Tensor, now: Tensor, past: Tensor, attributes: Tensor | None, times: Tensor, mask: Tensor
+    ) -> Tensor:
+        """New features of nodes: [B, node].
+
+        Args:
+            h: Features of the nodes [B, node].
+            now: The time code of a gap of 0 [time].
+            past: Features of the other end of each past link [B, k, node].
+            attributes: Of each past link [B, k, link].
+            times: The time code of each gap [B, k, time].
+            mask: Which links exist [B, k]; without any, the attention output is 0.
+        """
+        B, k, H = *mask.shape, self.heads
+        query = torch.cat([h, now.expand(B, -1)], dim=-1)  # [B, query]
+        parts = [past, times] if attributes is None else [past, attributes, times]
+        keys = torch.cat(parts, dim=-1)  # [B, k, key]
+        q = self.q(query).view(B, H, 1, -1)
+        key, value = (layer(keys).view(B, k, H, -1).transpose(1, 2) for layer in (self.k, self.v))  # [B, H, k, d]
+        scores = (q @ key.transpose(-1, -2)) * q.shape[-1] ** -0.5  # [B, H, 1, k]
+        hidden = ~mask[:, None, None, :]
+        weights = scores.masked_fill(hidden, -1e9).softmax(dim=-1).masked_fill(hidden, 0.0)
+        weights = nn.functional.dropout(weights, self.dropout, self.training)
+        found = self.out((weights @ value).reshape(B, -1))  # [B, query]
+        found = nn.functional.dropout(found, self.dropout, self.training)
+        merged: Tensor = self.merge(self.norm(found + query), h)
+        return merged
+
+
+class MixerBlock(nn.Module):
+    """A block of MLP-Mixer: an MLP across tokens, then one across channels, with residuals: [B, tokens, channels]."""
+
+    def __init__(
+        self, tokens: int, channels: int, *, token_factor: float = 0.5, channel_factor: float = 4.0, dropout: float
+    ) -> None:
+        super().__init__()
+        self.token_norm, self.channel_norm = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.token_mlp = _mlp(tokens, max(int(token_factor * tokens), 1), dropout)
+        self.channel_mlp = _mlp(channels, max(int(channel_factor * channels), 1), dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.token_mlp(self.token_norm(x).transpose(1, 2)).transpose(1, 2)
+        mixed: Tensor = x + self.channel_mlp(self.channel_norm(x))
+        return mixed
+
+
+def _mlp(width: int, hidden: int, dropout: float) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width), nn.Dropout(dropout)
+    )

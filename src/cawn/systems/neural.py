@@ -1,0 +1,114 @@
+"""The base of systems that score a pair by a network on its past."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from cawn.data.decays import time_unit
+from cawn.data.events import Events
+from cawn.kernels.cuda.launch import Pieces
+from cawn.systems.base import Context
+from cawn.systems.training import Optimizer, contrast_loss
+from cawn.walks.neighbours import Neighbours
+
+Array = npt.NDArray[Any]
+
+_PAIRS = 1 << 12  # per forward pass, in scoring
+
+
+class NeighbourSystem(ABC):
+    """A system whose logits depend only on its weights and on the links before each query.
+
+    A subclass sets `module` and defines `logits`; training shuffles the links. `unit` scales times, so that results do
+    not depend on the unit of the data: gaps in units of a millionth of the training period.
+    """
+
+    module: nn.Module
+
+    def __init__(self, context: Context) -> None:
+        self.context, self.config, self.device = context, context.config, context.device
+        self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
+        events, used = context.events, context.config.attributes
+        self.link_width = 0 if events.msg is None or not used else events.msg.shape[1]
+        self.node_width = 0 if events.x is None or not used else events.x.shape[1]
+        self._past: tuple[Events, Any] | None = None  # of the most recent events
+
+    @abstractmethod
+    def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
+
+    def past(self, events: Events) -> Any:
+        """What is indexed once for a history; `PastTensors` by default."""
+        return PastTensors(events, self)
+
+    def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
+        past = self._past_of(self.context.events)
+        for links in self.context.train.tensors(epoch, first, self.device):
+            src, t = links.src.repeat(2), links.t.repeat(2)
+            logits = self.logits(past, src, torch.cat([links.dst, links.negative]), t, past.before(t))  # [2B]
+            yield contrast_loss(logits, links.weight)
+
+    def scorer(self, events: Events) -> NeighbourScorer:
+        return NeighbourScorer(self, self._past_of(events))
+
+    def _past_of(self, events: Events) -> Any:
+        if self._past is None or self._past[0] is not events:
+            self._past = events, self.past(events)
+        return self._past[1]
+
+
+class PastTensors(Neighbours):
+    """`Neighbours` with the attributes of links and nodes on the device."""
+
+    def __init__(self, events: Events, system: NeighbourSystem) -> None:
+        super().__init__(events, system.device)
+        self.msg = None if system.link_width == 0 else _padded(self.events.msg, system.device)
+        self.x = None if system.node_width == 0 else _padded(self.events.x, system.device)
+
+    def attributes(self, events: Tensor) -> Tensor | None:
+        """Attributes of links by position, zeros for -1: [..., link]."""
+        return None if self.msg is None else self.msg[events]
+
+    def features(self, nodes: Tensor) -> Tensor | None:
+        """Attributes of nodes by id, zeros for -1 and unknown ids: [..., node]."""
+        return None if self.x is None else self.x[torch.where(nodes < self.num_nodes, nodes, -1)]
+
+
+class NeighbourScorer:
+    """Scores pairs with the current weights of a system."""
+
+    def __init__(self, system: NeighbourSystem, past: Any) -> None:
+        self._system, self._past, self._pieces = system, past, Pieces(_PAIRS)
+
+    def __call__(self, src: Array, dst: Array, t: Array) -> Array:
+        return self._score(src, dst, t, None)
+
+    def score_after(self, src: Array, dst: Array, t: Array, visible: Array) -> Array:
+        """See `PrefixScorer`."""
+        return self._score(src, dst, t, visible)
+
+    @torch.no_grad()
+    def _score(self, src: Array, dst: Array, t: Array, visible: Array | None) -> Array:
+        system, past, device = self._system, self._past, self._system.device
+        system.module.eval()
+
+        def score(first: int, last: int) -> Array:
+            u, v = (torch.from_numpy(ends[first:last].astype(np.int64)).to(device) for ends in (src, dst))
+            now = torch.from_numpy(np.array(t[first:last])).to(device)
+            known = past.before(now) if visible is None else torch.from_numpy(np.array(visible[first:last])).to(device)
+            found: Array = system.logits(past, u, v, now, known).double().cpu().numpy()
+            return found
+
+        return np.concatenate([np.empty(0), *self._pieces(score, len(src))])
+
+
+def _padded(values: Any, device: torch.device) -> Tensor:
+    """A table with a row of zeros at the end, which index -1 refers to."""
+    return torch.from_numpy(np.concatenate([values, np.zeros_like(values[:1])])).to(device)

@@ -1,0 +1,123 @@
+"""The past links of nodes: the k most recent or k random ones, strictly before any time, on any device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cawn.data.events import Events
+from cawn.data.ties import in_canonical_order
+from cawn.kernels import rng
+from cawn.kernels.cpu.index import fill_lists, list_starts
+from cawn.kernels.cpu.walks import LINK, NODE
+
+if TYPE_CHECKING:
+    from cawn.kernels.cpu.walks import Index
+
+NO_LINK = -1
+
+
+class PastLinks(NamedTuple):
+    """Links of B nodes before a time, newest first, [B, k] each; nodes and events are -1 where there is none."""
+
+    nodes: Tensor  # int64, the other end
+    t: Tensor  # int64 or float64 like the events; 0 where there is none
+    events: Tensor  # int64, the position of the link in `Neighbours.events`
+    is_source: Tensor  # bool, whether the node that was asked for is the source of the link
+
+    @property
+    def mask(self) -> Tensor:
+        """True where there is a link."""
+        return self.events >= 0
+
+
+class Neighbours:
+    """Every node's links in the order of time, as tensors on one device.
+
+    A query names the number of links that are visible to it: `before(t)` for all links strictly before t. Simultaneous
+    links are in canonical order, so their rows do not matter. Unknown node ids have no links.
+    """
+
+    events: Events  # in canonical order
+
+    def __init__(self, events: Events, device: torch.device | str = "cpu") -> None:
+        self.events = in_canonical_order(events)
+        src, dst, t = self.events.src, self.events.dst, self.events.t
+        starts = list_starts(src, dst, events.num_nodes)
+        time, hop = np.empty(int(starts[-1]), t.dtype), np.empty((int(starts[-1]), 3), np.int32)
+        fill_lists(src, dst, t, starts, time, hop)
+        self._adopt(starts, hop, t, torch.device(device))
+
+    @classmethod
+    def of_index(cls, index: Index, device: torch.device | str = "cpu") -> Neighbours:
+        """Those of the index of a `History`; links have its order and event ids, and `events` is not set."""
+        t = np.zeros(int(index.hop[:, LINK].max() >> 1) + 1 if len(index.hop) else 0, index.time.dtype)
+        t[index.hop[:, LINK] >> 1] = index.time
+        found = cls.__new__(cls)
+        found._adopt(index.starts, index.hop, t, torch.device(device))
+        return found
+
+    def _adopt(self, starts: np.ndarray, hop: np.ndarray, t: np.ndarray, device: torch.device) -> None:
+        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        link = hop[:, LINK].astype(np.int64)  # 2 * event + side
+        self._stride = 2 * len(t) + 2
+        self._nodes = torch.from_numpy(hop[:, NODE].astype(np.int64)).to(device)
+        self._links = torch.from_numpy(link).to(device)
+        self._codes = torch.from_numpy(owner * self._stride + link).to(device)  # ascending
+        self._starts = torch.from_numpy(np.array(starts)).to(device)
+        self.t = torch.from_numpy(np.array(t)).to(device)  # [E]
+        self.device, self.num_nodes = device, len(starts) - 1
+
+    def before(self, t: Tensor) -> Tensor:
+        """The number of links strictly before each time: [B]."""
+        return torch.searchsorted(self.t, t)
+
+    def degree(self, nodes: Tensor, visible: Tensor) -> Tensor:
+        """The number of links of each node among the first `visible` [B] links: [B]."""
+        first, end = self._range(nodes, visible)
+        return end - first
+
+    def recent(self, nodes: Tensor, visible: Tensor, k: int) -> PastLinks:
+        """The last k links of each node [B] among the first `visible` [B] links."""
+        first, end = self._range(nodes, visible)
+        at = end[:, None] - torch.arange(1, k + 1, device=self.device)  # [B, k]
+        return self._links_at(at, at >= first[:, None])
+
+    def uniform(self, nodes: Tensor, visible: Tensor, t: Tensor, k: int, seed: int) -> PastLinks:
+        """k links drawn uniformly, with replacement, from those of each node, sorted by time.
+
+        A draw depends on the seed, on t and on the node's newest visible link alone, and so on no id.
+        """
+        first, end = self._range(nodes, visible)
+        some = end > first
+        newest = self._links[torch.where(some, end - 1, 0)] if len(self._links) else torch.zeros_like(end)
+        bits = t.view(torch.int64) if t.is_floating_point() else t
+        key = rng.mix64_tensor(rng.mix64_tensor(bits ^ rng.signed(rng.mix64_int(seed))) ^ newest)  # [B]
+        counter = torch.arange(1, k + 1, device=self.device) * rng.signed(rng.GOLDEN)
+        drawn = rng.shift_right(rng.mix64_tensor(key[:, None] + counter), 12).double() * 2.0**-52  # [B, k]
+        at = first[:, None] + (drawn * (end - first)[:, None]).long()
+        return self._links_at(at.sort(dim=1, descending=True).values, some[:, None].expand(-1, k))
+
+    def _range(self, nodes: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the visible links of each node begin and end in the lists: [B] each."""
+        known = torch.where((nodes >= 0) & (nodes < self.num_nodes), nodes, self.num_nodes)
+        first = self._starts[known]
+        end = torch.searchsorted(self._codes, known * self._stride + 2 * visible)
+        return first, torch.maximum(first, end)
+
+    def _links_at(self, at: Tensor, exists: Tensor) -> PastLinks:
+        if len(self._links) == 0:
+            none = torch.full_like(at, NO_LINK)
+            return PastLinks(none, torch.zeros_like(at).to(self.t.dtype), none, torch.zeros_like(exists))
+        at = torch.where(exists, at, 0)
+        link = self._links[at]
+        events = link >> 1
+        return PastLinks(
+            torch.where(exists, self._nodes[at], NO_LINK),
+            torch.where(exists, self.t[events], 0),
+            torch.where(exists, events, NO_LINK),
+            exists & ((link & 1) == 0),
+        )

@@ -1,0 +1,16 @@
+"""Settings of every system that make it small enough to be trained in a test."""
+
+from typing import Any
+
+from cawn import systems
+from cawn.systems.settings import Settings
+
+SMALL: dict[str, dict[str, Any]] = {
+    "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
+    "rates": {"hidden": 8},
+}
+
+
+def small(name: str, **changes: Any) -> Settings:
+    """The small settings of a system; two epochs of steps of 50 links."""
+    return systems.settings_type(name)().with_(**{"batch_size": 50, "epochs": 2} | SMALL.get(name, {}) | changes)
