@@ -39,7 +39,6 @@ ELSEWHERE = {
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
     "systems/cawn/attention": ("systems/cawn/test_model.py", "options of the model"),
     "systems/cawn/host": ("systems/cawn/test_system.py", "how CAW-N is trained on the CPU"),
-    "systems/layers": ("systems/test_shared_layers.py", "tests/test_layers.py has this name"),
     "systems/neural": ("systems/test_every_system.py", "by the systems that are built on it"),
     "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
 }

@@ -21,6 +21,7 @@ class Entry(NamedTuple):
     new_nodes: bool = True  # whether its scores of nodes without training links are meaningful
     state: bool = False  # whether it keeps a state that follows the stream
     needs: str = ""  # what it needs beside links, or assumes of them
+    trained: bool = True  # whether it has weights
 
 
 _REGISTRY: dict[str, Entry] = {
@@ -49,6 +50,12 @@ def check_system(name: Any) -> None:
     """Refuse a name that is not in the registry."""
     if not isinstance(name, str) or name not in _REGISTRY:
         raise QueryError(f"system is {brief(name)}: there are {', '.join(_REGISTRY)}")
+
+
+def entry(name: str) -> Entry:
+    """The entry of a system."""
+    check_system(name)
+    return _REGISTRY[name]
 
 
 def settings_type(name: str) -> type[Settings]:
