@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import data, demo, explain, info, predict, train, update
+from cawn.cli import data, demo, explain, info, predict, systems, train, update
 from cawn.cli.options import Command, Group, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
@@ -53,6 +53,7 @@ for _command in (
     update.update,
     explain.explain,
     info.info,
+    systems.systems,
 ):
     app.command(cls=Command)(_command)
 app.add_typer(data.app, name="datasets", cls=Group)

@@ -71,9 +71,12 @@ def train(
     train_share: Annotated[float | None, typer.Option(help="Share of links to train on; 0.7 by default.")] = None,
     val_share: Annotated[float | None, typer.Option(help="Share of links to validate on; 0.15 by default.")] = None,
     system: Annotated[str, typer.Option(help=f"System to train: {systems.summaries()}.")] = systems.DEFAULT,
-    preset: Annotated[str, typer.Option(help="default, paper-mean or paper-attn.")] = "default",
+    preset: Annotated[
+        str, typer.Option(help="Settings to start from; 'cawn systems NAME' lists the presets of a system.")
+    ] = "default",
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting ('cawn systems NAME'); may be repeated."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of split, negatives, weights and walks.")] = 0,
     seeds: Annotated[

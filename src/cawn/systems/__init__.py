@@ -30,6 +30,13 @@ _REGISTRY: dict[str, Entry] = {
 }
 DEFAULT = "cawn"
 
+UNTRAINED = {  # the baselines of `cawn.systems.baselines`, reported with every system
+    "recency": "pairs that linked before, newest first; then destinations, by their last link",
+    "edgebank": "whether the pair has linked before",
+    "edgebank (window)": "whether the pair has linked in the last 15 % of the time range",
+    "popularity": "number of earlier links to the destination",
+}
+
 
 def register(name: str, entry: Entry) -> None:
     """Register a system under a name, for `cawn.train(system=...)` and for loading its runs."""
@@ -39,6 +46,12 @@ def register(name: str, entry: Entry) -> None:
 def names() -> list[str]:
     """The names of all systems."""
     return list(_REGISTRY)
+
+
+def entry(name: str) -> Entry:
+    """The entry of a system."""
+    check_system(name)
+    return _REGISTRY[name]
 
 
 def summaries() -> str:
@@ -60,15 +73,13 @@ def entry(name: str) -> Entry:
 
 def settings_type(name: str) -> type[Settings]:
     """The class of a system's settings."""
-    check_system(name)
-    found: type[Settings] = _load(_REGISTRY[name].settings)
+    found: type[Settings] = _load(entry(name).settings)
     return found
 
 
 def system_type(name: str) -> Any:
     """The class of a system."""
-    check_system(name)
-    return _load(_REGISTRY[name].system)
+    return _load(entry(name).system)
 
 
 def build(name: str, context: Context) -> System:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import tomllib
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from cawn.errors import QueryError, brief
 
@@ -65,6 +67,24 @@ class Settings:
         """The settings by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    @classmethod
+    def describe(cls) -> list[dict[str, Any]]:
+        """A row per setting, for help texts: its name, default, possible values and the comment beside its definition.
+
+        Its own settings come first, then those that all systems share.
+        """
+        hints, comments, default = get_type_hints(cls), _comments(cls), cls().to_dict()
+        names = sorted(default, key=lambda name: name in Settings.__dataclass_fields__)
+        return [
+            {
+                "name": name,
+                "default": default[name],
+                "values": _values(hints[name], cls.RANGES.get(name)),
+                "meaning": comments.get(name, ""),
+            }
+            for name in names
+        ]
+
     def to_toml(self) -> str:
         """One line per setting."""
         return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
@@ -105,6 +125,31 @@ class Settings:
 def is_number(value: Any) -> bool:
     """Whether this is an int or a float, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _values(hint: Any, limits: tuple[float, float] | None) -> str:
+    """The values that a setting of this type and range may have."""
+    if hint is bool:
+        return "true, false"
+    if get_origin(hint) is Literal:
+        return ", ".join(get_args(hint))
+    if limits is None:
+        return ""
+    return " to ".join(f"{limit:,}" if isinstance(limit, int) else f"{limit:g}" for limit in limits)
+
+
+def _comments(cls: type[Settings]) -> dict[str, str]:
+    """The comments beside the definitions of settings, by name; empty if the source is not installed."""
+    found: dict[str, str] = {}
+    for kind in reversed(cls.__mro__[:-1]):
+        try:
+            source = inspect.getsource(kind)
+        except (OSError, TypeError):
+            continue
+        for name, first, more in re.findall(r"^    (\w+): [^#\n]*  # (.*)\n((?:    # .*\n)*)", source, re.MULTILINE):
+            if name in kind.__annotations__:
+                found[name] = " ".join([first, *(line.strip(" #") for line in more.splitlines())])
+    return found
 
 
 def _toml(value: Any) -> str:

@@ -1,0 +1,47 @@
+"""`cawn systems`."""
+
+import json
+
+from cawn import systems
+from cawn.systems import baselines
+from command_line import assert_refused, call_cawn
+from networks import random_events
+
+
+def test_every_system_and_baseline_is_listed() -> None:
+    found = call_cawn("systems", "--json")
+    assert (found.code, found.err) == (0, "")
+    rows = json.loads(found.out)
+    untrained = baselines.scorers(random_events(0))
+    assert [row["name"] for row in rows] == [*systems.names(), *untrained]
+    assert [row["trained"] for row in rows] == [True] * len(systems.names()) + [False] * len(untrained)
+    shown = call_cawn("systems")
+    assert (shown.code, shown.err) == (0, "")
+    for row in rows:
+        assert row["name"] in shown.out
+        assert row["summary"].split(" ")[0] in shown.out
+
+
+def test_the_settings_of_a_system() -> None:
+    found = call_cawn("systems", "rates", "--json")
+    assert (found.code, found.err) == (0, "")
+    description = json.loads(found.out)
+    assert description["name"] == "rates"
+    assert description["presets"] == ["default"]
+    rows = {row["name"]: row for row in description["settings"]}
+    assert rows.keys() == systems.settings_type("rates")().to_dict().keys()
+    assert rows["hidden"] == {"name": "hidden", "default": 64, "values": "1 to 4,096", "meaning": ""}
+    assert rows["schedule"]["values"] == "constant, one-cycle"
+    assert rows["patience"]["meaning"] == "epochs without a better validation AP before training stops"
+    shown = call_cawn("systems", "rates")
+    assert (shown.code, shown.err) == (0, "")
+    assert "also count links by direction; otherwise scores are symmetric" in shown.out
+
+
+def test_a_comment_of_two_lines() -> None:
+    rows = {row["name"]: row["meaning"] for row in systems.settings_type("cawn").describe()}
+    assert rows["sides"].startswith("pool S_u and S_v as one set, as in the paper, or separately")
+
+
+def test_an_unknown_system() -> None:
+    assert_refused(call_cawn("systems", "frob"), "system is 'frob': there are cawn, rates")
