@@ -1,4 +1,4 @@
-"""The base of systems that score a pair by a network on its past."""
+"""The bases of systems that score a pair by a network on its past."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Array = npt.NDArray[Any]
 _PAIRS = 1 << 12  # per forward pass, in scoring
 
 
-class NeighbourSystem(ABC):
-    """A system whose logits depend only on its weights and on the links before each query.
+class NeuralSystem(ABC):
+    """The base of systems with a network: the unit of time, the widths of attributes, and an index of the past.
 
-    A subclass sets `module` and defines `logits`; training shuffles the links. `unit` scales times, so that results do
-    not depend on the unit of the data: gaps in units of a millionth of the training period.
+    `unit` scales times, so that results do not depend on the unit of the data: gaps in units of a millionth of the
+    training period.
     """
 
     module: nn.Module
@@ -40,13 +40,25 @@ class NeighbourSystem(ABC):
         self.node_width = 0 if events.x is None or not used else events.x.shape[1]
         self._past: tuple[Events, Any] | None = None  # of the most recent events
 
-    @abstractmethod
-    def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
-        """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
-
     def past(self, events: Events) -> Any:
         """What is indexed once for a history; `PastTensors` by default."""
         return PastTensors(events, self)
+
+    def _past_of(self, events: Events) -> Any:
+        if self._past is None or self._past[0] is not events:
+            self._past = events, self.past(events)
+        return self._past[1]
+
+
+class NeighbourSystem(NeuralSystem):
+    """A system whose logits depend only on its weights and on the links before each query.
+
+    A subclass sets `module` and defines `logits`; training shuffles the links.
+    """
+
+    @abstractmethod
+    def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         past = self._past_of(self.context.events)
@@ -58,16 +70,11 @@ class NeighbourSystem(ABC):
     def scorer(self, events: Events) -> NeighbourScorer:
         return NeighbourScorer(self, self._past_of(events))
 
-    def _past_of(self, events: Events) -> Any:
-        if self._past is None or self._past[0] is not events:
-            self._past = events, self.past(events)
-        return self._past[1]
-
 
 class PastTensors(Neighbours):
     """`Neighbours` with the attributes of links and nodes on the device."""
 
-    def __init__(self, events: Events, system: NeighbourSystem) -> None:
+    def __init__(self, events: Events, system: NeuralSystem) -> None:
         super().__init__(events, system.device)
         self.msg = None if system.link_width == 0 else _padded(self.events.msg, system.device)
         self.x = None if system.node_width == 0 else _padded(self.events.x, system.device)
