@@ -48,12 +48,6 @@ def names() -> list[str]:
     return list(_REGISTRY)
 
 
-def entry(name: str) -> Entry:
-    """The entry of a system."""
-    check_system(name)
-    return _REGISTRY[name]
-
-
 def summaries() -> str:
     """All systems with a few words on each, for help texts."""
     return ", ".join(f"{name} ({entry.summary})" for name, entry in _REGISTRY.items())
