@@ -100,9 +100,9 @@ def test_captured_updates_are_the_updates(changes: dict, monkeypatch) -> None:
     for captured in (True, False):
         trainer = Trainer(events, SMALL.with_(**changes), device="cuda", quiet=True)
         if not captured:
-            monkeypatch.setattr(DeviceSteps, "_capture", lambda self: None)
+            monkeypatch.setattr(CapturedStep, "capture", lambda self: None)
         list(trainer._steps(0, 0))
-        assert (trainer.system._engine._steps._graph is not None) == captured
+        assert trainer.system._engine._steps._captured.captured == captured
         found.append([weight.detach().clone() for weight in trainer.system.module.parameters()])
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)

@@ -5,7 +5,6 @@ All training batches have one shape, so that an update is captured once as a CUD
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from torch import Tensor
 from cawn.data.events import NO_NEGATIVE
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.features import gather_rows, position_features, rate_features
-from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for, ran_out
+from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for
 from cawn.kernels.cuda.links import take_links
 from cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.kernels.cuda.walks import sample_walks
@@ -28,6 +27,7 @@ from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
 from cawn.systems.cawn.fused import Dense
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.graphs import CapturedStep
 from cawn.systems.training import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
 from cawn.walks.cuda import DeviceHistory, DeviceRates
 from cawn.walks.identities import first_occurrences
@@ -37,7 +37,6 @@ Array = npt.NDArray[Any]
 
 _MAX_SCORING_BYTES = 16 << 30  # for the pairs that are scored at once
 _MEMORY_SHARE = 0.25  # of the free memory: for these pairs, and for attributes, which otherwise stay on the host
-_WARM_UPS = 3  # updates before a graph capture, as CUDA graphs require; they are undone
 
 
 class DeviceEngine:
@@ -165,10 +164,10 @@ class DeviceSteps:
 
     def __init__(self, module: CAWN, training: TrainingLinks, optimizer: Optimizer, batcher: DeviceBatcher) -> None:
         self._module, self._training, self._optimizer, self._batcher = module, training, optimizer, batcher
-        self._graph: torch.cuda.CUDAGraph | None = None
         self._size = min(training.batch_size, len(training.positions))
         with memory_for("the training links"):
             self._place(batcher.device)
+        self._captured = CapturedStep(self._update, module, optimizer, batcher.device, reset=self._step.zero_)
 
     def _place(self, device: torch.device) -> None:
         """Allocate what an update reads: a captured graph finds it at the same addresses in every epoch."""
@@ -199,15 +198,12 @@ class DeviceSteps:
         with current(device), memory_for(f"batches of {self._size:,} links", remedy):
             self._prepare(epoch)
             self._step.fill_(first)
-            if device.type == "cuda" and self._graph is None:
-                self._capture()
+            if device.type == "cuda" and not self._captured.captured:
+                self._captured.capture()
                 self._step.fill_(first)
                 seed_step(device, training.seed_for("dropout", epoch, first))  # the capture drew random numbers
             for _ in range(first, training.steps_per_epoch):
-                if self._graph is None:
-                    self._update()
-                else:
-                    self._graph.replay()
+                self._captured()
                 yield self._loss
 
     def _prepare(self, epoch: int) -> None:
@@ -246,36 +242,6 @@ class DeviceSteps:
         pairs = ends[: 2 * size], ends[2 * size :], times[: 2 * size]
         return self._batcher.batch(ends[size:], times, self._rows, pairs, self._seed)
 
-    def _capture(self) -> None:
-        """Warm up, undo the warm-up, and capture one update as a CUDA graph."""
-        device, adam = self._batcher.device, self._optimizer.adam
-        weights = [weight.detach().clone() for weight in self._module.parameters()]
-        moments = {weight: {name: value.clone() for name, value in held.items()} for weight, held in adam.state.items()}
-        stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
-        stream.wait_stream(torch.cuda.current_stream(device))
-        try:
-            with torch.cuda.stream(stream):
-                for _ in range(_WARM_UPS):
-                    self._step.zero_()
-                    self._update()
-            torch.cuda.current_stream(device).wait_stream(stream)
-            adam.zero_grad(set_to_none=True)
-            gc.collect()  # no tensor of an earlier graph may be freed during the capture
-            with torch.cuda.graph(graph, stream=stream):
-                self._update()
-            self._graph = graph
-        except RuntimeError as error:
-            _reset_generator(device)
-            if error.__context__ is not None and ran_out(error.__context__):  # the cause of the failed capture
-                raise error.__context__ from None
-            raise
-        finally:
-            with torch.no_grad():
-                for weight, before in zip(self._module.parameters(), weights, strict=True):
-                    weight.copy_(before)
-                    for name, value in adam.state[weight].items():
-                        value.copy_(moments[weight][name]) if weight in moments else value.zero_()
-
 
 def _place(table: Array, device: torch.device) -> Tensor:
     """Attributes on the device; in pinned host memory, which kernels can read, if they are too large."""
@@ -290,9 +256,3 @@ def _free_memory(device: torch.device) -> float:
         return math.inf
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return torch.cuda.mem_get_info(device)[0] + cached
-
-
-def _reset_generator(device: torch.device) -> None:
-    """A failed graph capture leaves the CUDA generator unusable; reset it."""
-    index = torch.cuda.current_device() if device.index is None else device.index
-    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())

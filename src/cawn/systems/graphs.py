@@ -1,0 +1,84 @@
+"""Optimizer steps as CUDA graphs: captured once, then replayed without launching every kernel from the host."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from cawn.kernels.cuda.launch import ran_out
+from cawn.systems.training import Optimizer
+
+_WARM_UPS = 3  # steps before a capture, as CUDA graphs require; they are undone
+
+
+class CapturedStep:
+    """An optimizer step that reads its input from tensors at fixed addresses.
+
+    Args:
+        step: Computes the loss and updates the weights with `optimizer`; all shapes are fixed.
+        reset: Called before every warm-up step and before the capture, to reset what a step changes beside the weights
+            and the optimizer.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[], None],
+        module: nn.Module,
+        optimizer: Optimizer,
+        device: torch.device,
+        reset: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._step, self._reset = step, reset
+        self._module, self._optimizer, self._device = module, optimizer, device
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    @property
+    def captured(self) -> bool:
+        return self._graph is not None
+
+    def __call__(self) -> None:
+        """Run the step; it must have been captured on CUDA, and runs as it is elsewhere."""
+        if self._graph is None:
+            self._step()
+        else:
+            self._graph.replay()
+
+    def capture(self) -> None:
+        """Warm up, undo the warm-up, and capture the step. Draws random numbers, so seed the generator afterwards."""
+        device, adam = self._device, self._optimizer.adam
+        weights = [weight.detach().clone() for weight in self._module.parameters()]
+        moments = {weight: {name: value.clone() for name, value in held.items()} for weight, held in adam.state.items()}
+        stream, graph = torch.cuda.Stream(device), torch.cuda.CUDAGraph()  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(_WARM_UPS):
+                    self._reset()
+                    self._step()
+                self._reset()
+            torch.cuda.current_stream(device).wait_stream(stream)
+            adam.zero_grad(set_to_none=True)
+            gc.collect()  # no tensor of an earlier graph may be freed during the capture
+            with torch.cuda.graph(graph, stream=stream):
+                self._step()
+            self._graph = graph
+        except RuntimeError as error:
+            _reset_generator(device)
+            if error.__context__ is not None and ran_out(error.__context__):  # the cause of the failed capture
+                raise error.__context__ from None
+            raise
+        finally:
+            with torch.no_grad():
+                for weight, before in zip(self._module.parameters(), weights, strict=True):
+                    weight.copy_(before)
+                    for name, value in adam.state[weight].items():
+                        value.copy_(moments[weight][name]) if weight in moments else value.zero_()
+
+
+def _reset_generator(device: torch.device) -> None:
+    """A failed graph capture leaves the CUDA generator unusable; reset it."""
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.default_generators[index].graphsafe_set_state(torch.Generator(device).graphsafe_get_state())
