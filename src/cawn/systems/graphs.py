@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from cawn.kernels.cuda.launch import ran_out
-from cawn.systems.training import Optimizer
+from cawn.kernels.cuda.launch import memory_for, ran_out
+from cawn.systems.training import Links, Optimizer, TrainingLinks, seed_step
 
 _WARM_UPS = 3  # steps before a capture, as CUDA graphs require; they are undone
 
@@ -29,7 +29,7 @@ class CapturedStep:
         module: nn.Module,
         optimizer: Optimizer,
         device: torch.device,
-        reset: Callable[[], None] = lambda: None,
+        reset: Callable[[], object] = lambda: None,
     ) -> None:
         self._step, self._reset = step, reset
         self._module, self._optimizer, self._device = module, optimizer, device
@@ -76,6 +76,47 @@ class CapturedStep:
                     weight.copy_(before)
                     for name, value in adam.state[weight].items():
                         value.copy_(moments[weight][name]) if weight in moments else value.zero_()
+
+
+class CapturedEpochs:
+    """Epochs of a system without state on a GPU: the steps of full batches are replays of one graph.
+
+    Args:
+        loss: The loss of a batch; a function of tensors of fixed shapes, without random numbers except dropout.
+    """
+
+    def __init__(
+        self, loss: Callable[[Links], Tensor], module: nn.Module, optimizer: Optimizer, device: torch.device
+    ) -> None:
+        self._loss_of, self._optimizer, self._device = loss, optimizer, device
+        self._links: Links | None = None  # read by the graph
+        self._loss = torch.zeros((), device=device)
+        self._step = CapturedStep(self._update, module, optimizer, device)
+
+    def __call__(self, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
+        """The loss of each step; only that of a last, smaller batch is left to minimise."""
+        size = training.batch_size
+        for step, links in enumerate(training.tensors(epoch, first, self._device), start=first):
+            if len(links.src) < size:
+                yield self._loss_of(links)
+                continue
+            with memory_for(f"batches of {size:,} links", "lower batch_size"):
+                if self._links is None:
+                    self._links = Links(*(None if column is None else column.clone() for column in links))
+                    self._step.capture()
+                    seed_step(self._device, training.seed_for("dropout", epoch, step))  # the capture drew numbers
+                for held, column in zip(self._links, links, strict=True):
+                    if held is not None:
+                        held.copy_(column)
+                self._optimizer.set_learning_rate(self._optimizer.learning_rate(epoch, step))
+                self._step()
+            yield self._loss
+
+    def _update(self) -> None:
+        assert self._links is not None
+        loss = self._loss_of(self._links)
+        self._optimizer.minimise(loss)
+        self._loss.copy_(loss.detach())
 
 
 def _reset_generator(device: torch.device) -> None:

@@ -15,6 +15,7 @@ from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem
+from cawn.systems.graphs import CapturedStep
 from ctrl_c import stopped_after
 from networks import random_events
 from small_runs import assert_same_weights
