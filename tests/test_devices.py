@@ -5,11 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import cawn
-from cawn.devices import may_have_cuda, named_device, pick_device
+from cawn.devices import may_have_cuda, named_device, peak_memory, pick_device, reset_peak_memory
 
 CUDA = torch.cuda.is_available()  # before the tests of the CPU hide the GPU
 NO_GPU = r"device is .cuda(:1)?., but (this build of PyTorch is for the CPU|no CUDA driver|CUDA does not start|no CUDA)"
@@ -117,3 +118,19 @@ def test_what_is_no_device(name) -> None:
 def test_what_is_no_device_of_pytorch(name) -> None:
     with pytest.raises(cawn.QueryError, match="give cpu or cuda"):
         named_device(name)
+
+
+def test_peak_memory_is_measured_from_the_reset() -> None:
+    cpu = torch.device("cpu")
+    reset_peak_memory(cpu)
+    before = peak_memory(cpu)
+    held = np.ones(40_000_000, np.uint8)
+    during = peak_memory(cpu)
+    del held
+    assert before is not None
+    assert during is not None
+    assert 30e6 < during - before < 80e6
+    assert peak_memory(cpu) == pytest.approx(during, abs=2e6)  # it stays at the peak; the system counts in batches
+    if sys.platform == "linux":
+        reset_peak_memory(cpu)
+        assert peak_memory(cpu) < during - 20e6

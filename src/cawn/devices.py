@@ -9,6 +9,7 @@ import re
 import shutil
 import sys
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from cawn.errors import DeviceError, QueryError, brief
@@ -97,6 +98,33 @@ def may_have_cuda() -> bool:
     except OSError:
         return False
     return True
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start to measure `peak_memory` anew, where the operating system can."""
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif sys.platform == "linux":
+        with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+
+
+def peak_memory(device: torch.device) -> int | None:
+    """Bytes at the peak: on a GPU those that PyTorch allocated, else the resident memory; None if unknown."""
+    import torch
+
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    if sys.platform == "linux":
+        with suppress(OSError, ValueError, IndexError), open("/proc/self/status") as file:
+            return 1024 * int(re.findall(r"^VmHWM:\s+(\d+) kB$", file.read(), re.MULTILINE)[0])
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def keep_freed_memory() -> None:

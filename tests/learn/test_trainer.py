@@ -52,6 +52,24 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, whole, tmp_path:
     assert logs[0] == logs[1] == [json.dumps(row) for row in whole.epochs]
 
 
+def test_the_cost_of_a_resumed_run_is_a_sum(events, tmp_path: Path) -> None:
+    """Every session adds its time; nothing of it enters the results."""
+    with stopped_after(9):
+        cawn.train(events, TINY, seed=3, out=tmp_path / "run", quiet=True)
+    trainer = Trainer(events, TINY, seed=3, out=tmp_path / "run", quiet=True, resume=True)
+    assert 0 < trainer.state.step_seconds <= trainer.state.seconds
+    trainer.state.seconds += 1000
+    run = trainer.fit(("random",))
+    cost = run.report["cost"]
+    assert json.loads((tmp_path / "run" / "report.json").read_text())["cost"] == cost
+    assert cost["seconds"] > 1000
+    assert cost["seconds_per_epoch"] == cost["seconds"] / len(run.epochs)
+    assert cost["links_per_second"] > 0
+    assert cost["pairs_per_second"] > 0
+    assert cost["peak_memory"] > 10**7
+    assert cost["weights"] == sum(weight.numel() for weight in weights(run).values())
+
+
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     stopped = interrupted(
         "import cawn; from cawn import laws; from cawn.systems.cawn.config import Config\n"

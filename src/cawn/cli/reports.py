@@ -16,6 +16,7 @@ from cawn.data.events import Events
 from cawn.data.times import format_as_read
 from cawn.errors import printable
 from cawn.learn.metrics import mean_and_interval
+from cawn.learn.reporting import format_duration
 from cawn.rankings import Ranked
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
@@ -186,12 +187,24 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "calibration": "temperature {temperature:.3f}, shift {shift:.3f}".format(**info["calibration"])
         if info["calibration"]
         else "",
+        "cost": in_words(info["cost"]) if info.get("cost") else "",
         "versions": ", ".join(f"{name} {value}" for name, value in info["versions"].items() if value is not None),
         "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
         "links digest": data["digest"] or "",
         "split digest": info["split"] or "",
         "weights digest": info["weights"] or "",
     }
+
+
+def in_words(cost: dict[str, Any]) -> str:
+    """What a training has cost, as recorded in its report."""
+    parts = [format_duration(cost["seconds"])]
+    if cost["links_per_second"] is not None:
+        parts.append(f"{cost['links_per_second']:,.0f} training links/s")
+    parts.append(f"scores {cost['pairs_per_second']:,.0f} pairs/s")
+    if cost["peak_memory"] is not None:
+        parts.append(f"peak memory {cost['peak_memory'] / 1e9:,.2f} GB")
+    return ", ".join([*parts, f"{cost['weights']:,} weights"])
 
 
 def _columns(reading: dict[str, Any] | None) -> str:

@@ -44,6 +44,9 @@ class State:
     best_ap: float = -1.0
     best_epoch: int = -1
     loss: float = 0.0  # summed over the steps of the epoch
+    seconds: float = 0.0  # in training and validation, so far
+    step_seconds: float = 0.0  # in training steps alone
+    peak_memory: int = 0  # bytes, see `cawn.devices.peak_memory`
     log: list[dict[str, Any]] = field(default_factory=list)  # the metrics of each epoch
     best: dict[str, Tensor] = field(default_factory=dict)  # the weights of the best epoch
 

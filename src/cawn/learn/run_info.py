@@ -39,6 +39,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "results": _check_results(path, record.results),
         "calibration": record.report.get("calibration"),
         "candidates": record.report.get("candidates"),
+        "cost": record.report.get("cost"),
         "versions": {"cawn": found.get("cawn"), "format": found["format"]} | record.report.get("versions", {}),
         "weights": (record.report.get("weights") or [None, None])[1],
         "files": _files(path),

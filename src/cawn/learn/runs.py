@@ -8,7 +8,7 @@ checkpoint.safetensors   the state of training: weights, best weights, optimizer
 metrics.jsonl            one line per epoch
 weights.safetensors      the best weights, once training has ended
 results.json             the evaluation at the end
-report.json              calibration and candidate recall; holds the checksums of the two files above
+report.json              calibration, candidate recall and cost; holds the checksums of the two files above
 .lock                    held by the process that writes to the run
 
 A reader opens run.json first, and then only what it names: replacing run.json replaces the whole run in one step. Files

@@ -20,7 +20,7 @@ from torch import Tensor
 from cawn import systems
 from cawn.checks import check_flags
 from cawn.data.events import Events
-from cawn.devices import Device, keep_freed_memory, pick_device
+from cawn.devices import Device, keep_freed_memory, peak_memory, pick_device, reset_peak_memory
 from cawn.errors import enough_memory
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
@@ -34,7 +34,7 @@ from cawn.learn.runs import Record, read_description
 from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
-from cawn.systems.base import Context
+from cawn.systems.base import Context, Scorer
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, seed_step
 
@@ -111,6 +111,7 @@ class Trainer:
     def fit(self, kinds: tuple[str, ...] = tuple(KINDS)) -> Run:
         """Train to the end, restore the best weights, and evaluate them on the test links."""
         check_kinds(kinds)
+        reset_peak_memory(self.device)
         begun = self.state.epoch > 0 or self.state.step > 0
         self.checkpoints.open(self.config, self.events, self._description(), begun=begun)
         try:
@@ -156,6 +157,7 @@ class Trainer:
         try:
             self._pass(now, first, start)
         except Interrupted:
+            self._add_cost(start)
             self.checkpoints.save(state)
             where = f"stopped in epoch {now.epoch}/{now.epochs}, step {state.step}"
             self.listeners(Progress("message", text=where + how_to_resume(self.folder)))
@@ -163,6 +165,7 @@ class Trainer:
         steps = state.step - first
         rate = steps * self.config.batch_size / (time.perf_counter() - start)
         row = self._end_epoch()
+        self._add_cost(start)
         if steps > 0:  # an epoch may be resumed after its last step
             self._seconds.append((time.perf_counter() - start) * self.num_steps / steps)
         best, left = state.best_epoch == state.epoch - 1, None if self._finished() else self._seconds_left()
@@ -188,6 +191,7 @@ class Trainer:
                     raise Interrupted
         finally:
             state.loss = before + float(total)
+            state.step_seconds += time.perf_counter() - start
 
     def _end_epoch(self) -> dict[str, Any]:
         """Validate, keep the weights if they are the best, and move on to the next epoch."""
@@ -200,9 +204,29 @@ class Trainer:
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         return row
 
+    def _add_cost(self, start: float) -> None:
+        """Add the time since `start`, and the memory used until now."""
+        self.state.seconds += time.perf_counter() - start
+        self.state.peak_memory = max(self.state.peak_memory, peak_memory(self.device) or 0)
+
+    def _cost(self, pairs_per_second: float) -> dict[str, Any]:
+        """What training has cost, over all sessions of a resumed run."""
+        state, parameters = self.state, self.system.module.parameters()
+        links = state.epoch * len(self.training.positions)
+        return {
+            "seconds": state.seconds,
+            "seconds_per_epoch": state.seconds / max(state.epoch, 1),
+            "links_per_second": links / state.step_seconds if state.step_seconds > 0 else None,
+            "pairs_per_second": pairs_per_second,
+            "peak_memory": state.peak_memory or None,
+            "weights": sum(parameter.numel() for parameter in parameters),
+        }
+
     def _validate(self, part: slice) -> tuple[Any, Any]:
+        return self._score_validation(self.system.scorer(self.visible), part)
+
+    def _score_validation(self, scorer: Scorer, part: slice) -> tuple[Any, Any]:
         links, events = self.split.val[part], self.events
-        scorer = self.system.scorer(self.visible)
         return score_contrast(scorer, events.src[links], events.dst[links], self.negatives[part], events.t[links])
 
     def _finished(self) -> bool:
@@ -220,8 +244,13 @@ class Trainer:
         state, split = self.state, self.split
         self.system.module.load_state_dict(state.best)
         self.listeners(Progress("message", text=f"testing the weights of epoch {state.best_epoch + 1} ..."))
-        validation = self._validate(slice(None))
+        scorer = self.system.scorer(self.visible)
+        self._score_validation(scorer, slice(0, 1))  # compiles, and brings a state to the end of the training links
+        start = time.perf_counter()
+        validation = self._score_validation(scorer, slice(None))
+        cost = self._cost(2 * len(split.val) / (time.perf_counter() - start))
         run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage)
+        run.report["cost"] = cost
         self.checkpoints.finish(self.events, state, run.report, run.results)
         record = Record(self._description(), run.report, run.results, state.metrics)
         return replace(run, epochs=state.log, folder=self.folder, record=record)
