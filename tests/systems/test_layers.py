@@ -13,7 +13,15 @@ def test_time_code() -> None:
     found = code(torch.tensor([0.0, 2.0], dtype=torch.float64))
     frequencies = [1.0, 1e-3, 1e-6, 1e-9]
     assert torch.allclose(found, torch.tensor([[1.0] * 4, [math.cos(2 * w) for w in frequencies]]), atol=1e-6)
-    assert not any(weight.requires_grad for weight in TimeCode(4, learned=False).parameters())
+    assert not list(TimeCode(4, learned=False).parameters())
+
+
+def test_the_gradient_of_a_time_code_does_not_grow_with_the_unit_of_time() -> None:
+    """Gaps reach 10^6, the number of time units in a training period; gradients are clipped by their norm, near 1."""
+    torch.manual_seed(0)
+    code = TimeCode(10)
+    code(1e6 * torch.rand(1_000)).mean(dim=0).sum().backward()
+    assert all(0 < weight.grad.norm() < 10 for weight in code.parameters())
 
 
 @pytest.mark.parametrize("link", [0, 2])
@@ -58,3 +66,12 @@ def test_merge_and_mixer_have_the_shapes_they_promise() -> None:
     mixed = block(x)
     assert mixed.shape == x.shape
     assert torch.allclose(block(x[:1]), mixed[:1], atol=1e-6)
+
+
+def test_masked_tokens_change_no_other_token() -> None:
+    torch.manual_seed(0)
+    block, x = MixerBlock(6, 8, dropout=0.0), torch.randn(2, 6, 8)
+    mask = torch.arange(6) < torch.tensor([[4], [2]])
+    mixed, other = block(x, mask), block(torch.where(mask[..., None], x, 9.0), mask)
+    assert torch.allclose(other[mask], mixed[mask], atol=1e-6)
+    assert not torch.allclose(block(x)[mask], mixed[mask], atol=1e-3)

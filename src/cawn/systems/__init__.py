@@ -27,6 +27,11 @@ class Entry(NamedTuple):
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
     "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
+    "graphmixer": Entry(
+        "cawn.systems.graphmixer:GraphMixerSystem",
+        "cawn.systems.graphmixer:GraphMixerSettings",
+        "MLP-Mixer on the recent links of each end",
+    ),
 }
 DEFAULT = "cawn"
 

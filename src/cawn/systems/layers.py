@@ -5,18 +5,30 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+_PERIOD = 1e6  # the length of the training period in the unit of time gaps
+
 
 class TimeCode(nn.Module):
-    """phi(dt) = cos(w dt + b), with w_i = 10^(-9 i / (width - 1)) and b = 0 at first: [...] -> [..., width]."""
+    """phi(dt) = cos(w dt + b), with w_i = 10^(-9 i / (width - 1)) and b = 0 at first: [...] -> [..., width].
+
+    What is learned is a change of w per training period, not w itself: the gradient of w is proportional to the gap,
+    about 10^6, and would dominate the norm that gradients are clipped at; and one step of Adam would be longer than
+    most frequencies.
+    """
 
     def __init__(self, width: int, *, learned: bool = True) -> None:
         super().__init__()
         w = 10.0 ** (-9 * torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
-        self.w = nn.Parameter(w.float(), requires_grad=learned)
-        self.b = nn.Parameter(torch.zeros(width), requires_grad=learned)
+        self.w = nn.Buffer(w.float(), persistent=False)
+        self.learned = learned
+        if learned:
+            self.change, self.b = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
 
     def forward(self, gap: Tensor) -> Tensor:
-        return torch.cos(gap.float()[..., None] * self.w + self.b)
+        gap = gap.float()[..., None]
+        if not self.learned:
+            return torch.cos(gap * self.w)
+        return torch.cos(gap * (self.w + self.change / _PERIOD) + self.b)
 
 
 class Merge(nn.Module):
@@ -79,7 +91,10 @@ class TemporalAttention(nn.Module):
 
 
 class MixerBlock(nn.Module):
-    """A block of MLP-Mixer: an MLP across tokens, then one across channels, with residuals: [B, tokens, channels]."""
+    """A block of MLP-Mixer: an MLP across tokens, then one across channels, with residuals: [B, tokens, channels].
+
+    Tokens that a mask [B, tokens] leaves out change no other token.
+    """
 
     def __init__(
         self, tokens: int, channels: int, *, token_factor: float = 0.5, channel_factor: float = 4.0, dropout: float
@@ -89,8 +104,11 @@ class MixerBlock(nn.Module):
         self.token_mlp = _mlp(tokens, max(int(token_factor * tokens), 1), dropout)
         self.channel_mlp = _mlp(channels, max(int(channel_factor * channels), 1), dropout)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.token_mlp(self.token_norm(x).transpose(1, 2)).transpose(1, 2)
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        normed = self.token_norm(x)
+        if mask is not None:
+            normed = normed * mask[..., None]
+        x = x + self.token_mlp(normed.transpose(1, 2)).transpose(1, 2)
         mixed: Tensor = x + self.channel_mlp(self.channel_norm(x))
         return mixed
 

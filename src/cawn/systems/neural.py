@@ -15,12 +15,10 @@ from cawn.data.decays import time_unit
 from cawn.data.events import Events
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
-from cawn.systems.training import Optimizer, contrast_loss
+from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.neighbours import Neighbours
 
 Array = npt.NDArray[Any]
-
-_PAIRS = 1 << 12  # per forward pass, in scoring
 
 
 class NeuralSystem(ABC):
@@ -56,19 +54,62 @@ class NeighbourSystem(NeuralSystem):
     A subclass sets `module` and defines `logits`; training shuffles the links.
     """
 
+    pairs_per_pass = 1 << 12  # in scoring
+
     @abstractmethod
     def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
         """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
 
+    def training_logits(self, past: Any, links: Links) -> Tensor:
+        """Logits of B links, then of their negatives: [2B]."""
+        src, t = links.src.repeat(2), links.t.repeat(2)
+        return self.logits(past, src, torch.cat([links.dst, links.negative]), t, past.before(t))
+
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         past = self._past_of(self.context.events)
         for links in self.context.train.tensors(epoch, first, self.device):
-            src, t = links.src.repeat(2), links.t.repeat(2)
-            logits = self.logits(past, src, torch.cat([links.dst, links.negative]), t, past.before(t))  # [2B]
-            yield contrast_loss(logits, links.weight)
+            yield contrast_loss(self.training_logits(past, links), links.weight)
 
     def scorer(self, events: Events) -> NeighbourScorer:
         return NeighbourScorer(self, self._past_of(events))
+
+
+class NodeEmbeddingSystem(NeighbourSystem):
+    """A system that embeds both ends of a pair separately. An end that several pairs share is embedded once.
+
+    A subclass sets `module` and defines `embed` and `score`.
+    """
+
+    @abstractmethod
+    def embed(self, past: Any, nodes: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        """Embeddings of nodes at t, of which the first `visible` links are known: [N] each -> [N, width]."""
+
+    @abstractmethod
+    def score(self, source: Tensor, destination: Tensor) -> Tensor:
+        """Logits of pairs from the embeddings of their ends: [B, width] each -> [B]."""
+
+    def training_logits(self, past: Any, links: Links) -> Tensor:
+        t = links.t.repeat(3)
+        ends = self.embed(past, torch.cat([links.src, links.dst, links.negative]), t, past.before(t))
+        source, *destinations = ends.chunk(3)  # [B, width] each
+        return self.score(source.repeat(2, 1), torch.cat(destinations))
+
+    def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        nodes, t, visible = torch.cat([src, dst]), t.repeat(2), visible.repeat(2)
+        some, place = distinct(nodes, t, visible)
+        source, destination = self.embed(past, nodes[some], t[some], visible[some])[place].chunk(2)
+        return self.score(source, destination)
+
+
+def distinct(*columns: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows that differ in some column [B]: the positions of one of each kind, and the kind of each row [B]."""
+    kind = torch.zeros_like(columns[0], dtype=torch.int64)
+    for column in columns:
+        _, value = torch.unique(column, return_inverse=True)
+        _, kind = torch.unique(kind * len(value) + value, return_inverse=True)
+    count = int(kind.max()) + 1 if len(kind) else 0
+    rows = torch.arange(len(kind), device=kind.device)
+    return rows.new_zeros(count).scatter_reduce(0, kind, rows, "amin", include_self=False), kind
 
 
 class PastTensors(Neighbours):
@@ -78,10 +119,26 @@ class PastTensors(Neighbours):
         super().__init__(events, system.device)
         self.msg = None if system.link_width == 0 else _padded(self.events.msg, system.device)
         self.x = None if system.node_width == 0 else _padded(self.events.x, system.device)
+        self._sums: Tensor | None = None  # of node attributes along the lists of links
 
     def attributes(self, events: Tensor) -> Tensor | None:
         """Attributes of links by position, zeros for -1: [..., link]."""
         return None if self.msg is None else self.msg[events]
+
+    def mean_features(self, nodes: Tensor, visible: Tensor, k: int) -> Tensor | None:
+        """Attributes of the other end, averaged over the last k visible links of each node; zeros without any: [B, d].
+
+        Differences of running sums, which are computed on first use.
+        """
+        if self.x is None:
+            return None
+        if self._sums is None:
+            sums = self.x[self._nodes].double().cumsum(dim=0)  # [2E, d]
+            self._sums = torch.cat([torch.zeros_like(sums[:1]), sums])
+        first, end = self._range(nodes, visible)
+        first = torch.maximum(first, end - k)
+        mean = (self._sums[end] - self._sums[first]) / (end - first).clamp(min=1)[:, None]
+        return mean.float()
 
     def features(self, nodes: Tensor) -> Tensor | None:
         """Attributes of nodes by id, zeros for -1 and unknown ids: [..., node]."""
@@ -92,7 +149,7 @@ class NeighbourScorer:
     """Scores pairs with the current weights of a system."""
 
     def __init__(self, system: NeighbourSystem, past: Any) -> None:
-        self._system, self._past, self._pieces = system, past, Pieces(_PAIRS)
+        self._system, self._past, self._pieces = system, past, Pieces(system.pairs_per_pass)
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self._score(src, dst, t, None)
