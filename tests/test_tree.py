@@ -48,7 +48,7 @@ ACROSS = {
     "fuzz/*": "malformed input of every kind",
     "kernels/cuda/test_compile.py": "every kernel compiles without a GPU",
     "systems/cawn/test_cuda_training.py": "whole runs on a GPU",
-    "systems/test_every_system.py": "what every system promises",
+    "systems/test_every_system*.py": "what every system promises",
     "test_benchmarks.py": "benchmarks/",
     "test_docs.py": "docs/",
     "test_examples.py": "examples/",
