@@ -88,7 +88,7 @@ class CapturedEpochs:
     def __init__(
         self, loss: Callable[[Links], Tensor], module: nn.Module, optimizer: Optimizer, device: torch.device
     ) -> None:
-        self._loss_of, self._optimizer, self._device = loss, optimizer, device
+        self._loss_of, self.optimizer, self._device = loss, optimizer, device
         self._links: Links | None = None  # read by the graph
         self._loss = torch.zeros((), device=device)
         self._step = CapturedStep(self._update, module, optimizer, device)
@@ -108,14 +108,14 @@ class CapturedEpochs:
                 for held, column in zip(self._links, links, strict=True):
                     if held is not None:
                         held.copy_(column)
-                self._optimizer.set_learning_rate(self._optimizer.learning_rate(epoch, step))
+                self.optimizer.set_learning_rate(self.optimizer.learning_rate(epoch, step))
                 self._step()
             yield self._loss
 
     def _update(self) -> None:
         assert self._links is not None
         loss = self._loss_of(self._links)
-        self._optimizer.minimise(loss)
+        self.optimizer.minimise(loss)
         self._loss.copy_(loss.detach())
 
 

@@ -15,6 +15,7 @@ from cawn.data.decays import time_unit
 from cawn.data.events import Events
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
+from cawn.systems.graphs import CapturedEpochs
 from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.neighbours import Neighbours
 
@@ -55,6 +56,8 @@ class NeighbourSystem(NeuralSystem):
     """
 
     pairs_per_pass = 1 << 12  # in scoring
+    fixed_shapes = True  # whether a training step has the same shapes, and nothing random but dropout, in every batch
+    _epochs: CapturedEpochs | None = None
 
     @abstractmethod
     def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
@@ -67,8 +70,16 @@ class NeighbourSystem(NeuralSystem):
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         past = self._past_of(self.context.events)
-        for links in self.context.train.tensors(epoch, first, self.device):
-            yield contrast_loss(self.training_logits(past, links), links.weight)
+
+        def loss(links: Links) -> Tensor:
+            return contrast_loss(self.training_logits(past, links), links.weight)
+
+        if self.device.type == "cuda" and self.fixed_shapes:
+            if self._epochs is None or self._epochs.optimizer is not optimizer:
+                self._epochs = CapturedEpochs(loss, self.module, optimizer, self.device)
+            yield from self._epochs(self.context.train, epoch, first)
+        else:
+            yield from map(loss, self.context.train.tensors(epoch, first, self.device))
 
     def scorer(self, events: Events) -> NeighbourScorer:
         return NeighbourScorer(self, self._past_of(events))
