@@ -8,6 +8,7 @@ from cawn.systems.settings import Settings
 SMALL: dict[str, dict[str, Any]] = {
     "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
     "rates": {"hidden": 8},
+    "tgat": {"neighbours": 3, "dim": 8, "time_dim": 6},
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},
 }
 

@@ -75,3 +75,14 @@ def test_masked_tokens_change_no_other_token() -> None:
     mixed, other = block(x, mask), block(torch.where(mask[..., None], x, 9.0), mask)
     assert torch.allclose(other[mask], mixed[mask], atol=1e-6)
     assert not torch.allclose(block(x)[mask], mixed[mask], atol=1e-3)
+
+
+@pytest.mark.parametrize("link", [0, 2])
+def test_no_node_features_are_the_same_as_zeros(link: int) -> None:
+    torch.manual_seed(0)
+    layer = TemporalAttention(3, link, 5, heads=2, dropout=0.0)
+    now, times, mask = torch.randn(5), torch.randn(4, 6, 5), torch.rand(4, 6) < 0.6
+    attributes = torch.randn(4, 6, link) if link else None
+    zeros = torch.zeros(4, 3), now, torch.zeros(4, 6, 3)
+    expected = layer(*zeros, attributes, times, mask)
+    assert torch.allclose(layer(None, now, None, attributes, times, mask), expected, atol=1e-6)

@@ -27,6 +27,9 @@ class Entry(NamedTuple):
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
     "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
+    "tgat": Entry(
+        "cawn.systems.tgat:TgatSystem", "cawn.systems.tgat:TgatSettings", "attention on a causal tree of past links"
+    ),
     "graphmixer": Entry(
         "cawn.systems.graphmixer:GraphMixerSystem",
         "cawn.systems.graphmixer:GraphMixerSettings",

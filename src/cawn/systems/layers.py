@@ -46,6 +46,9 @@ class Merge(nn.Module):
 class TemporalAttention(nn.Module):
     """One layer of TGAT: a node at t attends to its past links, then MLP2 merges the result with its own features.
 
+    There is one query per node, so its keys and values are never computed: q · (K x) = (K^T q) · x, and the sum of the
+    weighted values is V applied to the weighted sum of the inputs. With k links this saves almost a factor of k.
+
     Args:
         node: Width of node features, of input and output.
         link: Width of link attributes; 0 if there are none.
@@ -55,38 +58,45 @@ class TemporalAttention(nn.Module):
     def __init__(self, node: int, link: int, time: int, *, heads: int, dropout: float) -> None:
         super().__init__()
         query, key = node + time, node + link + time
-        self.heads, self.dropout = heads, dropout
+        self.node, self.heads, self.dropout = node, heads, dropout
         self.width = -(-query // heads) * heads  # of all heads together
         self.q, self.k, self.v = (nn.Linear(size, self.width, bias=False) for size in (query, key, key))
         self.out, self.norm = nn.Linear(self.width, query), nn.LayerNorm(query)
         self.merge = Merge(query, node, node, node)
 
     def forward(
-        self, h: Tensor, now: Tensor, past: Tensor, attributes: Tensor | None, times: Tensor, mask: Tensor
+        self,
+        h: Tensor | None,
+        now: Tensor,
+        past: Tensor | None,
+        attributes: Tensor | None,
+        times: Tensor,
+        mask: Tensor,
     ) -> Tensor:
         """New features of nodes: [B, node].
 
         Args:
-            h: Features of the nodes [B, node].
+            h: Features of the nodes [B, node]; None if all features of nodes are 0.
             now: The time code of a gap of 0 [time].
-            past: Features of the other end of each past link [B, k, node].
+            past: Features of the other end of each past link [B, k, node]; None if they are 0.
             attributes: Of each past link [B, k, link].
             times: The time code of each gap [B, k, time].
             mask: Which links exist [B, k]; without any, the attention output is 0.
         """
-        B, k, H = *mask.shape, self.heads
-        query = torch.cat([h, now.expand(B, -1)], dim=-1)  # [B, query]
-        parts = [past, times] if attributes is None else [past, attributes, times]
-        keys = torch.cat(parts, dim=-1)  # [B, k, key]
-        q = self.q(query).view(B, H, 1, -1)
-        key, value = (layer(keys).view(B, k, H, -1).transpose(1, 2) for layer in (self.k, self.v))  # [B, H, k, d]
-        scores = (q @ key.transpose(-1, -2)) * q.shape[-1] ** -0.5  # [B, H, 1, k]
-        hidden = ~mask[:, None, None, :]
+        B, H, d = len(mask), self.heads, self.width // self.heads
+        own = now.new_zeros(1, self.node) if h is None else h  # [B or 1, node]
+        query = torch.cat([own, now.expand(len(own), -1)], dim=-1)  # [B or 1, query]
+        x = torch.cat([part for part in (past, attributes, times) if part is not None], dim=-1)  # [B, k, key]
+        key, value = (layer.weight.view(H, d, -1)[..., -x.shape[-1] :] for layer in (self.k, self.v))  # [H, d, key]
+        q = torch.einsum("bhd,hdk->bhk", self.q(query).view(-1, H, d), key) * d**-0.5  # [B or 1, H, key]
+        scores = q @ x.transpose(1, 2)  # [B, H, k]
+        hidden = ~mask[:, None, :]
         weights = scores.masked_fill(hidden, -1e9).softmax(dim=-1).masked_fill(hidden, 0.0)
         weights = nn.functional.dropout(weights, self.dropout, self.training)
-        found = self.out((weights @ value).reshape(B, -1))  # [B, query]
+        attended = torch.einsum("bhk,hdk->bhd", weights @ x, value)  # [B, H, d]
+        found = self.out(attended.reshape(B, -1))  # [B, query]
         found = nn.functional.dropout(found, self.dropout, self.training)
-        merged: Tensor = self.merge(self.norm(found + query), h)
+        merged: Tensor = self.merge(self.norm(found + query), own.expand(B, -1))
         return merged
 
 

@@ -86,16 +86,18 @@ class Neighbours:
         at = end[:, None] - torch.arange(1, k + 1, device=self.device)  # [B, k]
         return self._links_at(at, at >= first[:, None])
 
-    def uniform(self, nodes: Tensor, visible: Tensor, t: Tensor, k: int, seed: int) -> PastLinks:
+    def uniform(self, nodes: Tensor, visible: Tensor, t: Tensor, k: int, seed: int | Tensor) -> PastLinks:
         """k links drawn uniformly, with replacement, from those of each node, sorted by time.
 
-        A draw depends on the seed, on t and on the node's newest visible link alone, and so on no id.
+        A draw depends on the seed, on t and on the node's newest visible link alone, and so on no id. A seed that is
+        drawn on the device is an int64 tensor [].
         """
         first, end = self._range(nodes, visible)
         some = end > first
         newest = self._links[torch.where(some, end - 1, 0)] if len(self._links) else torch.zeros_like(end)
         bits = t.view(torch.int64) if t.is_floating_point() else t
-        key = rng.mix64_tensor(rng.mix64_tensor(bits ^ rng.signed(rng.mix64_int(seed))) ^ newest)  # [B]
+        mixed = rng.mix64_tensor(seed) if isinstance(seed, Tensor) else rng.signed(rng.mix64_int(seed))
+        key = rng.mix64_tensor(rng.mix64_tensor(bits ^ mixed) ^ newest)  # [B]
         counter = torch.arange(1, k + 1, device=self.device) * rng.signed(rng.GOLDEN)
         drawn = rng.shift_right(rng.mix64_tensor(key[:, None] + counter), 12).double() * 2.0**-52  # [B, k]
         at = first[:, None] + (drawn * (end - first)[:, None]).long()
