@@ -48,7 +48,7 @@ class RecencyScorer:
         self.system, self.past = system, past
 
     def logits_tensor(self, src: np.ndarray, dst: np.ndarray, t: np.ndarray) -> Tensor:
-        popularity = np.log1p(self.past.popularity(src, dst, t)) / self.system.scale
+        popularity = self.past.popularity(src, dst, t) / self.system.scale
         columns = self.past.recency(src, dst, t), self.past.edgebank(src, dst, t), popularity
         features = torch.from_numpy(np.stack(columns, axis=1).astype(np.float32))  # [B, 3]
         return self.system.module(features.to(self.system.context.device)).squeeze(-1)

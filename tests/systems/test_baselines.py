@@ -1,82 +1,122 @@
-"""The learning-free rules, and the figures known for them on real networks."""
+"""The untrained baselines, and the figures known for them on real networks."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
 
 import cawn
+from cawn import systems
 from cawn.learn import metrics
+from cawn.learn.evaluation import spread
 from cawn.learn.negatives import negatives
 from cawn.learn.splits import split
-from cawn.systems.baselines import Past, scorers
+from cawn.systems.baselines import BaselineScorer, HeuristicsSettings, Past, scorers
 from networks import random_events
+
+ORDERS = get_args(get_type_hints(HeuristicsSettings)["order"])
+RULES = sorted({*scorers(random_events(0)), *ORDERS})
+QUERIES = np.repeat(np.arange(10), 10), np.tile(np.arange(10), 10)  # every pair of ten nodes, two without links
 
 
 def test_by_hand() -> None:
-    assert NAMES == ["edgebank", "edgebank (window)", "popularity", "recency"]
     past = Past(cawn.Events([0, 2, 0, 3], [1, 1, 4, 4], [10, 20, 30, 100]))
     src, dst, t = np.array([1, 0, 2, 0, 9]), np.array([0, 1, 4, 9, 9]), np.array([25, 10, 50, 50, 50])
     assert past.edgebank(src, dst, t).tolist() == [1, 0, 0, 0, 0]
-    assert past.edgebank_window(src, dst, t + 10).tolist() == [0, 1, 0, 0, 0]
-    assert past.popularity(src, dst, t).tolist() == [0, 0, 1, 0, 0]
+    assert past.edgebank_window(*(np.array(column) for column in ([0, 0], [4, 1], [33, 33]))).tolist() == [1, 0]
+    assert past.popularity(src, dst, t).tolist() == pytest.approx(np.log1p([0, 0, 1, 0, 0]))
     score = past.recency(src, dst, t)
-    assert score[0] > 1 > score[2] > 0 == score[1] == score[3]
+    assert score[0] > 0 > score[2] > score[1] == score[3] == score[4] == -1
 
 
-NAMES = sorted(scorers(random_events(0)))
-QUERIES = np.repeat(np.arange(8), 8), np.tile(np.arange(8), 8)  # every pair of eight nodes
+def slow_statistics(events: cawn.Events, u: int, v: int, t: int) -> dict[str, float]:
+    past = [(a, b, s) for a, b, s in zip(events.src, events.dst, events.t, strict=True) if s < t]
+    pair, destination = [s for a, b, s in past if {a, b} == {u, v}], [s for a, b, s in past if b == v]
+    return {
+        "LR": max(pair, default=-np.inf),
+        "LP": len(pair),
+        "GR": max(destination, default=-np.inf),
+        "GP": len(destination),
+    }
 
 
-def past_and_future(seed: int) -> tuple[cawn.Events, int, np.ndarray, np.ndarray]:
-    """Links, a time among them, and the links before that time and from it on, apart from the very last."""
+@pytest.mark.parametrize("order", ORDERS)
+def test_heuristics_sort_like_tuples(order: str) -> None:
+    """Compared by the first statistic, ties by the next: at each time, the same order as that of plain tuples."""
+    events = random_events(1, num_links=120, span=30)
+    rule = BaselineScorer(Past(events), order)
+    for now in (0, 5, 29, 30):
+        scores = rule(*QUERIES, np.full(100, now))
+        found = [slow_statistics(events, u, v, now) for u, v in zip(*QUERIES, strict=True)]
+        tuples = [tuple(each[part] for part in order.split("+")) for each in found]
+        rank = {each: place for place, each in enumerate(sorted(set(tuples)))}
+        np.testing.assert_array_equal(np.unique(scores, return_inverse=True)[1], [rank[each] for each in tuples])
+
+
+def test_a_tie_is_broken_however_long_ago_it_is() -> None:
+    """Pair and destination statistics fit into one number for streams of any length that fits into memory."""
+    ages = np.array([1, 2, 3, 1000, 1001, 10**6, 10**6 + 1, 2**26 - 2])
+    from cawn.systems.baselines import _BITS, _log2
+
+    first, second = _BITS - _log2(ages), _BITS - _log2(np.array([1, 2**26]))  # the largest and smallest tie-break
+    codes = [value + 2.0**-31 * other for value in first for other in second]
+    assert all(above > below for above, below in pairwise(codes))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_future_changes_nothing(rule: str, seed: int) -> None:
+    """Other links between other nodes at other times, from the query's time on; and none at all."""
     events = random_events(seed, num_links=300)
     now = int(np.median(events.t))
-    return events, now, np.flatnonzero(events.t < now), np.flatnonzero(events.t >= now)[:-1]
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_future_changes_nothing(name: str, seed: int) -> None:
-    """Other links between other nodes at other times, from the query's time to the end of the time range."""
-    events, now, _, later = past_and_future(seed)
+    later = np.flatnonzero(events.t >= now)
     rng = np.random.default_rng(seed)
     src, dst, t = events.src.copy(), events.dst.copy(), events.t.copy()
     src[later], dst[later] = rng.integers(0, 8, (2, len(later)))
-    t[later] = rng.integers(now, int(t[-1]) + 1, len(later))
-    assert (t != events.t).any()
-    other = cawn.Events(src, dst, t, num_nodes=8)
-    asked = *QUERIES, np.full(64, now)
-    truth = scorers(events)[name](*asked)
-    np.testing.assert_array_equal(scorers(other)[name](*asked), truth)
+    t[later] = rng.integers(now, 10**6, len(later))
+    asked = *QUERIES, np.full(100, now)
+    truth = BaselineScorer(Past(events), rule)(*asked)
+    for other in (cawn.Events(src, dst, t, num_nodes=8), events[events.t < now]):
+        np.testing.assert_array_equal(BaselineScorer(Past(other), rule)(*asked), truth)
     assert len(set(truth)) > 1
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(3))
-def test_the_past_changes_every_baseline(name: str, seed: int) -> None:
-    """So the test above compares scores that do depend on links."""
-    events, now, before, _ = past_and_future(seed)
-    dst = events.dst.copy()
-    dst[before] = np.random.default_rng(seed).integers(0, 8, len(before))
-    asked = *QUERIES, np.full(64, now)
-    one, other = (
-        scorers(some)[name](*asked)
-        for some in (events, cawn.Events(events.src, dst, events.t, num_nodes=events.num_nodes))
-    )
-    assert (one != other).any()
+def test_standing_baselines_of_no_links() -> None:
+    none = cawn.Events([], [], [])
+    for scorer in scorers(none).values():
+        assert len(set(scorer(*QUERIES, np.arange(100)))) == 1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_recency_orders_pairs_without_the_future(seed: int) -> None:
-    """Its scale is that of the whole time range; the order of the scores at one time is not."""
-    events, now, before, _ = past_and_future(seed)
-    asked = *QUERIES, np.full(64, now)
-    orders = [np.unique(Past(some).recency(*asked), return_inverse=True)[1] for some in (events, events[before])]
-    np.testing.assert_array_equal(*orders)
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("recency", {}),
+        ("popularity", {}),
+        ("edgebank", {"memory": "window"}),
+        ("heuristics", {"order": "LP+GP"}),
+    ],
+)
+def test_a_baseline_is_a_run_with_probabilities(name: str, settings: dict[str, str], tmp_path: Path) -> None:
+    events = random_events(2, num_nodes=30, num_links=400, span=300)
+    config = systems.settings_type(name)().with_(**settings)
+    run = cawn.train(events, config, out=tmp_path / name, quiet=True, kinds=("random",))
+    row = run.results[0]
+    rule = {"edgebank": "edgebank (window)", "heuristics": "LP+GP"}.get(name, name)
+    assert row["model"] == row["rules"][rule]
+    predictor = cawn.LinkPredictor.load(tmp_path / name)
+    src, dst = (events.labels[ends[:20]] for ends in (events.src, events.dst))
+    probabilities = predictor.score(src, dst, np.full(20, 400))
+    assert ((probabilities > 0) & (probabilities < 1)).all()
+    assert len(np.unique(probabilities)) > 1 or name == "edgebank"
+    again = cawn.train(events, config, out=tmp_path / name, quiet=True, kinds=("random",), resume=True)
+    assert again.results == run.results
 
 
 @pytest.mark.parametrize(
     ("name", "auc", "ap"),
-    [("uci", 0.953, 0.965), ("wikipedia", 0.975, 0.982), ("enron", 0.933, 0.924), ("mooc", 0.720, 0.759)],
+    [("uci", 0.953, 0.966), ("wikipedia", 0.975, 0.982), ("enron", 0.933, 0.931), ("mooc", 0.727, 0.767)],
 )
 def test_recency_on_real_networks(network, name: str, auc: float, ap: float) -> None:
     events = network(name)
@@ -87,3 +127,14 @@ def test_recency_on_real_networks(network, name: str, auc: float, ap: float) -> 
     scores = [rule(events.src[links], dst, events.t[links]) for dst in (events.dst[links], false)]
     assert metrics.auc(*scores) == pytest.approx(auc, abs=0.006)
     assert metrics.average_precision(*scores) == pytest.approx(ap, abs=0.006)
+
+
+def test_heuristics_on_tgbl_wiki(network) -> None:
+    """Published MRR: .817 of LR, .821 of all four; here on 300 of 23,621 links, so with a wide tolerance."""
+    from benchmarks.tgb_wiki import reciprocal_rank
+
+    events = network("wikipedia")
+    links = spread(split(events, "transductive", seed=0).test["all"], 300)
+    past = Past(events)
+    assert reciprocal_rank(BaselineScorer(past, "LR"), events, links) == pytest.approx(0.817, abs=0.04)
+    assert reciprocal_rank(BaselineScorer(past, "LR+LP+GR+GP"), events, links) == pytest.approx(0.821, abs=0.04)

@@ -21,7 +21,15 @@ from cawn.rankings import Ranked
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
 _MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
-_BASELINES = {"rates only": "rates only", "recency": "recency", "EdgeBank": "edgebank", "popularity": "popularity"}
+_BASELINES = {  # by the name in a table
+    "rates only": "rates only",
+    "recency": "recency",
+    "LR+LP+GR+GP": "LR+LP+GR+GP",
+    "LP+GP": "LP+GP",
+    "EdgeBank": "edgebank",
+    "EdgeBank (window)": "edgebank (window)",
+    "popularity": "popularity",
+}
 
 
 def show_results(

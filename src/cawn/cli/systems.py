@@ -22,7 +22,7 @@ def systems(
     Example: cawn systems && cawn systems rates
     """
     if name is None:
-        rows = [_row(each) for each in registry.names()] + [_untrained_row(each) for each in registry.UNTRAINED]
+        rows = [_row(each) for each in registry.names()]
         print(json.dumps(rows)) if as_json else _show_systems(rows)
         return
     found = _row(name) | {"presets": _presets(name), "settings": registry.settings_type(name).describe()}
@@ -32,12 +32,7 @@ def systems(
 def _row(name: str) -> dict[str, Any]:
     entry = registry.entry(name)
     facts = {"needs": entry.needs, "new_nodes": entry.new_nodes, "state": entry.state}
-    return {"name": name, "summary": entry.summary, "trained": True} | facts
-
-
-def _untrained_row(name: str) -> dict[str, Any]:
-    facts = {"needs": "", "new_nodes": True, "state": False}
-    return {"name": name, "summary": registry.UNTRAINED[name], "trained": False} | facts
+    return {"name": name, "summary": entry.summary, "trained": entry.trained} | facts
 
 
 def _presets(name: str) -> list[str]:

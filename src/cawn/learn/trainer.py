@@ -199,7 +199,7 @@ class Trainer:
         auc, ap = metrics.auc(*logits), metrics.average_precision(*logits)
         if ap > state.best_ap:
             state.best_ap, state.best_epoch, state.best = ap, state.epoch, self._weights()
-        row = {"epoch": state.epoch + 1, "loss": state.loss / state.step, "val_auc": auc, "val_ap": ap}
+        row = {"epoch": state.epoch + 1, "loss": state.loss / max(state.step, 1), "val_auc": auc, "val_ap": ap}
         state.log.append(row)
         state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
         return row

@@ -24,6 +24,12 @@ class Entry(NamedTuple):
     trained: bool = True  # whether it has weights
 
 
+def _untrained(settings: str, summary: str) -> Entry:
+    """The entry of a baseline of `cawn.systems.baselines`."""
+    module = "cawn.systems.baselines"
+    return Entry(f"{module}:UntrainedSystem", f"{module}:{settings}", summary, trained=False)
+
+
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
     "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
@@ -35,15 +41,12 @@ _REGISTRY: dict[str, Entry] = {
         "cawn.systems.graphmixer:GraphMixerSettings",
         "MLP-Mixer on the recent links of each end",
     ),
+    "recency": _untrained("RecencySettings", "last time of the pair, then of the destination"),
+    "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
+    "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),
+    "heuristics": _untrained("HeuristicsSettings", "last time and number of links of pair and destination, in order"),
 }
 DEFAULT = "cawn"
-
-UNTRAINED = {  # the baselines of `cawn.systems.baselines`, reported with every system
-    "recency": "pairs that linked before, newest first; then destinations, by their last link",
-    "edgebank": "whether the pair has linked before",
-    "edgebank (window)": "whether the pair has linked in the last 15 % of the time range",
-    "popularity": "number of earlier links to the destination",
-}
 
 
 def register(name: str, entry: Entry) -> None:

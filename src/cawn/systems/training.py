@@ -136,7 +136,7 @@ class Optimizer:
         parameters = list(module.parameters())
         if parameters and parameters[0].device.type == "cuda":  # one fused kernel, with the learning rate on the GPU
             settings |= {"lr": torch.tensor(config.lr, device=parameters[0].device), "fused": True, "capturable": True}
-        self.adam = torch.optim.AdamW(parameters, **settings)
+        self.adam = torch.optim.AdamW([{"params": parameters}], **settings)  # a system may have none
         self.parameters, self.config, self.steps_per_epoch = parameters, config, steps_per_epoch
 
     def learning_rate(self, epoch: int, step: int) -> float:
