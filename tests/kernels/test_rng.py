@@ -86,3 +86,13 @@ def test_order_and_bernoulli_are_independent() -> None:
     place = np.argsort(rng.order(5, size))
     chosen = rng.bernoulli(5, size, 0.25)
     assert stats.kstest(place[chosen] / size, "uniform").pvalue > 1e-6
+
+
+def test_normal_numbers() -> None:
+    """Mean, variance and tails of 40,000 draws, each within 5 standard errors."""
+    drawn = rng.normal(3, 40_000).astype(np.float64)
+    assert abs(drawn.mean()) < 5 / 200
+    assert abs(drawn.var() - 1) < 5 * np.sqrt(2) / 200
+    assert abs((np.abs(drawn) > 2).mean() - 0.0455) < 5 * np.sqrt(0.0455 * 0.9545) / 200
+    assert np.array_equal(rng.normal(3, 10), rng.normal(3, 40_000)[:10])
+    assert not np.array_equal(rng.normal(4, 10), rng.normal(3, 10))

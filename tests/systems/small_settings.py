@@ -10,6 +10,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "rates": {"hidden": 8},
     "tgat": {"neighbours": 3, "dim": 8, "time_dim": 6},
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},
+    "tpnet": {"decay": 0.05, "width_factor": 2.0, "neighbours": 4, "time_dim": 4, "dim": 8},
 }
 
 

@@ -94,6 +94,13 @@ def bernoulli(seed: int, size: int, p: float, device: Any = None) -> Any:
     return _words(seed ^ _BERNOULLI, size, device) < round(p * 2**63)
 
 
+def normal(seed: int, size: int) -> npt.NDArray[np.float32]:
+    """`size` independent standard normal numbers; the first n do not depend on `size`."""
+    words = (_words(seed, 2 * size, None).reshape(size, 2) + 0.5) * 2.0**-63
+    radius, angle = np.sqrt(-2 * np.log(words[:, 0])), 2 * np.pi * words[:, 1]
+    return np.asarray(radius * np.cos(angle), np.float32)
+
+
 def _words(seed: int, size: int, device: Any) -> Any:
     """`size` random words of 63 bits as int64, from the counters 0, 1, ..., size - 1."""
     key = mix64_int(seed)

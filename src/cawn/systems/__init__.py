@@ -41,6 +41,12 @@ _REGISTRY: dict[str, Entry] = {
         "cawn.systems.graphmixer:GraphMixerSettings",
         "MLP-Mixer on the recent links of each end",
     ),
+    "tpnet": Entry(
+        "cawn.systems.tpnet:TPNetSystem",
+        "cawn.systems.tpnet:TPNetSettings",
+        "random projections of walk counts",
+        state=True,
+    ),
     "recency": _untrained("RecencySettings", "last time of the pair, then of the destination"),
     "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
     "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),

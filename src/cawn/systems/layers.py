@@ -13,14 +13,14 @@ class TimeCode(nn.Module):
 
     What is learned is a change of w per training period, not w itself: the gradient of w is proportional to the gap,
     about 10^6, and would dominate the norm that gradients are clipped at; and one step of Adam would be longer than
-    most frequencies.
+    most frequencies. Give the `period` if gaps are in another unit.
     """
 
-    def __init__(self, width: int, *, learned: bool = True) -> None:
+    def __init__(self, width: int, *, learned: bool = True, period: float = _PERIOD) -> None:
         super().__init__()
         w = 10.0 ** (-9 * torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
         self.w = nn.Buffer(w.float(), persistent=False)
-        self.learned = learned
+        self.learned, self.period = learned, period
         if learned:
             self.change, self.b = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
 
@@ -28,7 +28,7 @@ class TimeCode(nn.Module):
         gap = gap.float()[..., None]
         if not self.learned:
             return torch.cos(gap * self.w)
-        return torch.cos(gap * (self.w + self.change / _PERIOD) + self.b)
+        return torch.cos(gap * (self.w + self.change / self.period) + self.b)
 
 
 class Merge(nn.Module):

@@ -1,0 +1,218 @@
+"""TPNet (Lu et al., NeurIPS 2024): random projections of time-decayed walk matrices, and an MLP-Mixer.
+
+Every node keeps k + 1 vectors. H^0 is random; a link (u, v) adds H^(l-1) of either end to H^l of the other, and H^l
+decays by exp(-lambda l gap). The inner product of H^a of one node and H^b of another then estimates the decayed number
+of walks of a + b links between them. These estimates, for the pair and for the recent neighbours of both of its ends,
+are the features of the network.
+
+The projections do not depend on the weights. They are computed once, after every link, so that a score uses all links
+strictly before its time, and the links to train on can be shuffled.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cawn.data.events import Events, by_first_appearance
+from cawn.errors import QueryError, brief
+from cawn.kernels import rng
+from cawn.kernels.cpu.projections import project
+from cawn.kernels.cuda.launch import memory_for
+from cawn.systems.base import Alternatives, Context
+from cawn.systems.layers import Merge, MixerBlock, TimeCode
+from cawn.systems.neural import NeighbourSystem, PastTensors
+from cawn.systems.settings import Settings, is_number
+
+DECAYS = (0.05, 0.01, 0.25)  # lambda / tau that decay="auto" compares; the published choices lie between 0.01 and 0.25
+LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
+TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short trainings
+
+
+@dataclass(frozen=True)
+class TPNetSettings(Settings):
+    """Settings of TPNet; the defaults are the published ones."""
+
+    batch_size: int = 200
+    lr: float = 1e-4
+    epochs: int = 100
+    patience: int = 20
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    weight_decay: float = 0.0
+    negatives: Literal["random", "mixed"] = "random"
+
+    levels: int = 3  # k, the longest walks
+    width_factor: float = 10.0  # the projections have this many times log(2 E) numbers
+    decay: Literal["auto"] | float = "auto"  # lambda / tau, tau being the links of an average node per unit of time
+    neighbours: int = 20  # most recent links of each end
+    time_dim: int = 100
+    dim: int = 172
+    layers: int = 2  # blocks of the mixer
+    dropout: float = 0.1
+
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+        "levels": (1, 8),
+        "width_factor": (0.01, 1000),
+        "neighbours": (1, 4096),
+        "time_dim": (1, 4096),
+        "dim": (1, 4096),
+        "layers": (1, 64),
+        "dropout": (0, 0.95),
+    }
+
+    def _check(self, name: str, value: Any, hint: Any) -> None:
+        if name != "decay":
+            return super()._check(name, value, hint)
+        if value != "auto" and not (is_number(value) and 0 <= value < math.inf):
+            raise QueryError(f"decay is {brief(value)}: give 'auto' or a number >= 0, relative to the links per node")
+        return None
+
+
+class TPNet(nn.Module):
+    """Logits from the projections of a pair and of its recent neighbours."""
+
+    def __init__(self, config: TPNetSettings, link: int, node: int) -> None:
+        super().__init__()
+        pair, dim = (2 * config.levels + 2) ** 2, config.dim
+        self.pair_mlp = nn.Sequential(nn.Linear(pair, 4 * pair), nn.ReLU(), nn.Linear(4 * pair, pair))
+        self.time = TimeCode(config.time_dim, period=LOG_PERIOD)
+        width = node + link + config.time_dim + 2 * pair
+        self.token_mlp = nn.Sequential(nn.Linear(width, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
+        blocks = [MixerBlock(config.neighbours, dim, dropout=config.dropout) for _ in range(config.layers)]
+        self.mixer = nn.ModuleList(blocks)
+        self.out = Merge(2 * (dim + node), pair, dim, 1)
+
+    def forward(
+        self, ends: Tensor, past: Tensor, gap: Tensor, attributes: list[Tensor], own: list[Tensor], mask: Tensor
+    ) -> Tensor:
+        """Logits [B] of pairs.
+
+        Args:
+            ends: Projections of u and v [B, 2, K, d], K = k + 1.
+            past: Projections of their neighbours [B, 2, n, K, d].
+            gap: How long ago each neighbour's link was [B, 2, n].
+            attributes: Of each neighbour's link and of the neighbour itself, as far as there are any [B, 2, n, width].
+            own: Node attributes of u and v, if there are any [B, 2, node].
+            mask: Which neighbours exist [B, 2, n].
+        """
+        B, _, n = mask.shape
+        between, with_neighbours = inner_products(ends, past)  # [B, P], [B, 2n, 2, P]
+        pair = self.pair_mlp(between)  # f_uv [B, P]
+        relative = self.pair_mlp(with_neighbours).view(B * 2, n, -1)  # [f_wu | f_wv] [2B, n, 2P]
+        code = self.time(torch.log1p(gap)).view(B * 2, n, -1)  # [2B, n, time]
+        x = self.token_mlp(torch.cat([*(a.flatten(0, 1) for a in attributes), code, relative], dim=-1))  # [2B, n, dim]
+        exists = mask.view(B * 2, n)
+        for block in self.mixer:
+            x = block(x, exists)
+        x = (x * exists[..., None]).sum(dim=1) / exists.sum(dim=1, keepdim=True).clamp(min=1)  # h_u, h_v [2B, dim]
+        h = torch.cat([x.view(B, 2, -1), *own], dim=-1).view(B, -1)  # [B, 2 (dim + node)]
+        logits: Tensor = self.out(h, pair).squeeze(-1)
+        return logits
+
+
+def inner_products(ends: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+    """log(1 + ReLU(.)) of all inner products among the 2K vectors of two nodes, P = (2K)^2 each.
+
+    Returns those of (u, v) [B, P], and those of (w, u) and (w, v) for every neighbour w [B, 2n, 2, P].
+    """
+    B, _, n, K, _ = past.shape
+    both, others = ends.flatten(1, 2), past.flatten(1, 2)  # [B, 2K, d], [B, 2n, K, d]
+    between = both @ both.transpose(1, 2)  # [B, 2K, 2K]
+    own = torch.stack([between[:, :K, :K], between[:, K:, K:]], dim=1)  # uu, vv [B, 2, K, K]
+    within = others @ others.transpose(2, 3)  # ww [B, 2n, K, K]
+    cross = (others.flatten(1, 2) @ both.transpose(1, 2)).view(B, 2 * n, K, 2, K).transpose(2, 3)  # [B, 2n, 2, K, K]
+    shape = cross.shape
+    top = torch.cat([within[:, :, None].expand(shape), cross], dim=-1)  # [ww | we] [B, 2n, 2, K, 2K]
+    bottom = torch.cat([cross.transpose(3, 4), own[:, None].expand(shape)], dim=-1)  # [ew | ee]
+    with_neighbours = torch.cat([top, bottom], dim=3)  # [B, 2n, 2, 2K, 2K]
+    return torch.log1p(between.relu()).flatten(1), torch.log1p(with_neighbours.relu()).flatten(3)
+
+
+class Projections(PastTensors):
+    """The projections of nodes after each of their links.
+
+    H^0 is drawn by the order in which nodes first appear, so that renaming nodes changes nothing. Before its first link
+    a node has no projections: all are 0.
+    """
+
+    def __init__(self, events: Events, system: TPNetSystem) -> None:
+        super().__init__(events, system)
+        ordered, shape = self.events, (system.config.levels + 1, system.width)
+        nodes = by_first_appearance(np.stack([ordered.src, ordered.dst], axis=1).ravel()).reshape(-1, 2)
+        now = np.zeros((int(nodes.max()) + 1 if len(nodes) else 0, *shape), np.float32)
+        now[:, 0] = rng.normal(system.seed, len(now) * system.width).reshape(len(now), -1) / math.sqrt(system.width)
+        after_links = np.zeros((len(ordered) + 1, 2, *shape), np.float32)  # the last are for nodes without links
+        updated = np.repeat(ordered.t[:1], len(now))
+        project(nodes[:, 0], nodes[:, 1], ordered.t, system.decay, now, now.copy(), updated, after_links)
+        self.decay, self.levels = system.decay, torch.arange(system.config.levels + 1, device=system.device)
+        with memory_for("the projections", "lower width_factor or levels, or use device cpu"):
+            self.after_links = torch.from_numpy(after_links).to(system.device).flatten(0, 1)  # [2E + 2, K, d]
+
+    def at(self, nodes: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        """H^0..H^k of nodes at times t [B], after the first `visible` [B] links: [B, K, d]."""
+        newest = self.recent(nodes, visible, 1)
+        row = torch.where(newest.mask, 2 * newest.events + (~newest.is_source).long(), -1).squeeze(1)  # [B]
+        gap = torch.where(newest.mask, t[:, None] - newest.t, 0).clamp(min=0)  # [B, 1]
+        factor = torch.exp(-self.decay * gap.double() * self.levels).float()  # [B, K]
+        return self.after_links[row] * factor[..., None]
+
+
+class TPNetSystem(NeighbourSystem):
+    """TPNet, with projections of every link strictly before a query."""
+
+    pairs_per_pass = 1 << 10
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        config: TPNetSettings = context.config
+        self.decay = float(context.fact("decay", lambda: decay_rate(config, context.train.known)))
+        self.width = int(context.fact("width", lambda: projection_width(config, context.train.known)))
+        self.seed = rng.seed_for(context.seed, "projections")
+        self.module = TPNet(config, self.link_width, self.node_width).to(context.device)
+
+    @staticmethod
+    def alternatives(config: TPNetSettings, train: Events) -> Alternatives | None:
+        """The decays that decay="auto" compares."""
+        if config.decay != "auto":
+            return None
+        small = config.with_(dim=min(config.dim, TRIAL_DIM), lr=max(config.lr, TRIAL_LR), epochs=1, decay=DECAYS[0])
+        facts = {f"{decay:g}": {"decay": decay_rate(config.with_(decay=decay), train)} for decay in DECAYS}
+        return Alternatives("decays", small, facts)
+
+    def past(self, events: Events) -> Projections:
+        return Projections(events, self)
+
+    def logits(self, past: Projections, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
+        n = self.config.neighbours
+        with torch.no_grad():
+            ends = torch.stack([src, dst], dim=1).view(-1)  # [2B] u, v, u, v, ...
+            now, known = t.repeat_interleave(2), visible.repeat_interleave(2)  # [2B]
+            recent = past.recent(ends, known, n)  # [2B, n]
+            asked = torch.cat([ends[:, None], recent.nodes], dim=1)  # [2B, 1 + n]
+            times, counts = (column[:, None].expand(-1, 1 + n).reshape(-1) for column in (now, known))
+            h = past.at(asked.view(-1), times, counts).view(len(src), 2, 1 + n, past.levels.numel(), -1)
+            gap = torch.where(recent.mask, now[:, None] - recent.t, 0).double() / self.unit  # [2B, n]
+            links = [past.attributes(recent.events), past.features(recent.nodes)]
+            attributes = [table.view(len(src), 2, n, -1) for table in links if table is not None]
+            features = past.features(ends)
+            own = [] if features is None else [features.view(len(src), 2, -1)]
+        shape = len(src), 2, n
+        gap, mask = gap.float().view(shape), recent.mask.view(shape)
+        logits: Tensor = self.module(h[:, :, 0], h[:, :, 1:], gap, attributes, own, mask)
+        return logits
+
+
+def decay_rate(config: TPNetSettings, train: Events) -> float:
+    """Lambda per unit of time, for the intensity of the training links."""
+    ratio = DECAYS[0] if isinstance(config.decay, str) else config.decay
+    return ratio * train.intensity
+
+
+def projection_width(config: TPNetSettings, train: Events) -> int:
+    """d, as many numbers as the published rule asks for, and at least one."""
+    return max(round(config.width_factor * math.log(2 * max(len(train), 1))), 1)
