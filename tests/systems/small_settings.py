@@ -9,6 +9,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
     "rates": {"hidden": 8},
     "tgat": {"neighbours": 3, "dim": 8, "time_dim": 6},
+    "dygformer": {"length": 4, "channel_dim": 4, "time_dim": 6, "dim": 8},
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},
     "tpnet": {"decay": 0.05, "width_factor": 2.0, "neighbours": 4, "time_dim": 4, "dim": 8},
 }

@@ -47,6 +47,11 @@ _REGISTRY: dict[str, Entry] = {
         "random projections of walk counts",
         state=True,
     ),
+    "dygformer": Entry(
+        "cawn.systems.dygformer:DygformerSystem",
+        "cawn.systems.dygformer:DygformerSettings",
+        "transformer on the recent links of both ends",
+    ),
     "recency": _untrained("RecencySettings", "last time of the pair, then of the destination"),
     "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
     "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),
