@@ -41,6 +41,7 @@ ELSEWHERE = {
     "systems/cawn/attention": ("systems/cawn/test_model.py", "options of the model"),
     "systems/cawn/host": ("systems/cawn/test_system.py", "how CAW-N is trained on the CPU"),
     "systems/graphs": ("systems/cawn/test_cuda_training.py", "how CAW-N is trained on a GPU"),
+    "systems/memory/config": ("systems/memory/test_system.py", "by the systems that it defines"),
     "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
 }
 

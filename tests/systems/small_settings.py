@@ -8,6 +8,9 @@ from cawn.systems.settings import Settings
 SMALL: dict[str, dict[str, Any]] = {
     "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
     "rates": {"hidden": 8},
+    "tgn": {"dim": 16, "time_dim": 4, "neighbours": 4},
+    "jodie": {"batch_size": 20, "dim": 8, "dropout": 0.0, "time_dim": 4},
+    "dyrep": {"dim": 8, "time_dim": 4, "neighbours": 4},
     "tgat": {"neighbours": 3, "dim": 8, "time_dim": 6},
     "dygformer": {"length": 4, "channel_dim": 4, "time_dim": 6, "dim": 8},
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},

@@ -30,9 +30,22 @@ def _untrained(settings: str, summary: str) -> Entry:
     return Entry(f"{module}:UntrainedSystem", f"{module}:{settings}", summary, trained=False)
 
 
+_MEMORY = "cawn.systems.memory"
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
     "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
+    "tgn": Entry(
+        f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:TgnSettings", "memory and graph attention", state=True
+    ),
+    "jodie": Entry(
+        f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:JodieSettings", "projected memory, in TGN form", state=True
+    ),
+    "dyrep": Entry(
+        f"{_MEMORY}.system:MemorySystem",
+        f"{_MEMORY}.config:DyrepSettings",
+        "memory by attention, in TGN form",
+        state=True,
+    ),
     "tgat": Entry(
         "cawn.systems.tgat:TgatSystem", "cawn.systems.tgat:TgatSettings", "attention on a causal tree of past links"
     ),

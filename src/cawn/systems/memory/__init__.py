@@ -1,0 +1,10 @@
+"""TGN, and JODIE and DyRep in their TGN form: every node has a memory that its links update, batch by batch.
+
+A link between u and v at t sends u the message [s_u | s_v | phi(t - last_u) | e] and v its mirror image; the messages
+of a batch are aggregated per node, and a recurrent cell makes the new memory: s = updater(message, s). The stream is
+cut into batches that do not depend on the queries. A query at t uses the memory after the last batch that was complete
+before t, and all links strictly before t as neighbours.
+
+A node's row of the state is its latest message. Since this begins with the memory before it, the row holds all the
+updater needs, which runs whenever a memory is read: in training it therefore has a gradient at every read.
+"""

@@ -1,0 +1,55 @@
+"""Settings of the memory models: TGN, and JODIE and DyRep in their TGN form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from cawn.systems.settings import Settings
+
+
+@dataclass(frozen=True)
+class TgnSettings(Settings):
+    """Settings of TGN."""
+
+    batch_size: int = 200  # links of a batch, and of a training step; more where a tie would be split
+    lr: float = 1e-4
+    epochs: int = 50
+    patience: int = 5
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    weight_decay: float = 0.0
+    negatives: Literal["random", "mixed"] = "random"
+    dim: int = 172  # width of the memory and of the embedding
+    time_dim: int = 100  # width of the time code
+    neighbours: int = 10  # most recent links that the attention reads
+    heads: int = 2  # of the attention
+    dropout: float = 0.1
+    aggregation: Literal["last", "mean"] = "last"  # of a node's messages in a batch
+    updater: Literal["gru", "rnn"] = "gru"
+    embedding: Literal["attention", "projection", "memory"] = "attention"  # of a node, from its memory
+    message: Literal["memory", "attention"] = "memory"  # what a message tells of the other end
+
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+        "dim": (1, 4096),
+        "time_dim": (1, 4096),
+        "neighbours": (1, 4096),
+        "heads": (1, 64),
+        "dropout": (0.0, 0.99),
+    }
+
+
+@dataclass(frozen=True)
+class JodieSettings(TgnSettings):
+    """Settings of JODIE in its TGN form."""
+
+    updater: Literal["gru", "rnn"] = "rnn"
+    embedding: Literal["attention", "projection", "memory"] = "projection"
+
+
+@dataclass(frozen=True)
+class DyrepSettings(TgnSettings):
+    """Settings of DyRep in its TGN form."""
+
+    updater: Literal["gru", "rnn"] = "rnn"
+    embedding: Literal["attention", "projection", "memory"] = "memory"
+    message: Literal["memory", "attention"] = "attention"
