@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.learn.experiments import evaluate_run as evaluate_run
     from cawn.learn.experiments import train as train
     from cawn.learn.experiments import train_seeds as train_seeds
+    from cawn.learn.field import compare as compare
+    from cawn.learn.field.table import Comparison as Comparison
     from cawn.learn.splits import TimeSplit as TimeSplit
     from cawn.learn.testing import Run as Run
     from cawn.learn.trainer import Trainer as Trainer

@@ -75,6 +75,8 @@ def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
     better = []
     for same in zip(*runs, strict=True):
         row, ap = same[0], float(np.mean([r["model"]["ap"] for r in same]))
+        if not row["rules"]:
+            continue
         best = max(row["rules"], key=lambda rule: np.mean([r["rules"][rule]["ap"] for r in same]))
         if np.mean([r["rules"][best]["ap"] for r in same]) >= ap:
             better.append(f"{best} ({row['links']} links, {row['negatives']} negatives)")

@@ -38,6 +38,16 @@ if TYPE_CHECKING:
     from cawn.learn.splits import TimeSplit
 
 
+TrainUntil = Annotated[
+    str | None, typer.Option("--train-until", metavar="TIME", help="Train on links before this date or number.")
+]
+TestFrom = Annotated[
+    str | None, typer.Option("--test-from", metavar="TIME", help="Test on links from this date or number on.")
+]
+TrainShare = Annotated[float | None, typer.Option("--train-share", help="Share of links to train on; 0.7 by default.")]
+ValShare = Annotated[float | None, typer.Option("--val-share", help="Share of links to validate on; 0.15 by default.")]
+
+
 def train(
     data: Annotated[
         str | None,
@@ -62,14 +72,10 @@ def train(
         Literal["transductive", "inductive"],
         typer.Option(help="Test on all last links, or on those of hidden nodes."),
     ] = "transductive",
-    train_until: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Train on links before this date or number.")
-    ] = None,
-    test_from: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Test on links from this date or number on.")
-    ] = None,
-    train_share: Annotated[float | None, typer.Option(help="Share of links to train on; 0.7 by default.")] = None,
-    val_share: Annotated[float | None, typer.Option(help="Share of links to validate on; 0.15 by default.")] = None,
+    train_until: TrainUntil = None,
+    test_from: TestFrom = None,
+    train_share: TrainShare = None,
+    val_share: ValShare = None,
     system: Annotated[str, typer.Option(help=f"System to train: {systems.summaries()}.")] = systems.DEFAULT,
     preset: Annotated[
         str, typer.Option(help="Settings to start from; 'cawn systems NAME' lists the presets of a system.")
@@ -106,7 +112,7 @@ def train(
     from cawn.learn.splits import recorded_cuts
 
     first = out / f"seed-{seed}" if seeds > 1 else out
-    cuts = _split(train_until, test_from, train_share, val_share)
+    cuts = split_from(train_until, test_from, train_share, val_share)
     check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard)
     if resume:
         description, config = read_description(first), read_config(first)
@@ -169,7 +175,7 @@ def evaluate(
         reports.show_results([results], batch_metrics=batch_metrics)
 
 
-def _split(
+def split_from(
     train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
 ) -> TimeSplit | None:
     """The split that the options describe; None for the default."""
@@ -191,8 +197,6 @@ def _events(
     quiet: bool,
 ) -> Events:
     """The links to train on: from a file, a dataset, or the run that is resumed."""
-    from cawn.data import datasets
-    from cawn.data.readers import read
     from cawn.errors import QueryError
 
     if data is None:
@@ -202,6 +206,15 @@ def _events(
 
         _refuse_given(columns | options, "the links of the run are used")
         return read_events(out)
+    return read_links(data, columns, options, quiet)
+
+
+def read_links(data: str, columns: dict[str, str | list[str] | None], options: dict[str, Any], quiet: bool) -> Events:
+    """The links of a file or a dataset."""
+    from cawn.data import datasets
+    from cawn.data.readers import read
+    from cawn.errors import QueryError
+
     if data in datasets.CATALOG and not Path(data).exists():
         _refuse_given(columns | options, f"{data} is a dataset")
         from cawn.cli.data import download_progress

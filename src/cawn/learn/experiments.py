@@ -46,6 +46,7 @@ def train(
     kinds: tuple[str, ...] = tuple(KINDS),
     split: TimeSplit | None = None,
     callback: Listener | None = None,
+    baselines: bool = True,
 ) -> Run:
     """Train a system on a network and evaluate it on its last links.
 
@@ -68,10 +69,11 @@ def train(
             keeps its own.
         callback: Called with a `Progress` a few times a second and at the end of each epoch. An exception it raises
             ends the training.
+        baselines: Whether to evaluate the baselines on the same links as well.
     """
     config = settings_for(config, system)
     check_training(events, config, task, seed, out, device, threads, split, callback)
-    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
+    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, baselines=baselines)
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))
@@ -84,7 +86,7 @@ def train(
         if not resume:
             listeners = Listeners(quiet, None, callback)
             facts = compare_alternatives(events[parts.train], events, config, listeners, **options)
-        return Trainer(events, config, **options, out=out, facts=facts, **more).fit(kinds)
+        return Trainer(events, config, **options, out=out, facts=facts, **more).fit(kinds, baselines=baselines)
     except Stopped:
         raise
     except KeyboardInterrupt:
@@ -127,10 +129,10 @@ def check_options(
     if out is not None and not resume:
         folder = check_path(out, "out")
         refuse_existing(folder)
-        _check_writable(folder)
+        check_writable(folder)
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(folder: Path) -> None:
     """Refuse a folder that cannot be created or written to."""
     existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):

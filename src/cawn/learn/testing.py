@@ -116,14 +116,17 @@ def evaluate_system(
     kinds: tuple[str, ...],
     calibration: Calibration,
     report: Callable[[Any], Report],
+    compared: bool = True,
 ) -> list[dict[str, Any]]:
-    """The accuracy of a scorer and of the baselines on the test links; see `evaluate`.
+    """The accuracy of a scorer and, if `compared`, of the baselines on the test links; see `evaluate`.
 
     `report` takes the name of a stage and returns the function that reports its progress.
     """
-    baseline = train_baseline(context, events, report("baseline"))
+    others: dict[str, Scorer] = {}
+    if compared:
+        others = baselines.scorers(events) | {BASELINE: train_baseline(context, events, report("baseline"))}
     return evaluate(
-        {MODEL: scorer, **baselines.scorers(events), BASELINE: baseline},
+        {MODEL: scorer, **others},
         events,
         split,
         kinds,
@@ -142,10 +145,11 @@ def finish(
     kinds: tuple[str, ...],
     validation: tuple[Any, Any],
     stage: Callable[[Any], Report],
+    compared: bool = True,
 ) -> Run:
     """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
     scorer, calibration = system.scorer(events), Calibration.fit(*validation)
-    results = evaluate_system(context, scorer, events, split, kinds, calibration, stage)
+    results = evaluate_system(context, scorer, events, split, kinds, calibration, stage, compared)
     candidates, tested = candidates_on(scorer, events, context.config), np.concatenate(list(split.test.values()))
     report = {
         "calibration": asdict(calibration) | {"prior": FITTED_PRIOR},

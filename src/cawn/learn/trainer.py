@@ -108,8 +108,8 @@ class Trainer:
         return describe(self.context, self.events, self.split, self.cuts)
 
     @enough_memory("training")
-    def fit(self, kinds: tuple[str, ...] = tuple(KINDS)) -> Run:
-        """Train to the end, restore the best weights, and evaluate them on the test links."""
+    def fit(self, kinds: tuple[str, ...] = tuple(KINDS), *, baselines: bool = True) -> Run:
+        """Train to the end, restore the best weights, and evaluate them and the baselines on the test links."""
         check_kinds(kinds)
         reset_peak_memory(self.device)
         begun = self.state.epoch > 0 or self.state.step > 0
@@ -120,7 +120,7 @@ class Trainer:
             with self.interrupt:
                 while not self._finished():
                     self._epoch()
-            return self._test(kinds)
+            return self._test(kinds, baselines)
         finally:
             self.listeners.close()
             self.checkpoints.close()
@@ -239,7 +239,7 @@ class Trainer:
             return None
         return (self.config.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
 
-    def _test(self, kinds: tuple[str, ...]) -> Run:
+    def _test(self, kinds: tuple[str, ...], baselines: bool) -> Run:
         """Evaluate the best weights on the test links, and write what a predictor needs."""
         state, split = self.state, self.split
         self.system.module.load_state_dict(state.best)
@@ -249,7 +249,7 @@ class Trainer:
         start = time.perf_counter()
         validation = self._score_validation(scorer, slice(None))
         cost = self._cost(2 * len(split.val) / (time.perf_counter() - start))
-        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage)
+        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage, baselines)
         run.report["cost"] = cost
         self.checkpoints.finish(self.events, state, run.report, run.results)
         record = Record(self._description(), run.report, run.results, state.metrics)

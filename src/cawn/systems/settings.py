@@ -32,6 +32,7 @@ class Settings:
         "epochs": (1, 100_000),
         "patience": (1, 100_000),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
 
     def __post_init__(self) -> None:
@@ -48,6 +49,12 @@ class Settings:
     def uses_direction(self) -> bool:
         """Whether it matters which end of a link is its source."""
         return True
+
+    @property
+    def remedy(self) -> str:
+        """What to do if memory runs out."""
+        *names, last = self.MEMORY
+        return f"lower {', '.join(names)} or {last}" if names else f"lower {last}"
 
     @classmethod
     def preset(cls, name: str) -> Self:

@@ -1,0 +1,157 @@
+"""`cawn compare`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from cawn import systems as registry
+from cawn.cli.options import (
+    AsJson,
+    Bipartite,
+    Categorical,
+    DeviceName,
+    Dst,
+    Msg,
+    Negative,
+    NodeColumn,
+    NodesTable,
+    Quiet,
+    Src,
+    Threads,
+    Time,
+    Weight,
+    say,
+)
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+
+if TYPE_CHECKING:
+    from cawn.learn.field.table import Comparison
+
+
+def compare(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A file of links, a pattern such as 'logs/*.csv', - or the name of a dataset.",
+            show_default=False,
+        ),
+    ],
+    systems: Annotated[
+        str, typer.Option("--systems", metavar="all|A,B,C", help=f"Systems to train: {', '.join(registry.names())}.")
+    ] = "all",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and runs; may be continued.")
+    ] = Path("comparison"),
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds.")] = 3,
+    task: Annotated[
+        Literal["transductive", "inductive", "both"],
+        typer.Option(help="Test on all last links, on those of hidden nodes, or on each in turn."),
+    ] = "transductive",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="[SYSTEM.]KEY=VALUE",
+            help="Change a setting of a system, or of every system that has it; may be repeated.",
+        ),
+    ] = None,
+    src: Src = None,
+    dst: Dst = None,
+    time: Time = None,
+    msg: Msg = None,
+    categorical: Categorical = None,
+    weight: Weight = None,
+    negative: Negative = None,
+    nodes_table: NodesTable = None,
+    node_column: NodeColumn = None,
+    bipartite: Bipartite = None,
+    train_until: TrainUntil = None,
+    test_from: TestFrom = None,
+    train_share: TrainShare = None,
+    val_share: ValShare = None,
+    negatives: Annotated[
+        list[str] | None, typer.Option(help="A kind of negatives to test against; may be repeated. All by default.")
+    ] = None,
+    device: DeviceName = "auto",
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Runs at the same time; one per core by default, on a GPU at most 4."),
+    ] = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train several systems with several seeds on a network, and compare their accuracy, time and memory.
+
+    Example: cawn compare edges.csv --systems cawn,rates --seeds 3 -o comparisons/mine
+    """
+    from cawn.data.summary import describe, in_words
+    from cawn.learn.field import compare as compare_systems
+    from cawn.learn.negatives import KINDS
+
+    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
+    columns |= {"weight": weight, "negative": negative, "node": node_column}
+    cuts = split_from(train_until, test_from, train_share, val_share)
+    changes = parse_settings_by_system(settings or [])
+    events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
+    say(in_words(describe(events)), quiet)
+    found = compare_systems(
+        events,
+        systems if systems == "all" else [name.strip() for name in systems.split(",")],
+        seeds=seeds,
+        tasks=("transductive", "inductive") if task == "both" else task,
+        out=out,
+        settings=changes,
+        device=device,
+        jobs=jobs,
+        threads=threads,
+        split=cuts,
+        kinds=tuple(negatives or KINDS),
+        quiet=quiet,
+    )
+    if as_json:
+        print(json.dumps({"folder": str(out)} | found.to_dict()))
+    else:
+        _show(found, out)
+
+
+def parse_settings_by_system(given: list[str]) -> dict[str, dict[str, Any]]:
+    """Settings by system; those without the name of a system are for all."""
+    from cawn.cli.settings import parse_settings
+
+    found: dict[str, dict[str, Any]] = {}
+    for text in given:
+        ((key, value),) = parse_settings([text]).items()
+        system, dot, name = key.rpartition(".")
+        found.setdefault(system if dot else "all", {})[name] = value
+    return found
+
+
+def _show(found: Comparison, out: Path) -> None:
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    tables = [
+        (f"{task}, {links} test links", found.accuracy_table(task, links, ("ap", "mrr")))
+        for task, links in found.tests()
+    ]
+    tables += [(f"cost, {task}", found.cost_table(task)) for task in dict.fromkeys(row["task"] for row in found.cost)]
+    for title, (headings, rows) in tables:
+        table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+        for heading in headings:
+            table.add_column(heading, justify="left" if heading == "system" else "right")
+        for cells in rows:
+            table.add_row(*(f"[bold]{cell.strip('*')}[/]" if cell.startswith("**") else cell for cell in cells))
+        console.print(table)
+    for row in found.failed:
+        console.print(f"failed: {row['system']}, {row['task']}, seed {row['seed']}: {row['reason']}", markup=False)
+    files = [name for name in ("comparison.md", "comparison.json", "comparison.svg") if (out / name).exists()]
+    if files:
+        console.print(f"written: {', '.join(str(out / name) for name in files)}", style="dim", markup=False)

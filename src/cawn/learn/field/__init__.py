@@ -1,0 +1,279 @@
+"""Train several systems with several seeds on one network, and compare their accuracy and cost.
+
+Every run has a folder of its own, so a sweep that was stopped or killed continues where it was: finished runs are
+skipped and interrupted ones resumed exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
+
+from cawn import systems as registry
+from cawn.checks import check_choice, check_flags, check_integer, check_path, check_seed, check_threads, check_type
+from cawn.data.events import Events
+from cawn.devices import Device, check_device, pick_device
+from cawn.errors import CawnError, QueryError, brief
+from cawn.files import FolderLock, make_folder, write_text
+from cawn.kernels.threads import num_cores
+from cawn.learn.experiments import check_writable
+from cawn.learn.field.plot import INSTALL, can_draw, draw
+from cawn.learn.field.table import Comparison, Finished, summarise
+from cawn.learn.field.workers import Failure, Job, Workers, train_here
+from cawn.learn.negatives import KINDS, check_kinds
+from cawn.learn.reporting import format_duration
+from cawn.learn.runs import digest_of_links, read_config, read_record
+from cawn.learn.splits import Task, TimeSplit
+from cawn.learn.splits import split as split_events
+from cawn.progress import Report, progress
+from cawn.systems.settings import Settings
+
+ALL = "all"
+BASELINE = "rates"  # always part of a sweep: its runs also evaluate the untrained baselines
+_JOBS_ON_A_GPU = 4  # runs side by side on one GPU
+
+
+def compare(
+    events: Events,
+    systems: str | Sequence[str] = ALL,
+    *,
+    seeds: int | Sequence[int] = 3,
+    tasks: Task | Sequence[Task] = "transductive",
+    out: str | os.PathLike[str] | None = None,
+    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    device: Device = "auto",
+    jobs: int | None = None,
+    threads: int | None = None,
+    split: TimeSplit | None = None,
+    kinds: tuple[str, ...] = tuple(KINDS),
+    quiet: bool = False,
+) -> Comparison:
+    """Train systems with several seeds each, and compare their accuracy and cost with each other and with baselines.
+
+    A system that fails, for example because memory runs out, is reported in `failed`; the others go on.
+
+    Args:
+        events: The network.
+        systems: Names, see `cawn systems`; "all" are those that are trained. The system "rates", which takes seconds,
+            and the untrained baselines are always included.
+        seeds: The number of seeds, from 0; or a list of them.
+        tasks: "transductive", "inductive", or both in a list.
+        out: A folder for comparison.md, comparison.json and comparison.svg (if matplotlib is installed), and for the
+            runs: TASK/SYSTEM/seed-N. If it holds a comparison on the same links, this is continued. By default
+            everything is written to a temporary folder and removed.
+        settings: Settings by system that differ from its preset "default"; those under "all" apply to every system
+            that has them.
+        device: "auto" is the GPU if there is one.
+        jobs: Number of runs at the same time, each in a process of its own; 0 trains one after the other in this
+            process. By default one per core (on a GPU, at most 4), or 0 without `out`.
+        threads: CPU threads of each run; by default the cores are shared evenly.
+        split: Where training ends and the test begins; see `train`.
+        kinds: The kinds of negatives to evaluate against.
+        quiet: Print nothing.
+    """
+    chosen = _check_systems(systems)
+    order = _check_seeds(seeds)
+    each_task: tuple[Task, ...] = (tasks,) if isinstance(tasks, str) else tuple(tasks)
+    for task in each_task:
+        check_choice(task, "tasks", get_args(Task))
+    check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
+    check_kinds(kinds)
+    check_flags(quiet=quiet)
+    check_threads(threads)
+    check_device(device)
+    configs = {name: _config(name, settings or {}) for name in chosen}
+    _refuse_unknown(settings or {}, chosen)
+    place = pick_device(device)
+    if jobs is None:
+        jobs = 0 if out is None else min(num_cores(), _JOBS_ON_A_GPU if place.type == "cuda" else num_cores())
+    check_integer(jobs, "jobs", 0)
+    cuts = None if split is None else split.on(events)
+    for task in each_task:
+        split_events(events, task, seed=order[0], by=cuts)  # raises DataError if there are too few links
+    options = {"device": str(place), "threads": threads, "split": cuts, "kinds": kinds}
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary) if out is None else check_path(out, "out")
+        planned = [
+            Job(name, task, seed, configs[name], folder / task / name / f"seed-{seed}", baselines=name == BASELINE)
+            for seed in order
+            for task in each_task
+            for name in chosen
+        ]
+        return _Sweep(events, folder, planned, options, int(jobs), quiet).run()
+
+
+def _check_systems(given: Any) -> list[str]:
+    """The names of the systems to compare, the baseline first."""
+    if isinstance(given, str):
+        given = registry.names() if given == ALL else [given]
+        given = [name for name in given if len(given) == 1 or registry.entry(name).trained]
+    if not isinstance(given, Sequence) or not given:
+        raise QueryError(f"systems is {brief(given)}: give a list of names, or 'all'")
+    for name in given:
+        registry.check_system(name)
+    return list(dict.fromkeys([BASELINE, *given]))
+
+
+def _check_seeds(given: Any) -> list[int]:
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes) and given:
+        for seed in given:
+            check_seed(seed)
+        return list(dict.fromkeys(int(seed) for seed in given))
+    check_integer(given, "seeds", 1)
+    return list(range(int(given)))
+
+
+def _config(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Settings:
+    default = registry.settings_type(name)()
+    shared = {key: value for key, value in settings.get(ALL, {}).items() if key in default.to_dict()}
+    try:
+        return default.with_(**shared | dict(settings.get(name, {})))
+    except QueryError as error:
+        raise QueryError(f"{name}: {error}") from error
+
+
+def _refuse_unknown(settings: Mapping[str, Mapping[str, Any]], chosen: list[str]) -> None:
+    """Refuse settings of systems that do not exist, or that no system has."""
+    for name in settings:
+        if name != ALL:
+            registry.check_system(name)
+    known = {key for name in chosen for key in registry.settings_type(name).__dataclass_fields__}
+    if unknown := [key for key in settings.get(ALL, {}) if key not in known]:
+        raise QueryError(f"setting {brief(unknown[0])}: none of the compared systems has it")
+
+
+@dataclass
+class _Sweep:
+    """The runs of a comparison, and what is known of them so far."""
+
+    events: Events
+    folder: Path
+    planned: list[Job]
+    options: dict[str, Any]
+    jobs: int
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        self.finished: dict[Job, Finished] = {}
+        self.failed: dict[Job, str] = {}
+        self.start, self.trained = time.monotonic(), 0
+
+    def run(self) -> Comparison:
+        self._claim()
+        with FolderLock(self.folder):
+            waiting = [job for job in self.planned if not self._already_done(job)]
+            if done := len(self.planned) - len(waiting):
+                self._say(f"{done} of {len(self.planned)} runs are finished already")
+            try:
+                with progress("comparing", len(self.planned), quiet=self.quiet) as report:
+                    report(len(self.finished))
+                    self._train(waiting, report)
+            except KeyboardInterrupt:
+                self._say("stopped; to continue, compare again with the same folder")
+                raise
+            found = self._summary()
+            if self.finished and not self.quiet and not can_draw():
+                print(INSTALL, file=sys.stderr, flush=True)
+            draw(found, self.folder / "comparison.svg")
+            return found
+
+    def _claim(self) -> None:
+        """Make the folder, or check that it holds a comparison on the same links."""
+        check_writable(self.folder)
+        described = {"links": len(self.events), "contents": digest_of_links(self.events)}
+        path = self.folder / "sweep.json"
+        if path.exists():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except (OSError, ValueError) as error:
+                raise QueryError(f"{path}: damaged; choose another folder") from error
+            if found != described:
+                raise QueryError(f"{self.folder}: holds a comparison on other links; choose another folder")
+            return
+        if self.folder.is_dir() and (foreign := sorted(entry.name for entry in self.folder.iterdir())):
+            raise QueryError(f"{self.folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
+        make_folder(self.folder)
+        write_text(path, json.dumps(described) + "\n")
+
+    def _already_done(self, job: Job) -> bool:
+        """Whether a run needs no training: it is finished, or cannot be continued."""
+        if not (job.folder / "run.json").exists():
+            return False
+        try:
+            written = read_config(job.folder)
+            if written != job.config:
+                names = [name for name, value in job.config.to_dict().items() if getattr(written, name) != value]
+                raise QueryError(f"was started with other settings ({', '.join(names)}); remove {job.folder}")
+            return self._collect(job)
+        except CawnError as error:
+            self.failed[job] = str(error)
+            self._say(f"{job}: {error}")
+            return True
+
+    def _collect(self, job: Job) -> bool:
+        """Read the results of a run, if it is finished."""
+        record, _, _ = read_record(job.folder)
+        if not record.finished or record.results is None:
+            return False
+        self.finished[job] = Finished(record.results, record.report, record.metrics)
+        return True
+
+    def _train(self, waiting: list[Job], report: Report) -> None:
+        def ended(job: Job, failure: Failure | None) -> None:
+            self._end(job, failure)
+            self._summary()  # so that a killed sweep leaves a table
+
+        def moved(share: float) -> None:
+            report(len(self.planned) - len(waiting) + share)
+
+        if self.jobs == 0:
+            for number, job in enumerate(waiting):
+
+                def moved_within(share: float, before: int = number) -> None:
+                    moved(before + share)
+
+                ended(job, train_here(self.events, job, self.options, moved_within))
+        elif waiting:
+            with Workers(self.events, self.options, min(self.jobs, len(waiting))) as workers:
+                workers.train(waiting, ended, moved)
+
+    def _end(self, job: Job, failure: Failure | None) -> None:
+        if failure is None and not self._collect(job):
+            failure = Failure("ended without a result")
+        self.trained += 1
+        if failure is not None:
+            self.failed[job] = failure.reason
+            self._say(f"{job}: {failure.reason}")
+            return
+        self.failed.pop(job, None)
+        found = self.finished[job]
+        rows = [row for row in found.results if row["links"] == found.main]
+        ap = ", ".join(f"{row['negatives']} {row['model']['ap']:.4f}" for row in rows)
+        cost = found.report.get("cost") or {}
+        self._say(f"{job}: AP {ap}; {format_duration(cost.get('seconds', 0))}{self._left()}")
+
+    def _left(self) -> str:
+        done = len(self.finished) + len(self.failed)
+        remaining = len(self.planned) - done
+        if not remaining:
+            return f" ({done} of {len(self.planned)})"
+        seconds = (time.monotonic() - self.start) / self.trained * remaining
+        return f" ({done} of {len(self.planned)}; about {format_duration(seconds)} left)"
+
+    def _summary(self) -> Comparison:
+        """The comparison of the runs so far, also as files."""
+        found = summarise(self.events, self.finished, self.failed, self.options, self.jobs)
+        if self.finished:
+            found.write(self.folder)
+        return found
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
