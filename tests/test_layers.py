@@ -27,6 +27,7 @@ SHARED = {
     "replay",
     "settings",
     "training",
+    "versions",
 }  # modules of systems/ that every system may import
 
 

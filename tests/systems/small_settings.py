@@ -7,6 +7,8 @@ from cawn.systems.settings import Settings
 
 SMALL: dict[str, dict[str, Any]] = {
     "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
+    "dyrep-original": {"dim": 8, "neighbours": 4},
+    "jodie-original": {"dim": 8},
     "rates": {"hidden": 8},
     "tgn": {"dim": 16, "time_dim": 4, "neighbours": 4},
     "jodie": {"batch_size": 20, "dim": 8, "dropout": 0.0, "time_dim": 4},

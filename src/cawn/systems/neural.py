@@ -128,8 +128,8 @@ class PastTensors(Neighbours):
 
     def __init__(self, events: Events, system: NeuralSystem) -> None:
         super().__init__(events, system.device)
-        self.msg = None if system.link_width == 0 else _padded(self.events.msg, system.device)
-        self.x = None if system.node_width == 0 else _padded(self.events.x, system.device)
+        self.msg = None if system.link_width == 0 else padded(self.events.msg, system.device)
+        self.x = None if system.node_width == 0 else padded(self.events.x, system.device)
         self._sums: Tensor | None = None  # of node attributes along the lists of links
 
     def attributes(self, events: Tensor) -> Tensor | None:
@@ -184,6 +184,6 @@ class NeighbourScorer:
         return np.concatenate([np.empty(0), *self._pieces(score, len(src))])
 
 
-def _padded(values: Any, device: torch.device) -> Tensor:
+def padded(values: Any, device: torch.device) -> Tensor:
     """A table with a row of zeros at the end, which index -1 refers to."""
     return torch.from_numpy(np.concatenate([values, np.zeros_like(values[:1])])).to(device)

@@ -1,0 +1,225 @@
+"""JODIE as its paper defines it: two recurrent networks, projection in time, and prediction of the next item.
+
+Kumar, Zhang and Leskovec, "Predicting Dynamic Embedding Trajectory in Temporal Interaction Networks", KDD 2019. Every
+node has a state as a source ("user") and another as a destination ("item"), so a network need not be bipartite.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from cawn.data.events import Events
+from cawn.errors import DataError
+from cawn.systems.base import Context
+from cawn.systems.settings import Settings
+from cawn.systems.versions import NONE, Plan, State, Stream, VersionedSystem, Versions, running_means
+
+Array = npt.NDArray[Any]
+
+SOURCE, ITEM = 0, 1  # the roles
+_MOST_WEIGHTS = 1 << 29  # of the one-hot layer
+
+
+@dataclass(frozen=True)
+class JodieOriginalSettings(Settings):
+    """Settings of JODIE, with the defaults of its paper."""
+
+    batch_size: int = 200  # links per optimizer step; back-propagation ends at its first link
+    lr: float = 1e-3
+    epochs: int = 50
+    patience: int = 10
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    weight_decay: float = 1e-5
+    negatives: Literal["random", "mixed"] = "random"  # has no effect: the loss uses no negatives
+    dim: int = 128  # width of the dynamic states
+    smoothness: float = 1.0  # weight of the changes of both states in the loss
+
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"dim": (1, 4096), "smoothness": (0, 1e6)}
+
+
+class Recurrence(nn.Module):
+    """tanh(A own + B other + C [gap | attributes] + c), the RNN of one role; `drive` is computed for all links."""
+
+    def __init__(self, dim: int, link: int) -> None:
+        super().__init__()
+        self.own, self.other = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
+        self.drive = nn.Linear(1 + link, dim)
+
+    def forward(self, own: Tensor, other: Tensor, drive: Tensor) -> Tensor:
+        return torch.tanh(self.own(own) + self.other(other) + drive)
+
+
+class NextItem(nn.Module):
+    """j~ = W [uhat | i' | ibar' | ubar] + b, with one-hot ibar' and ubar: rows of a table each.
+
+    Nodes without training links have no one-hot code: their row is 0.
+    """
+
+    sources: Tensor
+    items: Tensor
+
+    def __init__(self, dim: int, node: int, sources: list[int], items: list[int]) -> None:
+        super().__init__()
+        out = dim + len(items)
+        self.register_buffer("sources", torch.tensor(sources), persistent=False)  # node ids [U], ascending; facts
+        self.register_buffer("items", torch.tensor(items), persistent=False)  # node ids [I]
+        self.dense = nn.Linear(2 * dim + 2 * node, out)
+        self.source_rows = nn.Parameter(torch.zeros(len(sources), out))
+        self.item_rows = nn.Parameter(torch.zeros(len(items) + 1, out))  # the last for "no item yet"
+
+    def forward(self, dense: Tensor, src: Tensor, previous: Tensor) -> Tensor:
+        """Predictions [B, d + I] from uhat, i' and attributes [B, ...], and the ids of u and i', -1 for no item."""
+        j = self.dense(dense)
+        row, known = _place(self.sources, src)
+        j = j + self.source_rows[row] * known[:, None]
+        row, known = _place(self.items, previous)
+        row = torch.where(previous < 0, len(self.items), row)
+        predicted: Tensor = j + self.item_rows[row] * (known | (previous < 0))[:, None]
+        return predicted
+
+    def squared_distance(self, j: Tensor, dynamic: Tensor, dst: Tensor) -> Tensor:
+        """|j~ - [i | ibar]|^2 for items with these dynamic states [B, d] and ids [B]: [B].
+
+        |s - onehot(i)|^2 = |s|^2 - 2 s_i + 1, so no one-hot vector is built. An item without training links has a
+        coordinate of its own that is predicted as 0.
+        """
+        moving, static = j[:, : dynamic.shape[1]], j[:, dynamic.shape[1] :]
+        row, known = _place(self.items, dst)
+        own = static.gather(1, row[:, None]).squeeze(1) * known
+        return (moving - dynamic).square().sum(dim=1) + static.square().sum(dim=1) - 2 * own + 1
+
+
+class Jodie(nn.Module):
+    """The weights: the first states, the recurrence of each role, the projection and the prediction."""
+
+    def __init__(self, dim: int, link: int, node: int, sources: list[int], items: list[int]) -> None:
+        super().__init__()
+        self.first = nn.Parameter(normalize(torch.rand(2, dim), dim=1))  # of sources and of destinations
+        self.source, self.item = Recurrence(dim, link), Recurrence(dim, link)
+        self.projection = nn.Parameter(torch.empty(dim).normal_(std=dim**-0.5))  # w
+        self.next_item = NextItem(dim, node, sources, items)
+
+
+class JodieOriginal(VersionedSystem):
+    """JODIE. Its states belong to nodes in a role: owner v is v as a source, owner N + 1 + v is v as a destination.
+
+    Id N stands for all nodes that are not in the events.
+    """
+
+    module: Jodie
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        config: JodieOriginalSettings = context.config
+        self.scales = self.gap_scale("source_gaps", 0), self.gap_scale("destination_gaps", 1)
+        sources = context.fact("sources", lambda: np.unique(context.train.known.src).tolist())
+        items = context.fact("items", lambda: np.unique(context.train.known.dst).tolist())
+        weights = (len(sources) + len(items) + 2 * config.dim) * (len(items) + config.dim)
+        if weights > _MOST_WEIGHTS:
+            raise DataError(
+                f"{len(sources):,} sources and {len(items):,} destinations: the one-hot codes of jodie-original need "
+                f"{weights:,} weights, more than {_MOST_WEIGHTS:,}; use the system jodie"
+            )
+        self.module = Jodie(config.dim, self.link_width, self.node_width, sources, items).to(self.device)
+
+    def owners(self, events: Events) -> Array:
+        return np.stack(
+            [_owners(ends, role, events.num_nodes) for role, ends in enumerate((events.src, events.dst))], 1
+        )
+
+    def new_state(self, num_nodes: int) -> State:
+        return {"states": torch.zeros(2 * num_nodes + 2, self.config.dim, device=self.device)}
+
+    def initial(self, stream: Stream, owners: Array) -> Tensor:
+        return self.module.first[self.tensor((owners > stream.events.num_nodes).astype(np.int64))]
+
+    def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
+        stream, first, last = versions.stream, versions.first, versions.last
+        owners = stream.owners[first:last]
+        plan = stream.plan(first, last, np.stack([owners.ravel(), owners[:, ::-1].ravel()], axis=1))
+        drive = self._drives(stream, plan.messages)  # [M, d]
+        rows, start = self.tensor(plan.rows), self.tensor(plan.tie_start)
+        before = versions.before(plan.outside, plan.outside_last)  # [L, d]
+        table = torch.cat([before, before.new_empty(len(drive), before.shape[1])])
+        for a, b, ties in plan.levels:
+            own, other = table[rows[a:b]].unbind(1)  # [n, d] each
+            n = int((plan.messages[a:b] % 2 == SOURCE).sum())  # those of sources come first
+            new = torch.cat(
+                [
+                    self.module.source(own[:n], other[:n], drive[a : a + n]),
+                    self.module.item(own[n:], other[n:], drive[a + n : b]),
+                ]
+            )  # [n, d]
+            if ties:
+                new = running_means(new, start[a:b], a)
+            table[len(before) + a : len(before) + b] = normalize(new, dim=1)
+        return plan, table
+
+    def _drives(self, stream: Stream, messages: Array) -> Tensor:
+        """What gaps and attributes add to each message: [M, d]."""
+        links, role = messages // 2, messages % 2
+        last, t = stream.last_message(stream.owners[links, role], stream.moment[links]), stream.events.t[links]
+        found = []
+        for recurrence, scale in zip((self.module.source, self.module.item), self.scales, strict=True):
+            given = [self.gaps(t, last, stream, scale)[:, None]]
+            if stream.msg is not None:
+                given.append(self.tensor(stream.msg[links]))
+            found.append(recurrence.drive(torch.cat(given, dim=1)))
+        return torch.where(self.tensor(role == SOURCE)[:, None], found[SOURCE], found[ITEM])
+
+    def _predict(self, versions: Versions, src: Array, t: Array, visible: Array) -> Tensor:
+        """j~ of sources at t after the first `visible` links: [B, d + I]."""
+        stream, num_nodes = versions.stream, versions.stream.events.num_nodes
+        owners = _owners(src, SOURCE, num_nodes)
+        last = stream.last_message(owners, visible)
+        previous = np.full(len(src), NONE)
+        if len(stream.events):
+            previous = np.where(last >= 0, stream.events.dst[np.maximum(last, 0) // 2], NONE)
+        gap = self.gaps(t, last, stream, self.scales[SOURCE])[:, None]
+        projected = versions(owners, visible) * (1 + gap * self.module.projection)  # uhat [B, d]
+        item = versions(_owners(np.where(previous >= 0, previous, num_nodes), ITEM, num_nodes), visible)  # i' [B, d]
+        dense = [projected, item]
+        if stream.x is not None:
+            dense += [stream.x[self.tensor(np.where(ids < num_nodes, ids, -1))] for ids in (src, previous)]
+        predicted: Tensor = self.module.next_item(torch.cat(dense, dim=1), self.tensor(src), self.tensor(previous))
+        return predicted
+
+    def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
+        stream, some = versions.stream, slice(versions.first, versions.last)
+        events, before = stream.events, stream.moment[some]
+        src, dst, t = events.src[some].astype(np.int64), events.dst[some].astype(np.int64), events.t[some]
+        after = np.searchsorted(events.t, t, side="right")
+        old = versions(stream.owners[some], before[:, None])  # [n, 2, d]
+        new = versions(stream.owners[some], after[:, None])
+        j = self._predict(versions, src, t, before)
+        error = self.module.next_item.squared_distance(j, old[:, 1].detach(), self.tensor(dst))
+        losses = error + self.config.smoothness * (new - old.detach()).square().sum(dim=(1, 2))
+        loss: Tensor = (losses if weight is None else losses * weight).mean()
+        return loss
+
+    def logits(self, versions: Versions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
+        is_new = np.append(True, (src[1:] != src[:-1]) | (t[1:] != t[:-1]) | (visible[1:] != visible[:-1]))
+        question = self.tensor(np.cumsum(is_new[: len(src)]) - 1)  # one prediction for all destinations
+        j = self._predict(versions, src[is_new], t[is_new], visible[is_new])
+        item = versions(_owners(dst, ITEM, versions.stream.events.num_nodes), visible)  # [B, d]
+        squared = self.module.next_item.squared_distance(j[question], item, self.tensor(dst))
+        logits: Tensor = -squared.clamp(min=1e-12).sqrt()
+        return logits
+
+
+def _owners(nodes: Array, role: int, num_nodes: int) -> npt.NDArray[np.int64]:
+    """The owners of the states of nodes in a role."""
+    return np.minimum(nodes, num_nodes).astype(np.int64) + role * (num_nodes + 1)
+
+
+def _place(known: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """The place of each node in an ascending list of ids, and whether it is there: [B] each."""
+    at = torch.searchsorted(known, nodes).clamp(max=len(known) - 1)
+    return at, known[at] == nodes
