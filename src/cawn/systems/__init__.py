@@ -78,6 +78,8 @@ _REGISTRY: dict[str, Entry] = {
         "cawn.systems.dyrep_original:DyRepOriginalSettings",
         "a point process on evolving states",
         state=True,
+    "counts": Entry(
+        "cawn.systems.counts:CountsSystem", "cawn.systems.counts:CountsSettings", "a dozen weights on smoothed counts"
     ),
     "recency": _untrained("RecencySettings", "last time of the pair, then of the destination"),
     "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
