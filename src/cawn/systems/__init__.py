@@ -78,6 +78,7 @@ _REGISTRY: dict[str, Entry] = {
         "cawn.systems.dyrep_original:DyRepOriginalSettings",
         "a point process on evolving states",
         state=True,
+    ),
     "counts": Entry(
         "cawn.systems.counts:CountsSystem", "cawn.systems.counts:CountsSettings", "a dozen weights on smoothed counts"
     ),
