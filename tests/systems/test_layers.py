@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cawn.systems.layers import Merge, MixerBlock, TemporalAttention, TimeCode
+from cawn.systems.layers import Merge, MixerBlock, TemporalAttention, TimeCode, dropout
 
 
 def test_time_code() -> None:
@@ -86,3 +86,21 @@ def test_no_node_features_are_the_same_as_zeros(link: int) -> None:
     zeros = torch.zeros(4, 3), now, torch.zeros(4, 6, 3)
     expected = layer(*zeros, attributes, times, mask)
     assert torch.allclose(layer(None, now, None, attributes, times, mask), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout(rate: float) -> None:
+    """The number of kept elements is within six standard deviations: a false alarm has a probability of 2e-9."""
+    torch.manual_seed(0)
+    x = torch.ones(1_000, 103, requires_grad=True)
+    found = dropout(x, rate, True)
+    kept = found > 0
+    expected, deviation = x.numel() * (1 - rate), math.sqrt(x.numel() * rate * (1 - rate))
+    assert abs(int(kept.sum()) - expected) < 6 * deviation
+    assert abs(int((kept[:, 1:] & kept[:, :-1]).sum()) - 102_000 * (1 - rate) ** 2) < 6 * 2 * deviation
+    assert torch.allclose(found[kept], torch.tensor(1 / (1 - rate)), rtol=1e-3)
+    found.sum().backward()
+    assert torch.equal(x.grad, found)
+    torch.manual_seed(0)
+    assert torch.equal(dropout(x, rate, True), found)
+    assert dropout(x, rate, False) is x

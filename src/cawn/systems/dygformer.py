@@ -10,11 +10,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 
 from cawn.errors import QueryError
 from cawn.systems.base import Context
-from cawn.systems.layers import Merge, TimeCode
+from cawn.systems.layers import Dropout, Merge, TimeCode, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import Settings
 
@@ -80,7 +79,7 @@ class TransformerLayer(nn.Module):
         self.heads, self.rate = heads, rate
         self.attention_norm, self.mlp_norm = nn.LayerNorm(d), nn.LayerNorm(d)
         self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
-        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), nn.Dropout(rate), nn.Linear(4 * d, d))
+        self.mlp = nn.Sequential(nn.Linear(d, 4 * d), nn.GELU(), Dropout(rate), nn.Linear(4 * d, d))
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """No token attends to those outside the mask [B, S]."""

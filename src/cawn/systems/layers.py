@@ -31,6 +31,30 @@ class TimeCode(nn.Module):
         return torch.cos(gap * (self.w + self.change / self.period) + self.b)
 
 
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
+    """As in PyTorch, but on a CPU one random 64-bit word serves four elements, which makes it several times faster.
+
+    The rate is then rounded to a multiple of 2^-16.
+    """
+    if x.device.type != "cpu" or not training or rate == 0:
+        return nn.functional.dropout(x, rate, training)
+    words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(1 << 63), None)
+    dropped = round(rate * (1 << 16))  # of the 2^16 values of a quarter of a word
+    keep = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - (1 << 15)
+    return x * keep.to(x.dtype).mul_((1 << 16) / ((1 << 16) - dropped))
+
+
+class Dropout(nn.Module):
+    """`dropout` as a module."""
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+
+    def forward(self, x: Tensor) -> Tensor:
+        return dropout(x, self.rate, self.training)
+
+
 class Merge(nn.Module):
     """MLP2([a | b]): a linear layer, ReLU, a linear layer on two inputs."""
 
@@ -92,10 +116,10 @@ class TemporalAttention(nn.Module):
         scores = q @ x.transpose(1, 2)  # [B, H, k]
         hidden = ~mask[:, None, :]
         weights = scores.masked_fill(hidden, -1e9).softmax(dim=-1).masked_fill(hidden, 0.0)
-        weights = nn.functional.dropout(weights, self.dropout, self.training)
+        weights = dropout(weights, self.dropout, self.training)
         attended = torch.einsum("bhk,hdk->bhd", weights @ x, value)  # [B, H, d]
         found = self.out(attended.reshape(B, -1))  # [B, query]
-        found = nn.functional.dropout(found, self.dropout, self.training)
+        found = dropout(found, self.dropout, self.training)
         merged: Tensor = self.merge(self.norm(found + query), own.expand(B, -1))
         return merged
 
@@ -123,7 +147,5 @@ class MixerBlock(nn.Module):
         return mixed
 
 
-def _mlp(width: int, hidden: int, dropout: float) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(width, hidden), nn.GELU(), nn.Dropout(dropout), nn.Linear(hidden, width), nn.Dropout(dropout)
-    )
+def _mlp(width: int, hidden: int, rate: float) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(width, hidden), nn.GELU(), Dropout(rate), nn.Linear(hidden, width), Dropout(rate))
