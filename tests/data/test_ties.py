@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.ties import in_canonical_order
+from cawn.data.ties import in_canonical_order, whole_ties
 from networks import random_events, with_columns
 
 
@@ -54,3 +54,12 @@ def test_rows_lead_back_to_the_input() -> None:
     events = random_events(0, num_links=100, span=5)
     found = in_canonical_order(events)
     np.testing.assert_array_equal(events.src[np.argsort(events.rows)][found.rows], found.src)
+
+
+def test_batches_of_whole_ties() -> None:
+    t = np.array([0, 0, 0, 1, 2, 2, 2, 3, 4])
+    assert whole_ties(t, 2).tolist() == [3, 7, 9]
+    assert whole_ties(t, 1).tolist() == [3, 4, 7, 8, 9]
+    assert whole_ties(t, 4).tolist() == [4, 8, 9]
+    assert whole_ties(t, 100).tolist() == [9]
+    assert whole_ties(t[:0], 3).tolist() == []

@@ -16,6 +16,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "tgat": {"neighbours": 3, "dim": 8, "time_dim": 6},
     "dygformer": {"length": 4, "channel_dim": 4, "time_dim": 6, "dim": 8},
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},
+    "nat": {"neighbours": 4, "second_neighbours": 3, "dim": 6, "position_dim": 4, "time_dim": 4},
     "tpnet": {"decay": 0.05, "width_factor": 2.0, "neighbours": 4, "time_dim": 4, "dim": 8},
 }
 

@@ -30,6 +30,19 @@ def in_canonical_order(events: Events) -> Events:
     return events.reordered(order)
 
 
+def whole_ties(t: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
+    """Where batches end that split no tie: each at the first change of time after at least `size` links, or at the end.
+
+    Whether a batch ends before a link depends on earlier times and on that of the link alone.
+    """
+    changes: npt.NDArray[np.int64] = np.append(np.flatnonzero(t[1:] != t[:-1]) + 1, len(t))
+    ends = [0]
+    while ends[-1] < len(t):
+        at = int(np.searchsorted(changes, ends[-1] + size))
+        ends.append(int(changes[min(at, len(changes) - 1)]))
+    return np.array(ends[1:], np.int64)
+
+
 def _hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray[np.uint64]:
     """A hash of each row of a table: [count]; zeros without a table."""
     found = np.zeros(count, np.uint64)

@@ -60,6 +60,9 @@ _REGISTRY: dict[str, Entry] = {
         "random projections of walk counts",
         state=True,
     ),
+    "nat": Entry(
+        "cawn.systems.nat:NATSystem", "cawn.systems.nat:NATSettings", "joined caches of neighbours", state=True
+    ),
     "dygformer": Entry(
         "cawn.systems.dygformer:DygformerSystem",
         "cawn.systems.dygformer:DygformerSettings",
