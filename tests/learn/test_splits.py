@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.splits import TimeSplit, snapshot_split, snapshots, split, split_of_run
+from cawn.learn.splits import TimeSplit, split, split_of_run
 from networks import random_events
 
 
@@ -130,17 +130,3 @@ def test_the_split_of_a_run() -> None:
 def test_unknown_task() -> None:
     with pytest.raises(cawn.QueryError, match="task is 'frob'"):
         split(random_events(1), "frob", seed=0)
-
-
-def test_snapshots() -> None:
-    events = cawn.Events([0] * 6, [1] * 6, [0, 1, 4, 5, 9, 10])
-    assert snapshots(events, 2).tolist() == [0, 0, 0, 1, 1, 1]
-    assert snapshots(events, 5).tolist() == [0, 0, 2, 2, 4, 4]
-    assert snapshots(cawn.Events([0], [1], [3]), 4).tolist() == [0]
-
-
-@pytest.mark.parametrize(
-    ("count", "parts"), [(174, (122, 26, 26)), (20, (14, 3, 3)), (27, (19, 4, 4)), (11, (7, 2, 2)), (88, (62, 13, 13))]
-)
-def test_snapshot_split_is_the_papers(count: int, parts: tuple) -> None:
-    assert snapshot_split(count) == parts

@@ -18,6 +18,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "graphmixer": {"neighbours": 4, "dim": 8, "time_dim": 6},
     "nat": {"neighbours": 4, "second_neighbours": 3, "dim": 6, "position_dim": 4, "time_dim": 4},
     "tpnet": {"decay": 0.05, "width_factor": 2.0, "neighbours": 4, "time_dim": 4, "dim": 8},
+    "evolvegcn": {"snapshots": 8, "history": 2, "hidden": 8, "max_degree": 8},
+    "vgrnn": {"snapshots": 8, "hidden": 8, "latent": 4, "truncation": 2},
+    "dynaernn": {"snapshots": 8, "lookback": 2, "dim": 4, "wide": 8, "narrow": 8},
 }
 
 

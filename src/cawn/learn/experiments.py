@@ -150,7 +150,7 @@ def compare_alternatives(
     found = kind.alternatives(config, train) if isinstance(kind, HasAlternatives) else None
     if found is None:
         return None
-    steps = min(TRIAL_STEPS, -(-len(train) // config.batch_size))
+    steps = found.steps or min(TRIAL_STEPS, -(-len(train) // config.batch_size))
     names, trials = list(found.facts), {}
     line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short trainings of {steps} steps ..."
     listeners(Progress("message", text=line))
@@ -161,7 +161,7 @@ def compare_alternatives(
                 listeners(Progress("comparing", before + count, len(names) * steps))
 
             trainer = Trainer(events, found.config, **options, quiet=True, facts=found.facts[name])
-            trials[name] = trainer.trial(steps_done)
+            trials[name] = trainer.trial(steps, steps_done)
     finally:
         listeners.close()
     chosen = choose_alternative(trials)

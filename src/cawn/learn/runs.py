@@ -329,8 +329,12 @@ def load_weights(module: nn.Module, weights: Weights, folder: Path) -> None:
     """Load the weights of the run in `folder` into a network."""
     import torch
 
+    tensors = {name: torch.from_numpy(value) for name, value in weights.items()}
+    expected = {name: value.dtype for name, value in module.state_dict().items()}
     try:
-        module.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
+        if any(value.dtype != expected.get(name, value.dtype) for name, value in tensors.items()):
+            raise TypeError("another type")
+        module.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
         raise StorageError(f"{folder}: the weights do not fit its config; {_TRAIN_AGAIN}") from error
 

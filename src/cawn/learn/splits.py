@@ -205,25 +205,3 @@ def by_appearance(events: Events) -> npt.NDArray[np.int32]:
     """The nodes with links, in order of first appearance, source before destination: independent of their ids."""
     nodes, first = np.unique(np.stack([events.src, events.dst], axis=1), return_index=True)
     return np.asarray(nodes[np.argsort(first)])
-
-
-def snapshots(events: Events, count: int) -> npt.NDArray[np.int64]:
-    """The snapshot, from 0, of each link if the time range is cut into `count` equal parts: [E].
-
-    Snapshot systems predict once for each pair in a snapshot; a link that repeats in it counts as often as it appears.
-    """
-    if count < 1:
-        raise QueryError(f"count is {count}: give the number of snapshots")
-    if len(events) == 0:
-        return np.empty(0, np.int64)
-    start, span = events.t[0], events.t[-1] - events.t[0]
-    share = (events.t - start) / max(float(span), np.finfo(float).tiny)
-    return np.asarray(np.minimum((share * count).astype(np.int64), count - 1))
-
-
-def snapshot_split(count: int) -> tuple[int, int, int]:
-    """Numbers of training, validation and test snapshots: as close to 70:15:15 as possible (the paper's Table 5)."""
-    if count < 3:
-        raise QueryError(f"count is {count}: three parts need three snapshots or more")
-    test = val = max(round(count * 0.15 + 1e-9), 1)
-    return count - val - test, val, test

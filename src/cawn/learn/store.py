@@ -105,9 +105,9 @@ def read_tensors(path: Path) -> tuple[Arrays, dict[str, str], bytes]:
 
 
 def check_weights(weights: Arrays) -> None:
-    """Refuse weights that are not float32 or not finite."""
+    """Refuse weights that are neither float32 nor, as buffers may be, int64, or not finite."""
     for name, values in weights.items():
-        require(values.dtype == np.float32, f"{name} is {values.dtype}")
+        require(values.dtype in (np.float32, np.int64), f"{name} is {values.dtype}")
         require(bool(np.isfinite(values).all()), f"{name} is not finite")
 
 

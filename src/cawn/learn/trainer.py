@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -126,10 +126,11 @@ class Trainer:
             self.checkpoints.close()
 
     @enough_memory("training")
-    def trial(self, report: Report = lambda _: None) -> tuple[Any, Any]:
-        """Logits of some validation links and their negatives after a short training; `report` is called per step."""
+    def trial(self, steps: int, report: Report = lambda _: None) -> tuple[Any, Any]:
+        """Logits of some validation links and their negatives after so many steps; `report` is called after each."""
         with self.interrupt:
-            for step, _ in enumerate(islice(self._steps(0, 0), TRIAL_STEPS), start=1):
+            updates = chain.from_iterable(self._steps(epoch, 0) for epoch in count())
+            for step, _ in enumerate(islice(updates, steps), start=1):
                 report(step)
                 if self.interrupt.asked:
                     raise Interrupted

@@ -89,6 +89,27 @@ _REGISTRY: dict[str, Entry] = {
     "popularity": _untrained("PopularitySettings", "number of earlier links to the destination"),
     "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),
     "heuristics": _untrained("HeuristicsSettings", "last time and number of links of pair and destination, in order"),
+    "evolvegcn": Entry(
+        "cawn.systems.snapshots.evolvegcn:EvolveGCNSystem",
+        "cawn.systems.snapshots.evolvegcn:EvolveGCNSettings",
+        "graph convolution with evolving weights, on snapshots",
+        needs="links at several times",
+    ),
+    "vgrnn": Entry(
+        "cawn.systems.snapshots.vgrnn:VGRNNSystem",
+        "cawn.systems.snapshots.vgrnn:VGRNNSettings",
+        "variational graph recurrent network, on snapshots",
+        new_nodes=False,
+        state=True,
+        needs="links at several times",
+    ),
+    "dynaernn": Entry(
+        "cawn.systems.snapshots.dynaernn:DynAERNNSystem",
+        "cawn.systems.snapshots.dynaernn:DynAERNNSettings",
+        "recurrent autoencoder of adjacency rows, on snapshots",
+        new_nodes=False,
+        needs="links at several times",
+    ),
 }
 DEFAULT = "cawn"
 

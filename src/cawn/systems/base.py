@@ -136,6 +136,7 @@ class Alternatives(NamedTuple):
     what: str  # what is compared, for messages: "decays"
     config: Any  # settings of the short trainings
     facts: dict[str, dict[str, Any]]  # the facts of each choice, by its name
+    steps: int | None = None  # of each short training; by default one epoch, but not more than a hundred
 
 
 @dataclass(frozen=True)
