@@ -1,12 +1,15 @@
 """The benchmarks run; their figures are for `make bench`."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from cawn.data import laws
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks", *arguments]
+
+def run(*arguments: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parent.parent, check=False)
 
 
@@ -21,3 +24,19 @@ def test_an_unknown_part_is_refused() -> None:
     refused = run("frob")
     assert refused.returncode == 2
     assert refused.stderr.startswith("benchmarks: no part 'frob'")
+
+
+def test_the_speed_of_systems(tmp_path: Path) -> None:
+    links = laws.triadic_closure(30, 600, seed=0).events
+    rows = [f"{u},{v},{t}" for u, v, t in zip(links.src, links.dst, links.t, strict=True)]
+    (tmp_path / "links.csv").write_text("src,dst,time\n" + "\n".join(rows) + "\n")
+    options = ("--network", str(tmp_path / "links.csv"), "--device", "cpu", "--seconds", "0.2")
+    shown = run(*options, "--systems", "rates", "--save", str(tmp_path / "speed.json"), module="benchmarks.field")
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert "rates " in shown.stdout.splitlines()[2]
+    (speed,) = json.loads((tmp_path / "speed.json").read_text())
+    assert speed["links_per_second"] > 0
+    assert speed["pairs_per_second"] > 0
+    refused = run(*options, "--systems", "frob", module="benchmarks.field")
+    assert refused.returncode == 1
+    assert "failed: QueryError: system is 'frob'" in refused.stdout
