@@ -34,7 +34,9 @@ class SlowDygformer:
                 entry.append(torch.tensor(x[node]) if node < len(x) else torch.zeros(x.shape[1]))
             if msg is not None:
                 entry.append(torch.zeros(msg.shape[1]) if event is None else torch.tensor(msg[event]))
-            entry.append(torch.cos((time.w + time.change * 1e-6) * ((now - t) / UNIT) + time.b))
+            entry.append(
+                torch.cos((time.turns.float() * (2 * math.pi) + time.change * 1e-6) * ((now - t) / UNIT) + time.b)
+            )
             entry.append(sum(network.count(torch.tensor([float(count[node])])) for count in counts))
             channels.append(entry)
         rows = []

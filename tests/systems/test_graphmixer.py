@@ -1,5 +1,7 @@
 """GraphMixer against its equations, one node at a time."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def embedding(network: GraphMixer, events: cawn.Events, node: int, t: float, k: 
     if links:
         rows = []
         for link in links[:k]:
-            code = torch.cos(network.time.w * ((t - link.t) / UNIT))
+            code = torch.cos(network.time.turns.float() * (2 * math.pi) * ((t - link.t) / UNIT))
             rows.append(code if events.msg is None else torch.cat([torch.tensor(events.msg[link.event]), code]))
         x = network.token(torch.stack(rows))  # [n, d]
         for block in network.mixers:

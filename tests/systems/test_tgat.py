@@ -28,7 +28,7 @@ class SlowTgat:
 
     def code(self, gap: float) -> Tensor:
         time = self.network.time
-        return torch.cos((time.w + time.change * 1e-6) * (gap / UNIT) + time.b)
+        return torch.cos((time.turns.float() * (2 * math.pi) + time.change * 1e-6) * (gap / UNIT) + time.b)
 
     def h(self, node: int, t: float, level: int) -> Tensor:
         features, x = torch.zeros(self.network.dim), self.events.x
