@@ -1,5 +1,6 @@
 """The past of a node by reading all links, and systems with random weights: what slow twins of systems start from."""
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import cawn
 from cawn import systems
 from cawn.data.ties import in_canonical_order
 from cawn.systems.base import Context
+from cawn.systems.layers import TimeCode
 from networks import random_events, with_columns
 from systems.small_settings import small
 
@@ -40,6 +42,13 @@ def attributed_events(seed: int, *, link: int = 0, node: int = 0) -> cawn.Events
         "x": rng.normal(size=(12, node)) if node else None,
     }
     return in_canonical_order(with_columns(events, **columns))
+
+
+def time_code(code: TimeCode, gap: float) -> torch.Tensor:
+    """cos(w dt + b) in float64, with the gap in units."""
+    w = 2 * math.pi * code.turns
+    angle = w * gap if not code.learned else (w + code.change / code.period) * gap + code.b
+    return torch.cos(angle).float()
 
 
 def random_weights(name: str, events: cawn.Events, **changes: Any) -> Any:

@@ -11,7 +11,7 @@ from torch.nn.functional import gelu
 
 import cawn
 from cawn.systems.dygformer import Dygformer, DygformerSettings, Sequences, common_counts
-from systems.past_by_reading import UNIT, attributed_events, random_weights, read_past, some_pairs
+from systems.past_by_reading import UNIT, attributed_events, random_weights, read_past, some_pairs, time_code
 from tolerances import assert_same_scores
 
 Entry = tuple[int, float, int | None]  # node, time and link; no link for the node itself
@@ -26,7 +26,7 @@ class SlowDygformer:
 
     def tokens(self, sequence: list[Entry], counts: list[Counter[int]], now: float) -> Tensor:
         """One row for each patch; the last is filled up with zeros."""
-        network, time, x, msg = self.network, self.network.time, self.events.x, self.events.msg
+        network, x, msg = self.network, self.events.x, self.events.msg
         channels: list[list[Tensor]] = []
         for node, t, event in sequence:
             entry = []
@@ -34,9 +34,7 @@ class SlowDygformer:
                 entry.append(torch.tensor(x[node]) if node < len(x) else torch.zeros(x.shape[1]))
             if msg is not None:
                 entry.append(torch.zeros(msg.shape[1]) if event is None else torch.tensor(msg[event]))
-            entry.append(
-                torch.cos((time.turns.float() * (2 * math.pi) + time.change * 1e-6) * ((now - t) / UNIT) + time.b)
-            )
+            entry.append(time_code(network.time, (now - t) / UNIT))
             entry.append(sum(network.count(torch.tensor([float(count[node])])) for count in counts))
             channels.append(entry)
         rows = []

@@ -1,7 +1,5 @@
 """GraphMixer against its equations, one node at a time."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,7 @@ from torch.nn.functional import gelu, linear
 
 import cawn
 from cawn.systems.graphmixer import GraphMixer
-from systems.past_by_reading import UNIT, attributed_events, random_weights, read_past, some_pairs
+from systems.past_by_reading import UNIT, attributed_events, random_weights, read_past, some_pairs, time_code
 from tolerances import assert_same_scores
 
 
@@ -27,7 +25,7 @@ def embedding(network: GraphMixer, events: cawn.Events, node: int, t: float, k: 
     if links:
         rows = []
         for link in links[:k]:
-            code = torch.cos(network.time.turns.float() * (2 * math.pi) * ((t - link.t) / UNIT))
+            code = time_code(network.time, (t - link.t) / UNIT)
             rows.append(code if events.msg is None else torch.cat([torch.tensor(events.msg[link.event]), code]))
         x = network.token(torch.stack(rows))  # [n, d]
         for block in network.mixers:

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+import cawn
 from cawn.systems.neural import distinct
-from systems.past_by_reading import attributed_events, random_weights, read_past
+from systems.past_by_reading import UNIT, attributed_events, random_weights, read_past
 from tolerances import assert_same_scores
 
 
@@ -45,3 +46,12 @@ def test_mean_attributes_of_the_other_ends(k: int) -> None:
         others = [events.x[link.node] for link in read_past(events, node, 60)[:k]]
         expected = np.mean(others, axis=0) if others else np.zeros(2)
         np.testing.assert_allclose(found[node], expected, atol=1e-6)
+
+
+def test_gaps_are_exact() -> None:
+    """A time code multiplies them by frequencies up to 1, so that float32 would change it."""
+    events = cawn.Events([0, 0], [1, 2], [5, 1 << 60])
+    system = random_weights("graphmixer", events)
+    past, t = system.past(events), torch.tensor([123_456_796])
+    links = past.recent(torch.tensor([0]), past.before(t), 3)
+    assert system.gaps(t, links).tolist() == [[123_456_791 / UNIT, 0.0, 0.0]]

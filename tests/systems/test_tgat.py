@@ -12,7 +12,7 @@ import cawn
 from cawn.systems.layers import TemporalAttention
 from cawn.systems.tgat import Tgat, TgatSystem
 from networks import random_events
-from systems.past_by_reading import UNIT, PastLink, attributed_events, random_weights, read_past, some_pairs
+from systems.past_by_reading import UNIT, PastLink, attributed_events, random_weights, read_past, some_pairs, time_code
 from systems.small_settings import small
 from tolerances import assert_same_scores
 
@@ -27,8 +27,7 @@ class SlowTgat:
         return read_past(self.events, node, t)[: self.k]
 
     def code(self, gap: float) -> Tensor:
-        time = self.network.time
-        return torch.cos((time.turns.float() * (2 * math.pi) + time.change * 1e-6) * (gap / UNIT) + time.b)
+        return time_code(self.network.time, gap / UNIT)
 
     def h(self, node: int, t: float, level: int) -> Tensor:
         features, x = torch.zeros(self.network.dim), self.events.x

@@ -170,6 +170,6 @@ class DygformerSystem(NeighbourSystem):
     def _sequences(self, past: PastTensors, nodes: Tensor, t: Tensor, visible: Tensor) -> Sequences:
         links = past.recent(nodes, visible, self.config.length - 1)  # [B, L - 1]
         ids = torch.cat([nodes[:, None], links.nodes], dim=1)
-        gaps = torch.where(links.mask, (t[:, None] - links.t) / self.unit, 0.0)
+        gaps = nn.functional.pad(self.gaps(t, links), (1, 0))
         events = nn.functional.pad(links.events, (1, 0), value=-1)
-        return Sequences(ids, nn.functional.pad(gaps, (1, 0)), past.attributes(events), past.features(ids))
+        return Sequences(ids, gaps, past.attributes(events), past.features(ids))

@@ -92,13 +92,8 @@ class GraphMixerSystem(NodeEmbeddingSystem):
 
     def embed(self, past: PastTensors, nodes: Tensor, t: Tensor, visible: Tensor) -> Tensor:
         links = past.recent(nodes, visible, self.config.neighbours)  # [N, k]
-        gaps = (t[:, None] - links.t) / self.unit
-        return self.module.embed(
-            torch.where(links.mask, gaps, 0.0),
-            past.attributes(links.events),
-            links.mask,
-            self._node_encoder(past, nodes, visible),
-        )
+        attributes, encoded = past.attributes(links.events), self._node_encoder(past, nodes, visible)
+        return self.module.embed(self.gaps(t, links), attributes, links.mask, encoded)
 
     def _node_encoder(self, past: PastTensors, nodes: Tensor, visible: Tensor) -> Tensor | None:
         """The attributes of each node, plus their mean over the other ends of its recent links: [N, node]."""

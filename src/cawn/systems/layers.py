@@ -30,8 +30,8 @@ class TimeCode(nn.Module):
             self.change, self.b = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
 
     def forward(self, gap: Tensor) -> Tensor:
-        turns = gap.double()[..., None] * self.turns
-        angle = ((turns - turns.round()) * (2 * math.pi)).float()
+        turns = (gap.double()[..., None] * self.turns).frac_()
+        angle = turns.mul_(2 * math.pi).float()
         if not self.learned:
             return torch.cos(angle)
         return torch.cos(angle + gap.float()[..., None] * (self.change / self.period) + self.b)

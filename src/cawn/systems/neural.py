@@ -17,7 +17,7 @@ from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
 from cawn.systems.graphs import CapturedEpochs
 from cawn.systems.training import Links, Optimizer, contrast_loss
-from cawn.walks.neighbours import Neighbours
+from cawn.walks.neighbours import Neighbours, PastLinks
 
 Array = npt.NDArray[Any]
 
@@ -62,6 +62,10 @@ class NeighbourSystem(NeuralSystem):
     @abstractmethod
     def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
         """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
+
+    def gaps(self, t: Tensor, links: PastLinks) -> Tensor:
+        """The time from each past link [B, k] to t [B], in units; 0 where there is no link: [B, k], float64."""
+        return torch.where(links.mask, (t[:, None] - links.t).double() / self.unit, 0.0)
 
     def training_logits(self, past: Any, links: Links) -> Tensor:
         """Logits of B links, then of their negatives: [2B]."""

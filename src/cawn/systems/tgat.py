@@ -101,7 +101,7 @@ class TgatSystem(NodeEmbeddingSystem):
         links = self._sample(past, nodes, t, visible)  # [N, k]
         below, place = self._below(past, links, nodes, t, visible, level)
         h, others = (None, None) if below is None else (below[:N], below.index_select(0, place).view(N, k, -1))
-        gaps = torch.where(links.mask, (t[:, None] - links.t) / self.unit, 0.0)  # [N, k]
+        gaps = self.gaps(t, links)  # [N, k]
         now, times = self.module.time(gaps.new_zeros(())), self.module.time(gaps)  # [time], [N, k, time]
         found: Tensor = self.module.layers[level - 1](h, now, others, past.attributes(links.events), times, links.mask)
         return found
