@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 
 import cawn
 from cawn.data.ties import in_canonical_order
-from cawn.systems.dyrep_original import DyRepOriginal, Intensity, Lists
+from cawn.systems.dyrep_original import DyRepOriginal, Intensity
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -166,16 +166,6 @@ def test_losses_and_gradients_are_those_of_the_equations() -> None:
     assert_same_scores(first, expected)
     for name, value in system.module.named_parameters():
         np.testing.assert_allclose(found[name], value.grad, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-def test_attention_after_an_association_and_a_communication() -> None:
-    """Two partners of attention 0.5 each; a third with lambda 1 makes 0.5 - (1/2 - 1/3), twice, and 1/3 + 1."""
-    mask = torch.ones(2, 3, dtype=torch.bool)
-    lists = Lists(mask, torch.tensor([[-1, -1, 0], [-1, 1, -1]]), torch.tensor([[1 / 2, 1 / 3], [1 / 2, 1 / 2]]))
-    old = torch.tensor([[0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])
-    found = lists.attention(old, torch.tensor([1.0, 3.0]), 0, 2)
-    torch.testing.assert_close(found[0], torch.tensor([1 / 3, 1 / 3, 4 / 3]) / 2)
-    torch.testing.assert_close(found[1], torch.tensor([0.5, 3.5, 0.0]) / 4)  # lambda 3 of a repeated link
 
 
 def test_the_logarithm_of_an_intensity_stays_finite() -> None:

@@ -8,7 +8,7 @@ import torch
 
 import cawn
 from cawn.data.ties import in_canonical_order
-from cawn.systems.versions import NONE, Stream, running_means
+from cawn.systems.versions import NONE, Level, Stream, running_means
 from networks import random_events
 
 
@@ -68,29 +68,32 @@ def test_a_plan_reads_only_what_is_computed(seed: int) -> None:
     extra = np.random.default_rng(seed).integers(-1, 15, (2 * len(owners), 2))
     read = np.concatenate([owners.reshape(-1, 1), owners[:, ::-1].reshape(-1, 1), extra], axis=1)
     plan = stream.plan(first, last, read)
-    outside = len(plan.outside)
-    assert sorted(plan.messages) == list(range(2 * first, 2 * last))
-    assert plan.levels[-1].last == 2 * (last - first)
-    for level in plan.levels:
-        for i in range(level.first, level.last):
-            message = plan.messages[i]
-            t = stream.events.t[message // 2]
-            for owner, row in zip(read[message - 2 * first], plan.rows[i], strict=True):
+    outside, levels = len(plan.outside), stream.levels(first, last, plan)
+    assert sorted(levels.order) == list(range(2 * (last - first)))
+    assert levels.levels[-1].last == 2 * (last - first)
+    place = np.argsort(levels.order)
+    for level in levels.levels:
+        together = 2 * first + levels.order[level.first : level.last]
+        for message in together:
+            m, t = message - 2 * first, stream.events.t[message // 2]
+            for owner, row in zip(read[m], plan.rows[m], strict=True):
                 if owner < 0:
+                    assert row == NONE
                     continue
-                assert row < outside + level.first
                 expected = stream.last_message(owner, np.searchsorted(stream.events.t, t))
                 if row < outside:
                     assert plan.outside[row] == owner
                     assert plan.outside_last[row] == expected < 2 * first
                 else:
-                    assert plan.messages[row - outside] == expected
+                    assert place[row - outside] < level.first
+                    assert row == plan.row(expected)
                     assert stream.events.t[expected // 2] < t
-            group = [m for m in plan.messages[level.first : level.last] if _same(stream, m, message)]
-            assert plan.messages[plan.tie_start[i]] == min(group)
-            assert len(group) == sum(_same(stream, m, message) for m in plan.messages)
-    np.testing.assert_array_equal(plan.row(plan.messages), outside + np.arange(len(plan.messages)))
-    assert plan.row(np.array([NONE, 2 * first - 1])).tolist() == [NONE, NONE]
+            same = [other for other in range(2 * first, 2 * last) if _same(stream, other, message)]
+            assert set(same) <= set(together)
+            assert 2 * first + levels.order[levels.tie_start[place[m]]] == min(same)
+            earlier = [other - 2 * first for other in same if other < message]
+            assert plan.previous[m] == max(earlier, default=NONE)
+    assert plan.row(np.array([NONE, 2 * first - 1, 2 * first])).tolist() == [NONE, NONE, outside]
 
 
 def _same(stream: Stream, one: int, other: int) -> bool:
@@ -99,13 +102,17 @@ def _same(stream: Stream, one: int, other: int) -> bool:
     return bool(a == b)
 
 
+def pair_levels(stream: Stream) -> list[Level]:
+    """The levels of a whole stream whose messages read both ends."""
+    read = np.stack([stream.owners.ravel(), stream.owners[:, ::-1].ravel()], axis=1)
+    return stream.levels(0, len(stream.events), stream.plan(0, len(stream.events), read)).levels
+
+
 def test_independent_links_are_one_level() -> None:
     stream = stream_of(cawn.Events([0, 2, 4], [1, 3, 5], [1, 2, 3]))
-    read = np.stack([stream.owners.ravel(), stream.owners[:, ::-1].ravel()], axis=1)
-    assert len(stream.plan(0, 3, read).levels) == 1
+    assert len(pair_levels(stream)) == 1
     star = stream_of(cawn.Events([0, 0, 0], [1, 2, 3], [1, 2, 3]))
-    read = np.stack([star.owners.ravel(), star.owners[:, ::-1].ravel()], axis=1)
-    assert len(star.plan(0, 3, read).levels) == 3
+    assert len(pair_levels(star)) == 3
 
 
 def test_running_means() -> None:
@@ -120,7 +127,7 @@ def test_an_empty_stream() -> None:
     assert stream.chunk_of(np.array([0])) == [0]
     assert stream.bounds(0) == (0, 0)
     assert stream.last_message(np.array([0]), np.array([0])) == [NONE]
-    assert stream.plan(0, 0, np.empty((0, 2), np.int64)).levels == []
+    assert pair_levels(stream) == []
 
 
 def test_links_are_in_canonical_order() -> None:

@@ -7,7 +7,7 @@ link is an association, every later one a communication.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,12 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from cawn.data.events import Events
+from cawn.kernels.cpu import dyrep
+from cawn.kernels.cpu.dyrep import Messages
 from cawn.kernels.cpu.levels import list_partners
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
-from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions, running_means
+from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions
 
 Array = npt.NDArray[Any]
 
@@ -56,11 +58,18 @@ class Intensity(nn.Module):
         self.omega = nn.Linear(2 * dim, 2)
         self.log_psi = nn.Parameter(torch.full((2,), 0.5).log())
 
+    @property
+    def psi(self) -> Tensor:
+        return self.log_psi.exp().clamp(_SMALLEST, _LARGEST)
+
+    def arrays(self) -> tuple[Array, ...]:
+        """omega, b and psi on the host."""
+        return _array(self.omega.weight), _array(self.omega.bias), _array(self.psi)
+
     def log(self, u: Tensor, v: Tensor) -> Tensor:
         """log lambda of both kinds: [..., 2], from states [..., d]."""
-        psi = self.log_psi.exp().clamp(_SMALLEST, _LARGEST)
-        x = self.omega(torch.cat([u, v], dim=-1)) / psi
-        return psi.log() + torch.where(x < -15, x, softplus(x.clamp(min=-15)).log())  # log(1 + exp(x)) ~ exp(x)
+        x = self.omega(torch.cat([u, v], dim=-1)) / self.psi
+        return self.psi.log() + torch.where(x < -15, x, softplus(x.clamp(min=-15)).log())  # log(1 + exp(x)) ~ exp(x)
 
 
 class DyRep(nn.Module):
@@ -73,12 +82,6 @@ class DyRep(nn.Module):
         self.w_struct, self.w_rec, self.w_h = (nn.Linear(dim, dim, bias=False) for _ in range(3))
         self.w_t = nn.Linear(1 + link, dim)  # of the gap, and of the link's attributes
         self.intensity = Intensity(dim)
-
-    def neighbourhood(self, attention: Tensor, projected: Tensor, mask: Tensor) -> Tensor:
-        """h_u from S_u [n, K], W_h z_i [n, K, d] and which neighbours exist [n, K]: [n, d]; 0 without neighbours."""
-        q = attention.masked_fill(~mask, -1e9).softmax(dim=1)  # [n, K]
-        activated = torch.sigmoid(q[..., None] * projected)
-        return activated.masked_fill(~mask[..., None], 0.0).amax(dim=1)
 
 
 class DyRepOriginal(VersionedSystem):
@@ -100,8 +103,8 @@ class DyRepOriginal(VersionedSystem):
         slots = num_nodes + 1, self.config.neighbours
         return {
             "states": torch.zeros(num_nodes + 1, self.config.dim, device=self.device),
-            "attention": torch.zeros(slots, device=self.device),  # S, by slot
-            "partners": torch.full(slots, -1),  # who has each slot; stays on the host
+            "attention": torch.zeros(slots),  # S, by slot; this and the following stay on the host
+            "partners": torch.full(slots, -1),  # who has each slot
             "newest": torch.full(slots, -1),  # the last link with each of them
         }
 
@@ -113,49 +116,36 @@ class DyRepOriginal(VersionedSystem):
         return module.first + features
 
     def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
-        stream, module, state = versions.stream, self.module, versions.state
-        plan, lists = self._plan(versions)
-        links, num_outside = plan.messages // 2, len(plan.outside)
-        rows, start = self.tensor(plan.rows), self.tensor(plan.tie_start)
-        kinds = self.tensor(stream.linked(stream.owners[links], stream.moment[links]).astype(np.int64))  # [M]
-        drive = self._drive(stream, plan.messages)  # [M, d]
+        stream, state = versions.stream, versions.state
+        plan, messages = self._plan(versions)
         before = versions.before(plan.outside, plan.outside_last)  # [L, d]
-        table = torch.cat([before, before.new_empty(len(links), before.shape[1])])  # z
-        projected = torch.cat([module.w_h(before), torch.empty_like(table[num_outside:])])  # W_h z
-        attention = state["attention"].new_empty(len(table), self.config.neighbours)  # S
-        attention[:num_outside] = state["attention"][self.tensor(plan.outside)]
-        for a, b, ties in plan.levels:
-            own, other, around = rows[a:b, 0], rows[a:b, 1], rows[a:b, 2:]
-            h = module.neighbourhood(attention[other], projected[around], lists.mask[a:b])  # [n, d]
-            new = torch.sigmoid(module.w_struct(h) + module.w_rec(table[own]) + drive[a:b])  # [n, d]
-            if ties:
-                new = running_means(new, start[a:b], a)
-            here = slice(num_outside + a, num_outside + b)
-            with torch.no_grad():
-                rate = self._rate(table[own], table[other], kinds[a:b])
-                attention[here] = lists.attention(attention[own], rate, a, b)
-            table[here], projected[here] = new, module.w_h(new)
-        self._keep_attention(versions, plan, attention)
+        attention = state["attention"][torch.from_numpy(plan.outside)]  # [L, K]
+        module, drive = self.module, self._drive(stream, plan.first_message + np.arange(len(messages.rows)))
+        square = module.w_struct.weight, module.w_rec.weight, module.w_h.weight
+        rolled: Any = Recurrence.apply
+        table, attention = rolled(before, drive, *square, module.intensity.arrays(), messages, attention)
+        owners, last = stream.final(versions.first, versions.last)
+        versions.next["attention"] = state["attention"].index_copy(
+            0, torch.from_numpy(owners), attention[torch.from_numpy(plan.row(last))]
+        )
         return plan, table
 
-    def _plan(self, versions: Versions) -> tuple[Plan, Lists]:
+    def _plan(self, versions: Versions) -> tuple[Plan, Messages]:
         """The plan of a chunk, in which a message reads its owner, the other end and the partners of that one."""
         stream, first, last = versions.stream, versions.first, versions.last
-        owners, slots = stream.owners[first:last], self.config.neighbours
-        shape = 2 * len(owners), slots
-        before, writer, sizes = np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty((shape[0], 2), np.int64)
+        owners, moments = stream.owners[first:last], stream.moment[first:last]
+        shape = 2 * len(owners), self.config.neighbours
+        partners_read, writer = np.empty((2, *shape), np.int64)
+        sizes = np.empty((shape[0], 2), np.int64)
         versions.next = {name: versions.state[name].clone() for name in ("partners", "newest")}
         partners, newest = (table.numpy() for table in versions.next.values())
-        list_partners(
-            owners[:, 0], owners[:, 1], stream.moment[first:last], first, partners, newest, before, writer, sizes
-        )
-        plan = stream.plan(
-            first, last, np.concatenate([owners.reshape(-1, 1), owners[:, ::-1].reshape(-1, 1), before], 1)
-        )
-        order = plan.messages - 2 * first
-        writer = np.where(writer >= 0, plan.rank[np.maximum(writer, 0)], -1)[order] if len(order) else writer
-        share = np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0).astype(np.float32)[order]  # b' and b
-        return plan, Lists(self.tensor(before[order] >= 0), self.tensor(writer), self.tensor(share))
+        list_partners(owners[:, 0], owners[:, 1], moments, first, partners, newest, partners_read, writer, sizes)
+        ends = owners.reshape(-1, 1), owners[:, ::-1].reshape(-1, 1)
+        plan = stream.plan(first, last, np.concatenate([*ends, partners_read], axis=1))
+        share = np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0).astype(np.float32)  # b' and b
+        kinds = np.repeat(stream.linked(owners, moments), 2).astype(np.int64)
+        none = np.empty((0, 0), np.float32)
+        return plan, Messages(plan.rows, plan.previous, writer, share, kinds, drive=none)
 
     def _drive(self, stream: Stream, messages: Array) -> Tensor:
         """What the gap since the owner's last link and the attributes of the link add to each message: [M, d]."""
@@ -166,18 +156,6 @@ class DyRepOriginal(VersionedSystem):
             given.append(self.tensor(stream.msg[links]))
         drive: Tensor = self.module.w_t(torch.cat(given, dim=1))
         return drive
-
-    def _rate(self, own: Tensor, other: Tensor, kinds: Tensor) -> Tensor:
-        """lambda of links for the attention of their ends, the mean of both directions: [n]."""
-        log = self.module.intensity.log
-        both = log(own, other).exp() + log(other, own).exp()  # [n, 2]
-        return both.gather(1, kinds[:, None]).squeeze(1) / 2
-
-    def _keep_attention(self, versions: Versions, plan: Plan, attention: Tensor) -> None:
-        owners, messages = versions.stream.final(versions.first, versions.last)
-        kept = versions.state["attention"].clone()
-        kept[self.tensor(owners)] = attention[self.tensor(plan.row(messages))]
-        versions.next["attention"] = kept
 
     def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
         stream, some, log = versions.stream, slice(versions.first, versions.last), self.module.intensity.log
@@ -210,21 +188,57 @@ class DyRepOriginal(VersionedSystem):
         return self.module.intensity.log(u, v).gather(1, kinds[:, None]).squeeze(1)
 
 
-class Lists(NamedTuple):
-    """What the messages of a chunk find and change in the lists of partners, in the order of its plan."""
+class Recurrence(torch.autograd.Function):
+    """z_v = sigma(W_struct h_u + W_rec z_v + drive), message by message; attention is a constant.
 
-    mask: Tensor  # which slots of the other end are taken [M, K]
-    writer: Tensor  # the message of the same owner and time that wrote to each slot of the owner [M, K]; -1 for none
-    share: Tensor  # one over the owner's number of partners, before this time and now [M, 2]; 0 without partners
+    A message reads the states of many others, so hardly any two can be computed together. Both directions run in
+    compiled loops on the host, whatever the device.
+    """
 
-    def attention(self, old: Tensor, rate: Tensor, first: int, last: int) -> Tensor:
-        """S of the owners after messages first..last: [n, K], from S before and lambda [n].
+    @staticmethod
+    def forward(
+        ctx: Any,
+        before: Tensor,
+        drive: Tensor,
+        w_struct: Tensor,
+        w_rec: Tensor,
+        w_h: Tensor,
+        intensity: tuple[Array, ...],
+        messages: Messages,
+        attention: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """The states [L + M, d] and the attention [L + M, K] before the messages, then after each."""
+        ctx.device, ctx.messages = before.device, messages._replace(drive=_array(drive))
+        ctx.weights = dyrep.Weights(_array(w_struct), _array(w_rec), _array(w_h), *intensity)
+        (num_outside, d), (m, k) = before.shape, messages.writer.shape
+        ctx.tables = tables = dyrep.Tables(
+            z=np.concatenate([_array(before), np.empty((m, d), np.float32)]),
+            projected=np.empty((num_outside + m, d), np.float32),
+            attention=np.concatenate([_array(attention), np.empty((m, k), np.float32)]),
+            new=np.empty((m, d), np.float32),
+            averaged=np.empty(m, np.int64),
+            h=np.empty((m, d), np.float32),
+            best=np.empty((m, d), np.int64),
+            q=np.empty((m, k), np.float32),
+            rate=np.empty(m, np.float32),
+        )
+        dyrep.forward(ctx.weights, ctx.messages, tables)
+        after = torch.from_numpy(tables.attention)
+        ctx.mark_non_differentiable(after)
+        return torch.from_numpy(tables.z).to(ctx.device), after
 
-        The partner of the link has b + lambda; if it is new, all others lose b' - b. Rows sum to 1.
-        """
-        writer = self.writer[first:last]
-        b_old, b = self.share[first:last].unbind(1)  # [n] each
-        written = b[:, None] + rate[(writer - first).clamp(min=0)]
-        kept = torch.where(old > 0, old - (b_old - b)[:, None], 0.0).clamp(min=0)
-        y = torch.where(writer >= 0, written, kept)
-        return y / y.sum(dim=1, keepdim=True)
+    @staticmethod
+    def backward(ctx: Any, by_table: Tensor, _: Any) -> Any:
+        weights, messages, tables = ctx.weights, ctx.messages, ctx.tables
+        num_outside = len(tables.z) - len(messages.rows)
+        by_z, by_projected, by_drive = _array(by_table).copy(), np.zeros_like(tables.z), np.empty_like(messages.drive)
+        dyrep.backward(weights, messages, tables, by_z, by_projected, by_drive)
+        by_before = by_z[:num_outside] + by_projected[:num_outside] @ weights.h
+        own = tables.z[messages.rows[:, 0]]
+        found = by_before, by_drive, by_drive.T @ tables.h, by_drive.T @ own, by_projected.T @ tables.z
+        return *(torch.from_numpy(np.ascontiguousarray(each)).to(ctx.device) for each in found), None, None, None
+
+
+def _array(values: Tensor) -> npt.NDArray[np.float32]:
+    """A contiguous array on the host."""
+    return np.ascontiguousarray(values.detach().cpu().numpy())

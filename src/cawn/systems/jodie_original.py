@@ -144,13 +144,16 @@ class JodieOriginal(VersionedSystem):
         stream, first, last = versions.stream, versions.first, versions.last
         owners = stream.owners[first:last]
         plan = stream.plan(first, last, np.stack([owners.ravel(), owners[:, ::-1].ravel()], axis=1))
-        drive = self._drives(stream, plan.messages)  # [M, d]
-        rows, start = self.tensor(plan.rows), self.tensor(plan.tie_start)
+        levels = stream.levels(first, last, plan)
+        messages = 2 * first + levels.order
+        drive = self._drives(stream, messages)  # [M, d]
         before = versions.before(plan.outside, plan.outside_last)  # [L, d]
         table = torch.cat([before, before.new_empty(len(drive), before.shape[1])])
-        for a, b, ties in plan.levels:
-            own, other = table[rows[a:b]].unbind(1)  # [n, d] each
-            n = int((plan.messages[a:b] % 2 == SOURCE).sum())  # those of sources come first
+        read, written = self.tensor(plan.rows[levels.order]), self.tensor(plan.row(messages))
+        start = self.tensor(levels.tie_start)
+        for a, b, ties in levels.levels:
+            own, other = table[read[a:b]].unbind(1)  # [n, d] each
+            n = int((messages[a:b] % 2 == SOURCE).sum())  # those of sources come first
             new = torch.cat(
                 [
                     self.module.source(own[:n], other[:n], drive[a : a + n]),
@@ -159,7 +162,7 @@ class JodieOriginal(VersionedSystem):
             )  # [n, d]
             if ties:
                 new = running_means(new, start[a:b], a)
-            table[len(before) + a : len(before) + b] = normalize(new, dim=1)
+            table[written[a:b]] = normalize(new, dim=1)
         return plan, table
 
     def _drives(self, stream: Stream, messages: Array) -> Tensor:

@@ -38,7 +38,7 @@ _PAIRS = 4_096  # per forward pass, in scoring
 
 
 class Level(NamedTuple):
-    """Messages first..last of a plan's order, which are computed together."""
+    """Messages first..last in the order of `Levels`, which are computed together."""
 
     first: int
     last: int
@@ -47,26 +47,30 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """How the versions of consecutive links are computed, in one table.
+    """What the messages of consecutive links read, as rows of one table.
 
-    The first rows of the table are states from before these links, of the owners `outside`; then comes a version per
-    message, in the order of `messages`.
+    The first L rows of the table are states from before these links, of the owners `outside`; then comes a version per
+    message.
     """
 
+    first_message: int
     outside: npt.NDArray[np.int64]  # owners [L]
     outside_last: npt.NDArray[np.int64]  # the last message to each of them [L]; NONE for a state never changed
-    messages: npt.NDArray[np.int64]  # [M] level by level, then by owner, then in the order of the stream
-    rows: npt.NDArray[np.int64]  # rows of the versions that each of `messages` reads [M, R]
-    tie_start: npt.NDArray[np.int64]  # where the messages to the same owner at the same time begin [M]
-    levels: list[Level]
-    first_message: int
-    rank: npt.NDArray[np.int64]  # the place of each message, counted from `first_message`, in `messages` [M]
+    rows: npt.NDArray[np.int64]  # of the versions that each message reads [M, R]; NONE for none
+    previous: npt.NDArray[np.int64]  # the message before it to the same owner at the same time, from 0 [M]; or NONE
 
     def row(self, messages: Array) -> npt.NDArray[np.int64]:
         """The table row of a version by its message; NONE for those from before these links."""
-        inside = messages >= self.first_message
-        at = np.where(inside, messages - self.first_message, 0)
-        return np.where(inside, len(self.outside) + self.rank[at] if len(self.rank) else 0, NONE)
+        return np.where(messages >= self.first_message, len(self.outside) + messages - self.first_message, NONE)
+
+
+@dataclass(frozen=True)
+class Levels:
+    """An order of the messages of a plan in which those that do not depend on each other are together."""
+
+    order: npt.NDArray[np.int64]  # messages, from 0 [M]; by level, then by owner, then in the order of the stream
+    tie_start: npt.NDArray[np.int64]  # the place in this order of the first message to the same owner and time [M]
+    levels: list[Level]
 
 
 class Stream:
@@ -134,30 +138,29 @@ class Stream:
         """
         owners, visible = read[:, 0], np.repeat(self.moment[first:last], 2)
         messages = np.where(read >= 0, self.last_message(read, visible[:, None]), NONE)  # [M, R]
-        local = np.where(messages >= 2 * first, messages - 2 * first, NONE)
-        levels = np.empty(len(owners), np.int64)
-        _, number = np.unique(owners, return_inverse=True)
-        find_levels(number, self.moment[first:last], local, levels)
-        order = np.lexsort((np.arange(len(owners)), owners, levels))
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        is_outside = (read >= 0) & (local == NONE)
+        is_outside = (read >= 0) & (messages < 2 * first)
         outside = np.unique(read[is_outside])
-        rows = np.where(local >= 0, len(outside) + rank[np.maximum(local, 0)] if len(rank) else 0, 0)
+        rows = np.where(messages >= 2 * first, len(outside) + messages - 2 * first, NONE)
         rows[is_outside] = np.searchsorted(outside, read[is_outside])
-        same = np.append(False, (owners[order][1:] == owners[order][:-1]) & (visible[order][1:] == visible[order][:-1]))
-        start = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
-        ends = np.flatnonzero(np.diff(levels[order], append=-1)) + 1
-        return Plan(
-            outside=outside,
-            outside_last=self.last_message(outside, np.full(len(outside), first)),
-            messages=2 * first + order,
-            rows=rows[order],
-            tie_start=start,
-            levels=[Level(a, b, bool(same[a:b].any())) for a, b in pairwise([0, *ends.tolist()])],
-            first_message=2 * first,
-            rank=rank,
-        )
+        order = np.argsort(owners, kind="stable")
+        same = (owners[order][1:] == owners[order][:-1]) & (visible[order][1:] == visible[order][:-1])
+        previous = np.full(len(owners), NONE)
+        previous[order[1:]] = np.where(same, order[:-1], NONE)
+        outside_last = self.last_message(outside, np.full(len(outside), first))
+        return Plan(2 * first, outside, outside_last, rows, previous)
+
+    def levels(self, first: int, last: int, plan: Plan) -> Levels:
+        """The levels of the messages of links first..last."""
+        owners = self.owners[first:last].ravel()
+        _, number = np.unique(owners, return_inverse=True)
+        level = np.empty(len(owners), np.int64)
+        find_levels(number, self.moment[first:last], plan.rows - len(plan.outside), level)
+        order = np.lexsort((np.arange(len(owners)), owners, level))
+        is_later = plan.previous[order] >= 0
+        start = np.maximum.accumulate(np.where(is_later, 0, np.arange(len(order))))
+        ends = np.flatnonzero(np.diff(level[order], append=-1)) + 1
+        found = [Level(a, b, bool(is_later[a:b].any())) for a, b in pairwise([0, *ends.tolist()])]
+        return Levels(order, start, found)
 
     def final(self, first: int, last: int) -> tuple[Array, Array]:
         """The owners that links first..last change, and the last message to each."""
