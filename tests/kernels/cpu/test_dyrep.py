@@ -1,4 +1,4 @@
-"""The kernels of DyRep on single messages; tests/systems/test_dyrep_original.py compares whole streams and gradients."""
+"""The kernels of DyRep on single messages; whole streams and gradients are in tests/systems/test_dyrep_original.py."""
 
 import math
 
