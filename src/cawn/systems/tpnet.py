@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from cawn.data.events import Events, by_first_appearance
-from cawn.errors import QueryError, brief
+from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels import rng
 from cawn.kernels.cpu.projections import project
 from cawn.kernels.cuda.launch import memory_for
@@ -31,6 +32,7 @@ from cawn.systems.settings import Settings, is_number
 
 DECAYS = (0.05, 0.01, 0.25)  # lambda / tau that decay="auto" compares; the published choices lie between 0.01 and 0.25
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
+SMALLER = "lower width_factor or levels"
 TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short trainings
 
 
@@ -142,16 +144,20 @@ class Projections(PastTensors):
 
     def __init__(self, events: Events, system: TPNetSystem) -> None:
         super().__init__(events, system)
+        self.decay, self.levels = system.decay, torch.arange(system.config.levels + 1, device=system.device)
+        with enough_memory("computing the projections", SMALLER), memory_for("the projections", SMALLER):
+            self.after_links = torch.from_numpy(self._after_links(system)).to(system.device).flatten(0, 1)
+
+    def _after_links(self, system: TPNetSystem) -> npt.NDArray[np.float32]:
+        """The projections of both ends after each link, and zeros for nodes without links: [E + 1, 2, K, d]."""
         ordered, shape = self.events, (system.config.levels + 1, system.width)
         nodes = by_first_appearance(np.stack([ordered.src, ordered.dst], axis=1).ravel()).reshape(-1, 2)
         now = np.zeros((int(nodes.max()) + 1 if len(nodes) else 0, *shape), np.float32)
         now[:, 0] = rng.normal(system.seed, len(now) * system.width).reshape(len(now), -1) / math.sqrt(system.width)
-        after_links = np.zeros((len(ordered) + 1, 2, *shape), np.float32)  # the last are for nodes without links
+        found = np.zeros((len(ordered) + 1, 2, *shape), np.float32)
         updated = np.repeat(ordered.t[:1], len(now))
-        project(nodes[:, 0], nodes[:, 1], ordered.t, system.decay, now, now.copy(), updated, after_links)
-        self.decay, self.levels = system.decay, torch.arange(system.config.levels + 1, device=system.device)
-        with memory_for("the projections", "lower width_factor or levels, or use device cpu"):
-            self.after_links = torch.from_numpy(after_links).to(system.device).flatten(0, 1)  # [2E + 2, K, d]
+        project(nodes[:, 0], nodes[:, 1], ordered.t, system.decay, now, now.copy(), updated, found)
+        return found
 
     def at(self, nodes: Tensor, t: Tensor, visible: Tensor) -> Tensor:
         """H^0..H^k of nodes at times t [B], after the first `visible` [B] links: [B, K, d]."""
