@@ -17,6 +17,8 @@ from cawn.systems.layers import Dropout, Merge, TimeCode, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import Settings
 
+_ENTRIES = 1 << 15  # of the sequences of sources in one pass of scoring
+
 
 @dataclass(frozen=True)
 class DygformerSettings(Settings):
@@ -156,10 +158,10 @@ class DygformerSystem(NeighbourSystem):
     """DyGFormer on the links strictly before each query, padded to a fixed length and masked."""
 
     module: Dygformer
-    pairs_per_pass = 1 << 10
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self.pairs_per_pass = max(_ENTRIES // self.config.length, 1)
         self.module = Dygformer(context.config, self.link_width, self.node_width).to(self.device)
 
     def logits(self, past: PastTensors, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
