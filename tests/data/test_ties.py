@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.ties import in_canonical_order, whole_ties
+from cawn.data.ties import batch_ends, in_canonical_order
 from networks import random_events, with_columns
 
 
@@ -56,10 +56,25 @@ def test_rows_lead_back_to_the_input() -> None:
     np.testing.assert_array_equal(events.src[np.argsort(events.rows)][found.rows], found.src)
 
 
-def test_batches_of_whole_ties() -> None:
-    t = np.array([0, 0, 0, 1, 2, 2, 2, 3, 4])
-    assert whole_ties(t, 2).tolist() == [3, 7, 9]
-    assert whole_ties(t, 1).tolist() == [3, 4, 7, 8, 9]
-    assert whole_ties(t, 4).tolist() == [4, 8, 9]
-    assert whole_ties(t, 100).tolist() == [9]
-    assert whole_ties(t[:0], 3).tolist() == []
+@pytest.mark.parametrize(
+    ("t", "ends"),
+    [
+        ([1, 2, 3, 4, 5], [2, 4]),
+        ([1, 2, 3, 4], [2, 4]),
+        ([1, 2, 2, 2, 5], [4]),
+        ([1, 1, 1], [3]),
+        ([1, 1, 2, 3, 3, 3], [2, 6]),
+        ([1], []),
+        ([], []),
+    ],
+)
+def test_a_batch_ends_at_the_first_change_of_time_after_its_links(t: list[int], ends: list[int]) -> None:
+    assert batch_ends(np.array(t), 2).tolist() == ends
+
+
+def test_the_batches_before_a_time_depend_on_the_links_before_it_alone() -> None:
+    t = random_events(0, num_links=300, span=100).t
+    for now in range(0, 101, 7):
+        before = int(np.searchsorted(t, now))
+        ends = batch_ends(t, 9)
+        np.testing.assert_array_equal(ends[ends <= before], batch_ends(t[:before], 9))

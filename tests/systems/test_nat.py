@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.data.ties import in_canonical_order, whole_ties
+from cawn.data.ties import batch_ends, in_canonical_order
 from cawn.kernels import rng
 from cawn.systems.nat import NATSystem
 from networks import random_events, with_columns
@@ -138,8 +138,8 @@ def test_scores_are_those_of_the_equations(pooling: str) -> None:
     asked = [(0, 1, 5), (3, 20, 18), (2, 2, 18), (8, 4, 30), (1, 0, 39), (4, 7, 60)]
     with torch.no_grad():
         for u, v, t in asked:
-            for end in whole_ties(events.t, system.config.batch_size):
-                if start < end <= np.searchsorted(events.t, t) and end - start >= system.config.batch_size:
+            for end in batch_ends(events.t, system.config.batch_size):
+                if start < end <= np.searchsorted(events.t, t):
                     twin, start = twin.after(range(start, int(end))), int(end)
             expected.append(twin.logit(u, v, t))
     assert start >= 40

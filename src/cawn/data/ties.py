@@ -30,17 +30,18 @@ def in_canonical_order(events: Events) -> Events:
     return events.reordered(order)
 
 
-def whole_ties(t: npt.NDArray[Any], size: int) -> npt.NDArray[np.int64]:
-    """Where batches end that split no tie: each at the first change of time after at least `size` links, or at the end.
+def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
+    """Where each complete batch of links at times t [E] ends: at the first change of time after `batch_size` links.
 
-    Whether a batch ends before a link depends on earlier times and on that of the link alone.
+    So a batch never splits a tie, and whether it is complete before a time depends on the links before it alone. Links
+    after the last complete batch are in none.
     """
-    changes: npt.NDArray[np.int64] = np.append(np.flatnonzero(t[1:] != t[:-1]) + 1, len(t))
-    ends = [0]
-    while ends[-1] < len(t):
-        at = int(np.searchsorted(changes, ends[-1] + size))
-        ends.append(int(changes[min(at, len(changes) - 1)]))
-    return np.array(ends[1:], np.int64)
+    changes = np.append(np.flatnonzero(t[1:] != t[:-1]) + 1, len(t))
+    ends, end = [], 0
+    while (at := int(np.searchsorted(changes, end + batch_size))) < len(changes):
+        end = int(changes[at])
+        ends.append(end)
+    return np.array(ends, np.int64)
 
 
 def _hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray[np.uint64]:

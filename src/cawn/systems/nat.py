@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,10 @@ import torch
 from torch import Tensor, nn
 
 from cawn.data.events import Events, by_first_appearance
-from cawn.data.ties import whole_ties
+from cawn.data.ties import batch_ends
 from cawn.kernels import rng
 from cawn.systems.base import Context
-from cawn.systems.layers import Merge, TimeCode
+from cawn.systems.layers import Dropout, Merge, TimeCode
 from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.replay import Replay
 from cawn.systems.settings import Settings
@@ -86,8 +86,13 @@ class Caches:
     winner: Tensor  # [(N + 2) * S] int64 scratch
 
 
-class View(dict[str, Tensor]):
-    """What the network sees of B nodes at t: "own" [B, dim], "key" and "link" [B, S], "vector" [B, S, entry]."""
+class View(NamedTuple):
+    """What is read from the caches of B nodes at t."""
+
+    own: Tensor  # [B, dim]
+    key: Tensor  # [B, S]
+    link: Tensor  # [B, S]
+    vector: Tensor  # [B, S, entry]
 
 
 class NAT(nn.Module):
@@ -101,7 +106,7 @@ class NAT(nn.Module):
         self.own_message, self.own_rnn = nn.Linear(message, dim, bias=False), nn.GRUCell(dim, dim)
         self.entry_message, self.entry_rnn = nn.Linear(message, entry, bias=False), nn.GRUCell(entry, entry)
         self.position = nn.Embedding(2**CACHES, config.position_dim)
-        self.heads, self.pooling, self.dropout = config.heads, config.pooling, nn.Dropout(config.dropout)
+        self.heads, self.pooling, self.dropout = config.heads, config.pooling, Dropout(config.dropout)
         self.value = nn.Linear(node + entry + config.position_dim, config.heads * dim)
         self.attention = nn.Linear(dim, 1, bias=False)
         self.out = Merge(dim, 2 * (dim + node), 3 * dim, 1)
@@ -125,8 +130,8 @@ class NAT(nn.Module):
             features: Node attributes of all keys of u, then of v [B, 2S, node].
             own_features: Node attributes of u and of v, if there are any [B, node] each.
         """
-        key = torch.cat([u["key"], v["key"]], dim=1)  # [B, 2S]
-        vectors = torch.cat([u["vector"], v["vector"]], dim=1)  # [B, 2S, entry]
+        key = torch.cat([u.key, v.key], dim=1)  # [B, 2S]
+        vectors = torch.cat([u.vector, v.vector], dim=1)  # [B, 2S, entry]
         same = (key[:, :, None] == key[:, None, :]) & (key >= 0)[:, None, :]  # [B, 2S, 2S]
         first = (key >= 0) & ~same.tril(-1).any(dim=2)  # [B, 2S] each distinct key once
         joined = same.to(vectors.dtype) @ torch.cat([vectors, self.membership.expand(len(key), -1, -1)], dim=-1)
@@ -140,7 +145,7 @@ class NAT(nn.Module):
         else:
             weights = first[..., None, None].to(h.dtype)
         pooled = (weights * h).sum(dim=1).mean(dim=1)  # [B, dim]
-        logits: Tensor = self.out(pooled, torch.cat([u["own"], v["own"], *own_features], dim=-1)).squeeze(-1)
+        logits: Tensor = self.out(pooled, torch.cat([u.own, v.own, *own_features], dim=-1)).squeeze(-1)
         return logits
 
 
@@ -154,8 +159,7 @@ class Stream(PastTensors):
         super().__init__(events, system)
         config, device = system.config, system.device
         src, dst = self.events.src.astype(np.int64), self.events.dst.astype(np.int64)
-        ends = whole_ties(self.events.t, config.batch_size)
-        self.ends = ends[np.diff(ends, prepend=0) >= config.batch_size]  # of complete batches; the last may not be
+        self.ends = batch_ends(self.events.t, config.batch_size)  # of complete batches
         self.both = torch.from_numpy(np.stack([src, dst], axis=1)).to(device)  # [E, 2]
         number = np.zeros(self.num_nodes, np.int64)
         nodes = np.stack([src, dst], axis=1).ravel()
@@ -194,7 +198,8 @@ class NATSystem(NeuralSystem):
     def _batches_with_links(self) -> list[tuple[int, slice]]:
         """The batches of the stream that have links to train on, with the range of these links."""
         train = self.context.train
-        ends, t = whole_ties(train.known.t, self.config.batch_size), train.events.t[train.positions]
+        ends, t = batch_ends(train.known.t, self.config.batch_size), train.events.t[train.positions]
+        ends = np.unique([*ends, len(train.known)])  # the last batch may be incomplete
         last = np.searchsorted(t, train.known.t[ends - 1], side="right")
         ranges = [slice(a, b) for a, b in zip([0, *last[:-1]], last, strict=True)]
         return [(i, part) for i, part in enumerate(ranges) if part.stop > part.start]
@@ -253,16 +258,15 @@ class NATSystem(NeuralSystem):
             vector = torch.where(exists[..., None], self.module.updated(vector, message, own=False), vector)
             own = torch.where(exists[:, :1], self.module.updated(own, own_message, own=True), own)
         key = torch.cat([nodes[:, None], key[:, 1:]], dim=1)  # every node is a key of its own
-        return View(own=own, key=key, link=link, vector=vector)
+        return View(own, key, link, vector)
 
     def _views(self, stream: Stream, caches: Caches, nodes: Tensor, t: Tensor, parts: int) -> list[View]:
         """`view`, computed at once for several equal parts of `nodes`."""
         whole = self.view(stream, caches, nodes, t)
-        columns = {name: value.chunk(parts) for name, value in whole.items()}
-        return [View({name: chunks[i] for name, chunks in columns.items()}) for i in range(parts)]
+        return [View(*columns) for columns in zip(*(column.chunk(parts) for column in whole), strict=True)]
 
     def score(self, stream: Stream, u: View, v: View) -> Tensor:
-        features = stream.features(torch.cat([u["key"], v["key"]], dim=1))
+        features = stream.features(torch.cat([u.key, v.key], dim=1))
         own = [] if features is None else [features[:, 0], features[:, self.size]]
         logits: Tensor = self.module(u, v, features, own)
         return logits
@@ -283,19 +287,19 @@ class NATSystem(NeuralSystem):
         owner, other = stream.both[start:stop].flatten(), stream.both[start:stop].flip(1).flatten()  # [2n], by link
         link = torch.arange(start, stop, device=self.device).repeat_interleave(2)
         before = self.view(stream, caches, owner, stream.t[link])  # of u, v, u, v, ...
-        of_other = {name: value.view(n, 2, *value.shape[1:]).flip(1).flatten(0, 1) for name, value in before.items()}
+        of_other = View(*(column.view(n, 2, *column.shape[1:]).flip(1).flatten(0, 1) for column in before))
 
         first_slot = 1 + stream.slots[0][other]  # [2n]
-        known = before["key"].gather(1, first_slot[:, None]).squeeze(1) == other
-        vector = before["vector"][torch.arange(2 * n, device=self.device), first_slot] * known[:, None]
-        second_key = of_other["key"][:, 1 : 1 + M]  # [2n, M] the neighbours of the other end
+        known = before.key.gather(1, first_slot[:, None]).squeeze(1) == other
+        vector = before.vector[torch.arange(2 * n, device=self.device), first_slot] * known[:, None]
+        second_key = of_other.key[:, 1 : 1 + M]  # [2n, M] the neighbours of the other end
         second_slot = 1 + M + stream.slots[1][second_key.clamp(min=0)]
 
         # Candidates [2n, 2 + M]: the node itself, its neighbour, the neighbours of that neighbour.
         slot = torch.cat([torch.zeros_like(first_slot)[:, None], first_slot[:, None], second_slot], dim=1)
         key = torch.cat([owner[:, None], other[:, None], second_key], dim=1)
-        links = torch.cat([link[:, None], link[:, None], of_other["link"][:, 1 : 1 + M]], dim=1)
-        vectors = torch.cat([before["vector"][:, :1], vector[:, None], of_other["vector"][:, 1 : 1 + M]], dim=1)
+        links = torch.cat([link[:, None], link[:, None], of_other.link[:, 1 : 1 + M]], dim=1)
+        vectors = torch.cat([before.vector[:, :1], vector[:, None], of_other.vector[:, 1 : 1 + M]], dim=1)
 
         place = owner[:, None] * S + slot  # [2n, 2 + M]
         occupied = caches.key.flatten()[place]
@@ -310,7 +314,7 @@ class NATSystem(NeuralSystem):
         caches.key.view(-1)[place] = key
         caches.link.view(-1)[place] = links
         caches.vector.view(-1, caches.vector.shape[2])[place] = vectors
-        caches.own[place[:, 0] // S] = before["own"]
+        caches.own[place[:, 0] // S] = before.own
 
     def _uniform(self, link: Tensor, count: int) -> Tensor:
         """Numbers in [0, 1) that depend on the link, the end and the candidate alone: [2n, count]."""

@@ -1,4 +1,4 @@
-"""Batches of links that never split a tie, and the messages of each."""
+"""The messages of batches of links."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ import torch
 import cawn
 from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
-from cawn.systems.memory.stream import Stream, batch_ends
+from cawn.systems.memory.stream import Stream
 from cawn.systems.memory.system import MemorySystem
 from networks import random_events
 
@@ -18,30 +18,6 @@ def stream_of(events: cawn.Events, **settings: object) -> Stream:
     config = TgnSettings(dim=2, time_dim=2, **settings)
     system = MemorySystem(Context(config, events, 0, CPU, facts={"unit": 1.0}))
     return system.past(events)
-
-
-@pytest.mark.parametrize(
-    ("t", "ends"),
-    [
-        ([1, 2, 3, 4, 5], [2, 4]),
-        ([1, 2, 3, 4], [2, 4]),
-        ([1, 2, 2, 2, 5], [4]),
-        ([1, 1, 1], [3]),
-        ([1, 1, 2, 3, 3, 3], [2, 6]),
-        ([1], []),
-        ([], []),
-    ],
-)
-def test_a_batch_ends_at_the_first_change_of_time_after_its_links(t: list[int], ends: list[int]) -> None:
-    assert batch_ends(np.array(t), 2).tolist() == ends
-
-
-def test_the_batches_before_a_time_depend_on_the_links_before_it_alone() -> None:
-    t = random_events(0, num_links=300, span=100).t
-    for now in range(0, 101, 7):
-        before = int(np.searchsorted(t, now))
-        ends = batch_ends(t, 9)
-        np.testing.assert_array_equal(ends[ends <= before], batch_ends(t[:before], 9))
 
 
 @pytest.mark.parametrize("aggregation", ["last", "mean"])

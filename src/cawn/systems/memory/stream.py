@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from cawn.data.events import Events
+from cawn.data.ties import batch_ends
 from cawn.systems.memory.config import TgnSettings
 from cawn.systems.neural import NeuralSystem, PastTensors
 
@@ -96,13 +97,3 @@ class Stream(PastTensors):
         self._nodes_in, self._latest, self._counts = tensor(groups % stride), tensor(latest), tensor(counts)
         self._receiver, self._sender = tensor(number - start), tensor(np.searchsorted(groups, other) - start)
         self._message_links = tensor(links)
-
-
-def batch_ends(t: Array, batch_size: int) -> npt.NDArray[np.int64]:
-    """Where each complete batch of links at times t [E] ends; see `Stream`."""
-    changes = np.append(np.flatnonzero(t[1:] != t[:-1]) + 1, len(t))
-    ends, end = [], 0
-    while (at := int(np.searchsorted(changes, end + batch_size))) < len(changes):
-        end = int(changes[at])
-        ends.append(end)
-    return np.array(ends, np.int64)
