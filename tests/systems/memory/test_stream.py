@@ -9,7 +9,6 @@ from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
 from cawn.systems.memory.stream import Stream
 from cawn.systems.memory.system import MemorySystem
-from networks import random_events
 
 CPU = torch.device("cpu")
 
