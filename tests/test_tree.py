@@ -54,6 +54,7 @@ ACROSS = {
     "systems/test_every_system*.py": "what every system promises",
     "test_benchmarks.py": "benchmarks/",
     "test_docs.py": "docs/",
+    "test_every_predictor.py": "LinkPredictor and the command line with every system",
     "test_examples.py": "examples/",
     "test_invariants.py": "laws that hold for the package as a whole",
     "test_layers.py": "imports between packages",

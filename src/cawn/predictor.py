@@ -372,6 +372,7 @@ class LinkPredictor:
 
         check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
+        self._require_walks()
         given = as_name(src, "src"), as_name(dst, "dst")
         snapshot, ends = self._question(*given, t)
         names = snapshot.names
@@ -392,6 +393,7 @@ class LinkPredictor:
         from cawn.explain.law import law_of_run
 
         check_integer(links, "links", 1)
+        self._require_walks()
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out=")
         return law_of_run(self._folder, self._snapshot().scorer, self._events, int(links))
@@ -522,6 +524,15 @@ class LinkPredictor:
         if not isinstance(scorer, protocol):
             raise QueryError(f"the system {self._name!r} {reason}")
         return scorer
+
+    def _require_walks(self) -> None:
+        """Refuse to explain the scores of a system without walks."""
+        from cawn.explain.link import explains
+
+        if not explains(self._state.snapshot.scorer):
+            raise QueryError(
+                f"the system {self._name!r} uses no walks, so its scores cannot be explained; train 'cawn'"
+            )
 
     def _rank_logits(self, snapshot: Snapshot, sources: Sequence[Asked], byte_budget: int | None) -> list[Array]:
         """The logits of the candidates of each source."""

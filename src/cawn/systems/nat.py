@@ -339,6 +339,9 @@ class NATScorer:
 
         self._replay: Replay[Caches] = Replay(lambda: system.new_caches(stream), advance, len(stream.ends))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NATScorer, (self._system, self._stream)  # the state is replayed again
+
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.score_after(src, dst, t, np.searchsorted(self._stream.events.t, t))
 

@@ -313,6 +313,9 @@ class VersionScorer:
         self._replay = Replay(lambda: system.new_state(num_nodes), self._advance, num_chunks)
         self._versions: tuple[int, Versions] | None = None  # of the most recent chunk
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return VersionScorer, (self._system, self._stream)  # the state is replayed again
+
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.score_after(src, dst, t, np.searchsorted(self._stream.events.t, t))
 

@@ -113,6 +113,9 @@ class MemoryScorer:
         copies = _COPY_BYTES // max(4 * network.width * (stream.num_nodes + 1), 1)
         self._replay = Replay(lambda: network.new_state(stream), self._advance, len(stream), min(max(copies, 1), 8))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MemoryScorer, (self._network, self._stream)  # the state is replayed again
+
     def _advance(self, state: State, first: int, last: int) -> None:
         for number in range(first, last):
             state.store(self._network.messages(self._stream, state, number))
