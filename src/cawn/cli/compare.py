@@ -52,6 +52,9 @@ def compare(
         Literal["transductive", "inductive", "both"],
         typer.Option(help="Test on all last links, on those of hidden nodes, or on each in turn."),
     ] = "transductive",
+    preset: Annotated[
+        str, typer.Option(help="Preset of the systems that have it, such as fast; the others have their defaults.")
+    ] = "default",
     settings: Annotated[
         list[str] | None,
         typer.Option(
@@ -106,6 +109,7 @@ def compare(
         seeds=seeds,
         tasks=("transductive", "inductive") if task == "both" else task,
         out=out,
+        preset=preset,
         settings=changes,
         device=device,
         jobs=jobs,

@@ -6,7 +6,7 @@ See docs/systems/dygformer.md for the equations and for how this differs from th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,22 +15,15 @@ from cawn.errors import QueryError
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeCode, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 
 _ENTRIES = 1 << 15  # of the sequences of sources in one pass of scoring
 
 
 @dataclass(frozen=True)
-class DygformerSettings(Settings):
+class DygformerSettings(PublishedSettings):
     """Settings of DyGFormer; the defaults are those published for most networks."""
 
-    batch_size: int = 200
-    lr: float = 1e-4
-    epochs: int = 100
-    patience: int = 20
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
     length: int = 32  # of the sequence of a node: itself and its most recent links
     patch: int = 1  # entries of a sequence that form one token; divides the length
     layers: int = 2
@@ -40,7 +33,7 @@ class DygformerSettings(Settings):
     dim: int = 172  # of embeddings
     dropout: float = 0.1
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "length": (2, 1 << 14),
         "patch": (1, 1 << 12),
         "layers": (1, 16),

@@ -6,7 +6,7 @@ See docs/systems/graphmixer.md for the equations and for how this differs from t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -14,20 +14,13 @@ from torch import Tensor, nn
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, MixerBlock, TimeCode
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 
 
 @dataclass(frozen=True)
-class GraphMixerSettings(Settings):
+class GraphMixerSettings(PublishedSettings):
     """Settings of GraphMixer; the defaults are those published with DyGLib for most networks."""
 
-    batch_size: int = 200
-    lr: float = 1e-4
-    epochs: int = 100
-    patience: int = 20
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
     neighbours: int = 20  # most recent links of a node, the tokens of the mixer
     time_gap: int = 2000  # most recent links whose other ends are averaged by the node encoder
     layers: int = 2
@@ -35,7 +28,7 @@ class GraphMixerSettings(Settings):
     time_dim: int = 100
     dropout: float = 0.4
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "neighbours": (1, 4096),
         "time_gap": (1, 1 << 30),
         "layers": (1, 16),

@@ -26,7 +26,7 @@ from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeCode
 from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.replay import Replay
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 from cawn.systems.training import Links, Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]
@@ -37,16 +37,12 @@ LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 
 
 @dataclass(frozen=True)
-class NATSettings(Settings):
+class NATSettings(PublishedSettings):
     """Settings of NAT; the defaults are those its authors publish for a run on Wikipedia."""
 
     batch_size: int = 100  # also how often the caches change
-    lr: float = 1e-4
     epochs: int = 50
     patience: int = 5
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
 
     neighbours: int = 32  # slots of the first cache
     second_neighbours: int = 16  # slots of the second cache
@@ -59,7 +55,7 @@ class NATSettings(Settings):
     pooling: Literal["attention", "sum"] = "attention"  # of the keys; the published code sums
     dropout: float = 0.1
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "neighbours": (1, 1 << 16),
         "second_neighbours": (1, 1 << 16),
         "replacement": (0, 1),

@@ -129,6 +129,27 @@ class Settings:
                 raise QueryError(f"{name} is {brief(value)}: give {kind} from {low} to {high}")
 
 
+@dataclass(frozen=True)
+class PublishedSettings(Settings):
+    """The training that most systems of the literature were published with: Adam at a constant rate, random negatives.
+
+    The preset "fast" reaches about the same validation AP in ten epochs.
+    """
+
+    batch_size: int = 200
+    lr: float = 1e-4
+    epochs: int = 100
+    patience: int = 20
+    schedule: Literal["constant", "one-cycle"] = "constant"
+    weight_decay: float = 0.0
+    negatives: Literal["random", "mixed"] = "random"
+
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "fast": {"lr": 1e-3, "schedule": "one-cycle", "epochs": 10},
+    }
+
+
 def is_number(value: Any) -> bool:
     """Whether this is an int or a float, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)

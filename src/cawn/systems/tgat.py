@@ -15,21 +15,14 @@ from cawn.kernels.rng import seed_for
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, TemporalAttention, TimeCode
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors, distinct
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 from cawn.walks.neighbours import PastLinks
 
 
 @dataclass(frozen=True)
-class TgatSettings(Settings):
+class TgatSettings(PublishedSettings):
     """Settings of TGAT; the defaults are those published with DyGLib for most networks."""
 
-    batch_size: int = 200
-    lr: float = 1e-4
-    epochs: int = 100
-    patience: int = 20
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
     sampling: Literal["recent", "uniform"] = "recent"  # uniform: with replacement
     neighbours: int = 20  # links of a node that it attends to
     layers: int = 2
@@ -38,7 +31,7 @@ class TgatSettings(Settings):
     time_dim: int = 100
     dropout: float = 0.1
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "neighbours": (1, 4096),
         "layers": (1, 4),
         "heads": (1, 64),

@@ -28,7 +28,7 @@ from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.layers import Merge, MixerBlock, TimeCode
 from cawn.systems.neural import NeighbourSystem, PastTensors
-from cawn.systems.settings import Settings, is_number
+from cawn.systems.settings import PublishedSettings, is_number
 
 DECAYS = (0.05, 0.01, 0.25)  # lambda / tau that decay="auto" compares; the published choices lie between 0.01 and 0.25
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
@@ -37,16 +37,8 @@ TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short trainings
 
 
 @dataclass(frozen=True)
-class TPNetSettings(Settings):
+class TPNetSettings(PublishedSettings):
     """Settings of TPNet; the defaults are the published ones."""
-
-    batch_size: int = 200
-    lr: float = 1e-4
-    epochs: int = 100
-    patience: int = 20
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
 
     levels: int = 3  # k, the longest walks
     width_factor: float = 10.0  # the projections have this many times log(2 E) numbers
@@ -57,7 +49,7 @@ class TPNetSettings(Settings):
     layers: int = 2  # blocks of the mixer
     dropout: float = 0.1
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "levels": (1, 8),
         "width_factor": (0.01, 1000),
         "neighbours": (1, 4096),

@@ -47,6 +47,7 @@ def compare(
     seeds: int | Sequence[int] = 3,
     tasks: Task | Sequence[Task] = "transductive",
     out: str | os.PathLike[str] | None = None,
+    preset: str = "default",
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     device: Device = "auto",
     jobs: int | None = None,
@@ -68,7 +69,8 @@ def compare(
         out: A folder for comparison.md, comparison.json and comparison.svg (if matplotlib is installed), and for the
             runs: TASK/SYSTEM/seed-N. If it holds a comparison on the same links, this is continued. By default
             everything is written to a temporary folder and removed.
-        settings: Settings by system that differ from its preset "default"; those under "all" apply to every system
+        preset: The settings of the systems that have such a preset; the others have their defaults.
+        settings: Settings by system that differ from its preset; those under "all" apply to every system
             that has them.
         device: "auto" is the GPU if there is one.
         jobs: Number of runs at the same time, each in a process of its own; 0 trains one after the other in this
@@ -88,8 +90,10 @@ def compare(
     check_flags(quiet=quiet)
     check_threads(threads)
     check_device(device)
-    configs = {name: _config(name, settings or {}) for name in chosen}
+    configs = {name: _config(name, preset, settings or {}) for name in chosen}
     _refuse_unknown(settings or {}, chosen)
+    if not any(preset in registry.settings_type(name).PRESETS for name in chosen):
+        raise QueryError(f"preset is {brief(preset)}: none of the systems has it")
     place = pick_device(device)
     if jobs is None:
         jobs = 0 if out is None else min(num_cores(), _JOBS_ON_A_GPU if place.type == "cuda" else num_cores())
@@ -130,8 +134,9 @@ def _check_seeds(given: Any) -> list[int]:
     return list(range(int(given)))
 
 
-def _config(name: str, settings: Mapping[str, Mapping[str, Any]]) -> Settings:
-    default = registry.settings_type(name)()
+def _config(name: str, preset: str, settings: Mapping[str, Mapping[str, Any]]) -> Settings:
+    kind = registry.settings_type(name)
+    default = kind.preset(preset if preset in kind.PRESETS else "default")
     shared = {key: value for key, value in settings.get(ALL, {}).items() if key in default.to_dict()}
     try:
         return default.with_(**shared | dict(settings.get(name, {})))

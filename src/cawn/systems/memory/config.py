@@ -5,20 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 
 
 @dataclass(frozen=True)
-class TgnSettings(Settings):
+class TgnSettings(PublishedSettings):
     """Settings of TGN."""
 
     batch_size: int = 200  # links of a batch, and of a training step; more where a tie would be split
-    lr: float = 1e-4
     epochs: int = 50
     patience: int = 5
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
     dim: int = 172  # width of the memory and of the embedding
     time_dim: int = 100  # width of the time code
     neighbours: int = 10  # most recent links that the attention reads
@@ -29,7 +25,7 @@ class TgnSettings(Settings):
     embedding: Literal["attention", "projection", "memory"] = "attention"  # of a node, from its memory
     message: Literal["memory", "attention"] = "memory"  # what a message tells of the other end
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "dim": (1, 4096),
         "time_dim": (1, 4096),
         "neighbours": (1, 4096),
