@@ -33,6 +33,8 @@ Array = npt.NDArray[Any]
 
 EMPTY = -1
 CACHES = 6  # itself, its neighbours and theirs, of either end
+_PAIRS = 1 << 10  # per forward pass, in scoring
+_DRAWN = 1 << 13  # links whose replacements are drawn at once
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 
 
@@ -161,8 +163,27 @@ class Stream(PastTensors):
         nodes = np.stack([src, dst], axis=1).ravel()
         number[nodes] = by_first_appearance(nodes)
         hashes = rng.mix64_array(number.astype(np.uint64) ^ np.uint64(rng.mix64_int(system.seed)))
+        self._seed, self._probability = rng.signed(rng.mix64_int(system.seed)), config.replacement
+        self._candidates = 2 + config.neighbours  # of each end of a link
+        self._drawn = 0, torch.zeros(0, self._candidates, dtype=torch.bool, device=device)
         sizes = config.neighbours, config.second_neighbours
         self.slots = [torch.from_numpy((hashes % np.uint64(size)).astype(np.int64)).to(device) for size in sizes]
+
+    def replaces(self, start: int, stop: int) -> Tensor:
+        """Whether the candidates of the links start..stop may replace another key: [2n, 2 + M], in the order u, v, ...
+
+        It depends on the link, the end and the candidate alone; drawn for many links at once.
+        """
+        first, drawn = self._drawn
+        if not first <= start <= stop <= first + len(drawn) // 2:
+            first = start
+            ends = torch.arange(2 * start, 2 * max(stop, min(start + _DRAWN, len(self.events))), device=self.device)
+            key = rng.mix64_tensor(ends ^ self._seed)  # [2n]
+            counter = torch.arange(1, self._candidates + 1, device=self.device) * rng.signed(rng.GOLDEN)
+            words: Tensor = rng.mix64_tensor(key[:, None] + counter)
+            drawn = torch.as_tensor(rng.shift_right(words, 12)) < round(self._probability * 2**52)
+            self._drawn = first, drawn
+        return drawn[2 * (start - first) : 2 * (stop - first)]
 
     def batches_before(self, visible: Array) -> Array:
         """How many batches are complete among the first `visible` links: [B]."""
@@ -205,18 +226,18 @@ class NATSystem(NeuralSystem):
         if self._stream is None:
             self._stream = Stream(train.known, self)
         stream = self._stream
-        whole = replace(train, batch_size=len(train.positions))
-        (links,) = whole.tensors(epoch, 0, self.device, shuffled=False)
+        (links,) = replace(train, batch_size=len(train.positions)).tensors(epoch, 0, self.device, shuffled=False)
         if first == 0:
             self._caches, self._done = self.new_caches(stream), 0
         for batch, part in self._steps[first:]:
             self.advance(stream, self._caches, self._done, batch)
             self._done = batch
             some = Links(*(None if column is None else column[part] for column in links))
-            nodes = torch.cat([some.src, some.dst, some.negative])
-            u, v, negative = self._views(stream, self._caches, nodes, some.t.repeat(3), 3)
-            pairs = [self.score(stream, u, other) for other in (v, negative)]
-            yield contrast_loss(torch.cat(pairs), some.weight)
+            nodes, n = torch.cat([some.src, some.dst, some.negative]), len(some.src)
+            whole = self.view(stream, self._caches, nodes, some.t.repeat(3))  # of u, v, negative
+            u = View(*(torch.cat([column[:n], column[:n]]) for column in whole))
+            logits = self.score(stream, u, View(*(column[n:] for column in whole)))  # [2n]
+            yield contrast_loss(logits, some.weight)
 
     def training_state(self) -> dict[str, Tensor]:
         return asdict(self._caches) | {"done": torch.tensor(self._done)}
@@ -256,11 +277,6 @@ class NATSystem(NeuralSystem):
         key = torch.cat([nodes[:, None], key[:, 1:]], dim=1)  # every node is a key of its own
         return View(own, key, link, vector)
 
-    def _views(self, stream: Stream, caches: Caches, nodes: Tensor, t: Tensor, parts: int) -> list[View]:
-        """`view`, computed at once for several equal parts of `nodes`."""
-        whole = self.view(stream, caches, nodes, t)
-        return [View(*columns) for columns in zip(*(column.chunk(parts) for column in whole), strict=True)]
-
     def score(self, stream: Stream, u: View, v: View) -> Tensor:
         features = stream.features(torch.cat([u.key, v.key], dim=1))
         own = [] if features is None else [features[:, 0], features[:, self.size]]
@@ -283,24 +299,25 @@ class NATSystem(NeuralSystem):
         owner, other = stream.both[start:stop].flatten(), stream.both[start:stop].flip(1).flatten()  # [2n], by link
         link = torch.arange(start, stop, device=self.device).repeat_interleave(2)
         before = self.view(stream, caches, owner, stream.t[link])  # of u, v, u, v, ...
-        of_other = View(*(column.view(n, 2, *column.shape[1:]).flip(1).flatten(0, 1) for column in before))
+        firsts = [column[:, 1 : 1 + M] for column in (before.key, before.link, before.vector)]
+        of_other = [column.reshape(n, 2, *column.shape[1:]).flip(1).flatten(0, 1) for column in firsts]  # v, u, v, u
 
         first_slot = 1 + stream.slots[0][other]  # [2n]
         known = before.key.gather(1, first_slot[:, None]).squeeze(1) == other
         vector = before.vector[torch.arange(2 * n, device=self.device), first_slot] * known[:, None]
-        second_key = of_other.key[:, 1 : 1 + M]  # [2n, M] the neighbours of the other end
+        second_key, second_link, second_vector = of_other  # [2n, M] the neighbours of the other end
         second_slot = 1 + M + stream.slots[1][second_key.clamp(min=0)]
 
         # Candidates [2n, 2 + M]: the node itself, its neighbour, the neighbours of that neighbour.
         slot = torch.cat([torch.zeros_like(first_slot)[:, None], first_slot[:, None], second_slot], dim=1)
         key = torch.cat([owner[:, None], other[:, None], second_key], dim=1)
-        links = torch.cat([link[:, None], link[:, None], of_other.link[:, 1 : 1 + M]], dim=1)
-        vectors = torch.cat([before.vector[:, :1], vector[:, None], of_other.vector[:, 1 : 1 + M]], dim=1)
+        links = torch.cat([link[:, None], link[:, None], second_link], dim=1)
+        vectors = torch.cat([before.vector[:, :1], vector[:, None], second_vector], dim=1)
 
         place = owner[:, None] * S + slot  # [2n, 2 + M]
         occupied = caches.key.flatten()[place]
         free = (occupied < 0) | (occupied == key)
-        enters = (key >= 0) & (free | (self._uniform(link, slot.shape[1]) < self.config.replacement))
+        enters = (key >= 0) & (free | stream.replaces(start, stop))
         order = torch.arange(place.numel(), device=self.device).view_as(place)
         nowhere = (stream.num_nodes + 1) * S
         place = torch.where(enters, place, nowhere)
@@ -311,14 +328,6 @@ class NATSystem(NeuralSystem):
         caches.link.view(-1)[place] = links
         caches.vector.view(-1, caches.vector.shape[2])[place] = vectors
         caches.own[place[:, 0] // S] = before.own
-
-    def _uniform(self, link: Tensor, count: int) -> Tensor:
-        """Numbers in [0, 1) that depend on the link, the end and the candidate alone: [2n, count]."""
-        side = torch.arange(len(link), device=self.device) % 2
-        key = rng.mix64_tensor((2 * link + side) ^ rng.signed(rng.mix64_int(self.seed)))  # [2n]
-        counter = torch.arange(1, count + 1, device=self.device) * rng.signed(rng.GOLDEN)
-        words: Tensor = rng.mix64_tensor(key[:, None] + counter)
-        return torch.as_tensor(rng.shift_right(words, 12)).double() * 2.0**-52
 
     def scorer(self, events: Events) -> NATScorer:
         return NATScorer(self, self._past_of(events))
@@ -353,9 +362,7 @@ class NATScorer:
                 for part in np.split(some, range(_PAIRS, len(some), _PAIRS)):
                     nodes = torch.from_numpy(np.concatenate([src[part], dst[part]]).astype(np.int64))
                     now = torch.from_numpy(np.tile(t[part], 2))
-                    u, v = system._views(stream, caches, nodes.to(system.device), now.to(system.device), 2)
+                    whole = system.view(stream, caches, nodes.to(system.device), now.to(system.device))
+                    u, v = (View(*half) for half in zip(*(column.chunk(2) for column in whole), strict=True))
                     logits[part] = system.score(stream, u, v).double().cpu().numpy()
         return logits
-
-
-_PAIRS = 1 << 10  # per forward pass
