@@ -74,6 +74,16 @@ Bipartite = Annotated[
         help="Whether equal names on both sides are different nodes.",
     ),
 ]
+ClockName = Annotated[
+    str | None,
+    typer.Option(
+        "--clock",
+        metavar="strict|event|batch:N",
+        help="Links that a test link may use: those at earlier times (strict, the default), in earlier rows, or before "
+        "its batch of N.",
+        show_default=False,
+    ),
+]
 BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
 
 

@@ -23,6 +23,7 @@ _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of lat
 _MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
 _BASELINES = {  # by the name in a table
     "rates only": "rates only",
+    "counts": "counts",
     "recency": "recency",
     "LR+LP+GR+GP": "LR+LP+GR+GP",
     "LP+GP": "LP+GP",
@@ -37,18 +38,18 @@ def show_results(
 ) -> None:
     """Print a table for each kind of negatives: the model and its baselines; means over runs."""
     console = console or Console()
-    several = len(runs) > 1
-    if several:
+    sizes = [size for size in (30, 200) if f"ap_batch{size}" in runs[0][0]["model"] and (batch_metrics or size == 200)]
+    if len(runs) > 1:
         console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
     for against in dict.fromkeys(row["negatives"] for row in runs[0]):
-        table = Table(title=f"against {against} negatives", title_justify="left", box=SIMPLE, pad_edge=False)
+        title = f"against {against} negatives, {_protocol(runs[0][0])}"
+        table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=True)
-        extra = [name for name, has in (("batches of 30", batch_metrics), ("MRR", against == "random")) if has]
-        for name in ("AUC", "AP", *extra):
+        for name in ("AUC", "AP", *(f"batches of {size}" for size in sizes), *["MRR"] * (against == "random")):
             table.add_column(name, justify="right", no_wrap=True)
         for same in zip(*runs, strict=True):
             if same[0]["negatives"] == against:
-                _add_rows(table, same, batch_metrics)
+                _add_rows(table, same, sizes)
         console.print(table)
     _show_training(runs[0][0], console)
     _show_verdict(runs, console)
@@ -63,11 +64,17 @@ def show_results(
         )
 
 
+def _protocol(row: dict[str, Any]) -> str:
+    """The clock of a row, and its protocol if it is not the usual one."""
+    clock, protocol = row.get("clock", "strict"), row.get("protocol", "standard")
+    return f"{clock} clock" + (f", protocol {protocol}" if protocol != "standard" else "")
+
+
 def _show_training(row: dict[str, Any], console: Console) -> None:
     """Print which negatives the model was trained with, because the results depend on it."""
     kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
     if kinds:
-        console.print(f"model and rates only: trained with {', else '.join(kinds)} negatives", style="dim")
+        console.print(f"model, rates only and counts: trained with {', else '.join(kinds)} negatives", style="dim")
 
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
@@ -85,16 +92,16 @@ def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
         console.print(text, style="yellow")
 
 
-def _add_rows(table: Table, same: tuple[dict[str, Any], ...], batch_metrics: bool) -> None:
-    """Add the model's row for one kind of test links, and the rows of the baselines."""
+def _add_rows(table: Table, same: tuple[dict[str, Any], ...], sizes: list[int]) -> None:
+    """Add the model's row for one kind of test links, and the rows of the baselines; also means over batches."""
     row = same[0]
     note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
     rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
     for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
         figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
         cells = [_figure([f[key] for f in figures]) for key in ("auc", "ap")]
-        if batch_metrics:
-            cells.append(" / ".join(_mean([f[f"{key}_batch30"] for f in figures]) for key in ("auc", "ap")))
+        for size in sizes:
+            cells.append(" / ".join(_mean([f[f"{key}_batch{size}"] for f in figures]) for key in ("auc", "ap")))
         if "ranks" in row:
             by = "model" if rule is None else rule
             cells.append(_mean([r["ranks"][by]["mrr"] for r in same]) if by in row["ranks"] else "")

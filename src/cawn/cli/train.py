@@ -15,6 +15,7 @@ from cawn.cli.options import (
     BatchMetrics,
     Bipartite,
     Categorical,
+    ClockName,
     DeviceName,
     Dst,
     Msg,
@@ -90,6 +91,11 @@ def train(
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
+    protocol: Annotated[
+        Literal["standard", "dyglib"],
+        typer.Option(help="Split and negatives; dyglib for comparison with figures of DyGLib."),
+    ] = "standard",
+    clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
     threads: Threads = None,
@@ -113,15 +119,19 @@ def train(
 
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = split_from(train_until, test_from, train_share, val_share)
-    check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard)
+    followed = clock or "strict"
+    check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard, clock=followed)
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        if settings or (system, preset) != (systems.DEFAULT, "default") or cuts is not None:
+        kept = not settings and (system, preset, protocol) == (systems.DEFAULT, "default", "standard")
+        if not kept or cuts is not None or clock is not None:
             raise QueryError(
-                "--resume keeps the run's own settings and split; leave out --system, --preset, --set and the split"
+                "--resume keeps the run's own settings and split; leave out --system, --preset, --set, the split, "
+                "--protocol and --clock"
             )
-        cuts = recorded_cuts(description)
+        cuts, protocol = recorded_cuts(description), description.get("protocol") or "standard"
+        followed = description.get("clock") or "strict"
     else:
         config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
@@ -130,6 +140,7 @@ def train(
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
+    options |= {"protocol": protocol, "clock": followed}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
         rows, run = [found.results for found in runs], runs[0]
@@ -151,6 +162,7 @@ def evaluate(
     negatives: Annotated[
         list[str] | None, typer.Option(help="A kind of negatives, such as historical; may be repeated. All by default.")
     ] = None,
+    clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
     threads: Threads = None,
@@ -164,11 +176,10 @@ def evaluate(
     use_threads(threads)
     from cawn.cli import reports
     from cawn.learn.experiments import evaluate_run
-    from cawn.learn.negatives import KINDS
 
-    kinds = tuple(negatives or KINDS)
+    kinds = None if negatives is None else tuple(negatives)
     say(f"testing {run}", quiet or not sys.stderr.isatty())
-    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet)
+    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet, clock=clock)
     if as_json:
         print(json.dumps({"run": str(run), "results": results}))
     else:

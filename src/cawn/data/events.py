@@ -147,6 +147,10 @@ class Events:
         ends = {"src": self.src[order], "dst": self.dst[order], "t": self.t[order]}
         return self._replace(_rows=self.rows[order], **ends, **self._columns_at(order))
 
+    def with_times(self, t: Array) -> Events:
+        """A copy with other times, which must be in ascending order too."""
+        return self._replace(t=t)
+
     def named(self, labels: Array) -> Events:
         """A copy with these node names."""
         names = _label_array(labels)

@@ -16,6 +16,7 @@ from cawn.data.events import Events
 from cawn.data.names import bipartite_prefixes
 from cawn.errors import QueryError, StorageError
 from cawn.files import FolderLock, write_text
+from cawn.learn.clocks import Clock
 from cawn.learn.runs import (
     begin_run,
     continue_run,
@@ -71,7 +72,7 @@ def encode(events: Events, config: Settings, split: Split, resumed: Path | None)
     return events if encoder is None else encoder.transform(events)
 
 
-def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) -> dict[str, Any]:
+def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, clock: Clock) -> dict[str, Any]:
     """The description of a training in run.json; a run can be resumed only if it is unchanged."""
     return {
         "system": systems.name_of(context.config),
@@ -83,6 +84,8 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit) ->
         "nodes": events.num_nodes,
         "split": split.digest,
         "cuts": None if cuts == TimeSplit() else cuts.to_dict(),
+        "protocol": None if split.protocol == "standard" else split.protocol,
+        "clock": None if clock == Clock() else clock.name,
         "prefixes": bipartite_prefixes(events),
         "encoder": None if events.encoder is None else events.encoder.to_dict(),
         "reading": None if events.reading is None else events.reading.to_dict(),

@@ -17,7 +17,8 @@ from cawn.data.events import Events, by_first_appearance
 from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, reliability, sigmoid
-from cawn.learn.negatives import Negatives, destinations, negatives
+from cawn.learn.clocks import Clock
+from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, test_negatives
 from cawn.learn.splits import Split
 from cawn.progress import Report
 from cawn.systems.base import Scorer
@@ -27,6 +28,7 @@ Array = npt.NDArray[Any]
 
 MODEL = "model"  # name of the scorer that is evaluated; all others are its baselines
 RANKED_LINKS, CANDIDATES = 200, 100  # links to rank, and random destinations for each
+STRICT = Clock()
 _PIECE = 1 << 14  # pairs scored between two progress reports
 
 
@@ -99,21 +101,25 @@ def evaluate(
     calibration: Calibration,
     *,
     seed: int,
+    clock: Clock = STRICT,
     trained_with: str = "",
     report: Report = lambda _: None,
 ) -> list[dict[str, Any]]:
     """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
+    In DyGLib's protocol also in batches of 200.
+
     Test links with user-given negatives also get a row "own". Rows with random negatives also have "ranks" (MRR and
     Hits@k of evenly spaced test links, among random destinations) and "reliability" (calibration errors of the model).
 
     Args:
-        scorers: By name; all except "model" are baselines.
+        scorers: By name; all except "model" are baselines. They must follow the clock.
+        clock: Determines at which times the links are scored, and is recorded in each row.
         trained_with: The kind of negatives the model was trained with, recorded in each row.
         report: Called with the fraction that is done.
     """
     questions = Questions()
-    tests = list(_tests(questions, events, split, kinds, seed))
+    tests = list(_tests(questions, events, clock.on(events).t, split, kinds, seed))
     answers: dict[str, list[Array]] = {}
     for i, (name, scorer) in enumerate(scorers.items()):
         first = i / len(scorers)
@@ -123,28 +129,31 @@ def evaluate(
 
         answers[name] = questions.ask(scorer, part_done)
     given = events.negative is not None and bool((events.negative[split.train] >= 0).any())
-    return [_row(test, answers, calibration, split, "own, " * given + trained_with) for test in tests]
+    about = {"protocol": split.protocol, "clock": clock.name, "trained_with": "own, " * given + trained_with}
+    return [_row(test, answers, calibration, split, about) for test in tests]
 
 
-def _tests(questions: Questions, events: Events, split: Split, kinds: tuple[str, ...], seed: int) -> Iterator[_Test]:
-    """The rows to evaluate; adds their pairs to `questions`."""
+def _tests(
+    questions: Questions, events: Events, times: Array, split: Split, kinds: tuple[str, ...], seed: int
+) -> Iterator[_Test]:
+    """The rows to evaluate; adds their pairs to `questions`, at the `times` of the links."""
     for name, links in split.test.items():
         if len(links) == 0:
             continue
-        drawn = {kind: negatives(events, links, kind, seen=split.train, seed=seed) for kind in kinds}
+        drawn = {kind: test_negatives(events, split, name, kind, seed) for kind in kinds}
         tested = {kind: (links, found) for kind, found in drawn.items()}
         if events.negative is not None and len(some := links[events.negative[links] >= 0]):
             tested["own"] = some, Negatives(events.negative[some], 0.0)
         for kind, (some, found) in tested.items():
-            src, dst, t = events.src[some], events.dst[some], events.t[some]
-            blocks = questions.add(src, dst, t), questions.add(src, found.dst, t)
-            ranked = _ranked(questions, events, links, seed) if kind == "random" else None
+            src, dst, t = events.src[some], events.dst[some], times[some]
+            blocks = questions.add(src, dst, t), questions.add(src if found.src is None else found.src, found.dst, t)
+            ranked = _ranked(questions, events, times, links, seed) if kind == "random" else None
             yield _Test(name, kind, some, found, *blocks, ranked)
 
 
-def _ranked(questions: Questions, events: Events, links: Array, seed: int) -> _Ranked:
+def _ranked(questions: Questions, events: Events, times: Array, links: Array, seed: int) -> _Ranked:
     some = spread(links, RANKED_LINKS)
-    src, dst, t = events.src[some], events.dst[some], events.t[some]
+    src, dst, t = events.src[some], events.dst[some], times[some]
     pool, place = destinations(events, links[-1] + 1)
     drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
     candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
@@ -153,13 +162,14 @@ def _ranked(questions: Questions, events: Events, links: Array, seed: int) -> _R
 
 
 def _row(
-    test: _Test, answers: dict[str, list[Array]], calibration: Calibration, split: Split, trained_with: str
+    test: _Test, answers: dict[str, list[Array]], calibration: Calibration, split: Split, about: dict[str, str]
 ) -> dict[str, Any]:
-    figures = {name: _figures(logits[test.true], logits[test.false]) for name, logits in answers.items()}
+    batches = (30,) if split.protocol == "standard" else (30, PAIR_BATCH)
+    figures = {name: _figures(logits[test.true], logits[test.false], batches) for name, logits in answers.items()}
     row: dict[str, Any] = {
         "links": test.links_name,
         "negatives": test.kind,
-        "trained_with": trained_with,
+        **about,
         "count": len(test.links),
         "fallback": round(test.negatives.fallback, 4),
         "split": split.digest,
@@ -208,20 +218,20 @@ def _rank_figures(ranks: Array) -> dict[str, float]:
     return {"mrr": metrics.mrr(ranks)} | {f"hits@{k}": metrics.hits(ranks, k) for k in (1, 3, 10)}
 
 
-def _figures(true: Array, false: Array) -> dict[str, float]:
-    return {
-        "auc": metrics.auc(true, false),
-        "ap": metrics.average_precision(true, false),
-        "auc_batch30": metrics.batch_mean(metrics.auc, true, false, 30),
-        "ap_batch30": metrics.batch_mean(metrics.average_precision, true, false, 30),
-    }
+def _figures(true: Array, false: Array, batches: tuple[int, ...]) -> dict[str, float]:
+    """Pooled, and means over batches of these sizes."""
+    found = {}
+    for name, metric in (("auc", metrics.auc), ("ap", metrics.average_precision)):
+        found[name] = metric(true, false)
+        found |= {f"{name}_batch{size}": metrics.batch_mean(metric, true, false, size) for size in batches}
+    return found
 
 
 def mean_rows(runs: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Merge the rows of several seeds: mean and half-width of the 95 % confidence interval of each metric."""
     merged = []
     for same in zip(*runs, strict=True):
-        row = {"links": same[0]["links"], "negatives": same[0]["negatives"], "seeds": len(same)}
+        row = {name: same[0][name] for name in ("links", "negatives", "protocol", "clock")} | {"seeds": len(same)}
         for figure in same[0]["model"]:
             row[figure] = metrics.mean_and_interval([r["model"][figure] for r in same])
         merged.append(row)

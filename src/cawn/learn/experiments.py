@@ -18,12 +18,13 @@ from cawn.errors import QueryError, StorageError, brief, enough_memory
 from cawn.files import write_text
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
+from cawn.learn.clocks import Clock
 from cawn.learn.comparison import choose_alternative
 from cawn.learn.evaluation import mean_rows
-from cawn.learn.negatives import KINDS, check_kinds, training_links
+from cawn.learn.negatives import check_kinds, training_links
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
-from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run
+from cawn.learn.splits import Protocol, Task, TimeSplit, recorded_cuts, split_of_run
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
 from cawn.systems.base import Context, HasAlternatives
@@ -43,10 +44,12 @@ def train(
     resume: bool = False,
     quiet: bool = False,
     tensorboard: bool = False,
-    kinds: tuple[str, ...] = tuple(KINDS),
+    kinds: tuple[str, ...] | None = None,
     split: TimeSplit | None = None,
     callback: Listener | None = None,
     baselines: bool = True,
+    protocol: Protocol = "standard",
+    clock: str = "strict",
 ) -> Run:
     """Train a system on a network and evaluate it on its last links.
 
@@ -64,22 +67,28 @@ def train(
         resume: Continue the run in `out` where it stopped.
         quiet: Print nothing.
         tensorboard: Also write the curves to `out`/tensorboard.
-        kinds: The kinds of negatives to evaluate against. User-given negatives of test links are always included.
+        kinds: The kinds of negatives to evaluate against; by default those of the protocol. User-given negatives of
+            test links are always included.
         split: Where training ends and the test begins; by default after 70 % and 85 % of the links. A resumed run
             keeps its own.
         callback: Called with a `Progress` a few times a second and at the end of each epoch. An exception it raises
             ends the training.
         baselines: Whether to evaluate the baselines on the same links as well.
+        protocol: "standard", or "dyglib" to compare with figures of DyGLib: a tenth of the nodes are hidden from
+            training, and one run is tested on all last links and on those with a new node.
+        clock: Which earlier links a test link may use: "strict", "event" or "batch:N", see `cawn.learn.clocks`.
+            Training is always strict.
     """
     config = settings_for(config, system)
     check_training(events, config, task, seed, out, device, threads, split, callback)
     check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, baselines=baselines)
-    check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds)
+    check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds, clock=clock)
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))
-    parts = splits.split(events, task, seed=seed, by=split)
+    parts = splits.split(events, task, seed=seed, by=split, protocol=protocol)
     training_links(events, parts, config, seed)  # raises DataError if there are none
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
+    options |= {"protocol": protocol, "clock": clock}
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "callback": callback}
     try:
         facts = None
@@ -114,10 +123,12 @@ def check_options(
     device: Device,
     resume: bool,
     tensorboard: bool,
-    kinds: tuple[str, ...] = (),
+    kinds: tuple[str, ...] | None = None,
+    clock: str = "strict",
 ) -> None:
     """Check the options that can be checked before any link is read."""
     check_seed(seed)
+    Clock(clock)
     check_kinds(kinds)
     check_device(device)
     if device != "auto":
@@ -206,20 +217,27 @@ def train_seeds(
 @enough_memory("testing", "train with a lower num_walks or dim")
 def evaluate_run(
     folder: str | os.PathLike[str],
-    kinds: tuple[str, ...] = tuple(KINDS),
+    kinds: tuple[str, ...] | None = None,
     *,
     device: Device = "auto",
     threads: int | None = None,
     quiet: bool = True,
+    clock: str | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluate the model of a run folder again; returns the rows of its results.json, identical if software and device
     are the same.
+
+    Args:
+        kinds: The kinds of negatives; by default those of the run's protocol.
+        clock: See `train`; by default that of the run.
     """
     path = check_path(folder, "folder")
     check_kinds(kinds)
     check_device(device)
     check_threads(threads)
     check_flags(quiet=quiet)
+    if clock is not None:
+        Clock(clock)
     run = read_run(path)
     found, events = run.description, run.events
     if not run.record.finished:
@@ -227,11 +245,14 @@ def evaluate_run(
     if len(events) != found["links"]:
         raise QueryError(f"{path}: links were added after its training; evaluate the run it was saved from")
     place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
-    scorer = load_system(run, place, threads).scorer(events)
+    system, followed = load_system(run, place, threads), Clock(clock or found.get("clock") or "strict")
     training = training_links(events, split, run.config, seed)
     context = Context(run.config, events[split.visible], seed, place, threads, training)
     listeners = Listeners(quiet)
     try:
-        return evaluate_system(context, scorer, events, split, kinds, run.calibration, listeners.stage)
+        scorer, calibration = system.scorer(events), run.calibration
+        return evaluate_system(
+            context, system, scorer, events, split, kinds, calibration, listeners.stage, clock=followed
+        )
     finally:
         listeners.close()

@@ -1,4 +1,4 @@
-"""Negatives: for each link, a pair with the same source and time but another destination.
+"""Negatives: for each link, a pair at the same time that is not linked: of the same source or, in `PAIR_KINDS`, of any.
 
 Each kind of negatives is a function that returns the destinations each link may draw; see `KINDS`. Destinations are
 listed in order of first appearance in the stream, so renaming nodes does not change any draw.
@@ -19,7 +19,7 @@ from cawn.data.hashing import digest
 from cawn.errors import DataError
 from cawn.kernels.cpu.negatives import Choices
 from cawn.kernels.rng import seed_for
-from cawn.learn.splits import Split, by_appearance
+from cawn.learn.splits import Protocol, Split, by_appearance
 from cawn.systems.settings import Settings
 from cawn.systems.training import TrainingLinks
 
@@ -35,10 +35,11 @@ class Negatives:
 
     dst: Nodes
     fallback: float
+    src: Nodes | None = None  # if they are not the sources of the links
 
     @property
     def digest(self) -> str:
-        return digest(self.dst)
+        return digest(self.dst) if self.src is None else digest(self.src, self.dst)
 
 
 def random_choices(events: Events, links: Positions, seen: Positions) -> Choices:
@@ -97,9 +98,19 @@ KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
 }
 
 
-def check_kinds(kinds: tuple[str, ...]) -> None:
-    """Refuse unknown kinds of negatives."""
-    check_words(kinds, "negatives", tuple(KINDS))
+PAIR_KINDS = ("historical pairs", "inductive pairs")  # replace the source too, see `pair_negatives`
+PAIR_BATCH = 200  # links
+
+
+def check_kinds(kinds: tuple[str, ...] | None) -> None:
+    """Refuse unknown kinds of negatives; None are those of the protocol."""
+    if kinds is not None:
+        check_words(kinds, "negatives", (*KINDS, *PAIR_KINDS))
+
+
+def kinds_for(protocol: Protocol) -> tuple[str, ...]:
+    """The kinds of negatives to evaluate against by default."""
+    return tuple(KINDS) if protocol == "standard" else ("random", *PAIR_KINDS)
 
 
 def choices(
@@ -145,6 +156,73 @@ def negatives(
     return Negatives(drawn, float(1 - found.mean()))
 
 
+def test_negatives(events: Events, split: Split, part: str, kind: str, seed: int) -> Negatives:
+    """Negatives of one kind for a part of the test links.
+
+    In DyGLib's protocol, random negatives of inductive links are destinations of inductive test links, and pairs are
+    drawn among inductive test links alone.
+    """
+    links = split.test[part]
+    within = links if split.protocol == "dyglib" and part == "inductive" else None
+    if kind in PAIR_KINDS:
+        return pair_negatives(events, links, kind, first_test=split.first_test, seed=seed, within=within)
+    if within is None or kind != "random":
+        return negatives(events, links, kind, seen=split.train, seed=seed)
+    visible = np.zeros(len(events), np.bool_)
+    visible[within] = True
+    return negatives(events, links, kind, seen=within, seed=seed, visible=visible)
+
+
+def pair_negatives(
+    events: Events, links: Positions, kind: str, *, first_test: int, seed: int, within: Positions | None = None
+) -> Negatives:
+    """For each batch of `PAIR_BATCH` links, distinct pairs that linked up to its first time but not from there to its
+    last: "historical pairs" at any time, "inductive pairs" only in the test period.
+
+    Where these are too few, the rest are random sources and destinations that are not in the batch.
+
+    Args:
+        within: The links that pairs are drawn from; all by default.
+    """
+    check_kinds((kind,))
+    pool = events if within is None else events[within]
+    code = pool.src.astype(np.int64) << 32 | pool.dst
+    distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # of pairs by their first link
+    place, since = np.empty(len(order), np.int64), pool.t[first[order]]
+    place[order] = np.arange(len(order))
+    number, distinct = place[number], distinct[order]
+    from_test = np.searchsorted(since, events.t[first_test]) if kind == "inductive pairs" else 0
+    drawn, fallbacks = [], 0
+    for batch, start in enumerate(range(0, len(links), PAIR_BATCH)):
+        some = links[start : start + PAIR_BATCH]
+        begin, end = events.t[some[0]], events.t[some[-1]]
+        span = slice(int(np.searchsorted(pool.t, begin)), int(np.searchsorted(pool.t, end, "right")))
+        known = np.arange(from_test, np.searchsorted(since, begin, "right"))
+        candidates = distinct[np.setdiff1d(known, number[span])]
+        generator = np.random.default_rng([seed, batch])
+        found = generator.permutation(candidates)[: len(some)]
+        missing = len(some) - len(found)
+        fallbacks += missing
+        own = events.src[some].astype(np.int64) << 32 | events.dst[some]
+        drawn.append(np.concatenate([found, _random_pairs(pool, own, missing, generator)]))
+    pairs = np.concatenate([np.empty(0, np.int64), *drawn])
+    src, dst = (pairs >> 32).astype(np.int32), (pairs & 0x7FFFFFFF).astype(np.int32)
+    return Negatives(dst, fallbacks / max(len(links), 1), src)
+
+
+def _random_pairs(pool: Events, own: Positions, count: int, generator: np.random.Generator) -> Positions:
+    """Pairs of a source and a destination that are not in `own`, as codes: [count]."""
+    src, dst = (_by_first_link(ends).astype(np.int64) for ends in (pool.src, pool.dst))
+    if count and len(src) * len(dst) <= len(np.unique(own)):
+        raise DataError("every source links to every destination: there are no negatives to compare them with")
+    found = np.empty(0, np.int64)
+    while len(found) < count:
+        more = generator.choice(src, 2 * count) << 32 | generator.choice(dst, 2 * count)
+        found = np.concatenate([found, more[~np.isin(more, own)]])
+    return found[:count]
+
+
 def training_links(events: Events, split: Split, config: Settings, seed: int) -> TrainingLinks:
     """The links to train on and the choices of their negatives; only visible links are used."""
     train = split.train
@@ -183,13 +261,18 @@ def own_negatives(events: Events, split: Split, links: Positions) -> Nodes:
 
 def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
     """The destinations of the first `end` links in order of first appearance, and the index of each node there."""
-    pool, first = np.unique(events.dst[:end], return_index=True)
+    pool = _by_first_link(events.dst[:end])
     if len(pool) < 2:
         raise DataError("all links go to one destination: there are no negatives to compare them with")
-    pool = pool[np.argsort(first)]
     place = np.full(events.num_nodes, len(pool))
     place[pool] = np.arange(len(pool))
     return pool, place
+
+
+def _by_first_link(ends: Nodes) -> Nodes:
+    """The distinct nodes in order of first appearance."""
+    nodes, first = np.unique(ends, return_index=True)
+    return np.asarray(nodes[np.argsort(first)])
 
 
 def _distinct(group: Positions, place: Positions) -> tuple[Positions, Positions]:

@@ -30,6 +30,8 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "task": found["task"],
         "seed": found["seed"],
         "split": found.get("split"),
+        "protocol": found.get("protocol") or "standard",
+        "clock": found.get("clock") or "strict",
         "system": found["system"],
         "facts": found["facts"],
         "alpha": found["facts"].get("alpha", []),

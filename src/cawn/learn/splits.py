@@ -16,8 +16,10 @@ from cawn.data.times import format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
 
 Task = Literal["transductive", "inductive"]
+Protocol = Literal["standard", "dyglib"]  # "dyglib": as in the library DyGLib, for comparison with published figures
 
 HIDDEN_SHARE = 0.10  # of all nodes
+DYGLIB_SEED = 2020  # its hidden nodes are the same for every seed
 
 Positions = npt.NDArray[np.int64]
 
@@ -121,6 +123,8 @@ class Split:
     test: dict[str, Positions]
     hidden: npt.NDArray[np.bool_]  # [num_nodes]
     visible: npt.NDArray[np.bool_]  # [E], links that training and validation may see
+    first_test: int  # position of the first link of the test period
+    protocol: Protocol = "standard"
 
     @property
     def digest(self) -> str:
@@ -128,39 +132,54 @@ class Split:
         return digest(self.train, self.val, *(self.test[kind] for kind in sorted(self.test)), self.hidden)
 
 
-def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None) -> Split:
+def split(
+    events: Events, task: Task, *, seed: int, by: TimeSplit | None = None, protocol: Protocol = "standard"
+) -> Split:
     """Cut the links by time, by default at the 70 % and 85 % quantiles of their times; see `TimeSplit`.
 
     Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Their
     links are excluded from training and validation, and those in the test period are the test links: `new-new` if both
     ends are hidden, `new-old` if one is.
+
+    Protocol "dyglib": nodes are hidden as for the inductive task, and there are two overlapping parts of test links:
+    `transductive`, all of the test period, and `inductive`, those with an end that has no training link.
     """
     check_choice(task, "task", get_args(Task))
+    check_choice(protocol, "protocol", get_args(Protocol))
+    if protocol == "dyglib" and task == "inductive":
+        raise QueryError('protocol "dyglib" has both transductive and inductive test links; leave out the task')
     if len(events) == 0:
         raise DataError("no links to split")
     by = by or TimeSplit()
     period = by.periods(events)
     hidden = np.zeros(events.num_nodes, np.bool_)
-    if task == "inductive":
+    if task == "inductive" or protocol == "dyglib":
         later = by_appearance(events)
         later = later[np.isin(later, np.concatenate([events.src[period > 0], events.dst[period > 0]]))]
         count = min(int(HIDDEN_SHARE * events.num_nodes), len(later))
-        hidden[np.random.default_rng(seed).choice(later, count, replace=False)] = True
+        draw = np.random.default_rng(DYGLIB_SEED if protocol == "dyglib" else seed)
+        hidden[draw.choice(later, count, replace=False)] = True
     touched = hidden[events.src].astype(np.int8) + hidden[events.dst]
     visible = touched == 0
     tested = period == 2
-    test = (
-        {"all": np.flatnonzero(tested)}
-        if task == "transductive"
-        else {"new-new": np.flatnonzero(tested & (touched == 2)), "new-old": np.flatnonzero(tested & (touched == 1))}
-    )
+    train = np.flatnonzero((period == 0) & visible)
+    if protocol == "dyglib":
+        new = np.ones(events.num_nodes, np.bool_)
+        new[events.src[train]] = new[events.dst[train]] = False
+        chosen = {"transductive": tested, "inductive": tested & (new[events.src] | new[events.dst])}
+    elif task == "transductive":
+        chosen = {"all": tested}
+    else:
+        chosen = {"new-new": tested & (touched == 2), "new-old": tested & (touched == 1)}
     found = Split(
         task=task,
-        train=np.flatnonzero((period == 0) & visible),
+        train=train,
         val=np.flatnonzero((period == 1) & visible),
-        test=test,
+        test={name: np.flatnonzero(mask) for name, mask in chosen.items()},
         hidden=hidden,
         visible=visible,
+        first_test=int(np.searchsorted(period, 2)),
+        protocol=protocol,
     )
     _refuse_empty(found, events, by)
     return found
@@ -191,7 +210,9 @@ def recorded_cuts(description: dict[str, Any]) -> TimeSplit:
 def split_of_run(events: Events, description: dict[str, Any]) -> Split:
     """The split that a run was trained with, from its run.json."""
     try:
-        parts = split(events, description["task"], seed=description["seed"], by=recorded_cuts(description))
+        protocol: Any = description.get("protocol") or "standard"
+        by = recorded_cuts(description)
+        parts = split(events, description["task"], seed=description["seed"], by=by, protocol=protocol)
     except (DataError, QueryError) as error:
         raise StorageError(
             f"run.json: the split cannot be repeated ({error}); the run must be trained again"

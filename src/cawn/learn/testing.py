@@ -14,7 +14,9 @@ from cawn import systems
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import FITTED_PRIOR, Calibration
-from cawn.learn.evaluation import MODEL, candidate_recall, evaluate
+from cawn.learn.clocks import Clock
+from cawn.learn.evaluation import MODEL, STRICT, candidate_recall, evaluate
+from cawn.learn.negatives import kinds_for
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import Split, Task
@@ -25,7 +27,11 @@ from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.candidates import Candidates
 
-BASELINE, BASELINE_LINKS = "rates only", 100_000  # the trained baseline in every table, and its links per epoch
+BASELINES: dict[str, tuple[str, dict[str, Any]]] = {  # trained for every table: system and settings
+    "rates only": ("rates", {}),
+    "counts": ("counts", {"epochs": 10}),
+}
+BASELINE_LINKS = 100_000  # per epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +68,24 @@ class Run:
         return tuple(self.facts["alpha"])
 
 
-def train_baseline(context: Context, events: Events, report: Report = lambda _: None) -> Scorer:
-    """The system "rates" on `events`, trained in seconds on the links and negatives that `context` has for training.
+def train_baseline(name: str, context: Context, report: Report = lambda _: None) -> System:
+    """One of `BASELINES`, trained in seconds on the links and negatives that `context` has for training.
 
     `report` is called with the fraction that is done.
     """
+    kind, changes = BASELINES[name]
     training = spread_links(context.train, BASELINE_LINKS)
-    config: Any = systems.settings_type("rates")()
-    config = config.with_(directed=context.config.uses_direction, negatives=context.config.negatives)
-    training = replace(training, batch_size=config.batch_size, seed=training.seed_for("rates only"))
+    config = systems.settings_type(kind)().with_(**changes, negatives=context.config.negatives)
+    if "directed" in config.to_dict():
+        config = config.with_(directed=context.config.uses_direction)
+    training = replace(training, batch_size=config.batch_size, seed=training.seed_for(name))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a fixed order of summation, so that results are reproducible
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed_for("weights"))
             own = Context(config, context.events, training.seed, torch.device("cpu"), context.threads, training)
-            system = systems.build("rates", own)
+            system = systems.build(kind, own)
         optimizer = Optimizer(system.module, config, training.steps_per_epoch)
         for epoch in range(config.epochs):
             for step, loss in enumerate(system.updates(epoch, 0, optimizer)):
@@ -86,7 +94,7 @@ def train_baseline(context: Context, events: Events, report: Report = lambda _: 
             report((epoch + 1) / config.epochs)
     finally:
         torch.set_num_threads(threads)
-    return system.scorer(events)
+    return system
 
 
 def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
@@ -110,31 +118,48 @@ def candidates_on(scorer: Scorer, events: Events, config: Settings) -> Candidate
 
 def evaluate_system(
     context: Context,
+    system: System,
     scorer: Scorer,
     events: Events,
     split: Split,
-    kinds: tuple[str, ...],
+    kinds: tuple[str, ...] | None,
     calibration: Calibration,
     report: Callable[[Any], Report],
+    *,
+    clock: Clock = STRICT,
     compared: bool = True,
 ) -> list[dict[str, Any]]:
-    """The accuracy of a scorer and, if `compared`, of the baselines on the test links; see `evaluate`.
+    """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate`.
 
-    `report` takes the name of a stage and returns the function that reports its progress.
+    Args:
+        scorer: The system's, on all events.
+        kinds: Kinds of negatives; None for those of the split's protocol.
+        report: Takes the name of a stage and returns the function that reports its progress.
     """
-    others: dict[str, Scorer] = {}
+    timed = clock.on(events)
+    strict, trained = {MODEL: scorer if timed is events else system.scorer(timed)}, {MODEL: system}
     if compared:
-        others = baselines.scorers(events) | {BASELINE: train_baseline(context, events, report("baseline"))}
+        strict |= baselines.scorers(timed)
+        for i, name in enumerate(BASELINES):
+            trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
+            strict[name] = trained[name].scorer(timed)
+    make = {name: one.scorer for name, one in trained.items()}
     return evaluate(
-        {MODEL: scorer, **others},
+        {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()},
         events,
         split,
-        kinds,
+        kinds_for(split.protocol) if kinds is None else kinds,
         calibration,
         seed=seed_for(context.seed, "test"),
+        clock=clock,
         trained_with=context.config.negatives,
         report=report("testing"),
     )
+
+
+def _part(report: Report, index: int, count: int) -> Report:
+    """Reports the fraction done of one of `count` equal parts."""
+    return lambda share: report((index + share) / count)
 
 
 def finish(
@@ -142,14 +167,17 @@ def finish(
     system: System,
     events: Events,
     split: Split,
-    kinds: tuple[str, ...],
+    kinds: tuple[str, ...] | None,
     validation: tuple[Any, Any],
     stage: Callable[[Any], Report],
+    *,
+    clock: Clock = STRICT,
     compared: bool = True,
 ) -> Run:
     """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
     scorer, calibration = system.scorer(events), Calibration.fit(*validation)
-    results = evaluate_system(context, scorer, events, split, kinds, calibration, stage, compared)
+    options: dict[str, Any] = {"clock": clock, "compared": compared}
+    results = evaluate_system(context, system, scorer, events, split, kinds, calibration, stage, **options)
     candidates, tested = candidates_on(scorer, events, context.config), np.concatenate(list(split.test.values()))
     report = {
         "calibration": asdict(calibration) | {"prior": FITTED_PRIOR},

@@ -27,11 +27,12 @@ from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.checkpoints import Checkpoints, State, describe, encode
+from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import score_contrast
-from cawn.learn.negatives import KINDS, check_kinds, training_links, validation_negatives
+from cawn.learn.negatives import check_kinds, training_links, validation_negatives
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import Record, read_description
-from cawn.learn.splits import Task, TimeSplit
+from cawn.learn.splits import Protocol, Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
 from cawn.systems.base import Context, Scorer
@@ -65,6 +66,8 @@ class Trainer:
         tensorboard: bool = False,
         split: TimeSplit | None = None,
         callback: Listener | None = None,
+        protocol: Protocol = "standard",
+        clock: str = "strict",
     ) -> None:
         """See `train`; the type of `config` determines the system.
 
@@ -82,7 +85,8 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         self.cuts = (split or TimeSplit()).on(events)
-        self.split = splits.split(events, task, seed=seed, by=self.cuts)
+        self.clock = Clock(clock)
+        self.split = splits.split(events, task, seed=seed, by=self.cuts, protocol=protocol)
         self.events = encode(events, config, self.split, self.folder if resume else None)
         self.visible = self.events[self.split.visible]
         self.training = training_links(self.events, self.split, config, seed)
@@ -105,10 +109,10 @@ class Trainer:
         return {name: value.clone() for name, value in self.system.module.state_dict().items()}
 
     def _description(self) -> dict[str, Any]:
-        return describe(self.context, self.events, self.split, self.cuts)
+        return describe(self.context, self.events, self.split, self.cuts, self.clock)
 
     @enough_memory("training")
-    def fit(self, kinds: tuple[str, ...] = tuple(KINDS), *, baselines: bool = True) -> Run:
+    def fit(self, kinds: tuple[str, ...] | None = None, *, baselines: bool = True) -> Run:
         """Train to the end, restore the best weights, and evaluate them and the baselines on the test links."""
         check_kinds(kinds)
         reset_peak_memory(self.device)
@@ -240,7 +244,7 @@ class Trainer:
             return None
         return (self.config.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
 
-    def _test(self, kinds: tuple[str, ...], baselines: bool) -> Run:
+    def _test(self, kinds: tuple[str, ...] | None, baselines: bool) -> Run:
         """Evaluate the best weights on the test links, and write what a predictor needs."""
         state, split = self.state, self.split
         self.system.module.load_state_dict(state.best)
@@ -250,7 +254,8 @@ class Trainer:
         start = time.perf_counter()
         validation = self._score_validation(scorer, slice(None))
         cost = self._cost(2 * len(split.val) / (time.perf_counter() - start))
-        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage, baselines)
+        options: dict[str, Any] = {"clock": self.clock, "compared": baselines}
+        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage, **options)
         run.report["cost"] = cost
         self.checkpoints.finish(self.events, state, run.report, run.results)
         record = Record(self._description(), run.report, run.results, state.metrics)

@@ -18,7 +18,7 @@ from cawn.learn.field.workers import Job
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import changed_settings
-from cawn.learn.testing import BASELINE
+from cawn.learn.testing import BASELINES
 
 METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR"}
 CLOCKS = {"strict": "strict: a query sees all links before its time and none at it"}
@@ -201,7 +201,7 @@ def _accuracy(task: str, name: str, runs: dict[int, Finished]) -> Iterator[dict[
         about = {"seeds": list(same), "count": float(np.mean([row["count"] for row in same.values()]))}
         trained = systems.entry(name).trained
         yield where | {"system": name, "trained": trained} | about | _metrics([_of_model(row) for row in same.values()])
-        rules = [rule for rule in next(iter(same.values()))["rules"] if rule != BASELINE]
+        rules = [rule for rule in next(iter(same.values()))["rules"] if rule not in BASELINES]
         for rule in rules:
             figures = _metrics([_of_rule(row, rule) for row in same.values()])
             yield where | {"system": rule, "trained": False} | about | figures
