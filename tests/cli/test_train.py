@@ -9,7 +9,7 @@ import pytest
 import cawn
 from cawn.cli import app
 from cawn.learn.runs import read_events
-from command_line import call_cawn
+from command_line import assert_refused, call_cawn
 
 
 def test_train_says_what_it_understood_and_how_good_it_is(workshop: Path) -> None:
@@ -45,6 +45,24 @@ def test_evaluate_gives_the_results_of_training(workshop: Path) -> None:
     assert "historical" in table
     assert "against random" not in table
     assert "batches of 30" in table
+
+
+def test_clocks_and_protocols_are_named_and_kept(workshop: Path, tmp_path: Path) -> None:
+    run = str(tmp_path / "run")
+    options = ["--system", "recency", "--protocol", "dyglib", "--clock", "batch:20", "-o", run]
+    shown = call_cawn("train", str(workshop / "edges.csv"), *options)
+    assert shown.code == 0, shown.err
+    for words in ("against historical pairs negatives, batch:20 clock, protocol dyglib", "batches of 200"):
+        assert words in shown.out
+    for links in ("transductive links", "inductive links"):
+        assert links in shown.out
+    assert "random negatives, event clock" in call_cawn("evaluate", run, "--clock", "event").out
+    assert call_cawn("train", "--resume", "-o", run).code == 0
+    assert_refused(call_cawn("train", "--resume", "-o", run, "--clock", "event"), "leave out")
+    assert_refused(call_cawn("evaluate", run, "--clock", "batch"), "clock is 'batch': give strict, event or batch:N")
+    both = ["--protocol", "dyglib", "--task", "inductive", "-o", str(tmp_path / "other"), "-q"]
+    wrong = call_cawn("train", str(workshop / "edges.csv"), *both)
+    assert_refused(wrong, "leave out the task")
 
 
 def test_several_seeds_and_resume(workshop: Path, tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ import pytest
 
 import cawn
 from cawn.learn import evaluation
+from cawn.learn.run_info import run_info
 from cawn.learn.splits import split
 from cawn.learn.trainer import Trainer
-from networks import with_columns
+from networks import random_events, with_columns
 from small_runs import TINY
 
 
@@ -67,3 +68,18 @@ def test_the_order_of_questions_does_not_depend_on_how_nodes_are_numbered() -> N
         questions.ask(scorer)
     for mine, theirs in zip(*asked, strict=True):
         np.testing.assert_array_equal(renamed[mine], theirs)
+
+
+def test_dyglibs_protocol_gives_both_tasks_in_one_run(tmp_path: Path) -> None:
+    events = random_events(4, num_nodes=80, num_links=1_500, span=900)
+    run = cawn.train(events, TINY.with_(epochs=1), protocol="dyglib", out=tmp_path, quiet=True)
+    tests = [(row["links"], row["negatives"]) for row in run.results]
+    kinds = ("random", "historical pairs", "inductive pairs")
+    assert tests == [(links, kind) for links in ("transductive", "inductive") for kind in kinds]
+    for row in run.results:
+        assert (row["protocol"], row["clock"]) == ("dyglib", "strict")
+        assert {"ap", "ap_batch30", "ap_batch200", "auc_batch200"} <= row["model"].keys()
+    assert run.results[0]["model"]["ap"] != run.results[0]["model"]["ap_batch200"]
+    assert cawn.evaluate_run(tmp_path) == run.results
+    assert [row["negatives"] for row in cawn.evaluate_run(tmp_path, ("historical",))] == ["historical"] * 2
+    assert run_info(tmp_path)["protocol"] == "dyglib"

@@ -21,7 +21,9 @@ from cawn.files import FolderLock
 from cawn.learn.runs import _checksum, read_description, read_events, read_weights, replace_links
 from cawn.learn.splits import split
 from cawn.learn.store import _stamp
+from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
+from cawn.systems.baselines import STANDING
 from cawn.systems.cawn.config import Config
 from ctrl_c import after_each_step, stopped_after
 from networks import store
@@ -664,7 +666,7 @@ def test_the_run_folder(events, tmp_path: Path) -> None:
     assert results == run.results
     assert {row["negatives"] for row in results} == {"random", "historical", "inductive"}
     for row in results:
-        assert set(row["rules"]) == {"rates only", "recency", "edgebank", "edgebank (window)", "popularity"}
+        assert set(row["rules"]) == {*BASELINES, *STANDING}
         assert row["trained_with"] == "mixed"
         assert row["split"] == split(events, "inductive", seed=1).digest
 

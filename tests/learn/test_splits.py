@@ -130,3 +130,21 @@ def test_the_split_of_a_run() -> None:
 def test_unknown_task() -> None:
     with pytest.raises(cawn.QueryError, match="task is 'frob'"):
         split(random_events(1), "frob", seed=0)
+
+
+def test_dyglibs_protocol_tests_all_links_and_those_of_new_nodes() -> None:
+    events = random_events(2, num_nodes=60, num_links=800, span=600)
+    parts = split(events, "transductive", seed=0, protocol="dyglib")
+    plain = split(events, "transductive", seed=0)
+    np.testing.assert_array_equal(parts.test["transductive"], plain.test["all"])
+    assert parts.first_test == plain.first_test == plain.test["all"][0]
+    trained = {*events.src[parts.train], *events.dst[parts.train]}
+    new = [i for i in plain.test["all"] if not {events.src[i], events.dst[i]} <= trained]
+    assert parts.test["inductive"].tolist() == new
+    assert len(np.flatnonzero(parts.hidden)) == 6
+    assert not trained & set(np.flatnonzero(parts.hidden))
+    assert parts.digest == split(events, "transductive", seed=1, protocol="dyglib").digest
+    with pytest.raises(cawn.QueryError, match="leave out the task"):
+        split(events, "inductive", seed=0, protocol="dyglib")
+    with pytest.raises(cawn.QueryError, match="protocol"):
+        split(events, "inductive", seed=0, protocol="tgb")

@@ -18,7 +18,7 @@ from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, reliability, sigmoid
 from cawn.learn.clocks import Clock
-from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, test_negatives
+from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, part_negatives
 from cawn.learn.splits import Split
 from cawn.progress import Report
 from cawn.systems.base import Scorer
@@ -140,7 +140,7 @@ def _tests(
     for name, links in split.test.items():
         if len(links) == 0:
             continue
-        drawn = {kind: test_negatives(events, split, name, kind, seed) for kind in kinds}
+        drawn = {kind: part_negatives(events, split, name, kind, seed) for kind in kinds}
         tested = {kind: (links, found) for kind, found in drawn.items()}
         if events.negative is not None and len(some := links[events.negative[links] >= 0]):
             tested["own"] = some, Negatives(events.negative[some], 0.0)

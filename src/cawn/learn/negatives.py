@@ -156,7 +156,7 @@ def negatives(
     return Negatives(drawn, float(1 - found.mean()))
 
 
-def test_negatives(events: Events, split: Split, part: str, kind: str, seed: int) -> Negatives:
+def part_negatives(events: Events, split: Split, part: str, kind: str, seed: int) -> Negatives:
     """Negatives of one kind for a part of the test links.
 
     In DyGLib's protocol, random negatives of inductive links are destinations of inductive test links, and pairs are
