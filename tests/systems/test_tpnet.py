@@ -184,3 +184,10 @@ def test_settings() -> None:
     with pytest.raises(cawn.QueryError, match="decay is 'fast': give 'auto' or a number"):
         TPNetSettings(decay="fast")  # type: ignore[arg-type]
     assert TPNetSettings.from_toml(TPNetSettings(decay=0.1).to_toml()).decay == 0.1
+
+
+def test_the_decay_is_chosen_by_short_trainings() -> None:
+    events = random_events(8, num_nodes=12, num_links=300, span=1000)
+    run = cawn.train(events, small("tpnet", decay="auto", epochs=1), quiet=True, device="cpu", kinds=("random",))
+    train = events[: np.searchsorted(events.t, np.quantile(events.t, 0.7), side="right")]
+    assert any(run.facts["decay"] == pytest.approx(ratio * train.intensity, rel=0.05) for ratio in DECAYS)
