@@ -21,6 +21,8 @@ ELSEWHERE = {
     "explain/report": ("explain/test_page.py", "fills in the pages"),
     "kernels/cpu/counts": ("walks/test_identities.py", "compared with identities by hand"),
     "kernels/cpu/index": ("walks/test_history.py", "builds the index"),
+    "kernels/cpu/jodie": ("systems/test_jodie_original.py", "compared with the equations"),
+    "kernels/cpu/matrices": ("systems/test_jodie_original.py", "part of the recurrences of JODIE and DyRep"),
     "kernels/cpu/merge": ("kernels/cpu/test_prefixes.py", "merges prefixes"),
     "kernels/cpu/negatives": ("learn/test_negatives.py", "draws the negatives"),
     "kernels/cpu/projections": ("systems/test_tpnet.py", "compared with an enumeration of walks"),

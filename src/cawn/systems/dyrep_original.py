@@ -18,10 +18,10 @@ from torch.nn.functional import softplus
 from cawn.data.events import Events
 from cawn.kernels.cpu import dyrep
 from cawn.kernels.cpu.dyrep import Messages
-from cawn.kernels.cpu.levels import list_partners
+from cawn.kernels.cpu.partners import list_partners
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
-from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions
+from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
 
@@ -64,7 +64,7 @@ class Intensity(nn.Module):
 
     def arrays(self) -> tuple[Array, ...]:
         """omega, b and psi on the host."""
-        return _array(self.omega.weight), _array(self.omega.bias), _array(self.psi)
+        return host_array(self.omega.weight), host_array(self.omega.bias), host_array(self.psi)
 
     def log(self, u: Tensor, v: Tensor) -> Tensor:
         """log lambda of both kinds: [..., 2], from states [..., d]."""
@@ -208,13 +208,13 @@ class Recurrence(torch.autograd.Function):
         attention: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """The states [L + M, d] and the attention [L + M, K] before the messages, then after each."""
-        ctx.device, ctx.messages = before.device, messages._replace(drive=_array(drive))
-        ctx.weights = dyrep.Weights(_array(w_struct), _array(w_rec), _array(w_h), *intensity)
+        ctx.device, ctx.messages = before.device, messages._replace(drive=host_array(drive))
+        ctx.weights = dyrep.Weights(host_array(w_struct), host_array(w_rec), host_array(w_h), *intensity)
         (num_outside, d), (m, k) = before.shape, messages.writer.shape
         ctx.tables = tables = dyrep.Tables(
-            z=np.concatenate([_array(before), np.empty((m, d), np.float32)]),
+            z=np.concatenate([host_array(before), np.empty((m, d), np.float32)]),
             projected=np.empty((num_outside + m, d), np.float32),
-            attention=np.concatenate([_array(attention), np.empty((m, k), np.float32)]),
+            attention=np.concatenate([host_array(attention), np.empty((m, k), np.float32)]),
             new=np.empty((m, d), np.float32),
             averaged=np.empty(m, np.int64),
             h=np.empty((m, d), np.float32),
@@ -231,14 +231,13 @@ class Recurrence(torch.autograd.Function):
     def backward(ctx: Any, by_table: Tensor, _: Any) -> Any:
         weights, messages, tables = ctx.weights, ctx.messages, ctx.tables
         num_outside = len(tables.z) - len(messages.rows)
-        by_z, by_projected, by_drive = _array(by_table).copy(), np.zeros_like(tables.z), np.empty_like(messages.drive)
+        by_z, by_projected, by_drive = (
+            host_array(by_table).copy(),
+            np.zeros_like(tables.z),
+            np.empty_like(messages.drive),
+        )
         dyrep.backward(weights, messages, tables, by_z, by_projected, by_drive)
         by_before = by_z[:num_outside] + by_projected[:num_outside] @ weights.h
         own = tables.z[messages.rows[:, 0]]
         found = by_before, by_drive, by_drive.T @ tables.h, by_drive.T @ own, by_projected.T @ tables.z
         return *(torch.from_numpy(np.ascontiguousarray(each)).to(ctx.device) for each in found), None, None, None
-
-
-def _array(values: Tensor) -> npt.NDArray[np.float32]:
-    """A contiguous array on the host."""
-    return np.ascontiguousarray(values.detach().cpu().numpy())

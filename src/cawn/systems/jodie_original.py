@@ -17,9 +17,10 @@ from torch.nn.functional import normalize
 
 from cawn.data.events import Events
 from cawn.errors import DataError
+from cawn.kernels.cpu import jodie
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
-from cawn.systems.versions import NONE, Plan, State, Stream, VersionedSystem, Versions, running_means
+from cawn.systems.versions import NONE, Plan, State, Stream, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
 
@@ -44,16 +45,13 @@ class JodieOriginalSettings(Settings):
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"dim": (1, 4096), "smoothness": (0, 1e6)}
 
 
-class Recurrence(nn.Module):
-    """tanh(A own + B other + C [gap | attributes] + c), the RNN of one role; `drive` is computed for all links."""
+class Role(nn.Module):
+    """The RNN of one role: tanh(A own + B other + C [gap | attributes] + c)."""
 
     def __init__(self, dim: int, link: int) -> None:
         super().__init__()
         self.own, self.other = nn.Linear(dim, dim, bias=False), nn.Linear(dim, dim, bias=False)
         self.drive = nn.Linear(1 + link, dim)
-
-    def forward(self, own: Tensor, other: Tensor, drive: Tensor) -> Tensor:
-        return torch.tanh(self.own(own) + self.other(other) + drive)
 
 
 class NextItem(nn.Module):
@@ -71,6 +69,8 @@ class NextItem(nn.Module):
         self.register_buffer("sources", torch.tensor(sources), persistent=False)  # node ids [U], ascending; facts
         self.register_buffer("items", torch.tensor(items), persistent=False)  # node ids [I]
         self.dense = nn.Linear(2 * dim + 2 * node, out)
+        inputs = 2 * dim + 2 * node + len(items) + 1 + len(sources)  # of the whole layer, on which its scale depends
+        nn.init.uniform_(self.dense.weight, -(inputs**-0.5), inputs**-0.5)
         self.source_rows = nn.Parameter(torch.zeros(len(sources), out))
         self.item_rows = nn.Parameter(torch.zeros(len(items) + 1, out))  # the last for "no item yet"
 
@@ -102,7 +102,7 @@ class Jodie(nn.Module):
     def __init__(self, dim: int, link: int, node: int, sources: list[int], items: list[int]) -> None:
         super().__init__()
         self.first = nn.Parameter(normalize(torch.rand(2, dim), dim=1))  # of sources and of destinations
-        self.source, self.item = Recurrence(dim, link), Recurrence(dim, link)
+        self.source, self.item = Role(dim, link), Role(dim, link)
         self.projection = nn.Parameter(torch.empty(dim).normal_(std=dim**-0.5))  # w
         self.next_item = NextItem(dim, node, sources, items)
 
@@ -144,37 +144,23 @@ class JodieOriginal(VersionedSystem):
         stream, first, last = versions.stream, versions.first, versions.last
         owners = stream.owners[first:last]
         plan = stream.plan(first, last, np.stack([owners.ravel(), owners[:, ::-1].ravel()], axis=1))
-        levels = stream.levels(first, last, plan)
-        messages = 2 * first + levels.order
-        drive = self._drives(stream, messages)  # [M, d]
+        drive = self._drives(stream, 2 * first + np.arange(len(plan.rows)))  # [M, d]
         before = versions.before(plan.outside, plan.outside_last)  # [L, d]
-        table = torch.cat([before, before.new_empty(len(drive), before.shape[1])])
-        read, written = self.tensor(plan.rows[levels.order]), self.tensor(plan.row(messages))
-        start = self.tensor(levels.tie_start)
-        for a, b, ties in levels.levels:
-            own, other = table[read[a:b]].unbind(1)  # [n, d] each
-            n = int((messages[a:b] % 2 == SOURCE).sum())  # those of sources come first
-            new = torch.cat(
-                [
-                    self.module.source(own[:n], other[:n], drive[a : a + n]),
-                    self.module.item(own[n:], other[n:], drive[a + n : b]),
-                ]
-            )  # [n, d]
-            if ties:
-                new = running_means(new, start[a:b], a)
-            table[written[a:b]] = normalize(new, dim=1)
-        return plan, table
+        roles = self.module.source, self.module.item
+        own, other = (torch.stack([getattr(role, name).weight for role in roles]) for name in ("own", "other"))
+        rolled: Any = Recurrence.apply
+        return plan, rolled(before, drive, own, other, plan)
 
     def _drives(self, stream: Stream, messages: Array) -> Tensor:
         """What gaps and attributes add to each message: [M, d]."""
         links, role = messages // 2, messages % 2
         last, t = stream.last_message(stream.owners[links, role], stream.moment[links]), stream.events.t[links]
         found = []
-        for recurrence, scale in zip((self.module.source, self.module.item), self.scales, strict=True):
+        for part, scale in zip((self.module.source, self.module.item), self.scales, strict=True):
             given = [self.gaps(t, last, stream, scale)[:, None]]
             if stream.msg is not None:
                 given.append(self.tensor(stream.msg[links]))
-            found.append(recurrence.drive(torch.cat(given, dim=1)))
+            found.append(part.drive(torch.cat(given, dim=1)))
         return torch.where(self.tensor(role == SOURCE)[:, None], found[SOURCE], found[ITEM])
 
     def _predict(self, versions: Versions, src: Array, t: Array, visible: Array) -> Tensor:
@@ -215,6 +201,40 @@ class JodieOriginal(VersionedSystem):
         squared = self.module.next_item.squared_distance(j[question], item, self.tensor(dst))
         logits: Tensor = -squared.clamp(min=1e-12).sqrt()
         return logits
+
+
+class Recurrence(torch.autograd.Function):
+    """The new state of a message, normalise(tanh(A own + B other + drive)), message by message.
+
+    Both directions run in compiled loops on the host, whatever the device: few messages are independent of each other.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, before: Tensor, drive: Tensor, own: Tensor, other: Tensor, plan: Plan) -> Tensor:
+        """The states [L + M, d] before the messages, then after each; A and B by role are [2, d, d]."""
+        m, d = drive.shape
+        ctx.device, ctx.own, ctx.other = before.device, host_array(own), host_array(other)
+        ctx.messages = jodie.Messages(plan.rows, plan.previous, host_array(drive))
+        ctx.tables = jodie.Tables(
+            z=np.concatenate([host_array(before), np.empty((m, d), np.float32)]),
+            new=np.empty((m, d), np.float32),
+            mean=np.empty((m, d), np.float32),
+            averaged=np.empty(m, np.int64),
+            norm=np.empty(m, np.float32),
+        )
+        jodie.forward(ctx.own, ctx.other, ctx.messages, ctx.tables)
+        return torch.from_numpy(ctx.tables.z).to(ctx.device)
+
+    @staticmethod
+    def backward(ctx: Any, by_table: Tensor) -> Any:
+        messages, tables = ctx.messages, ctx.tables
+        by_z, by_drive = host_array(by_table).copy(), np.empty_like(messages.drive)
+        jodie.backward(ctx.own, ctx.other, messages, tables, by_z, by_drive)
+        of_role = by_drive.reshape(-1, 2, by_drive.shape[1]).transpose(1, 2, 0)  # [2, d, n]
+        read = tables.z[messages.rows].reshape(-1, 2, 2, by_drive.shape[1])  # [n, role, own or other, d]
+        by_own, by_other = (of_role @ read[:, :, which].swapaxes(0, 1) for which in (0, 1))  # [2, d, d]
+        found = by_z[: len(by_z) - len(by_drive)], by_drive, by_own, by_other
+        return *(torch.from_numpy(np.ascontiguousarray(each)).to(ctx.device) for each in found), None
 
 
 def _owners(nodes: Array, role: int, num_nodes: int) -> npt.NDArray[np.int64]:

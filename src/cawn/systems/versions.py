@@ -1,10 +1,10 @@
-"""States of nodes that every link changes, computed level by level instead of link by link.
+"""States of nodes that every link changes, with all their versions.
 
 Message 2e is what link e does to its source, message 2e + 1 what it does to its destination. Each message makes a new
 version of one state. All messages at one time read the versions from before that time, and the state after them is
-their mean; so simultaneous links do not see each other. Which versions a message reads follows from the links alone.
-Messages that do not depend on each other form a level and are computed together: a few dozen levels instead of
-hundreds of single links.
+their mean; so simultaneous links do not see each other. Which versions a message reads follows from the links alone: a
+`Plan` numbers them as rows of a table. A system fills the table in compiled loops, because few messages are independent
+of each other, and computes everything else from the table at once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,6 @@ from torch import Tensor
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
-from cawn.kernels.cpu.levels import find_levels
 from cawn.systems.base import Context
 from cawn.systems.neural import NeuralSystem, padded
 from cawn.systems.replay import Replay
@@ -35,14 +33,6 @@ State = dict[str, Tensor]
 NONE = -1  # no message
 _CHUNK = 2_048  # links per chunk, in scoring
 _PAIRS = 4_096  # per forward pass, in scoring
-
-
-class Level(NamedTuple):
-    """Messages first..last in the order of `Levels`, which are computed together."""
-
-    first: int
-    last: int
-    ties: bool  # whether some of them are averaged
 
 
 @dataclass(frozen=True)
@@ -62,15 +52,6 @@ class Plan:
     def row(self, messages: Array) -> npt.NDArray[np.int64]:
         """The table row of a version by its message; NONE for those from before these links."""
         return np.where(messages >= self.first_message, len(self.outside) + messages - self.first_message, NONE)
-
-
-@dataclass(frozen=True)
-class Levels:
-    """An order of the messages of a plan in which those that do not depend on each other are together."""
-
-    order: npt.NDArray[np.int64]  # messages, from 0 [M]; by level, then by owner, then in the order of the stream
-    tie_start: npt.NDArray[np.int64]  # the place in this order of the first message to the same owner and time [M]
-    levels: list[Level]
 
 
 class Stream:
@@ -149,32 +130,15 @@ class Stream:
         outside_last = self.last_message(outside, np.full(len(outside), first))
         return Plan(2 * first, outside, outside_last, rows, previous)
 
-    def levels(self, first: int, last: int, plan: Plan) -> Levels:
-        """The levels of the messages of links first..last."""
-        owners = self.owners[first:last].ravel()
-        _, number = np.unique(owners, return_inverse=True)
-        level = np.empty(len(owners), np.int64)
-        find_levels(number, self.moment[first:last], plan.rows - len(plan.outside), level)
-        order = np.lexsort((np.arange(len(owners)), owners, level))
-        is_later = plan.previous[order] >= 0
-        start = np.maximum.accumulate(np.where(is_later, 0, np.arange(len(order))))
-        ends = np.flatnonzero(np.diff(level[order], append=-1)) + 1
-        found = [Level(a, b, bool(is_later[a:b].any())) for a, b in pairwise([0, *ends.tolist()])]
-        return Levels(order, start, found)
-
     def final(self, first: int, last: int) -> tuple[Array, Array]:
         """The owners that links first..last change, and the last message to each."""
         changed = np.unique(self.owners[first:last])
         return changed, self.last_message(changed, np.full(len(changed), last))
 
 
-def running_means(values: Tensor, start: Tensor, first: int) -> Tensor:
-    """The mean of each row with those before it, from `start` (counted like `first`, the place of row 0) on: [n, d]."""
-    begin = start - first  # [n]
-    sums = values.double().cumsum(dim=0)
-    earlier = torch.cat([torch.zeros_like(sums[:1]), sums])[begin]  # [n, d]
-    count = torch.arange(1, len(values) + 1, device=values.device) - begin
-    return ((sums - earlier) / count[:, None]).to(values.dtype)
+def host_array(values: Tensor) -> npt.NDArray[np.float32]:
+    """A contiguous array on the host, for compiled loops."""
+    return np.ascontiguousarray(values.detach().cpu().numpy())
 
 
 class Versions:

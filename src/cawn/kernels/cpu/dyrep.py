@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.cpu.matrices import multiply, multiply_transposed
 from cawn.kernels.jit import inline_fast, njit_fast
 
 Array = npt.NDArray[Any]
@@ -60,24 +61,6 @@ def _sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-min(max(x, -80.0), 80.0)))
 
 
-@inline_fast
-def _multiply(matrix: Array, vector: Array, out: Array) -> None:
-    """out += matrix vector"""
-    for i in range(out.size):
-        total = np.float32(0)
-        for j in range(vector.size):
-            total += matrix[i, j] * vector[j]
-        out[i] += total
-
-
-@inline_fast
-def _multiply_transposed(matrix: Array, vector: Array, out: Array) -> None:
-    """out += matrix^T vector"""
-    for i in range(vector.size):
-        for j in range(out.size):
-            out[j] += matrix[i, j] * vector[i]
-
-
 @njit_fast
 def forward(weights: Weights, messages: Messages, tables: Tables) -> None:
     """Fill the tables, of which the first L rows of z and attention are given."""
@@ -85,14 +68,14 @@ def forward(weights: Weights, messages: Messages, tables: Tables) -> None:
     num_messages, num_outside = len(messages.rows), len(z) - len(messages.rows)
     for row in range(num_outside):
         projected[row] = 0
-        _multiply(weights.h, z[row], projected[row])
+        multiply(weights.h, z[row], projected[row])
     for m in range(num_messages):
         own, other, row = messages.rows[m, 0], messages.rows[m, 1], num_outside + m
         _neighbourhood(messages, tables, m, other)
         new = tables.new[m]
         new[:] = messages.drive[m]
-        _multiply(weights.rec, z[own], new)
-        _multiply(weights.struct, tables.h[m], new)
+        multiply(weights.rec, z[own], new)
+        multiply(weights.struct, tables.h[m], new)
         for j in range(new.size):
             new[j] = _sigmoid(new[j])
         before = messages.previous[m]
@@ -104,7 +87,7 @@ def forward(weights: Weights, messages: Messages, tables: Tables) -> None:
             tables.averaged[m] = 1
             z[row] = new
         projected[row] = 0
-        _multiply(weights.h, z[row], projected[row])
+        multiply(weights.h, z[row], projected[row])
         kind = messages.kinds[m]
         tables.rate[m] = (_rate(weights, z[own], z[other], kind) + _rate(weights, z[other], z[own], kind)) / 2
         _attend(messages, tables, m, own, row)
@@ -173,15 +156,15 @@ def backward(weights: Weights, messages: Messages, tables: Tables, grad_z: Array
     by_h = np.empty(grad.shape[1], np.float32)
     for m in range(num_messages - 1, -1, -1):
         row, own, count = num_outside + m, messages.rows[m, 0], tables.averaged[m]
-        _multiply_transposed(weights.h, grad_p[row], grad_z[row])
+        multiply_transposed(weights.h, grad_p[row], grad_z[row])
         if count > 1:
             for j in range(by_h.size):
                 grad_z[num_outside + messages.previous[m], j] += grad_z[row, j] * np.float32((count - 1) / count)
         for j in range(by_h.size):
             grad[m, j] = grad_z[row, j] / np.float32(count) * tables.new[m, j] * (1 - tables.new[m, j])
-        _multiply_transposed(weights.rec, grad[m], grad_z[own])
+        multiply_transposed(weights.rec, grad[m], grad_z[own])
         by_h[:] = 0
-        _multiply_transposed(weights.struct, grad[m], by_h)
+        multiply_transposed(weights.struct, grad[m], by_h)
         for j in range(by_h.size):
             slot = tables.best[m, j]
             if slot >= 0:

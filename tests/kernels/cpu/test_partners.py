@@ -1,33 +1,9 @@
-"""Levels of messages and lists of partners, against slow twins."""
+"""Lists of partners, against a slow twin."""
 
 import numpy as np
 import pytest
 
-from cawn.kernels.cpu.levels import find_levels, list_partners
-
-
-def test_levels_of_a_chain_and_of_a_tie() -> None:
-    """Links a-b, c-d, b-c, then at one time c-e and c-f, then e-g."""
-    owners = np.array([0, 1, 2, 3, 1, 2, 2, 4, 2, 5, 4, 6])
-    moments = np.array([0, 1, 2, 3, 3, 4])
-    reads = np.array(
-        [[-1, -1], [-1, -1], [-1, -1], [-1, -1], [1, 2], [2, 1], [5, -1], [-1, 5], [5, -1], [-1, 5], [7, -1], [-1, 7]]
-    )
-    levels = np.empty(12, np.int64)
-    find_levels(owners, moments, reads, levels)
-    np.testing.assert_array_equal(levels, [0, 0, 0, 0, 1, 1, 2, 2, 2, 2, 3, 3])
-
-
-def test_messages_to_one_owner_at_one_time_have_a_common_level() -> None:
-    """Node 0 links to 1, which is old, and at the same time to 2, which has just linked."""
-    levels = np.empty(6, np.int64)
-    find_levels(
-        np.array([2, 3, 0, 1, 0, 2]),
-        np.array([0, 1, 1]),
-        np.array([[-1, -1], [-1, -1], [-1, -1], [-1, -1], [-1, 0], [0, -1]]),
-        levels,
-    )
-    np.testing.assert_array_equal(levels, [0, 0, 1, 0, 1, 1])
+from cawn.kernels.cpu.partners import list_partners
 
 
 @pytest.mark.parametrize("slots", [1, 3, 20])

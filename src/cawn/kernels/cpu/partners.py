@@ -1,4 +1,4 @@
-"""Which updates of node states can be computed together, and lists of recent partners; see `cawn.systems.versions`.
+"""The most recent partners of every node, as lists that follow the stream; see `cawn.systems.dyrep_original`.
 
 Message m is what link m // 2 does to its source (m even) or its destination (m odd).
 """
@@ -13,35 +13,6 @@ import numpy.typing as npt
 from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
-
-
-@njit
-def find_levels(owners: Array, moments: Array, reads: Array, levels: Array) -> None:
-    """Write the level of each message: one more than the highest level among the messages it reads, from 0.
-
-    Messages to one owner at one time are averaged, so they have a common level.
-
-    Args:
-        owners: The state that each message changes [M], as numbers from 0 to M - 1.
-        moments: A number of each link's time [M / 2], ascending.
-        reads: Earlier messages that each message reads [M, R]; negative for none.
-        levels: [M], written.
-    """
-    common = np.empty(owners.size, np.int64)  # the highest level among the messages to an owner at one time
-    first = 0
-    while first < moments.size:
-        last = first
-        while last < moments.size and moments[last] == moments[first]:
-            last += 1
-        for m in range(2 * first, 2 * last):
-            common[owners[m]] = 0
-        for m in range(2 * first, 2 * last):
-            for r in range(reads.shape[1]):
-                if reads[m, r] >= 0:
-                    common[owners[m]] = max(common[owners[m]], levels[reads[m, r]] + 1)
-        for m in range(2 * first, 2 * last):
-            levels[m] = common[owners[m]]
-        first = last
 
 
 @njit
