@@ -59,7 +59,7 @@ def test_every_error_is_one_printable_line() -> None:
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you ...")])
 def test_running_out_of_memory_names_what_to_lower(error: Exception) -> None:
     remedy = "out of memory while scoring; lower num_walks, batch_size or dim"
-    with pytest.raises(cawn.QueryError, match=remedy), enough_memory("scoring"):
+    with pytest.raises(cawn.QueryError, match=remedy), enough_memory("scoring", "lower num_walks, batch_size or dim"):
         raise error
-    with pytest.raises(RuntimeError, match="another"), enough_memory("scoring"):
+    with pytest.raises(RuntimeError, match="another"), enough_memory("scoring", "ask less"):
         raise RuntimeError("another")

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 
 import cawn
 from cawn import systems
@@ -110,3 +111,28 @@ def test_the_command_line(name: str, runs: Path, tmp_path: Path) -> None:
     shown = call_cawn("info", folder)
     assert shown.code == 0, shown.err
     assert name in shown.out
+
+
+@every_system
+def test_running_out_of_memory_names_settings_to_lower(name: str, runs: Path, monkeypatch) -> None:
+    config = small(name)
+    assert set(config.MEMORY) <= config.to_dict().keys()
+    predictor = cawn.LinkPredictor.load(run_of(runs, name), device="cpu")
+    trainer = cawn.Trainer(cawn.read(runs / "links.csv"), config, quiet=True, device="cpu")
+    for error, kind in (
+        (MemoryError(), cawn.QueryError),
+        (torch.OutOfMemoryError("CUDA out of memory"), cawn.DeviceError),
+    ):
+
+        def fail(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr(trainer, "_epoch", fail)
+        with pytest.raises(kind, match=f"training; lower {config.to_lower()}"):
+            trainer.fit()
+        monkeypatch.setattr("cawn.predictor.in_time_order", fail)
+        remedy = f"or train with lower {config.to_lower(scoring=True)}"
+        with pytest.raises(kind, match=remedy):
+            predictor.score("n0", "n1", NOW)
+        with pytest.raises(kind, match=remedy):
+            list(predictor.rank_many(["n0"], NOW))

@@ -65,7 +65,7 @@ def reason(error: BaseException) -> str:
 
 
 @contextmanager
-def enough_memory(task: str, remedy: str = "lower num_walks, batch_size or dim") -> Iterator[None]:
+def enough_memory(task: str, remedy: str) -> Iterator[None]:
     """Turns running out of main memory into a QueryError that names the task and a remedy."""
     try:
         yield

@@ -7,10 +7,10 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -26,14 +26,14 @@ from cawn.data.reading import Reading
 from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
 from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, merge_batches
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import DataError, QueryError, brief, enough_memory
+from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
 from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
 from cawn.learn.testing import candidates_on
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.systems.base import Bounded, Embedder, Indexed, Scorer, Seeded, System
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
 if TYPE_CHECKING:
@@ -42,14 +42,25 @@ if TYPE_CHECKING:
     from cawn.learn.testing import Run
 
 Array = npt.NDArray[Any]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
-_answering = enough_memory("answering", "ask about fewer pairs at once, or train with a lower num_walks or dim")
 MAX_DRAWS = 1_000
 DRAW_SEED = 0x5EED  # of the first sample, which `score` uses without draws
 
 
 PAIRS_AT_ONCE = 1 << 14  # for several sources that are ranked together
 EVERYONE = "all"
+
+
+def _answering(method: Method) -> Method:
+    """Turns running out of memory during a query into one line."""
+
+    @wraps(method)
+    def answer(self: LinkPredictor, *args: Any, **options: Any) -> Any:
+        with memory_to("answering", self._config, scoring=True):
+            return method(self, *args, **options)
+
+    return cast("Method", answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +354,8 @@ class LinkPredictor:
 
         def answers() -> Iterator[Ranking]:
             for group in _groups(asked):
-                logits = self._rank_logits(snapshot, group, byte_budget)
+                with memory_to("answering", self._config, scoring=True):
+                    logits = self._rank_logits(snapshot, group, byte_budget)
                 for (src, _, _, considered), found in zip(group, logits, strict=True):
                     yield self._ranking(snapshot, src, considered, found, int(k), prior)
 

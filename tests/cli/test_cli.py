@@ -101,8 +101,8 @@ def test_a_closed_pipe_ends_a_command_quietly(arguments: list[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("error", "reason"),
     [
-        (MemoryError(), "out of memory; train with a lower num_walks, batch_size or dim"),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory; train with a lower"),
+        (MemoryError(), "out of memory; use fewer links, or the settings that 'cawn systems NAME' names"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory; use fewer links"),
         (cawn.DataError("row 1:\n\x1b[31m" + "x" * 9000), "row 1: \\x1b[31mxxx"),
         (FileNotFoundError(2, "No such file", "a\x1b[2J\n.csv"), "a\\x1b[2J .csv: No such file"),
     ],

@@ -94,7 +94,7 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        sys.exit(_fail("out of memory; train with a lower num_walks, batch_size or dim (see --set), or on fewer links"))
+        sys.exit(_fail("out of memory; use fewer links, or the settings that 'cawn systems NAME' names for this case"))
     sys.exit(status if isinstance(status, int) else 0)
 
 

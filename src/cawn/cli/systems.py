@@ -25,7 +25,8 @@ def systems(
         rows = [_row(each) for each in registry.names()]
         print(json.dumps(rows)) if as_json else _show_systems(rows)
         return
-    found = _row(name) | {"presets": _presets(name), "settings": registry.settings_type(name).describe()}
+    kind = registry.settings_type(name)
+    found = _row(name) | {"presets": list(kind.PRESETS), "memory": list(kind.MEMORY), "settings": kind.describe()}
     print(json.dumps(found)) if as_json else _show_settings(found)
 
 
@@ -33,10 +34,6 @@ def _row(name: str) -> dict[str, Any]:
     entry = registry.entry(name)
     facts = {"needs": entry.needs, "new_nodes": entry.new_nodes, "state": entry.state}
     return {"name": name, "summary": entry.summary, "trained": entry.trained} | facts
-
-
-def _presets(name: str) -> list[str]:
-    return list(registry.settings_type(name).PRESETS)
 
 
 def _show_systems(rows: list[dict[str, Any]]) -> None:
@@ -74,7 +71,10 @@ def _show_settings(found: dict[str, Any]) -> None:
     for row in found["settings"]:
         table.add_row(row["name"], Text(_shown(row["default"])), row["values"], Text(row["meaning"]))
     console.print(table)
-    notes = f"Presets: {', '.join(found['presets'])}. To change a setting: --set KEY=VALUE"
+    notes = (
+        f"Presets: {', '.join(found['presets'])}. To change a setting: --set KEY=VALUE. "
+        f"If memory runs out, lower {registry.settings_type(found['name']).to_lower()}."
+    )
     console.print(notes, style="dim", markup=False)
 
 

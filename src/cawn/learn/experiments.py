@@ -14,7 +14,7 @@ from cawn import systems
 from cawn.checks import check_flags, check_path, check_seed, check_threads
 from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import QueryError, StorageError, brief, enough_memory
+from cawn.errors import QueryError, StorageError, brief
 from cawn.files import write_text
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
@@ -28,7 +28,7 @@ from cawn.learn.splits import Protocol, Task, TimeSplit, recorded_cuts, split_of
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
 from cawn.systems.base import Context, HasAlternatives
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, memory_to
 
 
 def train(
@@ -214,7 +214,6 @@ def train_seeds(
     return runs, summary
 
 
-@enough_memory("testing", "train with a lower num_walks or dim")
 def evaluate_run(
     folder: str | os.PathLike[str],
     kinds: tuple[str, ...] | None = None,
@@ -245,14 +244,16 @@ def evaluate_run(
     if len(events) != found["links"]:
         raise QueryError(f"{path}: links were added after its training; evaluate the run it was saved from")
     place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
-    system, followed = load_system(run, place, threads), Clock(clock or found.get("clock") or "strict")
+    followed = Clock(clock or found.get("clock") or "strict")
     training = training_links(events, split, run.config, seed)
     context = Context(run.config, events[split.visible], seed, place, threads, training)
     listeners = Listeners(quiet)
     try:
-        scorer, calibration = system.scorer(events), run.calibration
-        return evaluate_system(
-            context, system, scorer, events, split, kinds, calibration, listeners.stage, clock=followed
-        )
+        with memory_to("testing", run.config, scoring=True):
+            system, calibration = load_system(run, place, threads), run.calibration
+            scorer = system.scorer(events)
+            return evaluate_system(
+                context, system, scorer, events, split, kinds, calibration, listeners.stage, clock=followed
+            )
     finally:
         listeners.close()

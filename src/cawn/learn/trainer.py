@@ -21,7 +21,6 @@ from cawn import systems
 from cawn.checks import check_flags
 from cawn.data.events import Events
 from cawn.devices import Device, keep_freed_memory, peak_memory, pick_device, reset_peak_memory
-from cawn.errors import enough_memory
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
@@ -36,7 +35,7 @@ from cawn.learn.splits import Protocol, Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
 from cawn.systems.base import Context, Scorer
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, memory_to
 from cawn.systems.training import Optimizer, seed_step
 
 REPORT_INTERVAL = 0.25  # seconds between two reports within an epoch
@@ -93,7 +92,8 @@ class Trainer:
         self.negatives = validation_negatives(self.events, self.split, seed)
         torch.manual_seed(seed_for(seed, "weights"))
         self.context = Context(config, self.visible, seed, self.device, threads, self.training, dict(facts or {}))
-        self.system = systems.build(systems.name_of(config), self.context)
+        with memory_to("training", config):
+            self.system = systems.build(systems.name_of(config), self.context)
         self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
         self.optimizer = Optimizer(self.system.module, config, self.num_steps)
         self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer)
@@ -111,7 +111,6 @@ class Trainer:
     def _description(self) -> dict[str, Any]:
         return describe(self.context, self.events, self.split, self.cuts, self.clock)
 
-    @enough_memory("training")
     def fit(self, kinds: tuple[str, ...] | None = None, *, baselines: bool = True) -> Run:
         """Train to the end, restore the best weights, and evaluate them and the baselines on the test links."""
         check_kinds(kinds)
@@ -121,18 +120,18 @@ class Trainer:
         try:
             if self._finished():
                 self.listeners(Progress("message", text="training has already ended"))
-            with self.interrupt:
+            with self.interrupt, memory_to("training", self.config):
                 while not self._finished():
                     self._epoch()
-            return self._test(kinds, baselines)
+            with memory_to("testing", self.config, scoring=True):
+                return self._test(kinds, baselines)
         finally:
             self.listeners.close()
             self.checkpoints.close()
 
-    @enough_memory("training")
     def trial(self, steps: int, report: Report = lambda _: None) -> tuple[Any, Any]:
         """Logits of some validation links and their negatives after so many steps; `report` is called after each."""
-        with self.interrupt:
+        with self.interrupt, memory_to("training", self.config):
             updates = chain.from_iterable(self._steps(epoch, 0) for epoch in count())
             for step, _ in enumerate(islice(updates, steps), start=1):
                 report(step)

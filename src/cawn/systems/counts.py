@@ -49,6 +49,7 @@ class CountsSettings(Settings):
     backoff: Literal["marginal", "continuation"] = "marginal"  # smooth to popularity or to Kneser-Ney counts
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"depth": (1, 100), "smoothing": (1e-6, 1e6)}
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "depth")
 
 
 class DecayedTally:

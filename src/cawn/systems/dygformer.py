@@ -43,6 +43,7 @@ class DygformerSettings(PublishedSettings):
         "dim": (1, 4096),
         "dropout": (0, 0.99),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "length", "dim")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,6 +48,7 @@ class DyRepOriginalSettings(Settings):
         "neighbours": (1, 1024),
         "samples": (1, 1024),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
 
 
 class Intensity(nn.Module):

@@ -36,6 +36,7 @@ class GraphMixerSettings(PublishedSettings):
         "time_dim": (1, 4096),
         "dropout": (0, 0.99),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
 
 
 class GraphMixer(nn.Module):

@@ -43,6 +43,7 @@ class JodieOriginalSettings(Settings):
     smoothness: float = 1.0  # weight of the changes of both states in the loss
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"dim": (1, 4096), "smoothness": (0, 1e6)}
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "dim")
 
 
 class Role(nn.Module):

@@ -68,6 +68,7 @@ class NATSettings(PublishedSettings):
         "heads": (1, 64),
         "dropout": (0, 0.95),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "second_neighbours", "dim")
 
 
 @dataclass

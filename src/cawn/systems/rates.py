@@ -39,6 +39,7 @@ class RatesSettings(Settings):
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
 
     @property
     def symmetric(self) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
-from cawn.errors import QueryError, brief
+from cawn.errors import QueryError, brief, enough_memory
+from cawn.kernels.cuda.launch import memory_for
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,11 @@ class Settings:
         """Whether it matters which end of a link is its source."""
         return True
 
-    @property
-    def remedy(self) -> str:
-        """What to do if memory runs out."""
-        *names, last = self.MEMORY
-        return f"lower {', '.join(names)} or {last}" if names else f"lower {last}"
+    @classmethod
+    def to_lower(cls, *, scoring: bool = False) -> str:
+        """The settings to lower if memory runs out, in words; in `scoring`, the batch size does not matter."""
+        names = [name for name in cls.MEMORY if not scoring or name != "batch_size"] or list(cls.MEMORY)
+        return " or ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
     @classmethod
     def preset(cls, name: str) -> Self:
@@ -148,6 +151,15 @@ class PublishedSettings(Settings):
         "default": {},
         "fast": {"lr": 1e-3, "schedule": "one-cycle", "epochs": 10},
     }
+
+
+@contextmanager
+def memory_to(task: str, config: Settings, *, scoring: bool = False) -> Iterator[None]:
+    """Turns running out of main or device memory into one line that names the settings to lower."""
+    names = config.to_lower(scoring=scoring)
+    remedy = f"ask about fewer pairs at once, or train with lower {names}" if scoring else f"lower {names}"
+    with memory_for(task, remedy), enough_memory(task, remedy):
+        yield
 
 
 def is_number(value: Any) -> bool:

@@ -39,6 +39,7 @@ class TgatSettings(PublishedSettings):
         "time_dim": (1, 4096),
         "dropout": (0, 0.99),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "layers", "dim")
 
 
 class Tgat(nn.Module):

@@ -58,6 +58,7 @@ class TPNetSettings(PublishedSettings):
         "layers": (1, 64),
         "dropout": (0, 0.95),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "levels", "width_factor")
 
     def _check(self, name: str, value: Any, hint: Any) -> None:
         if name != "decay":

@@ -207,7 +207,7 @@ class Workers:
             make_folder(job.folder.parent)
             write_text(job.traceback, said + "\n")
         if code < 0:
-            remedy = f"perhaps because memory ran out: {job.config.remedy}, or run fewer jobs"
+            remedy = f"perhaps because memory ran out: lower {job.config.to_lower()}, or run fewer jobs"
             return Failure(f"its process was killed (signal {-code}), {remedy}")
         return Failure(one_line(f"its process ended with exit code {code}: {said.splitlines()[-1] if said else ''}"))
 

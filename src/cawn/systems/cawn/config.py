@@ -64,6 +64,7 @@ class Config(Settings):
         "frequencies": (1, 1024),
         "dropout": (0, 0.95),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,

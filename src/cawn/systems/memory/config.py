@@ -32,6 +32,7 @@ class TgnSettings(PublishedSettings):
         "heads": (1, 64),
         "dropout": (0.0, 0.99),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class JodieSettings(TgnSettings):
 
     updater: Literal["gru", "rnn"] = "rnn"
     embedding: Literal["attention", "projection", "memory"] = "projection"
+
+    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "dim")
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ class VGRNNSettings(SnapshotSettings):
         "truncation": (1, 100_000),
         "nonlinks": (1, 1 << 30),
     }
+    MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
 
     @property
     def symmetric(self) -> bool:
