@@ -13,8 +13,6 @@ class TgnSettings(PublishedSettings):
     """Settings of TGN."""
 
     batch_size: int = 200  # links of a batch, and of a training step; more where a tie would be split
-    epochs: int = 50
-    patience: int = 5
     dim: int = 172  # width of the memory and of the embedding
     time_dim: int = 100  # width of the time code
     neighbours: int = 10  # most recent links that the attention reads

@@ -86,6 +86,7 @@ class MemoryNetwork(nn.Module):
         s = s if places is None else s[places]
         return s.view(*rows.shape, self.config.dim)
 
+    @torch.no_grad()
     def messages(self, stream: Stream, state: State, number: int) -> Messages:
         """The messages of a batch, if the state is that of its start."""
         batch = stream.batch(number)

@@ -19,7 +19,7 @@ from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
 from cawn.systems.memory.network import MemoryNetwork, State
 from cawn.systems.memory.stream import Stream
-from cawn.systems.neural import NeuralSystem
+from cawn.systems.neural import NeuralSystem, distinct
 from cawn.systems.replay import Replay
 from cawn.systems.training import Optimizer, contrast_loss
 
@@ -142,9 +142,10 @@ class MemoryScorer:
     def _score(self, state: State, columns: list[Tensor], first: int, last: int) -> Array:
         """Logits of the pairs first..last."""
         src, dst, t, visible = (column[first:last] for column in columns)
-        nodes = torch.cat([src, dst]).long()
-        h = self._network.embed(self._stream, state, nodes, t.repeat(2), visible.repeat(2), None)
-        found: Array = self._network.score(*h.chunk(2)).squeeze(-1).double().cpu().numpy()
+        nodes, t, visible = torch.cat([src, dst]).long(), t.repeat(2), visible.repeat(2)
+        some, place = distinct(nodes, t, visible)
+        h = self._network.embed(self._stream, state, nodes[some], t[some], visible[some], None)  # [n, dim]
+        found: Array = self._network.score(*h[place].chunk(2)).squeeze(-1).double().cpu().numpy()
         return found
 
 
