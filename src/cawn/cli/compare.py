@@ -13,6 +13,7 @@ from cawn.cli.options import (
     AsJson,
     Bipartite,
     Categorical,
+    ClockName,
     DeviceName,
     Dst,
     Msg,
@@ -26,7 +27,7 @@ from cawn.cli.options import (
     Weight,
     say,
 )
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.cli.train import ProtocolName, TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
 
 if TYPE_CHECKING:
     from cawn.learn.field.table import Comparison
@@ -80,6 +81,8 @@ def compare(
     negatives: Annotated[
         list[str] | None, typer.Option(help="A kind of negatives to test against; may be repeated. All by default.")
     ] = None,
+    protocol: ProtocolName = "standard",
+    clock: ClockName = None,
     device: DeviceName = "auto",
     jobs: Annotated[
         int | None,
@@ -95,7 +98,6 @@ def compare(
     """
     from cawn.data.summary import describe, in_words
     from cawn.learn.field import compare as compare_systems
-    from cawn.learn.negatives import KINDS
 
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
@@ -115,7 +117,9 @@ def compare(
         jobs=jobs,
         threads=threads,
         split=cuts,
-        kinds=tuple(negatives or KINDS),
+        kinds=tuple(negatives) if negatives else None,
+        protocol=protocol,
+        clock=clock or "strict",
         quiet=quiet,
     )
     if as_json:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
     from cawn.learn.splits import TimeSplit
 
 
+ProtocolName = Annotated[
+    Literal["standard", "dyglib"],
+    typer.Option("--protocol", help="Split and negatives; dyglib for comparison with figures of DyGLib."),
+]
 TrainUntil = Annotated[
     str | None, typer.Option("--train-until", metavar="TIME", help="Train on links before this date or number.")
 ]
@@ -91,10 +95,7 @@ def train(
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
-    protocol: Annotated[
-        Literal["standard", "dyglib"],
-        typer.Option(help="Split and negatives; dyglib for comparison with figures of DyGLib."),
-    ] = "standard",
+    protocol: ProtocolName = "standard",
     clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",

@@ -109,10 +109,12 @@ def test_without_a_folder(events) -> None:
 
 
 def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
-    with pytest.raises(cawn.QueryError, match="holds a comparison on other links"):
+    with pytest.raises(cawn.QueryError, match="holds a comparison with other links"):
         cawn.compare(events[:400], "rates", out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds "):
         cawn.compare(events, "rates", out=folder / "transductive", quiet=True)
+    with pytest.raises(cawn.QueryError, match="holds a comparison with other clock"):
+        cawn.compare(events, "rates", out=folder, quiet=True, clock="event")
     found = cawn.compare(events, "rates", seeds=1, out=folder, quiet=True, jobs=0)
     assert "was started with other settings (batch_size, epochs)" in found.failed[0]["reason"]
 
@@ -131,6 +133,9 @@ def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
         ({"settings": {"tgnn": {}}}, "system is 'tgnn'"),
         ({"settings": {"all": {"frob": 3}}}, "none of the compared systems has it"),
         ({"settings": {"rates": {"frob": 3}}}, "rates: setting 'frob' does not exist"),
+        ({"preset": "frob"}, "preset is 'frob': the compared systems have default"),
+        ({"clock": "cuckoo"}, "clock is 'cuckoo'"),
+        ({"protocol": "none"}, "protocol is 'none'"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"threads": 0}, "threads"),
     ],

@@ -13,6 +13,7 @@ ABOUT = {
     "data": {"links": 5_000, "nodes": 70},
     "digest": "abc",
     "clock": "strict",
+    "protocol": "standard",
     "negatives": ["random", "historical"],
     "seeds": [0, 1],
     "splits": {"transductive": ["d1", "d2"]},
@@ -70,7 +71,8 @@ def test_markdown(comparison: Comparison, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "comparison.json").read_text()) == comparison.to_dict()
     for line in (
         "- Data: 5,000 links, 70 nodes; digest `abc`",
-        "- Clock: strict: a query sees all links before its time and none at it",
+        "- Clock: strict (links at earlier times are known)",
+        "- Protocol: standard",
         "- Seeds (split, negatives, weights): 0, 1",
         "- Split digests, transductive: `d1`, `d2`",
         "- Device: CPU; up to 2 runs at a time",

@@ -20,7 +20,14 @@ from cawn.learn.runs import read_checkpoint, read_record
 from cawn.systems.rates import RatesSettings
 
 CONFIG = RatesSettings(epochs=2, batch_size=64)
-OPTIONS = {"device": "cpu", "threads": 1, "split": None, "kinds": ("random",)}
+OPTIONS = {
+    "device": "cpu",
+    "threads": 1,
+    "split": None,
+    "kinds": ("random",),
+    "protocol": "standard",
+    "clock": "strict",
+}
 
 
 @pytest.fixture(scope="module")

@@ -23,14 +23,15 @@ from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import FolderLock, make_folder, write_text
 from cawn.kernels.threads import num_cores
+from cawn.learn.clocks import Clock
 from cawn.learn.experiments import check_writable
 from cawn.learn.field.plot import INSTALL, can_draw, draw
 from cawn.learn.field.table import Comparison, Finished, summarise
 from cawn.learn.field.workers import Failure, Job, Workers, train_here
-from cawn.learn.negatives import KINDS, check_kinds
+from cawn.learn.negatives import check_kinds
 from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
-from cawn.learn.splits import Task, TimeSplit
+from cawn.learn.splits import Protocol, Task, TimeSplit
 from cawn.learn.splits import split as split_events
 from cawn.progress import Report, progress
 from cawn.systems.settings import Settings
@@ -53,7 +54,9 @@ def compare(
     jobs: int | None = None,
     threads: int | None = None,
     split: TimeSplit | None = None,
-    kinds: tuple[str, ...] = tuple(KINDS),
+    kinds: tuple[str, ...] | None = None,
+    protocol: Protocol = "standard",
+    clock: str = "strict",
     quiet: bool = False,
 ) -> Comparison:
     """Train systems with several seeds each, and compare their accuracy and cost with each other and with baselines.
@@ -77,7 +80,9 @@ def compare(
             process. By default one per core (on a GPU, at most 4), or 0 without `out`.
         threads: CPU threads of each run; by default the cores are shared evenly.
         split: Where training ends and the test begins; see `train`.
-        kinds: The kinds of negatives to evaluate against.
+        kinds: The kinds of negatives to evaluate against; by default those of the protocol.
+        protocol: "standard" or "dyglib"; see `train`.
+        clock: Which earlier links a test link may use; see `train`.
         quiet: Print nothing.
     """
     chosen = _check_systems(systems)
@@ -90,18 +95,20 @@ def compare(
     check_flags(quiet=quiet)
     check_threads(threads)
     check_device(device)
+    Clock(clock)
+    _refuse_unknown(preset, settings or {}, chosen)
     configs = {name: _config(name, preset, settings or {}) for name in chosen}
-    _refuse_unknown(settings or {}, chosen)
-    if not any(preset in registry.settings_type(name).PRESETS for name in chosen):
-        raise QueryError(f"preset is {brief(preset)}: none of the systems has it")
     place = pick_device(device)
     if jobs is None:
         jobs = 0 if out is None else min(num_cores(), _JOBS_ON_A_GPU if place.type == "cuda" else num_cores())
     check_integer(jobs, "jobs", 0)
     cuts = None if split is None else split.on(events)
     for task in each_task:
-        split_events(events, task, seed=order[0], by=cuts)  # raises DataError if there are too few links
+        split_events(
+            events, task, seed=order[0], by=cuts, protocol=protocol
+        )  # raises DataError if there are too few links
     options = {"device": str(place), "threads": threads, "split": cuts, "kinds": kinds}
+    options |= {"protocol": protocol, "clock": clock}
     with TemporaryDirectory() as temporary:
         folder = Path(temporary) if out is None else check_path(out, "out")
         planned = [
@@ -144,8 +151,11 @@ def _config(name: str, preset: str, settings: Mapping[str, Mapping[str, Any]]) -
         raise QueryError(f"{name}: {error}") from error
 
 
-def _refuse_unknown(settings: Mapping[str, Mapping[str, Any]], chosen: list[str]) -> None:
-    """Refuse settings of systems that do not exist, or that no system has."""
+def _refuse_unknown(preset: str, settings: Mapping[str, Mapping[str, Any]], chosen: list[str]) -> None:
+    """Refuse settings of systems that do not exist, and a preset or settings that no system has."""
+    presets = dict.fromkeys(name for system in chosen for name in registry.settings_type(system).PRESETS)
+    if not isinstance(preset, str) or preset not in presets:
+        raise QueryError(f"preset is {brief(preset)}: the compared systems have {', '.join(presets)}")
     for name in settings:
         if name != ALL:
             registry.check_system(name)
@@ -192,15 +202,22 @@ class _Sweep:
     def _claim(self) -> None:
         """Make the folder, or check that it holds a comparison on the same links."""
         check_writable(self.folder)
-        described = {"links": len(self.events), "contents": digest_of_links(self.events)}
+        split = self.options["split"]
+        described = {
+            "links": len(self.events),
+            "contents": digest_of_links(self.events),
+            "split": None if split is None else split.to_dict(),
+            "protocol": self.options["protocol"],
+            "clock": self.options["clock"],
+        }
         path = self.folder / "sweep.json"
         if path.exists():
             try:
                 found = json.loads(path.read_text(encoding="utf-8"))
             except (OSError, ValueError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
-            if found != described:
-                raise QueryError(f"{self.folder}: holds a comparison on other links; choose another folder")
+            if other := [key for key, value in described.items() if found.get(key) != value]:
+                raise QueryError(f"{self.folder}: holds a comparison with other {other[0]}; choose another folder")
             return
         if self.folder.is_dir() and (foreign := sorted(entry.name for entry in self.folder.iterdir())):
             raise QueryError(f"{self.folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")

@@ -51,9 +51,11 @@ def draw(comparison: Comparison, path: Path) -> None:
         for panels, (test, quantity) in zip(axes, rows, strict=True):
             for axis, kind in zip(panels, kinds, strict=True):
                 _panel(axis, comparison, test, kind, quantity)
-            panels[0].set_ylabel(f"AP, {test[0]}, {test[1]} links" if test[0] != test[1] else f"AP, {test[0]}")
+            panels[0].set_ylabel(f"AP, {test[0]}, {test[1]} links")
+        for axis, kind in zip(axes[0], kinds, strict=True):
+            axis.set_title(f"{kind} negatives")
         handles = {label: handle for handle, label in zip(*axes[0][0].get_legend_handles_labels(), strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=6, frameon=False)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=8, frameon=False)
         text = StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     write_text(path, _with_themes(text.getvalue()))
@@ -76,15 +78,20 @@ def _panel(axis: Any, comparison: Comparison, test: tuple[str, str], kind: str, 
         if row["system"] in cost and cost[row["system"]]:
             number = names.index(row["system"])
             marker, colour = _MARKERS[number % len(_MARKERS)], _COLOURS[number % len(_COLOURS)]
-            place = {"x": [cost[row["system"]]], "y": [100 * mean], "yerr": None if half is None else [100 * half]}
-            axis.errorbar(**place, fmt=marker, color=colour, label=row["system"], markersize=6, elinewidth=1)
+            x, y = cost[row["system"]], 100 * mean
+            error = None if half is None else [100 * half]
+            axis.errorbar([x], [y], error, fmt=marker, color=colour, label=row["system"], markersize=6, elinewidth=1)
+            axis.annotate(row["system"], (x, y), (5, 3), textcoords="offset points", size=6.5, color=colour)
     untrained = [row for row in found if not row["trained"] and row["system"] not in cost]
     if untrained:
         best = max(untrained, key=lambda row: row["ap"][0])
         axis.axhline(100 * best["ap"][0], color=_INK["light"], linewidth=0.8, linestyle="--")
         label = f"best untrained: {best['system']}"
         axis.text(0.01, 100 * best["ap"][0], label, transform=axis.get_yaxis_transform(), va="bottom", size=7)
-    axis.set(xscale="log", xlabel=_AXES[quantity], title=f"{kind} negatives")
+    means = [100 * row["ap"][0] for row in comparison.accuracy if (row["task"], row["links"]) == test]
+    shown = min(means) - 3, min(max(means) + 3, 101)  # intervals of few seeds can be much longer
+    axis.set(xscale="log", xlabel=_AXES[quantity], ylim=shown)
+    axis.margins(x=0.15)
     axis.grid(color=_GRID["light"], linewidth=0.6)
     axis.set_axisbelow(True)
 

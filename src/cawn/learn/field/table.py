@@ -21,7 +21,7 @@ from cawn.learn.run_info import changed_settings
 from cawn.learn.testing import BASELINES
 
 METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR"}
-CLOCKS = {"strict": "strict: a query sees all links before its time and none at it"}
+CLOCKS = {"strict": "links at earlier times are known", "event": "links in earlier rows are known"}
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,8 @@ class Comparison:
         about, data = self.about, self.about["data"]
         clock = about["clock"]
         yield f"- Data: {data['links']:,} links, {data['nodes']:,} nodes; digest `{about['digest']}`\n"
-        yield f"- Clock: {CLOCKS.get(clock, clock)}\n"
+        yield f"- Clock: {clock} ({CLOCKS.get(clock, 'links before the batch of a link are known')})\n"
+        yield f"- Protocol: {about['protocol']}\n"
         yield f"- Negatives: {', '.join(about['negatives'])}; the same for every system\n"
         yield f"- Seeds (split, negatives, weights): {', '.join(map(str, about['seeds']))}\n"
         for task, digests in about["splits"].items():
@@ -171,7 +172,8 @@ def summarise(
     about = {
         "data": describe(events),
         "digest": digest_of_links(events)[:16],
-        "clock": next((row["clock"] for row in rows if "clock" in row), "strict"),
+        "clock": options["clock"],
+        "protocol": options["protocol"],
         "negatives": list(dict.fromkeys(row["negatives"] for row in rows)),
         "seeds": sorted({job.seed for job in (*finished, *failed)}),
         "splits": splits,

@@ -273,8 +273,11 @@ def _decode(found: dict[str, Any]) -> tuple[Job, dict[str, Any], Path]:
     systems.register(found["system"], systems.Entry(*found["entry"]))
     config = systems.settings_type(found["system"]).from_dict(found["config"])
     job = Job(found["system"], found["task"], found["seed"], config, Path(found["folder"]), found["baselines"])
-    options, split = found["options"], found["options"]["split"]
-    options |= {"split": None if split is None else TimeSplit.from_dict(split), "kinds": tuple(options["kinds"])}
+    options, split, kinds = found["options"], found["options"]["split"], found["options"]["kinds"]
+    options |= {
+        "split": None if split is None else TimeSplit.from_dict(split),
+        "kinds": None if kinds is None else tuple(kinds),
+    }
     return job, options, Path(found["links"])
 
 
