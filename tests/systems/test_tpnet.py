@@ -174,6 +174,13 @@ def test_strong_decays_and_long_gaps_are_finite() -> None:
     assert np.isfinite(scorer(np.arange(8), np.arange(8), np.full(8, 2**60))).all()
 
 
+def test_more_walks_than_float32_can_count() -> None:
+    """Two nodes with 3,000 links have about 3,000^8 / 8! walks of 8 links."""
+    events = cawn.Events(np.zeros(3000, int), np.ones(3000, int), np.arange(3000))
+    scorer = built(random_events(6), decay=0.0, levels=8).scorer(events)
+    assert np.isfinite(scorer(np.array([0, 0]), np.array([1, 2]), np.array([3000, 3000]))).all()
+
+
 def test_settings() -> None:
     events = random_events(7, num_links=60)
     assert projection_width(TPNetSettings(), events) == round(10 * math.log(120))

@@ -7,9 +7,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import njit
+from cawn.kernels.jit import inline, njit
 
 Array = npt.NDArray[Any]
+
+_LARGEST = np.float32(1e15)
+
+
+@inline
+def _limited(x: np.float32) -> np.float32:
+    """x between -1e15 and 1e15, so that inner products are finite in float32 however many walks there are."""
+    return min(max(x, -_LARGEST), _LARGEST)
 
 
 @njit
@@ -50,9 +58,9 @@ def project(
             a, b = u[e], v[e]
             for level in range(1, levels):
                 for i in range(width):
-                    now[a, level, i] += before[b, level - 1, i]
+                    now[a, level, i] = _limited(now[a, level, i] + before[b, level - 1, i])
                 for i in range(width):
-                    now[b, level, i] += before[a, level - 1, i]
+                    now[b, level, i] = _limited(now[b, level, i] + before[a, level - 1, i])
             after_links[e, 0] = now[a]
             after_links[e, 1] = now[b]
         first = last
