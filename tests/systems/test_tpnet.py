@@ -188,8 +188,9 @@ def test_settings() -> None:
     assert found is not None
     assert [facts["decay"] for facts in found.facts.values()] == pytest.approx([d * events.intensity for d in DECAYS])
     assert TPNetSystem.alternatives(TPNetSettings(decay=0.1), events) is None
-    with pytest.raises(cawn.QueryError, match="decay is 'fast': give 'auto' or a number"):
-        TPNetSettings(decay="fast")  # type: ignore[arg-type]
+    for decay in ("fast", -1.0, math.inf, math.nan, True):
+        with pytest.raises(cawn.QueryError, match=r"decay is .*: give 'auto' or a number from 0 to 1e\+06"):
+            TPNetSettings(decay=decay)  # type: ignore[arg-type]
     assert TPNetSettings.from_toml(TPNetSettings(decay=0.1).to_toml()).decay == 0.1
 
 

@@ -31,6 +31,7 @@ from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, is_number
 
 DECAYS = (0.05, 0.01, 0.25)  # lambda / tau that decay="auto" compares; the published choices lie between 0.01 and 0.25
+LARGEST_DECAY = 1e6
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 SMALLER = "lower width_factor or levels"
 TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short trainings
@@ -63,8 +64,8 @@ class TPNetSettings(PublishedSettings):
     def _check(self, name: str, value: Any, hint: Any) -> None:
         if name != "decay":
             return super()._check(name, value, hint)
-        if value != "auto" and not (is_number(value) and 0 <= value < math.inf):
-            raise QueryError(f"decay is {brief(value)}: give 'auto' or a number >= 0, relative to the links per node")
+        if value != "auto" and not (is_number(value) and 0 <= value <= LARGEST_DECAY):
+            raise QueryError(f"decay is {brief(value)}: give 'auto' or a number from 0 to {LARGEST_DECAY:g}")
         return None
 
 
