@@ -157,6 +157,16 @@ def test_the_previous_item_is_as_it_was_before_the_predicted_link() -> None:
         assert_same_scores(scorer(np.array([u]), np.array([v]), np.array([t])), [expected])
 
 
+def test_a_prefix_may_end_between_simultaneous_links() -> None:
+    events = in_canonical_order(random_events(4, num_links=90, span=12))
+    system = trained(events).system
+    scorer = system.scorer(events)
+    for visible in np.flatnonzero(events.t[1:] == events.t[:-1])[20::13] + 1:
+        src, dst, t = np.array([1, 2, 3]), np.array([3, 1, 2]), np.full(3, events.t[-1] + 1)
+        found = scorer.score_after(src, dst, t, np.full(3, visible))
+        assert_same_scores(found, system.scorer(events[:visible])(src, dst, t))
+
+
 def test_the_distance_to_a_one_hot_code() -> None:
     part = NextItem(2, 0, [0, 1], [4, 6, 9])
     j = torch.tensor([[1.0, 0.0, 0.5, -0.5, 2.0]] * 3)
