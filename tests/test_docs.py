@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cawn
+from cawn import systems
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -46,3 +47,12 @@ def test_the_architecture_page_names_files_that_exist() -> None:
     named = re.findall(r"`((?:src/cawn|tests|docs|benchmarks|tools)/[\w./-]*)`", page)
     assert len(named) > 20
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_table_of_systems_is_that_of_the_registry() -> None:
+    page = (ROOT / "docs" / "systems.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \| [^|]* \| (yes|no) \| (yes|no) \| \[", page, re.MULTILINE)
+    found = {name: facts for names, *facts in rows for name in re.findall(r"`([^`]*)`", names)}
+    entries = {name: systems.entry(name) for name in systems.names() if name != "recency regression"}
+    words = {True: "yes", False: "no"}
+    assert found == {name: [words[entry.new_nodes], words[entry.state]] for name, entry in entries.items()}

@@ -22,7 +22,7 @@ def systems(
     Example: cawn systems && cawn systems rates
     """
     if name is None:
-        rows = [_row(each) for each in registry.names()]
+        rows = sorted(map(_row, registry.names()), key=lambda row: not row["trained"])
         print(json.dumps(rows)) if as_json else _show_systems(rows)
         return
     kind = registry.settings_type(name)
