@@ -6,7 +6,7 @@ See docs/systems/dygformer.md for the equations and for how this differs from th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ class DygformerSettings(PublishedSettings):
         "dropout": (0, 0.99),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "length", "dim")
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = PublishedSettings.PRESETS | {"long": {"length": 256, "patch": 8}}
 
     def __post_init__(self) -> None:
         super().__post_init__()
