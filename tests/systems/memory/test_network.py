@@ -149,14 +149,3 @@ def test_times_count_from_any_origin(name: str) -> None:
     system = build(name, events)
     src, dst, t = np.arange(6), np.arange(6)[::-1], np.arange(20, 80, 10)
     assert_same_scores(system.scorer(later)(src, dst, t + 10**12), system.scorer(events)(src, dst, t))
-
-
-def test_a_memory_without_messages_is_zero() -> None:
-    events = random_events(3, num_nodes=9, num_links=90, span=50)
-    system = build("tgn", events)
-    network, stream = system.module, system.past(events)
-    state = network.new_state(stream)
-    state.store(network.messages(stream, state, 0))
-    s = network.memory(state, stream.rows(torch.arange(-1, 12)))
-    assert torch.equal((s != 0).any(dim=1)[1:10], state.seen[:9])
-    assert (s[[0, 10, 11, 12]] == 0).all()

@@ -28,25 +28,38 @@ def test_the_messages_of_a_batch(aggregation: str) -> None:
     assert stream.ends.tolist() == [4, 8]
     assert stream.complete(np.array([0, 3, 4, 7, 8, 9])).tolist() == [0, 0, 1, 1, 2, 2]
 
-    batch = stream.batch(0)
-    assert batch.nodes.tolist() == [0, 1, 2, 3]
-    assert batch.latest.tolist() == [6, 7, 6, 7]
-    events = stream.events
-    found = {
-        (int(batch.nodes[receiver]), int(batch.nodes[sender]), int(events.t[link]))
-        for receiver, sender, link in zip(batch.receiver, batch.sender, batch.links, strict=True)
-    }
+    messages = stream.messages(0, 1)
+    assert messages.nodes.tolist() == [0, 1, 2, 3]
+    assert stream.latest[:4].tolist() == [6, 7, 6, 7]
+    assert messages.counts is not None
+    assert messages.counts.tolist() == ([2, 1, 1, 1] if aggregation == "last" else [3, 2, 1, 2])
+    receiver = torch.repeat_interleave(messages.nodes, messages.counts)
+    sender, t = messages.nodes[messages.sender], stream.t[messages.links]
     latest = {(0, 2, 6), (0, 3, 6), (1, 3, 7), (2, 0, 6), (3, 1, 7)}
     earlier = {(0, 1, 5), (1, 0, 5), (3, 0, 6)}
+    found = set(zip(receiver.tolist(), sender.tolist(), t.tolist(), strict=True))
     assert found == (latest if aggregation == "last" else latest | earlier)
-    assert batch.counts is not None
-    assert batch.counts.tolist() == ([2, 1, 1, 1] if aggregation == "last" else [3, 2, 1, 2])
-    assert torch.equal(torch.repeat_interleave(torch.arange(4), batch.counts), batch.receiver)
+    assert (messages.gap == 0).all()
+
+
+def test_versions_of_memories() -> None:
+    #                    batch 0       batch 1       no batch
+    events = cawn.Events([0, 0, 1, 2, 0], [1, 2, 2, 2, 1], [5, 6, 8, 9, 10])
+    stream = stream_of(events, batch_size=2)
+    assert stream.first_version == [0, 3, 5]
+    assert stream.owner.tolist() == [0, 1, 2, 1, 2]
+    assert stream.latest.tolist() == [6, 5, 6, 8, 9, 0]
+    assert stream.previous.tolist() == [-1, -1, -1, 1, 2]
+    assert stream.messages(1, 2).gap.tolist() == [8 - 5, 9 - 6]
+    nodes = torch.tensor([0, 1, 2, 3, -1])
+    for complete, versions in enumerate([[-1] * 5, [0, 1, 2, -1, -1], [0, 3, 4, -1, -1]]):
+        assert stream.version(nodes, torch.tensor(complete)).tolist() == versions
+    assert stream.time_since(nodes, torch.tensor(20), torch.tensor(2)).tolist() == [14, 12, 11, 0, 0]
 
 
 def test_a_node_with_one_message_needs_no_aggregation() -> None:
     stream = stream_of(cawn.Events([0, 1, 0, 1], [2, 3, 3, 2], [1, 2, 3, 4]), batch_size=2)
-    assert all(stream.batch(number).counts is None for number in range(2))
+    assert stream.messages(0, 2).counts is None
 
 
 def test_no_batches_without_links() -> None:

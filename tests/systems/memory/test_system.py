@@ -7,10 +7,11 @@ import pytest
 import torch
 
 import cawn
-from cawn.systems.memory.system import MemorySystem, gap_moments
+from cawn.systems.memory.system import MemorySystem, gap_moments, part_bounds
 from cawn.systems.training import contrast_loss
 from networks import random_events, with_columns
 from systems.small_settings import small
+from tolerances import assert_same_scores
 
 NAMES = ["tgn", "jodie", "dyrep"]
 each_system = pytest.mark.parametrize("name", NAMES)
@@ -90,3 +91,24 @@ def test_moments_of_the_gaps_between_the_links_of_a_node() -> None:
     assert deviation == pytest.approx(np.std([3, 4, 7]))
     assert gap_moments(cawn.Events([0], [1], [5])) == (0.0, 1.0)
     assert gap_moments(cawn.Events([0, 0], [1, 2], [5, 6])) == (1.0, 1.0)
+
+
+def test_parts_of_a_replay_have_a_limited_number_of_versions() -> None:
+    assert part_bounds([0, 3, 5, 9, 10, 30, 31], 5) == [0, 2, 4, 5, 6]
+    assert part_bounds([0, 3, 5], 100) == [0, 2]
+    assert part_bounds([0], 5) == [0, 0]
+
+
+@each_system
+def test_scores_do_not_depend_on_the_parts_of_a_replay(name: str, monkeypatch) -> None:
+    events = random_events(5, num_nodes=15, num_links=300, span=200)
+    system = trainer_of(name, events).system
+    rng = np.random.default_rng(0)
+    asked = *rng.integers(0, 16, (2, 80)), np.sort(rng.integers(0, 220, 80))
+    expected = system.scorer(events)(*asked)
+    monkeypatch.setattr("cawn.systems.memory.system._VERSIONS", 40)
+    scorer = system.scorer(events)
+    assert len(scorer._bounds) > 4
+    assert_same_scores(scorer(*asked), expected)
+    for some in (slice(70, 80), slice(10, 20), slice(0, 80)):
+        assert_same_scores(scorer(*(column[some] for column in asked)), expected[some])

@@ -4,7 +4,4 @@ A link between u and v at t sends u the message [s_u | s_v | phi(t - last_u) | e
 of a batch are aggregated per node, and a recurrent cell makes the new memory: s = updater(message, s). The stream is
 cut into batches that do not depend on the queries. A query at t uses the memory after the last batch that was complete
 before t, and all links strictly before t as neighbours.
-
-A node's row of the state is its latest message. Since this begins with the memory before it, the row holds all the
-updater needs, which runs whenever a memory is read: in training it therefore has a gradient at every read.
 """

@@ -1,43 +1,21 @@
-"""The memory of nodes, and the network that updates and reads it."""
+"""The functions of a memory model: message, updater, embedding and score."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from cawn.systems.layers import Merge, TemporalAttention, TimeCode
 from cawn.systems.memory.config import TgnSettings
-from cawn.systems.memory.stream import Stream
+from cawn.systems.memory.stream import Messages, Stream
 
-
-@dataclass
-class State:
-    """The memories of all nodes, each as its latest message; the last row belongs to unknown nodes, and stays 0."""
-
-    message: Tensor  # [N + 1, 2 dim + time + link]: the memory before the message, then what the other end sent
-    last: Tensor  # [N + 1] the time of the latest message
-    seen: Tensor  # [N + 1] whether there is one
-
-    def store(self, messages: Messages) -> None:
-        """Replace the messages of some nodes, without their gradients."""
-        self.message[messages.nodes] = messages.message.detach()
-        self.last[messages.nodes] = messages.latest
-        self.seen[messages.nodes] = True
-
-
-class Messages(NamedTuple):
-    """The aggregated messages of a batch: for n nodes, in ascending order."""
-
-    nodes: Tensor  # [n]
-    message: Tensor  # [n, 2 dim + time + link]
-    latest: Tensor  # [n]
+Read = Callable[[Tensor, Tensor], Tensor]  # the memories of nodes [...] after so many batches [...]: [..., dim]
 
 
 class MemoryNetwork(nn.Module):
-    """The functions of a memory model: message, updater, embedding and score.
+    """The network of TGN, JODIE or DyRep. Memories are held elsewhere, and read through a function.
 
     Args:
         link: Width of link attributes; 0 if there are none.
@@ -60,74 +38,48 @@ class MemoryNetwork(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.score = Merge(dim, dim, dim, 1)
 
-    def new_state(self, stream: Stream) -> State:
-        """The state before the first link."""
-        rows, device = stream.num_nodes + 1, stream.device
-        last = torch.zeros(rows, dtype=stream.t.dtype, device=device)
-        message = torch.zeros(rows, self.width, device=device)
-        return State(message, last, torch.zeros(rows, dtype=torch.bool, device=device))
+    def update(self, message: Tensor) -> Tensor:
+        """New memories by aggregated messages, which begin with the memory before: [n, width] -> [n, dim]."""
+        s: Tensor = self.updater(message, message[:, : self.config.dim])
+        return s
 
-    def memory(self, state: State, rows: Tensor, recent: Messages | None = None) -> Tensor:
-        """The memory of nodes: [..., dim].
-
-        Args:
-            rows: The rows of the nodes in the state [...].
-            recent: Messages that the state already holds, but without their gradients.
-        """
-        flat, places = rows.reshape(-1), None
-        if flat.device.type == "cpu":  # elsewhere, finding the distinct ones costs more than it saves
-            flat, places = torch.unique(flat, return_inverse=True)
-        message = state.message[flat]  # [n, width]
-        if recent is not None:
-            at = torch.searchsorted(recent.nodes, flat).clamp_(max=len(recent.nodes) - 1)
-            message = torch.where((recent.nodes[at] == flat)[:, None], recent.message[at], message)
-        s: Tensor = self.updater(message, message[:, : self.config.dim])  # [n, dim]
-        s = s * state.seen[flat, None]
-        s = s if places is None else s[places]
-        return s.view(*rows.shape, self.config.dim)
+    def context(self, stream: Stream, messages: Messages) -> Tensor:
+        """The part [phi(gap) | e] of the aggregated messages, which no memory changes: [n, time + link]."""
+        phi, attributes = self.time(messages.gap / self.unit), stream.attributes(messages.links)
+        return messages.mean(phi if attributes is None else torch.cat([phi, attributes], dim=-1))
 
     @torch.no_grad()
-    def messages(self, stream: Stream, state: State, number: int) -> Messages:
-        """The messages of a batch, if the state is that of its start."""
-        batch = stream.batch(number)
-        nodes, t = batch.nodes, stream.t[batch.links]  # [n], [m]
-        s = self.memory(state, nodes)  # [n, dim]
+    def message(self, stream: Stream, number: int, s: Tensor, context: Tensor, read: Read) -> Tensor:
+        """The aggregated messages of one batch: [n, width].
+
+        Args:
+            s: The memories of its nodes at its start [n, dim].
+            context: See `context`.
+        """
+        messages = stream.messages(number, number + 1)
         if self.config.message == "memory":
-            other = s[batch.sender]  # [m, dim]
+            other = s[messages.sender]  # [m, dim]
         else:
-            other = self.attend(stream, state, nodes[batch.sender], t, stream.before(t))
-        gap = self.gap(state, nodes[batch.receiver], t)  # [m]
-        parts = [other, self.time(gap / self.unit), stream.attributes(batch.links)]
-        sent = torch.cat([part for part in parts if part is not None], dim=-1)  # [m, dim + time + link]
-        if batch.counts is not None:
-            sent = torch.segment_reduce(sent, "mean", lengths=batch.counts, axis=0, unsafe=True)  # [n, ...]
-        return Messages(nodes, torch.cat([s, sent], dim=-1), batch.latest)
+            sender, t = messages.nodes[messages.sender], stream.t[messages.links]
+            other = self.attend(stream, read, sender, t, stream.before(t), torch.full_like(sender, number))
+        return torch.cat([s, messages.mean(other), context], dim=-1)
 
-    def gap(self, state: State, rows: Tensor, t: Tensor) -> Tensor:
-        """The time since the latest message of each node, 0 before its first: [B], float64."""
-        return torch.where(state.seen[rows], t - state.last[rows], 0).double()
-
-    def embed(
-        self, stream: Stream, state: State, nodes: Tensor, t: Tensor, visible: Tensor, recent: Messages | None
-    ) -> Tensor:
-        """Embeddings of nodes at t, of which the first `visible` links are known: [B, dim]."""
+    def embed(self, stream: Stream, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor) -> Tensor:
+        """Embeddings of nodes at t, of which `visible` links and `complete` batches are known: [B, dim]."""
         if self.config.embedding == "attention":
-            return self.attend(stream, state, nodes, t, visible, recent)
-        rows = stream.rows(nodes)
-        s = self.memory(state, rows, recent)  # [B, dim]
+            return self.attend(stream, read, nodes, t, visible, complete)
+        s = read(nodes, complete)  # [B, dim]
         if self.config.embedding == "projection":
             mean, deviation = self.gaps
-            gap = (self.gap(state, rows, t) - mean) / deviation
+            gap = (stream.time_since(nodes, t, complete) - mean) / deviation
             s = self.dropout(s * (1 + self.projection(gap.float()[:, None])))
         return self._with_features(s, stream, nodes)
 
-    def attend(
-        self, stream: Stream, state: State, nodes: Tensor, t: Tensor, visible: Tensor, recent: Messages | None = None
-    ) -> Tensor:
+    def attend(self, stream: Stream, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor) -> Tensor:
         """One layer of graph attention over the most recent links of nodes: [B, dim]."""
         past = stream.recent(nodes, visible, self.config.neighbours)  # [B, k]
         ends = torch.cat([nodes[:, None], past.nodes], dim=1)  # [B, 1 + k]
-        h = self._with_features(self.memory(state, stream.rows(ends), recent), stream, ends)  # [B, 1 + k, dim]
+        h = self._with_features(read(ends, complete[:, None]), stream, ends)  # [B, 1 + k, dim]
         now = self.time(torch.zeros((), device=t.device))  # [time]
         times = self.time((t[:, None] - past.t).double() / self.unit)  # [B, k, time]
         attended: Tensor = self.attention(h[:, 0], now, h[:, 1:], stream.attributes(past.events), times, past.mask)

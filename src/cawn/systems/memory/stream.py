@@ -1,4 +1,4 @@
-"""The batches of links that a memory reads, and the messages of each."""
+"""The batches of links that a memory reads, the messages of each, and the versions of memories that they make."""
 
 from __future__ import annotations
 
@@ -16,23 +16,30 @@ from cawn.systems.neural import NeuralSystem, PastTensors
 
 Array = npt.NDArray[Any]
 
+NONE = -1  # no version
 
-class Batch(NamedTuple):
-    """The messages of one batch of links, for its n distinct nodes, grouped by their receiver."""
 
-    nodes: Tensor  # [n] ascending
-    latest: Tensor  # [n] the time of each node's last link in the batch
-    receiver: Tensor  # [m] the receiver of each message, as a position in `nodes`
-    sender: Tensor  # [m] the other end of the link, likewise
+class Messages(NamedTuple):
+    """The messages of consecutive batches, grouped by the n versions that they make."""
+
+    nodes: Tensor  # [n] the receivers
+    sender: Tensor  # [m] the other end of each link, as a position among the versions of its batch
     links: Tensor  # [m] positions in `Stream.events`
-    counts: Tensor | None  # [n] messages of each node; None if each has one
+    gap: Tensor  # [m] time since the receiver's previous version, 0 without one; float64
+    counts: Tensor | None  # [n] messages of each version; None if each has one
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Averages over the messages of each version: [m, d] -> [n, d]."""
+        if self.counts is None:
+            return values
+        return torch.segment_reduce(values, "mean", lengths=self.counts, axis=0, unsafe=True)
 
 
 class Stream(PastTensors):
-    """The past links of nodes, and the batches that a memory reads.
+    """The past links of nodes, and what every batch does to their memories; see `batch_ends`.
 
-    A batch ends at the first change of time after `batch_size` links. So it never splits a tie, and whether it is
-    complete before t depends on the links before t alone. Links after the last complete batch are in none.
+    Each batch makes a new version of the memory of every node in it. Versions are numbered by batch, then by node, and
+    follow from the links alone.
     """
 
     def __init__(self, events: Events, system: NeuralSystem) -> None:
@@ -49,51 +56,64 @@ class Stream(PastTensors):
         return np.searchsorted(self.ends, visible, side="right")
 
     def rows(self, nodes: Tensor) -> Tensor:
-        """The rows of nodes in a state; unknown ids have the last one."""
+        """The rows of nodes in a table; unknown ids have the last one."""
         return torch.where((nodes >= 0) & (nodes < self.num_nodes), nodes, self.num_nodes)
 
-    def batch(self, number: int) -> Batch:
-        """The messages of one batch."""
-        nodes = slice(*self._first_node[number : number + 2])
-        messages = slice(*self._first_message[number : number + 2])
-        alone = nodes.stop - nodes.start == messages.stop - messages.start
-        counts = None if alone else self._counts[nodes]
-        return Batch(
-            self._nodes_in[nodes],
-            self._latest[nodes],
-            self._receiver[messages],
-            self._sender[messages],
-            self._message_links[messages],
-            counts,
-        )
+    def version(self, nodes: Tensor, complete: Tensor) -> Tensor:
+        """The latest version of each node's memory after so many batches; NONE if it has none."""
+        if len(self._version_codes) == 0:
+            return torch.full_like(nodes + complete, NONE)
+        base = self.rows(nodes) * (len(self) + 1)
+        at = torch.searchsorted(self._version_codes, base + complete) - 1
+        exists = (at >= 0) & (self._version_codes[at.clamp(min=0)] >= base)
+        return torch.where(exists, self._versions_by_node[at], NONE)
+
+    def time_since(self, nodes: Tensor, t: Tensor, complete: Tensor) -> Tensor:
+        """The time from the latest message of each node to t, 0 without one; float64."""
+        version = self.version(nodes, complete)
+        return torch.where(version == NONE, 0, t - self.latest[version]).double()
+
+    def messages(self, first: int, last: int) -> Messages:
+        """The messages of batches first..last."""
+        versions = slice(self.first_version[first], self.first_version[last])
+        messages = slice(self._first_message[first], self._first_message[last])
+        single = versions.stop - versions.start == messages.stop - messages.start
+        sender, links, gap = (column[messages] for column in (self._sender, self._links_of_messages, self._gap))
+        return Messages(self.owner[versions], sender, links, gap, None if single else self._counts[versions])
 
     def _index(self, *, last: bool) -> None:
-        """Group the messages of all batches by receiver; with `last`, only those at its latest time in the batch."""
+        """Group the messages of all batches by version; with `last`, only those at its latest time."""
         count = int(self.ends[-1]) if len(self.ends) else 0
         src, dst, t = (column[:count] for column in (self.events.src, self.events.dst, self.events.t))
         both = np.stack([np.ones(count, bool), src != dst], axis=1)  # a self-loop sends one message
         links = np.repeat(np.arange(count), both.sum(axis=1))
         receiver, sender = np.stack([src, dst], axis=1)[both], np.stack([dst, src], axis=1)[both]
-        batch = self.complete(links)
-        stride = self.num_nodes + 1
-        group = batch * stride + receiver
-        order = np.argsort(group, kind="stable")  # by batch, receiver and time
-        links, group, other = links[order], group[order], (batch * stride + sender)[order]
-        groups, first, counts = np.unique(group, return_index=True, return_counts=True)
+        batch, stride = self.complete(links), self.num_nodes + 1
+        order = np.argsort(batch * stride + receiver, kind="stable")  # by batch, receiver and time
+        links, sender = links[order], (batch * stride + sender)[order]
+        versions, first, counts = np.unique((batch * stride + receiver)[order], return_index=True, return_counts=True)
         latest = t[links[first + counts - 1]]
-        number = np.repeat(np.arange(len(groups)), counts)
+        version = np.repeat(np.arange(len(versions)), counts)  # that each message is for
         if last:
-            kept = t[links] == latest[number]
-            links, number, other = links[kept], number[kept], other[kept]
-            counts = np.bincount(number, minlength=len(groups))
-        bounds = np.arange(len(self.ends) + 1)
-        self._first_node: list[int] = np.searchsorted(groups // stride, bounds).tolist()
-        self._first_message: list[int] = np.searchsorted(groups[number] // stride, bounds).tolist()
-        start = np.array(self._first_node, np.int64)[groups[number] // stride]
+            kept = t[links] == latest[version]
+            links, version, sender = links[kept], version[kept], sender[kept]
+            counts = np.bincount(version, minlength=len(versions))
+        batch, owner = np.divmod(versions, stride)
+        bounds = np.arange(len(self) + 1)
+        first_version = np.searchsorted(batch, bounds)
+        self.first_version: list[int] = first_version.tolist()  # [batches + 1]
+        self._first_message: list[int] = np.searchsorted(batch[version], bounds).tolist()
+        codes = owner * (len(self) + 1) + batch
+        by_node = np.argsort(codes)
+        previous = np.full(len(versions), NONE)
+        previous[by_node[1:]] = np.where(np.diff(owner[by_node]) == 0, by_node[:-1], NONE)
+        gap = np.where(previous[version] == NONE, 0, t[links] - latest[previous[version]]) if count else np.empty(0)
 
         def tensor(array: Array) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
 
-        self._nodes_in, self._latest, self._counts = tensor(groups % stride), tensor(latest), tensor(counts)
-        self._receiver, self._sender = tensor(number - start), tensor(np.searchsorted(groups, other) - start)
-        self._message_links = tensor(links)
+        self.owner, self.previous, self._counts = tensor(owner), tensor(previous), tensor(counts)  # [versions]
+        self.latest = tensor(np.append(latest, latest.dtype.type(0)))  # [versions + 1] times; 0 for NONE
+        self._versions_by_node, self._version_codes = tensor(by_node), tensor(codes[by_node])
+        self._links_of_messages, self._gap = tensor(links), tensor(gap.astype(np.float64))
+        self._sender = tensor(np.searchsorted(versions, sender) - first_version[batch[version]])

@@ -17,7 +17,8 @@ from cawn.data.events import Events
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
-from cawn.systems.memory.network import MemoryNetwork, State
+from cawn.systems.memory.memories import LatestMessages, Versions
+from cawn.systems.memory.network import MemoryNetwork
 from cawn.systems.memory.stream import Stream
 from cawn.systems.neural import NeuralSystem, distinct
 from cawn.systems.replay import Replay
@@ -26,7 +27,7 @@ from cawn.systems.training import Optimizer, contrast_loss
 Array = npt.NDArray[Any]
 
 _PAIRS = 1 << 12  # per forward pass, in scoring
-_COPY_BYTES = 1 << 30  # for copies of the state in a scorer
+_VERSIONS = 1 << 18  # of memories that are held at once, in scoring
 
 
 class MemorySystem(NeuralSystem):
@@ -46,7 +47,7 @@ class MemorySystem(NeuralSystem):
             gaps = tuple(context.fact("gaps", lambda: gap_moments(context.train.known)))
         network = MemoryNetwork(config, self.link_width, self.node_width, self.unit, gaps)
         self.module = network.to(self.device)
-        self._state: State | None = None  # of training
+        self._memories: LatestMessages | None = None  # of training
 
     def past(self, events: Events) -> Stream:
         return Stream(events, self)
@@ -71,54 +72,65 @@ class MemorySystem(NeuralSystem):
         numbers, starts = self._steps
         whole = replace(train, batch_size=len(train.positions))
         (links,) = whole.tensors(epoch, 0, self.device, shuffled=False)
-        if first == 0 or self._state is None:
-            self._state = network.new_state(stream)
-        state, done = self._state, numbers[first - 1] if first else 0
+        if first == 0 or self._memories is None:
+            self._memories = LatestMessages(network, stream)
+        memories, done = self._memories, numbers[first - 1] if first else 0
         for step in range(first, len(numbers)):
-            recent = None
             for number in range(done, numbers[step]):
-                with torch.set_grad_enabled(number == numbers[step] - 1):
-                    recent = network.messages(stream, state, number)
-                state.store(recent)
+                memories.add(number)
             done = numbers[step]
             some = slice(starts[step], starts[step + 1])
             src, t = links.src[some], links.t[some]
             nodes = torch.cat([src, links.dst[some], links.negative[some]])  # [3B]
-            visible = stream.before(t)
-            h = network.embed(stream, state, nodes, t.repeat(3), visible.repeat(3), recent)
-            u, others = h[: len(src)], h[len(src) :]
-            logits = network.score(u.repeat(2, 1), others).squeeze(-1)  # [2B]
+            complete = torch.full_like(nodes, done)
+            h = network.embed(stream, memories.read, nodes, t.repeat(3), stream.before(t).repeat(3), complete)
+            source, *destinations = h.chunk(3)  # [B, dim] each
+            logits = network.score(source.repeat(2, 1), torch.cat(destinations)).squeeze(-1)  # [2B]
             yield contrast_loss(logits, None if links.weight is None else links.weight[some])
 
     def training_state(self) -> dict[str, Tensor]:
-        return {} if self._state is None else dict(vars(self._state))
+        return {} if self._memories is None else self._memories.tensors
 
     def load_training_state(self, state: dict[str, Tensor]) -> None:
-        mine = self.module.new_state(self._past_of(self.context.events))
-        for name, value in vars(mine).items():
+        memories = LatestMessages(self.module, self._past_of(self.context.events))
+        for name, value in memories.tensors.items():
             if state[name].shape != value.shape:
                 raise ValueError(f"{name} has the wrong shape")
             value.copy_(state[name])
-        self._state = mine
+        self._memories = memories
 
     def scorer(self, events: Events) -> MemoryScorer:
         return MemoryScorer(self.module, self._past_of(events))
 
 
 class MemoryScorer:
-    """Scores pairs with the current weights, on a memory that is replayed from the first link."""
+    """Scores pairs with the current weights, on memories that are replayed from the first link.
+
+    The stream is replayed in parts of several batches. All versions of memories in one part are held at once, so that
+    the pairs of all its times are scored together.
+    """
 
     def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
         self._network, self._stream, self._pieces = network, stream, Pieces(_PAIRS)
-        copies = _COPY_BYTES // max(4 * network.width * (stream.num_nodes + 1), 1)
-        self._replay = Replay(lambda: network.new_state(stream), self._advance, len(stream), min(max(copies, 1), 8))
+        self._bounds = part_bounds(stream.first_version, _VERSIONS)
+        self._part: tuple[int, Versions] | None = None  # the most recent one
+        self._replay = Replay(self._no_memories, self._advance, len(self._bounds) - 1)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MemoryScorer, (self._network, self._stream)  # the state is replayed again
+        return MemoryScorer, (self._network, self._stream)  # the memories are replayed again
 
-    def _advance(self, state: State, first: int, last: int) -> None:
-        for number in range(first, last):
-            state.store(self._network.messages(self._stream, state, number))
+    def _no_memories(self) -> Tensor:
+        return torch.zeros(self._stream.num_nodes + 1, self._network.config.dim, device=self._stream.device)
+
+    def _advance(self, memory: Tensor, first: int, last: int) -> None:
+        for part in range(first, last):
+            memory.copy_(self._versions(part, memory).after())
+
+    def _versions(self, part: int, before: Tensor) -> Versions:
+        if self._part is None or self._part[0] != part:
+            self._part = None  # free its memory first
+            self._part = part, Versions(self._network, self._stream, before, *self._bounds[part : part + 2])
+        return self._part[1]
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.score_after(src, dst, t, np.searchsorted(self._stream.events.t, t))
@@ -127,26 +139,37 @@ class MemoryScorer:
     def score_after(self, src: Array, dst: Array, t: Array, visible: Array) -> Array:
         """See `PrefixScorer`."""
         complete, device = self._stream.complete(visible), self._stream.device
-        columns = [torch.from_numpy(np.array(column)).to(device) for column in (src, dst, t, visible)]
-        changes = np.flatnonzero(np.diff(complete)) + 1
+        part = np.maximum(np.searchsorted(self._bounds, complete) - 1, 0)  # the one that ends with these batches
+        columns = [torch.from_numpy(np.array(column)).to(device) for column in (src, dst, t, visible, complete)]
+        changes = np.flatnonzero(np.diff(part)) + 1
         bounds = [0, *changes.tolist(), len(src)] if len(src) else []
         logits = [np.empty(0)]
         with self._replay.lock:
             self._network.eval()
             for first, last in pairwise(bounds):
-                state = self._replay.after(int(complete[first]))
-                score = partial(self._score, state, [column[first:last] for column in columns])
+                number = int(part[first])
+                versions = self._versions(number, self._replay.after(number))
+                score = partial(self._score, versions, [column[first:last] for column in columns])
                 logits += self._pieces(score, last - first)
         return np.concatenate(logits)
 
-    def _score(self, state: State, columns: list[Tensor], first: int, last: int) -> Array:
+    def _score(self, versions: Versions, columns: list[Tensor], first: int, last: int) -> Array:
         """Logits of the pairs first..last."""
-        src, dst, t, visible = (column[first:last] for column in columns)
-        nodes, t, visible = torch.cat([src, dst]).long(), t.repeat(2), visible.repeat(2)
-        some, place = distinct(nodes, t, visible)
-        h = self._network.embed(self._stream, state, nodes[some], t[some], visible[some], None)  # [n, dim]
+        src, dst, *rest = (column[first:last] for column in columns)
+        nodes, *rest = torch.cat([src, dst]).long(), *(column.repeat(2) for column in rest)
+        some, place = distinct(nodes, *rest)
+        h = self._network.embed(self._stream, versions.read, nodes[some], *(column[some] for column in rest))
         found: Array = self._network.score(*h[place].chunk(2)).squeeze(-1).double().cpu().numpy()
         return found
+
+
+def part_bounds(first_version: list[int], versions: int) -> list[int]:
+    """Cuts batches into parts of at most so many versions, or one batch: the bounds of at least one part."""
+    starts, bounds = np.array(first_version), [0]
+    while bounds[-1] < len(starts) - 1:
+        end = int(np.searchsorted(starts, starts[bounds[-1]] + versions, side="right")) - 1
+        bounds.append(max(end, bounds[-1] + 1))
+    return bounds if len(bounds) > 1 else [0, 0]
 
 
 def gap_moments(train: Events) -> tuple[float, float]:

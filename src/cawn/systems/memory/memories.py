@@ -1,0 +1,84 @@
+"""Where memories are held: in training the latest message of each node, in scoring all versions of a memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cawn.systems.memory.network import MemoryNetwork
+from cawn.systems.memory.stream import Stream
+
+
+class LatestMessages:
+    """The memories of all nodes, each as its latest message; the last row belongs to unknown nodes, and stays 0.
+
+    A message begins with the memory before it, so it holds all that the updater needs. The updater runs whenever a
+    memory is read: with the current weights, and with a gradient.
+    """
+
+    def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
+        self._network, self._stream = network, stream
+        rows, device = stream.num_nodes + 1, stream.device
+        self.message = torch.zeros(rows, network.width, device=device)
+        self.seen = torch.zeros(rows, dtype=torch.bool, device=device)  # whether there is a message
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """All that it holds, by name."""
+        return {"message": self.message, "seen": self.seen}
+
+    def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
+        """The memories of nodes after the last batch that was added: [..., dim]."""
+        rows, places = self._stream.rows(nodes).reshape(-1), None
+        if rows.device.type == "cpu":  # elsewhere, finding the distinct ones costs more than it saves
+            rows, places = torch.unique(rows, return_inverse=True)
+        s = self._network.update(self.message[rows]) * self.seen[rows, None]  # [n, dim]
+        return (s if places is None else s[places]).view(*nodes.shape, -1)
+
+    @torch.no_grad()
+    def add(self, number: int) -> None:
+        """Replace the messages of the nodes of the next batch, whose number is given."""
+        messages = self._stream.messages(number, number + 1)
+        s = self.read(messages.nodes, torch.full_like(messages.nodes, number))
+        context = self._network.context(self._stream, messages)
+        self.message[messages.nodes] = self._network.message(self._stream, number, s, context, self.read)
+        self.seen[messages.nodes] = True
+
+
+class Versions:
+    """The memories of all nodes before some batches, and all versions that these make, with fixed weights.
+
+    Any number of times within these batches can be asked about at once.
+
+    Args:
+        before: The memories before the first of the batches [N + 1, dim], 0 in the last row.
+        first: The first batch.
+        last: The batch after the last.
+    """
+
+    @torch.no_grad()
+    def __init__(self, network: MemoryNetwork, stream: Stream, before: Tensor, first: int, last: int) -> None:
+        self._stream, self._last = stream, last
+        self._base, self._offset = stream.first_version[first], len(before)
+        starts = [version - self._base for version in stream.first_version[first : last + 1]]
+        self.memory = torch.cat([before, before.new_zeros(starts[-1], before.shape[1])])
+        made = slice(self._base, self._base + starts[-1])
+        previous = self._place(stream.previous[made], stream.owner[made])
+        context = network.context(stream, stream.messages(first, last))
+        for number, start, stop in zip(range(first, last), starts[:-1], starts[1:], strict=True):
+            s = self.memory[previous[start:stop]]  # [n, dim]
+            message = network.message(stream, number, s, context[start:stop], self.read)
+            self.memory[self._offset + start : self._offset + stop] = network.update(message)
+
+    def _place(self, version: Tensor, rows: Tensor) -> Tensor:
+        """Where versions stand; those before the first batch have the row of their node."""
+        return torch.where(version >= self._base, version - self._base + self._offset, rows)
+
+    def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
+        """The memories of nodes after so many batches: [..., dim]."""
+        return self.memory[self._place(self._stream.version(nodes, complete), self._stream.rows(nodes))]
+
+    def after(self) -> Tensor:
+        """The memories of all nodes after these batches: [N + 1, dim]."""
+        nodes = torch.arange(self._offset, device=self.memory.device)
+        return self.read(nodes, torch.full_like(nodes, self._last))
