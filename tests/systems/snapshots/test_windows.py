@@ -118,9 +118,12 @@ def test_normalised_matrix(loop: float, links: slice) -> None:
     dense += loop * np.eye(size)
     scale = dense.sum(axis=1) ** -0.5
     dense = scale[:, None] * dense * scale
-    x = torch.randn(size, 3, generator=torch.Generator().manual_seed(0))
+    x, y = torch.randn(2, size, 3, generator=torch.Generator().manual_seed(0))
+    x.requires_grad_()
     found = Graph(events, links, CPU).normalised(loop)(x)
-    np.testing.assert_allclose(found.numpy(), dense @ x.numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found.detach().numpy(), dense @ x.detach().numpy(), rtol=1e-5, atol=1e-6)
+    (found * y).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), dense.T @ y.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_recent_values_are_kept() -> None:

@@ -165,8 +165,9 @@ class DynAERNNSystem(SnapshotSystem):
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         past = self.past(self.context.events)
-        for step in self._steps(epoch)[first:]:
-            yield self._loss(past, step) + self.module.penalty(self.config.l1, self.config.l2)
+        for number, step in enumerate(self._steps(epoch)[first:], start=first):
+            random = torch.Generator().manual_seed(self.context.train.seed_for("columns", epoch, number))
+            yield self._loss(past, step, random) + self.module.penalty(self.config.l1, self.config.l2)
 
     def _steps(self, epoch: int) -> list[Step]:
         """The steps of an epoch, in random order."""
@@ -183,23 +184,22 @@ class DynAERNNSystem(SnapshotSystem):
             steps += [Step(target, nodes[part], weight[part].astype(np.float32)) for part in parts]
         return [steps[i] for i in draw.permutation(len(steps))]
 
-    def _loss(self, past: Snapshots, step: Step) -> Tensor:
-        """The weighted squared error per node."""
+    def _loss(self, past: Snapshots, step: Step, random: torch.Generator) -> Tensor:
+        """The weighted squared error per node; `random` is on the CPU."""
         module, target = self.module, step.target
         decoded = self._decode(past, target.view, step.nodes)  # [B, wide]
         weight = torch.from_numpy(step.weight).to(self.device)  # [B]
         rows = self._rows([(target.graph, step.nodes)])
         linked = module.predict(decoded[rows.owner], self._known(past)[rows.columns])  # [n]
         error = (linked - 1) ** 2 * target.weight[rows.pairs] * weight[rows.owner]
-        return (self.config.beta**2 * error.sum() + self._at_nonlinks(step, decoded, weight)) / len(step.nodes)
+        at_nonlinks = self._at_nonlinks(step, decoded, weight, random)
+        return (self.config.beta**2 * error.sum() + at_nonlinks) / len(step.nodes)
 
-    def _at_nonlinks(self, step: Step, decoded: Tensor, weight: Tensor) -> Tensor:
+    def _at_nonlinks(self, step: Step, decoded: Tensor, weight: Tensor, random: torch.Generator) -> Tensor:
         """The squared error at non-links, estimated from some columns if there are many."""
         module, seen, sampled = self.module, step.target.seen, self.config.nonlinks
-        if seen <= sampled:
-            columns = torch.arange(seen, device=self.device)
-        else:
-            columns = torch.randint(seen, (sampled,), device=self.device)
+        columns = torch.arange(seen) if seen <= sampled else torch.randint(seen, (sampled,), generator=random)
+        columns = columns.to(self.device)
         found = leaky_relu(decoded @ module.last[columns].T + module.last_bias[columns])  # [B, columns]
         nodes = torch.from_numpy(step.nodes).to(self.device)[:, None]
         others = ~step.target.linked(nodes, torch.from_numpy(self._appearance).to(self.device)[columns])

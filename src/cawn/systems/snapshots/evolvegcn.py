@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from cawn.kernels import rng
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge
 from cawn.systems.snapshots.system import SnapshotSettings, SnapshotSystem, Target, targets
-from cawn.systems.snapshots.windows import Graph, Normalised, Snapshots, View
+from cawn.systems.snapshots.windows import Graph, Normalised, Recent, Snapshots, View
 from cawn.systems.training import Optimizer, contrast_loss
 
 LOOP = 1.0  # weight of self-loops in the normalised adjacency
@@ -205,14 +205,18 @@ class EvolveGCNSystem(SnapshotSystem):
         return np.lexsort((rng.order(train.seed_for("epoch", epoch), len(window)), window))
 
     def embedder(self, past: Snapshots) -> Callable[[View], Tensor]:
-        return lambda view: self.module(self._snapshots(past, view))
+        held = Recent[Snapshot](self.config.history + 1)  # consecutive windows share all but one snapshot
+        return lambda view: self.module(self._snapshots(past, view, held))
 
     def logits(self, embeddings: Tensor, src: Tensor, dst: Tensor) -> Tensor:
         found: Tensor = self.module.classifier(embeddings[src], embeddings[dst]).squeeze(-1)
         return found
 
-    def _snapshots(self, past: Snapshots, view: View) -> list[Snapshot]:
+    def _snapshots(self, past: Snapshots, view: View, held: Recent[Snapshot] | None = None) -> list[Snapshot]:
         """The snapshots that a view is embedded by; a single empty one if nothing is known."""
         ranges = past.latest(view, self.config.history + 1) or [(0, 0)]
-        x = past.x[:, : self.node_width]
-        return [Snapshot(past.graph(links), x, self.config.max_degree) for links in ranges]
+        x, held = past.x[:, : self.node_width], held or Recent(0)
+        return [held.get(links, partial(self._snapshot, past.graph(links), x)) for links in ranges]
+
+    def _snapshot(self, graph: Graph, x: Tensor) -> Snapshot:
+        return Snapshot(graph, x, self.config.max_degree)

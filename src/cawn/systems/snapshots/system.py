@@ -25,7 +25,7 @@ from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
 
-CANDIDATES = (62, 8, 24, 160)  # numbers of training snapshots to compare; the first is kept unless another is better
+CANDIDATES = (24, 8, 62, 160)  # numbers of training snapshots to compare; the first is kept unless another is better
 TRIAL_STEPS = 200  # of each short training
 _PAIRS = 1 << 16  # per forward pass, in scoring
 _KEPT = 8  # embeddings of all nodes, one for each of the last windows that were asked for

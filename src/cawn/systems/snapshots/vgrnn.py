@@ -31,16 +31,18 @@ class VGRNNSettings(SnapshotSettings):
 
     lr: float = 1e-2
     epochs: int = 100
-    patience: int = 20
+    patience: int = 10
     hidden: int = 32  # width of the recurrent state and of all layers
     latent: int = 16  # width of the latent variables
     truncation: int = 8  # snapshots per step, through which gradients are propagated
-    nonlinks: int = 100_000  # pairs without a link that are sampled per snapshot, if there are more
+    divergence: float = 0.0  # weight of the mean divergence of a node; 0 is the published one, 1 / number of nodes
+    nonlinks: int = 20_000  # pairs without a link that are sampled per snapshot, if there are more
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = SnapshotSettings.RANGES | {
         "hidden": (1, 4096),
         "latent": (1, 4096),
         "truncation": (1, 100_000),
+        "divergence": (0, 1000),
         "nonlinks": (1, 1 << 30),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
@@ -74,7 +76,8 @@ class VGRNN(nn.Module):
         super().__init__()
         h, z = config.hidden, config.latent
         self.nodes, self.hidden = nodes, h
-        self.identity = nn.Parameter(torch.randn(nodes.count, h) * h**-0.5)  # W of the one-hot features
+        small = nodes.count**-0.5  # as of a linear layer of one-hot vectors; larger values are learned by heart
+        self.identity = nn.Parameter(torch.empty(nodes.count, h).uniform_(-small, small))
         self.bias = nn.Parameter(torch.zeros(h))
         self.attributes = nn.Linear(node_width, h, bias=False) if node_width else None
         self.prior_layer, self.prior_mean, self.prior_deviation = nn.Linear(h, h), nn.Linear(h, z), nn.Linear(h, z)
@@ -94,13 +97,14 @@ class VGRNN(nn.Module):
         hidden = torch.relu(self.prior_layer(state))  # [N, h]
         return Gaussian(self.prior_mean(hidden), softplus(self.prior_deviation(hidden)) + _SMALLEST)
 
-    def forward(self, matrix: Normalised, xi: Tensor, state: Tensor) -> tuple[Gaussian, Tensor, Tensor]:
-        """The posterior of a snapshot, a sample of it (in evaluation its mean) [N, z], and the next state [N, h]."""
+    def forward(
+        self, matrix: Normalised, xi: Tensor, state: Tensor, noise: Tensor | None = None
+    ) -> tuple[Gaussian, Tensor, Tensor]:
+        """The posterior of a snapshot, a sample of it by this noise, or its mean, [N, z], and the next state [N, h]."""
         given = matrix(torch.cat([xi, state], dim=1))  # [N, 2h]
         encoded = matrix(torch.relu(self.encoder(given)))  # [N, h]
         posterior = Gaussian(self.mean(encoded), softplus(self.deviation(encoded)) + _SMALLEST)
-        noise = torch.randn_like(posterior.mean) if self.training else 0.0
-        z = posterior.mean + posterior.deviation * noise  # [N, z]
+        z = posterior.mean if noise is None else posterior.mean + posterior.deviation * noise  # [N, z]
 
         phi = matrix(torch.relu(self.latent(z)))  # [N, h]
         update, reset = torch.sigmoid(self.gates(torch.cat([given, phi], dim=1))).chunk(2, dim=1)  # [N, h] each
@@ -141,7 +145,8 @@ class VGRNNSystem(SnapshotSystem):
         for step in range(first, self.steps_per_epoch):
             segment = self._segments[step % len(self._segments)]
             state = self._new_state(past) if segment.start == 0 or self._state is None else self._state
-            loss, state = self._loss(past, segment, state)
+            random = torch.Generator().manual_seed(self.context.train.seed_for("noise", epoch, step))
+            loss, state = self._loss(past, segment, state, random)
             self._state = state.detach()
             yield loss
 
@@ -157,18 +162,19 @@ class VGRNNSystem(SnapshotSystem):
     def _new_state(self, past: Snapshots) -> Tensor:
         return torch.zeros(past.num_nodes + 1, self.config.hidden, device=self.device)
 
-    def _loss(self, past: Snapshots, segment: range, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The negative ELBO per snapshot of a sequence, and the state after it."""
+    def _loss(self, past: Snapshots, segment: range, state: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The negative ELBO per snapshot of a sequence, and the state after it; `random` is on the CPU."""
         module, total = self.module, torch.zeros((), device=self.device)
         xi = module.features(past.x[:, : self.node_width])
         for step in segment:
             prior = module.prior(state)
             graph = past.graph(past.links(step, len(past.events)))
-            posterior, z, state = module(graph.normalised(LOOP), xi, state)
+            noise = torch.randn(len(xi), self.config.latent, generator=random).to(self.device)
+            posterior, z, state = module(graph.normalised(LOOP), xi, state, noise)
             if (target := self._targets.get(step)) is not None:
                 seen = self._appearance[: target.seen]
-                divergence = posterior.divergence(prior)[seen].mean() / target.seen
-                total = total + reconstruction(z, target, seen, self.config.nonlinks) + divergence
+                divergence = posterior.divergence(prior)[seen].mean() * (self.config.divergence or 1 / target.seen)
+                total = total + reconstruction(z, target, seen, self.config.nonlinks, random) + divergence
         return total / len(segment), state
 
     @cached_property
@@ -203,7 +209,7 @@ class VGRNNSystem(SnapshotSystem):
         return (embeddings[src] * embeddings[dst]).sum(dim=-1)
 
 
-def reconstruction(z: Tensor, target: Target, seen: Tensor, sampled: int) -> Tensor:
+def reconstruction(z: Tensor, target: Target, seen: Tensor, sampled: int, random: torch.Generator) -> Tensor:
     """The weighted negative log-likelihood of a snapshot: half the mean over links and half the mean over non-links.
 
     Non-links are all other pairs of nodes seen so far; `sampled` of them are drawn if there are more.
@@ -212,10 +218,8 @@ def reconstruction(z: Tensor, target: Target, seen: Tensor, sampled: int) -> Ten
     links = (z[graph.pairs[0]] * z[graph.pairs[1]]).sum(dim=-1)  # [P]
     total = (softplus(-links) * weight).sum() / weight.sum()
     pairs = size * size
-    if pairs <= sampled:
-        chosen = torch.arange(pairs, device=z.device)
-    else:
-        chosen = torch.randint(pairs, (sampled,), device=z.device)
+    chosen = torch.arange(pairs) if pairs <= sampled else torch.randint(pairs, (sampled,), generator=random)
+    chosen = chosen.to(z.device)
     i, j = seen[chosen // size], seen[chosen % size]
     others = ~target.linked(i, j)
     losses = softplus((z[i] * z[j]).sum(dim=-1)) * others

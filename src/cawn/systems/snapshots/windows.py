@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from cawn.data.events import Events
 from cawn.errors import DataError
@@ -175,29 +176,50 @@ class Graph:
 
 
 class Normalised(NamedTuple):
-    """A symmetric sparse matrix of num_nodes + 1 rows; the last node has no links."""
+    """A symmetric sparse matrix of num_nodes + 1 rows; the rows of nodes without links are those of the identity."""
 
-    links: Tensor  # sparse, without the diagonal
     nodes: Tensor  # [A] with links
-    diagonal: Tensor  # [A, 1] of `nodes`; 1 elsewhere
+    columns: Tensor  # [n] of the entries of their rows, one row after another
+    values: Tensor  # [n]
+    offsets: Tensor  # [A] where each row begins
 
     @classmethod
     def of(cls, graph: Graph, loop: float) -> Normalised:
-        size, (row, column) = graph.num_nodes + 1, graph.pairs
-        degree = torch.full((size,), loop, device=graph.device).index_add(0, row, graph.count)
-        scale = degree**-0.5
-        value = graph.count * scale[row] * scale[column]
-        is_loop = row == column
-        own = torch.zeros(size, device=graph.device).index_add(0, row, value * is_loop) + loop / degree
-        others = graph.pairs[:, ~is_loop], value[~is_loop]
-        links = torch.sparse_coo_tensor(*others, (size, size), is_coalesced=True, check_invariants=True)
-        return cls(links, graph.nodes, own[graph.nodes, None])
+        (row, column), nodes = graph.pairs, graph.nodes
+        row, column = torch.cat([row, nodes]), torch.cat([column, nodes])
+        count = torch.cat([graph.count, torch.full_like(nodes, loop, dtype=torch.float32)])
+        order = torch.argsort(row * graph.num_nodes + column, stable=True)
+        row, column, count = row[order], column[order], count[order]
+        scale = torch.zeros(graph.num_nodes + 1, device=graph.device).index_add(0, row, count) ** -0.5
+        return cls(nodes, column, count * scale[row] * scale[column], torch.searchsorted(row, nodes))
 
     def __call__(self, x: Tensor) -> Tensor:
         """The product with x [num_nodes + 1, d]."""
-        own = x.index_copy(0, self.nodes, x[self.nodes] * self.diagonal)
-        found: Tensor = own + torch.sparse.mm(self.links, x)
+        found: Tensor = _Product.apply(x, *self)  # type: ignore[no-untyped-call]
         return found
+
+
+class _Product(torch.autograd.Function):
+    """The product of a `Normalised` matrix, which is symmetric, so that it is also that of the gradient.
+
+    Sums run in a fixed order on every device.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, nodes: Tensor, columns: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+        ctx.save_for_backward(nodes, columns, values, offsets)
+        return _multiply(x, nodes, columns, values, offsets)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return _multiply(gradients[0].contiguous(), *ctx.saved_tensors), None, None, None, None
+
+
+def _multiply(x: Tensor, nodes: Tensor, columns: Tensor, values: Tensor, offsets: Tensor) -> Tensor:
+    if len(nodes) == 0:
+        return x.clone()
+    rows = embedding_bag(columns, x, offsets, mode="sum", per_sample_weights=values)  # [A, d]
+    return x.index_copy(0, nodes, rows)
 
 
 class Recent(Generic[Value]):
@@ -209,12 +231,11 @@ class Recent(Generic[Value]):
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
         """The value of a key; made if it is not held."""
         with self._lock:
-            if key not in self._held:
-                self._held[key] = make()
-                if len(self._held) > self._size:
-                    self._held.popitem(last=False)
-            self._held.move_to_end(key)
-            return self._held[key]
+            value = self._held.pop(key) if key in self._held else make()
+            self._held[key] = value
+            if len(self._held) > self._size:
+                self._held.popitem(last=False)
+            return value
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Recent, (self._size,)  # a lock cannot be pickled, and values can be made again
