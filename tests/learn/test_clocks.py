@@ -12,6 +12,8 @@ from cawn.systems.base import PrefixScorer
 from cawn.systems.baselines import BaselineScorer, Past
 from networks import random_events
 from small_runs import TINY
+from systems.small_settings import small
+from tolerances import assert_same_scores
 
 
 def test_separated_times_are_the_nearest_that_increase() -> None:
@@ -113,3 +115,19 @@ def test_a_system_with_weights_and_score_after(tied: cawn.Events) -> None:
         for name in ("strict", "batch:1", "event")
     ]
     assert aps[1] == aps[2] != aps[0]
+
+
+@pytest.mark.parametrize("name", [name for name in systems.names() if name != "recency regression"])
+def test_every_system_follows_every_clock(name: str) -> None:
+    """On a batch of links with ties: event-wise, each sees the rows before it; in batches, none sees the batch."""
+    events = random_events(5, num_nodes=20, num_links=300, span=150)
+    system = cawn.Trainer(events, small(name), quiet=True, device="cpu").system
+    first, links = 200, np.arange(200, 215)
+    timed = Clock("event").on(events)
+    asked = events.src[links], events.dst[links], timed.t[links]
+    event_wise = Clock("event").scorer(system.scorer(timed), timed, first, system.scorer)(*asked)
+    batches = Clock("batch:10").scorer(system.scorer(timed), timed, first, system.scorer)(*asked)
+    for i in (0, 7, 14):
+        one = [column[i : i + 1] for column in asked]
+        assert_same_scores(event_wise[i : i + 1], system.scorer(timed[: first + i])(*one))
+        assert_same_scores(batches[i : i + 1], system.scorer(timed[: first + i // 10 * 10])(*one))

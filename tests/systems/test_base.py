@@ -10,6 +10,8 @@ import cawn
 from cawn import systems
 from cawn.data import laws
 from cawn.learn.reporting import Progress
+from cawn.learn.testing import BASELINES
+from cawn.systems.baselines import STANDING
 from systems.recency_regression import RecencyRegression, RecencySettings
 
 SMALL = RecencySettings(batch_size=32, epochs=3)
@@ -34,7 +36,7 @@ def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> No
     random = run.results[0]
     assert random["negatives"] == "random"
     assert random["model"]["auc"] > 0.9
-    assert set(random["rules"]) == {"rates only", "recency", "edgebank", "edgebank (window)", "popularity"}
+    assert set(random["rules"]) == {*BASELINES, *STANDING}
     assert cawn.evaluate_run(tmp_path / "run", device="cpu") == run.results
 
     predictor = cawn.LinkPredictor.load(tmp_path / "run", device="cpu")
