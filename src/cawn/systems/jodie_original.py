@@ -171,7 +171,7 @@ class JodieOriginal(VersionedSystem):
         last = stream.last_message(owners, visible)
         previous = np.full(len(src), NONE)
         if len(stream.events):
-            previous = np.where(last >= 0, stream.events.dst[np.maximum(last, 0) // 2], NONE)
+            previous = np.where(last >= 0, stream.events.dst[np.maximum(last, 0) // 2], NONE).astype(np.int64)
         gap = self.gaps(t, last, stream, self.scales[SOURCE])[:, None]
         projected = versions(owners, visible) * (1 + gap * self.module.projection)  # uhat [B, d]
         item = versions(_owners(np.where(previous >= 0, previous, num_nodes), ITEM, num_nodes), visible)  # i' [B, d]
