@@ -216,11 +216,11 @@ class Trainer:
     def _cost(self, pairs_per_second: float) -> dict[str, Any]:
         """What training has cost, over all sessions of a resumed run."""
         state, parameters = self.state, self.system.module.parameters()
-        links = state.epoch * len(self.training.positions)
+        links = state.epoch * len(self.training.positions) if self.num_steps > 0 else 0
         return {
             "seconds": state.seconds,
             "seconds_per_epoch": state.seconds / max(state.epoch, 1),
-            "links_per_second": links / state.step_seconds if state.step_seconds > 0 else None,
+            "links_per_second": links / state.step_seconds if links > 0 and state.step_seconds > 0 else None,
             "pairs_per_second": pairs_per_second,
             "peak_memory": state.peak_memory or None,
             "weights": sum(parameter.numel() for parameter in parameters),

@@ -20,7 +20,7 @@ from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import changed_settings
 from cawn.learn.testing import BASELINES
 
-METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR"}
+METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR", "ap_batch200": "AP (batches of 200)"}  # the last for "dyglib" only
 CLOCKS = {"strict": "links at earlier times are known", "event": "links in earlier rows are known"}
 
 
@@ -106,7 +106,7 @@ class Comparison:
 
     def _has(self, metric: str, task: str, links: str, kind: str) -> bool:
         return all(
-            row[metric] is not None
+            row.get(metric) is not None
             for row in self.accuracy
             if (row["task"], row["links"], row["negatives"]) == (task, links, kind)
         )
