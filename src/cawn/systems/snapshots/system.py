@@ -180,7 +180,7 @@ class Target:
 
     view: View  # what is known before it
     graph: Graph  # its links
-    weight: Tensor  # [P] the mean loss weight of the links of each pair in `graph`
+    weight: Tensor  # [P] the sum of the loss weights of the links of each pair in `graph`
     chosen: slice  # the links to train on, as a part of `TrainingLinks.positions`
     seen: int  # number of nodes that have appeared up to its end
 
@@ -208,14 +208,14 @@ def targets(system: SnapshotSystem) -> list[Target]:
 
 def _pair_weights(train: TrainingLinks, chosen: slice, graph: Graph) -> Tensor:
     if train.weights is None:
-        return torch.ones_like(graph.count)
+        return graph.count
     links, weights = train.positions[chosen], torch.from_numpy(train.weights[chosen]).to(graph.device)
     src, dst = (torch.from_numpy(ends[links].astype(np.int64)) for ends in (train.events.src, train.events.dst))
     total = torch.zeros_like(graph.count)
     for one, other, part in ((src, dst, weights), (dst, src, weights * (src != dst).to(graph.device))):
         codes = (one * graph.num_nodes + other).to(graph.device)
         total = total.index_add(0, torch.searchsorted(graph.codes, codes), part)
-    return total / graph.count
+    return total
 
 
 def _first_links(events: Events) -> npt.NDArray[np.int64]:
