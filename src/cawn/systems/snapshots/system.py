@@ -41,6 +41,7 @@ class SnapshotSettings(Settings):
     snapshots: int = 0  # equal spans of time in the training period; 0 compares several numbers on validation links
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"snapshots": (0, 1_000_000)}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": {"epochs": 20, "patience": 4}}
 
 
 class SnapshotSystem(ABC):
