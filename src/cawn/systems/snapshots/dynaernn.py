@@ -54,7 +54,6 @@ class DynAERNNSettings(SnapshotSettings):
         "l2": (0, 1),
         "nonlinks": (1, 1 << 30),
     }
-    MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "wide", "lookback")
     MEMORY: ClassVar[tuple[str, ...]] = ("nonlinks", "batch_size", "lookback", "wide")
 
     @property

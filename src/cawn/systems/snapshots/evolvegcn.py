@@ -43,7 +43,6 @@ class EvolveGCNSettings(SnapshotSettings):
         "hidden": (1, 4096),
         "max_degree": (1, 100_000),
     }
-    MEMORY: ClassVar[tuple[str, ...]] = ("hidden", "max_degree", "history")
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "history", "hidden", "max_degree")
 
 

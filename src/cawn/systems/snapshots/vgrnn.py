@@ -46,7 +46,6 @@ class VGRNNSettings(SnapshotSettings):
         "nonlinks": (1, 1 << 30),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
-    MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
 
     @property
     def symmetric(self) -> bool:
