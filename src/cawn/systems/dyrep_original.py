@@ -20,7 +20,7 @@ from cawn.kernels.cpu import dyrep
 from cawn.kernels.cpu.dyrep import Messages
 from cawn.kernels.cpu.partners import list_partners
 from cawn.systems.base import Context
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
@@ -29,21 +29,19 @@ _SMALLEST, _LARGEST = 0.1, 1000.0  # psi
 
 
 @dataclass(frozen=True)
-class DyRepOriginalSettings(Settings):
+class DyRepOriginalSettings(PublishedSettings):
     """Settings of DyRep, with the defaults of its public implementation where its paper gives none."""
 
     batch_size: int = 200  # links per optimizer step; back-propagation ends at its first link
     lr: float = 2e-4
     epochs: int = 50
     patience: int = 5
-    schedule: Literal["constant", "one-cycle"] = "constant"
-    weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"  # has no effect: the survival term draws its own nodes
     dim: int = 32  # width of the states
     neighbours: int = 20  # most recent partners of a node that its attention covers
     samples: int = 5  # random other nodes, for each end of a link, in the survival term
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "dim": (1, 4096),
         "neighbours": (1, 1024),
         "samples": (1, 1024),

@@ -19,7 +19,7 @@ from cawn.data.events import Events
 from cawn.errors import DataError
 from cawn.kernels.cpu import jodie
 from cawn.systems.base import Context
-from cawn.systems.settings import Settings
+from cawn.systems.settings import PublishedSettings
 from cawn.systems.versions import NONE, Plan, State, Stream, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
@@ -29,20 +29,22 @@ _MOST_WEIGHTS = 1 << 29  # of the one-hot layer
 
 
 @dataclass(frozen=True)
-class JodieOriginalSettings(Settings):
+class JodieOriginalSettings(PublishedSettings):
     """Settings of JODIE, with the defaults of its paper."""
 
     batch_size: int = 200  # links per optimizer step; back-propagation ends at its first link
     lr: float = 1e-3
     epochs: int = 50
     patience: int = 10
-    schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 1e-5
     negatives: Literal["random", "mixed"] = "random"  # has no effect: the loss uses no negatives
     dim: int = 128  # width of the dynamic states
     smoothness: float = 1.0  # weight of the changes of both states in the loss
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"dim": (1, 4096), "smoothness": (0, 1e6)}
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
+        "dim": (1, 4096),
+        "smoothness": (0, 1e6),
+    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "dim")
 
 
