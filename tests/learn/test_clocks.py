@@ -7,7 +7,7 @@ import pytest
 
 import cawn
 from cawn import systems
-from cawn.learn.clocks import Clock, separated
+from cawn.learn.clocks import Clock, recorded_clock, separated
 from cawn.systems.base import PrefixScorer
 from cawn.systems.baselines import BaselineScorer, Past
 from networks import random_events
@@ -33,6 +33,12 @@ def test_separated_times_are_the_nearest_that_increase() -> None:
 def test_other_clocks_are_refused(name: object) -> None:
     with pytest.raises(cawn.QueryError, match="give strict, event or batch:N"):
         Clock(name)
+
+
+def test_a_damaged_record_of_a_clock() -> None:
+    assert recorded_clock({}) == recorded_clock({"clock": None}) == Clock()
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        recorded_clock({"clock": 7})
 
 
 class Without:

@@ -113,6 +113,7 @@ def train(
     from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
     from cawn.explain.link import explains
+    from cawn.learn.clocks import recorded_clock
     from cawn.learn.experiments import check_options, train_seeds
     from cawn.learn.experiments import train as train_once
     from cawn.learn.runs import read_config, read_description
@@ -132,7 +133,7 @@ def train(
                 "--protocol and --clock"
             )
         cuts, protocol = recorded_cuts(description), description.get("protocol") or "standard"
-        followed = description.get("clock") or "strict"
+        followed = recorded_clock(description).name
     else:
         config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}

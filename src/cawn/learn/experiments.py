@@ -18,7 +18,7 @@ from cawn.errors import QueryError, StorageError, brief
 from cawn.files import write_text
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
-from cawn.learn.clocks import Clock
+from cawn.learn.clocks import Clock, recorded_clock
 from cawn.learn.comparison import choose_alternative
 from cawn.learn.evaluation import mean_rows
 from cawn.learn.negatives import check_kinds, training_links
@@ -244,7 +244,7 @@ def evaluate_run(
     if len(events) != found["links"]:
         raise QueryError(f"{path}: links were added after its training; evaluate the run it was saved from")
     place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
-    followed = Clock(clock or found.get("clock") or "strict")
+    followed = recorded_clock(found) if clock is None else Clock(clock)
     training = training_links(events, split, run.config, seed)
     context = Context(run.config, events[split.visible], seed, place, threads, training)
     listeners = Listeners(quiet)
