@@ -123,8 +123,8 @@ def compare(
 def _check_systems(given: Any) -> list[str]:
     """The names of the systems to compare, the baseline first."""
     if isinstance(given, str):
-        given = registry.names() if given == ALL else [given]
-        given = [name for name in given if len(given) == 1 or registry.entry(name).trained]
+        trained = [name for name in registry.names() if registry.entry(name).trained]
+        given = trained if given == ALL else [given]
     if not isinstance(given, Sequence) or not given:
         raise QueryError(f"systems is {brief(given)}: give a list of names, or 'all'")
     for name in given:
