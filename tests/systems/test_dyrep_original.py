@@ -1,7 +1,7 @@
 """DyRep against its equations, link by link."""
 
 import math
-from itertools import groupby, islice
+from itertools import groupby, islice, pairwise
 
 import numpy as np
 import pytest
@@ -139,33 +139,33 @@ def test_scores_are_those_of_the_equations(attributes: bool, neighbours: int) ->
 
 
 def test_losses_and_gradients_are_those_of_the_equations() -> None:
+    """Of two consecutive steps; the states before the second are constants."""
     trainer = trained(network(True), batch_size=40)
     system = trainer.system
     assert isinstance(system, DyRepOriginal)
-    first = next(system.updates(1, 0, trainer.optimizer))
-    system.module.zero_grad()
-    first.backward()
-    found = {name: value.grad.clone() for name, value in system.module.named_parameters()}
-
-    stream, slow, losses = system.training_stream, SlowDyRep(system, trainer.events.x), []
-    others = system._others(stream.owners[: stream.chunks[1]], 1, 0)  # [n, 2, samples]
-    for links in moments(system.context.train.known):
-        if len(losses) == stream.chunks[1]:
-            break
-        for u, v, _, _ in links:
-            of_u, of_v = others[len(losses)].tolist()
-            assert not {u, v} & {*of_u, *of_v}
-            z_u, z_v = slow.state(u), slow.state(v)
-            survival = [slow.rate(z_u, slow.state(w), k) for w in of_u for k in (0, 1)]
-            survival += [slow.rate(slow.state(w), z_v, k) for w in of_v for k in (0, 1)]
-            losses.append(torch.stack(survival).sum() / len(of_u) - slow.score(u, v))
-        slow.link_moment(links)
-    expected = torch.stack(losses).mean()
-    system.module.zero_grad()
-    expected.backward()
-    assert_same_scores(first, expected)
-    for name, value in system.module.named_parameters():
-        np.testing.assert_allclose(found[name], value.grad, rtol=1e-4, atol=1e-5, err_msg=name)
+    steps, slow = system.updates(1, 0, trainer.optimizer), SlowDyRep(system, trainer.events.x)
+    stream, remaining = system.training_stream, iter(moments(system.context.train.known))
+    for first, last in pairwise(stream.chunks[:3]):
+        found = next(steps)
+        others = system._others(stream.owners[first:last], 1, first)  # [n, 2, samples]
+        losses: list[Tensor] = []
+        slow.states = {node: state.detach() for node, state in slow.states.items()}
+        while len(losses) < last - first:
+            links = next(remaining)
+            for u, v, _, _ in links:
+                of_u, of_v = others[len(losses)].tolist()
+                assert not {u, v} & {*of_u, *of_v}
+                z_u, z_v = slow.state(u), slow.state(v)
+                survival = [slow.rate(z_u, slow.state(w), k) for w in of_u for k in (0, 1)]
+                survival += [slow.rate(slow.state(w), z_v, k) for w in of_v for k in (0, 1)]
+                losses.append(torch.stack(survival).sum() / len(of_u) - slow.score(u, v))
+            slow.link_moment(links)
+        expected = torch.stack(losses).mean()
+        assert_same_scores(found, expected)
+        weights = dict(system.module.named_parameters())
+        gradients = [torch.autograd.grad(loss, list(weights.values())) for loss in (found, expected)]
+        for name, one, other in zip(weights, *gradients, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
 def test_a_prefix_may_end_between_simultaneous_links() -> None:
