@@ -29,6 +29,13 @@ def test_one_snapshot_is_one_line(name: str) -> None:
         cawn.train(cawn.Events(network().src, network().dst, times), small(name), **QUIET)
 
 
+@pytest.mark.parametrize("name", ["evolvegcn", "dynaernn"])
+def test_links_of_the_first_snapshot_cannot_be_predicted(name: str) -> None:
+    weight = (network().t <= network().t[0] + 5).astype(float)
+    with pytest.raises(cawn.DataError, match="all links to train on are in the first snapshot"):
+        trainer(name, network(weight=weight))
+
+
 def test_the_granularity_is_chosen_on_validation_links(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(shared, "CANDIDATES", (4, 12))
     monkeypatch.setattr(shared, "TRIAL_STEPS", 12)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, leaky_relu
 
 from cawn.systems.base import Context
-from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, targets
+from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, predictable_targets
 from cawn.systems.snapshots.windows import Graph, Snapshots, View
 from cawn.systems.training import Optimizer
 
@@ -151,7 +151,7 @@ class DynAERNNSystem(SnapshotSystem):
 
     @cached_property
     def _targets(self) -> list[Target]:
-        return [target for target in targets(self) if target.view.known]
+        return predictable_targets(self)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot
 from cawn.kernels import rng
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge
-from cawn.systems.snapshots.system import SnapshotSettings, SnapshotSystem, Target, targets
+from cawn.systems.snapshots.system import SnapshotSettings, SnapshotSystem, Target, predictable_targets
 from cawn.systems.snapshots.windows import Graph, Normalised, Recent, Snapshots, View
 from cawn.systems.training import Optimizer, contrast_loss
 
@@ -172,10 +172,10 @@ class EvolveGCNSystem(SnapshotSystem):
     @cached_property
     def _steps(self) -> list[tuple[Target, int, int]]:
         """The target and a range of its links, for each step of an epoch."""
-        size, usable = self.config.batch_size, [target for target in targets(self) if target.view.known]
+        size = self.config.batch_size
         return [
             (target, start, min(start + size, target.chosen.stop))
-            for target in usable
+            for target in predictable_targets(self)
             for start in range(target.chosen.start, target.chosen.stop, size)
         ]
 

@@ -207,6 +207,14 @@ def targets(system: SnapshotSystem) -> list[Target]:
     return found
 
 
+def predictable_targets(system: SnapshotSystem) -> list[Target]:
+    """The targets before which something is known."""
+    found = [target for target in targets(system) if target.view.known]
+    if not found:
+        raise DataError("all links to train on are in the first snapshot: give more snapshots or a longer history")
+    return found
+
+
 def _pair_weights(train: TrainingLinks, chosen: slice, graph: Graph) -> Tensor:
     if train.weights is None:
         return graph.count
