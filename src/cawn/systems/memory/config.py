@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from cawn.systems.settings import PublishedSettings
 
@@ -23,6 +23,10 @@ class TgnSettings(PublishedSettings):
     embedding: Literal["attention", "projection", "memory"] = "attention"  # of a node, from its memory
     message: Literal["memory", "attention"] = "memory"  # what a message tells of the other end
 
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
+        "default": {},
+        "fast": {"lr": 3e-4, "schedule": "one-cycle", "epochs": 25},  # a memory needs more steps than other systems
+    }
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "dim": (1, 4096),
         "time_dim": (1, 4096),
