@@ -79,6 +79,15 @@ def test_queries_on_the_device_and_none_at_all(gpu) -> None:
     assert (nobody.events == -1).all()
 
 
+def test_the_same_recent_links_as_on_the_cpu(gpu) -> None:
+    events = random_events(3, num_links=300, span=60)
+    history = cawn.History(events, 0.1)
+    nodes, t = queries(events, 5, 80)
+    found, expected = DeviceHistory(history, gpu).recent(nodes, t, 7), history.recent(nodes, t, 7)
+    for column, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(column.cpu().numpy(), other)
+
+
 def test_what_cannot_be_asked(gpu) -> None:
     events = random_events(8, num_nodes=5, num_links=100)
     device = DeviceHistory(cawn.History(events, (0.1, 0.2)), gpu)
