@@ -1,4 +1,4 @@
-"""DyGFormer (Yu et al., NeurIPS 2023): a transformer over the recent links of both ends and what they have in common.
+"""DyGFormer (Yu et al., NeurIPS 2023): a transformer over the recent links of both nodes, with co-occurrence counts.
 
 See docs/systems/dygformer.md for the equations and for how this differs from the published code.
 """
@@ -17,20 +17,20 @@ from cawn.systems.layers import Dropout, Merge, TimeCode, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings
 
-_ENTRIES = 1 << 15  # of the sequences of sources in one pass of scoring
+_ENTRIES = 1 << 15  # entries of the sequences of sources per forward pass, in scoring
 
 
 @dataclass(frozen=True)
 class DygformerSettings(PublishedSettings):
     """Settings of DyGFormer; the defaults are those published for most networks."""
 
-    length: int = 32  # of the sequence of a node: itself and its most recent links
-    patch: int = 1  # entries of a sequence that form one token; divides the length
+    length: int = 32  # length of a node's sequence: itself and its most recent links
+    patch: int = 1  # entries per token; must divide the length
     layers: int = 2
     heads: int = 2
-    channel_dim: int = 50  # of each channel of a token
+    channel_dim: int = 50  # width of each channel of a token
     time_dim: int = 100
-    dim: int = 172  # of embeddings
+    dim: int = 172  # width of embeddings
     dropout: float = 0.1
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
@@ -55,7 +55,7 @@ class DygformerSettings(PublishedSettings):
 
 
 class Sequences(NamedTuple):
-    """The sequences of one end of B pairs: the node itself, then its links, newest first."""
+    """The sequences of the sources or destinations of B pairs: the node itself, then its links, newest first."""
 
     ids: Tensor  # [B, L] the nodes; -1 where there is none
     gaps: Tensor  # [B, L] time since each link; 0 for the node itself
@@ -138,7 +138,7 @@ class Dygformer(nn.Module):
 
 
 def common_counts(u: Sequences, v: Sequences) -> Tensor:
-    """How often each node of u's sequence occurs in u's and in v's: [B, L, 2]; meaningless where there is none."""
+    """How often each node of u's sequence occurs in u's and in v's: [B, L, 2]; arbitrary at padded positions."""
     counts = [((u.ids[:, :, None] == other.ids[:, None, :]) & other.mask[:, None, :]).sum(dim=2) for other in (u, v)]
     return torch.stack(counts, dim=2).float()
 

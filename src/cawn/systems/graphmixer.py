@@ -1,4 +1,4 @@
-"""GraphMixer (Cong et al., ICLR 2023): the most recent links of each end through an MLP-Mixer, then an MLP on the pair.
+"""GraphMixer (Cong et al., ICLR 2023): an MLP-Mixer on the most recent links of each node, then an MLP on the pair.
 
 See docs/systems/graphmixer.md for the equations and for how this differs from the published code.
 """
@@ -22,9 +22,9 @@ class GraphMixerSettings(PublishedSettings):
     """Settings of GraphMixer; the defaults are those published with DyGLib for most networks."""
 
     neighbours: int = 20  # most recent links of a node, the tokens of the mixer
-    time_gap: int = 2000  # most recent links whose other ends are averaged by the node encoder
+    time_gap: int = 2000  # most recent links over whose neighbours the node encoder averages
     layers: int = 2
-    dim: int = 172  # of tokens and embeddings
+    dim: int = 172  # width of tokens and embeddings
     time_dim: int = 100
     dropout: float = 0.4
 
@@ -90,7 +90,7 @@ class GraphMixerSystem(NodeEmbeddingSystem):
         return self.module.embed(self.gaps(t, links), attributes, links.mask, encoded)
 
     def _node_encoder(self, past: PastTensors, nodes: Tensor, visible: Tensor) -> Tensor | None:
-        """The attributes of each node, plus their mean over the other ends of its recent links: [N, node]."""
+        """The attributes of each node, plus their mean over the neighbours in its recent links: [N, node]."""
         own, mean = past.features(nodes), past.mean_features(nodes, visible, self.config.time_gap)
         return None if own is None or mean is None else own + mean
 

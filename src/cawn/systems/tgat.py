@@ -1,4 +1,4 @@
-"""TGAT (Xu et al., ICLR 2020): each end attends to its past links, whose other ends attend to theirs.
+"""TGAT (Xu et al., ICLR 2020): each node of a pair attends to its past links, whose neighbours attend to theirs.
 
 See docs/systems/tgat.md for the equations and for how this differs from the published code.
 """
@@ -24,10 +24,10 @@ class TgatSettings(PublishedSettings):
     """Settings of TGAT; the defaults are those published with DyGLib for most networks."""
 
     sampling: Literal["recent", "uniform"] = "recent"  # uniform: with replacement
-    neighbours: int = 20  # links of a node that it attends to
+    neighbours: int = 20  # links that a node attends to
     layers: int = 2
     heads: int = 2
-    dim: int = 172  # of embeddings; that of node attributes if they are wider
+    dim: int = 172  # width of embeddings; the width of node attributes if that is larger
     time_dim: int = 100
     dropout: float = 0.1
 
@@ -43,7 +43,7 @@ class TgatSettings(PublishedSettings):
 
 
 class Tgat(nn.Module):
-    """The network: a time code, a layer of attention for each level of the tree, and a classifier.
+    """The network: a time encoding, a layer of attention for each level of the tree, and a classifier.
 
     Args:
         link: Width of link attributes; 0 if there are none.
@@ -62,7 +62,7 @@ class Tgat(nn.Module):
 
 
 class TgatSystem(NodeEmbeddingSystem):
-    """TGAT on a causal tree: the other end of a link at t_i is embedded at t_i, from links strictly before t_i."""
+    """TGAT on a causal tree: the neighbour in a link at t_i is embedded at t_i, from links strictly before t_i."""
 
     module: Tgat
     pairs_per_pass = 1 << 9
@@ -87,7 +87,7 @@ class TgatSystem(NodeEmbeddingSystem):
         return self.device.type != "cpu" and self.module.training
 
     def _embed(self, past: PastTensors, nodes: Tensor, t: Tensor, visible: Tensor, level: int) -> Tensor | None:
-        """h of a level for nodes at t [N] -> [N, dim]; that of level 0 is None if nodes have no attributes."""
+        """h of one level, of nodes at t [N]: [N, dim]; for level 0, None if nodes have no attributes."""
         if level == 0:
             x = past.features(nodes)  # [N, node]
             return None if x is None else nn.functional.pad(x, (0, self.module.dim - self.node_width))
@@ -103,9 +103,9 @@ class TgatSystem(NodeEmbeddingSystem):
     def _below(
         self, past: PastTensors, links: PastLinks, nodes: Tensor, t: Tensor, visible: Tensor, level: int
     ) -> tuple[Tensor | None, Tensor]:
-        """h of the level below, of nodes at t and then of the other ends of their links; the rows of these ends [N k].
+        """h of the level below, of nodes at t and then of their neighbours; and the rows of the neighbours [N k].
 
-        Links occur in many trees of a batch; unless shapes are fixed, each of their ends is embedded once.
+        The same link occurs in many trees of a batch; unless shapes are fixed, its neighbour is embedded only once.
         """
         ends, times, key = (column.flatten() for column in (links.nodes, links.t, 2 * links.events + links.is_source))
         place = torch.arange(len(ends), device=ends.device)

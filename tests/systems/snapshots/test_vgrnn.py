@@ -137,7 +137,7 @@ def test_the_state_is_carried_on_within_an_epoch() -> None:
     assert not torch.equal(states[0], states[1])
     assert made.num_steps % count == 0
     assert made.num_steps >= 10
-    with pytest.raises(ValueError, match="another shape"):
+    with pytest.raises(ValueError, match="wrong shape"):
         system.load_training_state({"hidden": torch.zeros(2, 8)})
 
 

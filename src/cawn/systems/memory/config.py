@@ -12,16 +12,16 @@ from cawn.systems.settings import PublishedSettings
 class TgnSettings(PublishedSettings):
     """Settings of TGN."""
 
-    batch_size: int = 200  # links of a batch, and of a training step; more where a tie would be split
+    batch_size: int = 200  # links per batch and per training step; more where a tie would be split
     dim: int = 172  # width of the memory and of the embedding
-    time_dim: int = 100  # width of the time code
-    neighbours: int = 10  # most recent links that the attention reads
+    time_dim: int = 100  # width of the time encoding
+    neighbours: int = 10  # most recent links, the input of the attention
     heads: int = 2  # of the attention
     dropout: float = 0.1
     aggregation: Literal["last", "mean"] = "last"  # of a node's messages in a batch
     updater: Literal["gru", "rnn"] = "gru"
     embedding: Literal["attention", "projection", "memory"] = "attention"  # of a node, from its memory
-    message: Literal["memory", "attention"] = "memory"  # what a message tells of the other end
+    message: Literal["memory", "attention"] = "memory"  # what a message contains of the other node
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},

@@ -1,4 +1,4 @@
-"""Where memories are held: in training the latest message of each node, in scoring all versions of a memory."""
+"""Storage of memories: in training the latest message of each node, in scoring all versions of a memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cawn.systems.memory.stream import Stream
 
 
 class LatestMessages:
-    """The memories of all nodes, each as its latest message; the last row belongs to unknown nodes, and stays 0.
+    """The memories of all nodes, each stored as its latest message; the last row is for unknown nodes and stays 0.
 
-    A message begins with the memory before it, so it holds all that the updater needs. The updater runs whenever a
-    memory is read: with the current weights, and with a gradient.
+    A message begins with the memory before it, so it contains all inputs of the updater. The updater runs whenever a
+    memory is read, with the current weights and with a gradient.
     """
 
     def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
@@ -24,13 +24,13 @@ class LatestMessages:
 
     @property
     def tensors(self) -> dict[str, Tensor]:
-        """All that it holds, by name."""
+        """All of its tensors, by name."""
         return {"message": self.message, "seen": self.seen}
 
     def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
         """The memories of nodes after the last batch that was added: [..., dim]."""
         rows, places = self._stream.rows(nodes).reshape(-1), None
-        if rows.device.type == "cpu":  # elsewhere, finding the distinct ones costs more than it saves
+        if rows.device.type == "cpu":  # on a GPU, finding the distinct rows costs more than it saves
             rows, places = torch.unique(rows, return_inverse=True)
         s = self._network.update(self.message[rows]) * self.seen[rows, None]  # [n, dim]
         return (s if places is None else s[places]).view(*nodes.shape, -1)
@@ -46,9 +46,9 @@ class LatestMessages:
 
 
 class Versions:
-    """The memories of all nodes before some batches, and all versions that these make, with fixed weights.
+    """The memories of all nodes before a range of batches, and all versions within it, with fixed weights.
 
-    Any number of times within these batches can be asked about at once.
+    Queries at any number of times within these batches can be answered at once.
 
     Args:
         before: The memories before the first of the batches [N + 1, dim], 0 in the last row.
@@ -71,11 +71,11 @@ class Versions:
             self.memory[self._offset + start : self._offset + stop] = network.update(message)
 
     def _place(self, version: Tensor, rows: Tensor) -> Tensor:
-        """Where versions stand; those before the first batch have the row of their node."""
+        """The rows of versions in `memory`; a version before the first batch has the row of its node."""
         return torch.where(version >= self._base, version - self._base + self._offset, rows)
 
     def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
-        """The memories of nodes after so many batches: [..., dim]."""
+        """The memories of nodes after the first `complete` batches: [..., dim]."""
         return self.memory[self._place(self._stream.version(nodes, complete), self._stream.rows(nodes))]
 
     def after(self) -> Tensor:

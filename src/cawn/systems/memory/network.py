@@ -11,17 +11,17 @@ from cawn.systems.layers import Merge, TemporalAttention, TimeCode
 from cawn.systems.memory.config import TgnSettings
 from cawn.systems.memory.stream import Messages, Stream
 
-Read = Callable[[Tensor, Tensor], Tensor]  # the memories of nodes [...] after so many batches [...]: [..., dim]
+Read = Callable[[Tensor, Tensor], Tensor]  # memories of nodes [...] after a number of batches [...]: [..., dim]
 
 
 class MemoryNetwork(nn.Module):
-    """The network of TGN, JODIE or DyRep. Memories are held elsewhere, and read through a function.
+    """The network of TGN, JODIE or DyRep. Memories are stored elsewhere and read through a function.
 
     Args:
         link: Width of link attributes; 0 if there are none.
         node: Width of node attributes; 0 if there are none.
-        unit: Of time, for the time code.
-        gaps: Mean and deviation of the gaps between a node's links, which standardise the gaps of the projection.
+        unit: The unit of time of the time encoding.
+        gaps: Mean and standard deviation of the gaps between a node's links, to standardise those of the projection.
     """
 
     def __init__(self, config: TgnSettings, link: int, node: int, unit: float, gaps: tuple[float, float]) -> None:
@@ -39,12 +39,12 @@ class MemoryNetwork(nn.Module):
         self.score = Merge(dim, dim, dim, 1)
 
     def update(self, message: Tensor) -> Tensor:
-        """New memories by aggregated messages, which begin with the memory before: [n, width] -> [n, dim]."""
+        """New memories from aggregated messages, which begin with the memory before: [n, width] -> [n, dim]."""
         s: Tensor = self.updater(message, message[:, : self.config.dim])
         return s
 
     def context(self, stream: Stream, messages: Messages) -> Tensor:
-        """The part [phi(gap) | e] of the aggregated messages, which no memory changes: [n, time + link]."""
+        """The part [phi(gap) | e] of the aggregated messages, which does not depend on memories: [n, time + link]."""
         phi, attributes = self.time(messages.gap / self.unit), stream.attributes(messages.links)
         return messages.mean(phi if attributes is None else torch.cat([phi, attributes], dim=-1))
 
@@ -65,7 +65,7 @@ class MemoryNetwork(nn.Module):
         return torch.cat([s, messages.mean(other), context], dim=-1)
 
     def embed(self, stream: Stream, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor) -> Tensor:
-        """Embeddings of nodes at t, of which `visible` links and `complete` batches are known: [B, dim]."""
+        """Embeddings of nodes at t, given the first `visible` links and `complete` batches: [B, dim]."""
         if self.config.embedding == "attention":
             return self.attend(stream, read, nodes, t, visible, complete)
         s = read(nodes, complete)  # [B, dim]

@@ -1,4 +1,4 @@
-"""The batches of links that a memory reads, the messages of each, and the versions of memories that they make."""
+"""The batches of links that update memories, the messages of each batch, and the resulting versions of memories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NONE = -1  # no version
 
 
 class Messages(NamedTuple):
-    """The messages of consecutive batches, grouped by the n versions that they make."""
+    """The messages of consecutive batches, grouped by the n versions that they produce."""
 
     nodes: Tensor  # [n] the receivers
     sender: Tensor  # [m] the other end of each link, as a position among the versions of its batch
@@ -36,10 +36,10 @@ class Messages(NamedTuple):
 
 
 class Stream(PastTensors):
-    """The past links of nodes, and what every batch does to their memories; see `batch_ends`.
+    """The past links of nodes, and the updates of memories by each batch; see `batch_ends`.
 
-    Each batch makes a new version of the memory of every node in it. Versions are numbered by batch, then by node, and
-    follow from the links alone.
+    Each batch produces a new version of the memory of every node in it. Versions are numbered by batch, then by node;
+    the numbering depends only on the links.
     """
 
     def __init__(self, events: Events, system: NeuralSystem) -> None:
@@ -56,11 +56,11 @@ class Stream(PastTensors):
         return np.searchsorted(self.ends, visible, side="right")
 
     def rows(self, nodes: Tensor) -> Tensor:
-        """The rows of nodes in a table; unknown ids have the last one."""
+        """The rows of nodes in a table; the last row is for unknown ids."""
         return torch.where((nodes >= 0) & (nodes < self.num_nodes), nodes, self.num_nodes)
 
     def version(self, nodes: Tensor, complete: Tensor) -> Tensor:
-        """The latest version of each node's memory after so many batches; NONE if it has none."""
+        """The latest version of each node's memory after the first `complete` batches; NONE if it has none."""
         if len(self._version_codes) == 0:
             return torch.full_like(nodes + complete, NONE)
         base = self.rows(nodes) * (len(self) + 1)
@@ -93,7 +93,7 @@ class Stream(PastTensors):
         links, sender = links[order], (batch * stride + sender)[order]
         versions, first, counts = np.unique((batch * stride + receiver)[order], return_index=True, return_counts=True)
         latest = t[links[first + counts - 1]]
-        version = np.repeat(np.arange(len(versions)), counts)  # that each message is for
+        version = np.repeat(np.arange(len(versions)), counts)  # the version of each message
         if last:
             kept = t[links] == latest[version]
             links, version, sender = links[kept], version[kept], sender[kept]

@@ -27,14 +27,14 @@ from cawn.systems.training import Optimizer, contrast_loss
 Array = npt.NDArray[Any]
 
 _PAIRS = 1 << 12  # per forward pass, in scoring
-_VERSIONS = 1 << 18  # of memories that are held at once, in scoring
+_VERSIONS = 1 << 18  # versions of memories that are stored at once, in scoring
 
 
 class MemorySystem(NeuralSystem):
     """TGN, JODIE or DyRep, depending on the settings.
 
-    Training follows the stream of visible links: a step has the loss of all training links of one batch, with the
-    memory of the batches before it. Links without a loss change the memory all the same.
+    Training follows the stream of visible links: a step computes the loss of all training links of one batch, with the
+    memory of the batches before it. Links that are not trained on update the memory as well.
     """
 
     module: MemoryNetwork
@@ -104,10 +104,10 @@ class MemorySystem(NeuralSystem):
 
 
 class MemoryScorer:
-    """Scores pairs with the current weights, on memories that are replayed from the first link.
+    """Scores pairs with the current weights, using memories that are replayed from the first link.
 
-    The stream is replayed in parts of several batches. All versions of memories in one part are held at once, so that
-    the pairs of all its times are scored together.
+    The stream is replayed in parts of several batches. All versions of memories in one part are stored at once, so that
+    pairs at all times within it are scored together.
     """
 
     def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
@@ -164,7 +164,7 @@ class MemoryScorer:
 
 
 def part_bounds(first_version: list[int], versions: int) -> list[int]:
-    """Cuts batches into parts of at most so many versions, or one batch: the bounds of at least one part."""
+    """Divides batches into parts of at most `versions` versions, or one batch: the bounds of at least one part."""
     starts, bounds = np.array(first_version), [0]
     while bounds[-1] < len(starts) - 1:
         end = int(np.searchsorted(starts, starts[bounds[-1]] + versions, side="right")) - 1
@@ -173,7 +173,7 @@ def part_bounds(first_version: list[int], versions: int) -> list[int]:
 
 
 def gap_moments(train: Events) -> tuple[float, float]:
-    """Mean and deviation of the time between a node's successive links; (0, 1) if no node has two."""
+    """Mean and standard deviation of the time between a node's successive links; (0, 1) if no node has two."""
     nodes, t = np.concatenate([train.src, train.dst]), np.tile(train.t, 2)
     order = np.lexsort((t, nodes))
     gaps = np.diff(t[order])[np.diff(nodes[order]) == 0].astype(np.float64)

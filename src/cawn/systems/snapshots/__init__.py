@@ -1,1 +1,1 @@
-"""Systems that see a network as a sequence of snapshots: EvolveGCN, VGRNN and DynAERNN."""
+"""Systems that treat a network as a sequence of snapshots: EvolveGCN, VGRNN and DynAERNN."""

@@ -35,7 +35,7 @@ class DynAERNNSettings(SnapshotSettings):
     lr: float = 1e-3
     epochs: int = 50
     patience: int = 5
-    lookback: int = 3  # snapshots that a prediction is made from
+    lookback: int = 3  # snapshots from which a prediction is made
     dim: int = 64  # width of a node's embedding
     wide: int = 500  # width of the outer layers and of the first LSTM
     narrow: int = 300  # width of the inner layers
@@ -66,7 +66,7 @@ class DynAERNNSettings(SnapshotSettings):
 
 
 class Rows(NamedTuple):
-    """Sparse rows of adjacency matrices: of row i, the entries from offsets[i] on."""
+    """Sparse rows of adjacency matrices; the entries of row i start at offsets[i]."""
 
     columns: Tensor  # [n] nodes
     offsets: Tensor  # [rows + 1]
@@ -75,8 +75,8 @@ class Rows(NamedTuple):
 
 
 class DynAERNN(nn.Module):
-    """An encoder per lag, two LSTMs over the lags, and a decoder; the first and the last layer are as wide as there are
-    known nodes, and sparse."""
+    """An encoder per lag, two LSTMs over the lags, and a decoder; the first and the last layer are sparse, with one
+    column per known node."""
 
     def __init__(self, config: DynAERNNSettings, nodes: KnownNodes) -> None:
         super().__init__()
@@ -244,7 +244,7 @@ class DynAERNNSystem(SnapshotSystem):
         return lambda view: self._embed(past, view)
 
     def _embed(self, past: Snapshots, view: View) -> tuple[Tensor, Tensor, Tensor]:
-        """Decoded nodes, the row among them of each node, and the row of each node in `KnownNodes`.
+        """Decoded nodes, the row of each node in them, and the row of each node in `KnownNodes`.
 
         All nodes without links in the last windows share the last row.
         """

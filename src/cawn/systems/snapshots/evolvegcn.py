@@ -47,11 +47,11 @@ class EvolveGCNSettings(SnapshotSettings):
 
 
 class Snapshot:
-    """The input of the network for one window; its features are found when they are needed.
+    """The input of the network for one window; features are computed on first use.
 
     Args:
         x: Node attributes [N, d].
-        max_degree: Larger degrees are not told apart.
+        max_degree: Larger degrees count as this one.
     """
 
     def __init__(self, graph: Graph, x: Tensor, max_degree: int) -> None:
@@ -75,7 +75,7 @@ class Snapshot:
 
 
 class EvolveGCN(nn.Module):
-    """Embeddings of all nodes from a sequence of snapshots, and the classifier of pairs."""
+    """Embeds all nodes given a sequence of snapshots, and classifies pairs."""
 
     def __init__(self, config: EvolveGCNSettings, width: int) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class EvolveGCN(nn.Module):
         self.classifier = Merge(config.hidden, config.hidden, config.hidden, 1)
 
     def forward(self, snapshots: Sequence[Snapshot]) -> Tensor:
-        """Embeddings by the last snapshot: [N, hidden]."""
+        """Embeddings of all nodes at the last snapshot: [N, hidden]."""
         weights: list[Tensor] = [weight.get_parameter("first") for weight in self.weights]
         for snapshot in snapshots[:-1]:
             if self.sees_nodes:
@@ -105,10 +105,10 @@ class EvolveGCN(nn.Module):
 
 
 class EvolvingWeight(nn.Module):
-    """The weight matrix of a layer: its first value, and the GRU that evolves it from one snapshot to the next.
+    """The weight matrix of a layer: its initial value, and the GRU that evolves it from one snapshot to the next.
 
-    The GRU's input is the weight itself (variant O) or a summary of the layer's input, by as many nodes as the weight
-    has columns (variant H).
+    The GRU's input is the weight itself (variant O), or the layer's input at as many selected nodes as the weight has
+    columns (variant H).
     """
 
     def __init__(self, rows: int, columns: int, *, sees_nodes: bool) -> None:
@@ -124,9 +124,9 @@ class EvolvingWeight(nn.Module):
         return evolved
 
     def summary(self, h: Tensor, size: int) -> Tensor:
-        """The nodes of the largest projections on `direction`, each multiplied by their tanh: [rows, size].
+        """The inputs of the nodes with the largest projections on `direction`, each times its tanh: [rows, size].
 
-        Columns are zeros where there are fewer nodes.
+        If there are fewer nodes, the remaining columns are zeros.
         """
         assert self.direction is not None
         projection = h @ (self.direction / self.direction.norm())  # [A]
@@ -136,7 +136,7 @@ class EvolvingWeight(nn.Module):
 
 
 class MatrixGRU(nn.Module):
-    """A GRU whose state is a matrix; it treats all columns alike, except for the biases."""
+    """A GRU whose state is a matrix; all columns share the same weights but have their own biases."""
 
     def __init__(self, rows: int, columns: int) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ def _uniform(rows: int, columns: int, *, scale: int) -> Tensor:
 
 
 class EvolveGCNSystem(SnapshotSystem):
-    """EvolveGCN, trained by one step per snapshot, or several if it has more than `batch_size` links."""
+    """EvolveGCN, trained with one step per snapshot, or several if it has more than `batch_size` links."""
 
     config: EvolveGCNSettings
     module: EvolveGCN
@@ -213,7 +213,7 @@ class EvolveGCNSystem(SnapshotSystem):
         return found
 
     def _snapshots(self, past: Snapshots, view: View, held: Recent[Snapshot] | None = None) -> list[Snapshot]:
-        """The snapshots that a view is embedded by; a single empty one if nothing is known."""
+        """The snapshots from which a view is embedded; a single empty one if no link is known."""
         ranges = past.latest(view, self.config.history + 1) or [(0, 0)]
         x, held = past.x[:, : self.node_width], held or Recent(0)
         return [held.get(links, partial(self._snapshot, past.graph(links), x)) for links in ranges]

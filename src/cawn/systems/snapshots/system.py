@@ -1,4 +1,4 @@
-"""What the systems on snapshots share: the choice of the granularity, the scorer, and tables of known nodes."""
+"""Common parts of the systems on snapshots: the choice of the granularity, the scorer, and tables of known nodes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cawn.systems.training import Optimizer, TrainingLinks
 Array = npt.NDArray[Any]
 
 CANDIDATES = (24, 8, 62, 160)  # numbers of training snapshots to compare; the first is kept unless another is better
-TRIAL_STEPS = 200  # of each short training
+TRIAL_STEPS = 200  # of each short training run
 _PAIRS = 1 << 16  # per forward pass, in scoring
-_KEPT = 8  # embeddings of all nodes, one for each of the last windows that were asked for
+_KEPT = 8  # cached embeddings of all nodes, for the most recently used windows
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SnapshotSettings(Settings):
 
 
 class SnapshotSystem(ABC):
-    """A system that embeds all nodes once per window, and scores pairs by their two embeddings.
+    """A system that embeds all nodes once per window, and scores a pair from the embeddings of its two nodes.
 
     A subclass sets `module`, `steps_per_epoch` and `updates`, and defines `embedder` and `logits`.
     """
@@ -107,7 +107,7 @@ class SnapshotScorer:
         self._version = -1
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SnapshotScorer, (self._system, self._past)  # a lock cannot be pickled, and embeddings can be made again
+        return SnapshotScorer, (self._system, self._past)  # locks cannot be pickled; embeddings are recomputed
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self._score(src, dst, *self._past.views(t))
@@ -140,7 +140,7 @@ class SnapshotScorer:
         return np.concatenate(list(self._pieces(score, len(src))))
 
     def _renew(self) -> None:
-        """Drop the embeddings if the weights have changed since."""
+        """Drop the cached embeddings if the weights have changed since they were computed."""
         self._system.module.eval()
         version = sum(weight._version for weight in self._system.module.parameters())
         if version != self._version:
@@ -149,7 +149,7 @@ class SnapshotScorer:
 
 
 class KnownNodes(nn.Module):
-    """Rows of a table with one row per node of the training period, in order of appearance; all others share one."""
+    """Rows of a table with one row per training node, in order of appearance; all other nodes share one row."""
 
     rows: Tensor
 
@@ -163,13 +163,13 @@ class KnownNodes(nn.Module):
         self.register_buffer("rows", rows)  # [num_nodes], `count` for nodes without training links
 
     def all_of(self, num_nodes: int) -> Tensor:
-        """The rows of nodes 0..num_nodes, the last of which is unknown: [num_nodes + 1]."""
+        """The rows of nodes 0..num_nodes, the last of which stands for unknown nodes: [num_nodes + 1]."""
         known = self.rows[:num_nodes].clamp(0, self.count)
         return nn.functional.pad(known, (0, num_nodes + 1 - len(known)), value=self.count)
 
 
 def _appearance(events: Events) -> npt.NDArray[np.int64]:
-    """The nodes with links in order of first appearance, whatever the order of simultaneous rows."""
+    """The nodes with links in order of first appearance, independent of the order of simultaneous rows."""
     ordered = in_canonical_order(events)
     nodes, first = np.unique(np.stack([ordered.src, ordered.dst], axis=1), return_index=True)
     return np.asarray(nodes[np.argsort(first)], np.int64)
@@ -208,7 +208,7 @@ def targets(system: SnapshotSystem) -> list[Target]:
 
 
 def predictable_targets(system: SnapshotSystem) -> list[Target]:
-    """The targets before which something is known."""
+    """The targets that have at least one known link before them."""
     found = [target for target in targets(system) if target.view.known]
     if not found:
         raise DataError("all links to train on are in the first snapshot: give more snapshots or a longer history")

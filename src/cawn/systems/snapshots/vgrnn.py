@@ -1,4 +1,4 @@
-"""VGRNN: a variational graph autoencoder per snapshot, whose prior comes from a graph recurrent network.
+"""VGRNN: a variational graph autoencoder per snapshot, with a prior from a graph recurrent network.
 
 Hajiramezanali et al., "Variational Graph Recurrent Neural Networks", NeurIPS 2019.
 """
@@ -70,13 +70,13 @@ class Gaussian(NamedTuple):
 
 
 class VGRNN(nn.Module):
-    """One snapshot after another: prior, posterior and recurrence. A GCN of x is a linear layer of `matrix(x)`."""
+    """Prior, posterior and recurrence of one snapshot. A graph convolution of x is a linear layer on `matrix(x)`."""
 
     def __init__(self, config: VGRNNSettings, nodes: KnownNodes, node_width: int) -> None:
         super().__init__()
         h, z = config.hidden, config.latent
         self.nodes, self.hidden = nodes, h
-        small = nodes.count**-0.5  # as of a linear layer of one-hot vectors; larger values are learned by heart
+        small = nodes.count**-0.5  # that of a linear layer on one-hot vectors; larger values overfit
         self.identity = nn.Parameter(torch.empty(nodes.count, h).uniform_(-small, small))
         self.bias = nn.Parameter(torch.zeros(h))
         self.attributes = nn.Linear(node_width, h, bias=False) if node_width else None
@@ -87,7 +87,7 @@ class VGRNN(nn.Module):
         self.candidate_input, self.candidate_state = nn.Linear(2 * h, h), nn.Linear(h, h, bias=False)
 
     def features(self, x: Tensor) -> Tensor:
-        """xi, from the identity of known nodes and from node attributes x [N, d]: [N, h]."""
+        """xi, from the identities of known nodes and node attributes x [N, d]: [N, h]."""
         table = nn.functional.pad(self.identity, (0, 0, 0, 1))  # a row of zeros for all others
         found = table[self.nodes.all_of(len(x) - 1)] + self.bias
         return torch.relu(found if self.attributes is None else found + self.attributes(x))
@@ -100,7 +100,7 @@ class VGRNN(nn.Module):
     def forward(
         self, matrix: Normalised, xi: Tensor, state: Tensor, noise: Tensor | None = None
     ) -> tuple[Gaussian, Tensor, Tensor]:
-        """The posterior of a snapshot, a sample of it by this noise, or its mean, [N, z], and the next state [N, h]."""
+        """The posterior of a snapshot, a sample of it [N, z] (its mean without `noise`), and the next state [N, h]."""
         given = matrix(torch.cat([xi, state], dim=1))  # [N, 2h]
         encoded = matrix(torch.relu(self.encoder(given)))  # [N, h]
         posterior = Gaussian(self.mean(encoded), softplus(self.deviation(encoded)) + _SMALLEST)
@@ -132,7 +132,7 @@ class VGRNNSystem(SnapshotSystem):
 
     @cached_property
     def _segments(self) -> list[range]:
-        """The steps of the training period, cut into sequences."""
+        """The steps of the training period, divided into sequences."""
         count, size = max(self._targets) + 1, self.config.truncation
         return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
@@ -156,7 +156,7 @@ class VGRNNSystem(SnapshotSystem):
     def load_training_state(self, state: dict[str, Tensor]) -> None:
         found = state["hidden"].to(self.device)
         if found.shape != self._new_state(self.past(self.context.events)).shape:
-            raise ValueError("the state has another shape")
+            raise ValueError("the state has the wrong shape")
         self._state = found
 
     def _new_state(self, past: Snapshots) -> Tensor:

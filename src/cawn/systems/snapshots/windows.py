@@ -1,8 +1,8 @@
-"""A stream of links as snapshots: windows of equal length, what a query sees of them, and their sparse matrices.
+"""A stream of links as snapshots: windows of equal length, the windows visible to a query, and sparse matrices.
 
-A query at t sees the whole windows before the one that contains t, and nothing of its own. Windows are closed on the
+A query at t sees all windows before the one that contains t, and nothing of its own window. Windows are closed on the
 right, (origin + k span, origin + (k + 1) span], so that the last link of the training period is in its last window;
-the first one also contains the origin. They continue at the same length after the training period.
+the first window also contains the origin. Windows of the same length continue after the training period.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Array = npt.NDArray[Any]
 Value = TypeVar("Value")
 
 EMPTY = 16  # consecutive empty windows that count; more are skipped
-_LAST = 2.0**52  # windows beyond this one are not told apart
-_GRAPHS = 1024  # to keep
+_LAST = 2.0**52  # windows beyond this one count as the same
+_GRAPHS = 1024  # number of cached graphs
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Windows of length `span` from `origin` on; both are facts of the training period."""
+    """Windows of length `span` that start at `origin`; both are derived from the training period."""
 
     origin: int | float
     span: float
@@ -54,7 +54,7 @@ class Clock:
         return found
 
     def windows(self, t: Array) -> npt.NDArray[np.int64]:
-        """The window, from 0, of each time; equal times are in the same window: [B]."""
+        """The number of the window of each time, from 0; equal times are in the same window: [B]."""
         origin = np.full_like(t, self.origin)
         later = np.maximum(t, origin)
         if t.dtype.kind == "i":  # the difference of two int64 fits into uint64
@@ -65,17 +65,17 @@ class Clock:
 
 
 class View(NamedTuple):
-    """What a query sees: all windows of the first `known` links, and `gap` empty windows after the last of them."""
+    """What is visible to a query: all windows of the first `known` links, and `gap` empty windows after the last."""
 
     known: int
     gap: int
 
 
 class Snapshots:
-    """The links of a history, cut into windows.
+    """The links of a history, divided into windows.
 
-    Steps are windows up to the last link, from the first one that is not empty, without the empty ones that are skipped
-    (see EMPTY).
+    Steps are the windows from the first one with links to the last, without the empty windows that are skipped (see
+    EMPTY).
     """
 
     def __init__(self, events: Events, clock: Clock, device: torch.device) -> None:
@@ -96,7 +96,7 @@ class Snapshots:
         return torch.from_numpy(np.pad(x, ((0, 1), (0, 0)))).to(self.device)
 
     def views(self, t: Array, visible: Array | None = None) -> tuple[Array, Array]:
-        """The `View` of each query, as two arrays [B]; if `visible` [B] is given, only so many links are known."""
+        """The `View` of each query, as two arrays [B]; with `visible` [B], only the first `visible` links are known."""
         window = self.clock.windows(t)
         known = np.searchsorted(self._window, window, side="left")
         if visible is not None:
@@ -123,11 +123,11 @@ class Snapshots:
         return len(self._first)
 
     def links(self, step: int, known: int) -> tuple[int, int]:
-        """The links of a step, as a range of positions: of the first `known` links alone."""
+        """The links of a step among the first `known` links, as a range of positions."""
         return int(self._first[step]), min(int(self._last[step]), known)
 
     def latest(self, view: View, count: int) -> list[tuple[int, int]]:
-        """The links of the last `count` windows of a view, oldest first; fewer if the stream is younger."""
+        """The links of the last `count` windows of a view, oldest first; fewer if the stream is shorter."""
         if view.known == 0:
             return []
         last, empty = self.step(view), min(view.gap, count)
@@ -148,8 +148,8 @@ class Snapshots:
 class Graph:
     """An undirected snapshot in which a link that occurs n times has weight n.
 
-    `pairs` [2, P] holds every linked pair of nodes once in each direction, sorted; `count` [P] its number of links;
-    `nodes` [A] the ends of links, `out_degree` and `in_degree` [A] their links as source and as destination.
+    `pairs` [2, P] contains every linked pair of nodes once in each direction, sorted, and `count` [P] its number of
+    links. `nodes` [A] are the nodes with links, `out_degree` and `in_degree` [A] their links as source and destination.
     """
 
     def __init__(self, events: Events, links: slice, device: torch.device) -> None:
@@ -162,7 +162,7 @@ class Graph:
         self.pairs = torch.from_numpy(self.host_pairs).to(device)
         self.count = torch.from_numpy(count.astype(np.float32)).to(device)
         self.host_nodes, first = np.unique(self.host_pairs[0], return_index=True)
-        self.starts = np.append(first, len(pairs))  # of each node's run in `pairs`
+        self.starts = np.append(first, len(pairs))  # start of each node's range in `pairs`
         self.nodes = torch.from_numpy(self.host_nodes).to(device)
         degrees = (np.bincount(ends, minlength=self.num_nodes)[self.host_nodes] for ends in (src, dst))
         self.out_degree, self.in_degree = (torch.from_numpy(degree).to(device) for degree in degrees)
@@ -200,9 +200,9 @@ class Normalised(NamedTuple):
 
 
 class _Product(torch.autograd.Function):
-    """The product of a `Normalised` matrix, which is symmetric, so that it is also that of the gradient.
+    """Multiplication by a `Normalised` matrix; it is symmetric, so the backward pass is the same multiplication.
 
-    Sums run in a fixed order on every device.
+    Sums are computed in a fixed order on every device.
     """
 
     @staticmethod
@@ -223,13 +223,13 @@ def _multiply(x: Tensor, nodes: Tensor, columns: Tensor, values: Tensor, offsets
 
 
 class Recent(Generic[Value]):
-    """The `size` most recently used values by key; several threads may ask."""
+    """A thread-safe cache of the `size` most recently used values."""
 
     def __init__(self, size: int) -> None:
         self._size, self._held, self._lock = size, OrderedDict[Hashable, Value](), RLock()
 
     def get(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value of a key; made if it is not held."""
+        """The value of a key; created by `make` if it is not in the cache."""
         with self._lock:
             value = self._held.pop(key) if key in self._held else make()
             self._held[key] = value
@@ -238,4 +238,4 @@ class Recent(Generic[Value]):
             return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._size,)  # a lock cannot be pickled, and values can be made again
+        return Recent, (self._size,)  # locks cannot be pickled; values are recomputed
