@@ -49,7 +49,7 @@ def test_mean_attributes_of_the_other_ends(k: int) -> None:
 
 
 def test_gaps_are_exact() -> None:
-    """A time code multiplies them by frequencies up to 1, so that float32 would change it."""
+    """A time encoding multiplies them by frequencies up to 1, so that float32 would change it."""
     events = cawn.Events([0, 0], [1, 2], [5, 1 << 60])
     system = random_weights("graphmixer", events)
     past, t = system.past(events), torch.tensor([123_456_796])

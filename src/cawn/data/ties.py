@@ -1,9 +1,8 @@
 """An order of simultaneous links that does not depend on the order of rows.
 
-Links of equal time do not see each other, but a system that keeps only the last k links of a node, or that reads them
-in sequence, still has to list them in some order. Here they are sorted by a hash of everything that happened to their
-ends before, which depends neither on rows nor on node ids. Only links that this hash cannot tell apart are sorted by
-node id.
+Simultaneous links do not see each other, but a system that keeps only the last k links of a node, or that reads them
+in sequence, still has to list them in some order. Here they are sorted by a hash of the entire past of their nodes,
+which depends neither on the order of rows nor on node ids. Only links with equal hashes are sorted by node id.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cawn.kernels.rng import mix64_array
 
 
 def in_canonical_order(events: Events) -> Events:
-    """The same links, with those of equal time in an order that is independent of rows; `events` if there are none."""
+    """The same links, simultaneous ones in an order that does not depend on rows; `events` itself without ties."""
     if not (events.t[1:] == events.t[:-1]).any():
         return events
     keys = np.empty(len(events), np.uint64)
@@ -33,8 +32,8 @@ def in_canonical_order(events: Events) -> Events:
 def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
     """Where each complete batch of links at times t [E] ends: at the first change of time after `batch_size` links.
 
-    So a batch never splits a tie, and whether it is complete before a time depends on the links before it alone. Links
-    after the last complete batch are in none.
+    So a batch never splits a tie, and whether it is complete before a time depends only on the links before that time.
+    Links after the last complete batch are in no batch.
     """
     changes = np.append(np.flatnonzero(t[1:] != t[:-1]) + 1, len(t))
     ends, end = [], 0

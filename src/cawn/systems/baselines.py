@@ -1,4 +1,4 @@
-"""Untrained baselines: recency, popularity, EdgeBank and the lexicographic heuristics. They stand in every table.
+"""Untrained baselines: recency, popularity, EdgeBank and the lexicographic heuristics. Every table contains them.
 
 Each is also a system without weights, so that it has run folders, calibrated probabilities and a `LinkPredictor`.
 """
@@ -45,7 +45,7 @@ Order = Literal[
 
 STANDING = ("recency", "LR+LP+GR+GP", "LP+GP", "edgebank", "edgebank (window)", "popularity")  # in every table
 WINDOW = 0.15  # of the time since the first link
-_BITS = 26  # ages and counts from 2 ** 26 on are equal
+_BITS = 26  # ages and counts of 2 ** 26 or more count as equal
 
 
 def scorers(events: Events) -> dict[str, Scorer]:
@@ -55,9 +55,9 @@ def scorers(events: Events) -> dict[str, Scorer]:
 
 
 class Past:
-    """How often and when last each pair was linked, and each destination, before any time; pairs have no direction.
+    """The number and the time of the last links of each pair and of each destination; pairs have no direction.
 
-    Methods score pairs at times t with the first `visible` links known; by default those strictly before t.
+    Methods score pairs at times t given the first `visible` links; by default those strictly before t.
     """
 
     def __init__(self, events: Events) -> None:
@@ -71,7 +71,7 @@ class Past:
         return np.searchsorted(self.t, t)
 
     def recency(self, src: Array, dst: Array, t: Array, visible: Array | None = None) -> Scores:
-        """Pairs that linked before, most recent first; then all others, by the last activity of the destination."""
+        """Pairs that have linked before, most recent first; then all others, by the last link to the destination."""
         return self.heuristic("LR+GR", src, dst, t, visible)
 
     def popularity(self, src: Array, dst: Array, t: Array, visible: Array | None = None) -> Scores:
@@ -95,12 +95,12 @@ class Past:
     def heuristic(self, order: str, src: Array, dst: Array, t: Array, visible: Array | None = None) -> Scores:
         """Compares pairs by the first statistic of an `order` such as "LR+GR", ties by the next, and so on.
 
-        LR is the last time of the pair, LP its number of links; GR and GP are those of the destination.
+        LR is the time of the pair's last link, LP its number of links; GR and GP are those of the destination.
         """
         visible = self.before(t) if visible is None else visible
         keys = {"L": _undirected(src, dst), "G": dst.astype(np.int64)}
         first, *second = [self._statistic(part, keys[part[0]], visible) for part in _parts(order)]
-        # A tie of the first is broken by less than its smallest step; pairs without it are below all others.
+        # The second statistic adds less than the smallest step of the first; pairs whose first is 0 rank last.
         with_first, without = (first + 2.0**-31 * second[0], second[0] / 32 - 1) if second else (first, first - 1)
         return np.asarray(np.where(first > 0, with_first, without), np.float64)
 
@@ -133,7 +133,7 @@ def _undirected(src: Array, dst: Array) -> Array:
 
 
 def _parts(order: str) -> list[str]:
-    """The statistics of an order, at most two. Recency directly followed by its own count is one, such as "LRP"."""
+    """The statistics of an order, at most two. A recency directly followed by its count is merged, such as "LRP"."""
     return order.replace("LR+LP", "LRP").replace("GR+GP", "GRP").split("+")
 
 

@@ -1,8 +1,8 @@
 """Smoothed counts (Qarkaxhija and Scholtes, 2026): a log-linear model of decayed counts with a dozen weights.
 
-Which destination z will a source u link to at time t? Counts of past links estimate P(z), P(z | u) and P(z | v), where
-v is one of the last K destinations of u and what follows v is counted over all sources. Every count is decayed: a link
-counts exp(-age / decay). Estimates from few links are smoothed. There are no node embeddings.
+The model predicts the destination z of a source u at time t. Counts of past links estimate P(z), P(z | u) and P(z | v),
+where v is one of the last K destinations of u, and destinations after v are counted over all sources. Every count is
+decayed: a link contributes exp(-age / decay). Estimates from few links are smoothed. There are no node embeddings.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CountsSettings(Settings):
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"
     attributes: bool = False  # has no effect
-    depth: int = 5  # K, how many of the last destinations of the source are used
+    depth: int = 5  # K, the number of last destinations of the source that are used
     smoothing: float = 1.0  # pseudo-counts of each estimate
     backoff: Literal["marginal", "continuation"] = "marginal"  # smooth to popularity or to Kneser-Ney counts
 
@@ -60,7 +60,7 @@ class DecayedTally:
         self._t, self._scale, self._sums = t, scale, self.tally.decayed(t, scale)
 
     def before(self, keys: Array, t: Array, visible: Array) -> tuple[Array, Array]:
-        """Decayed count and age of each key at t, from the first `visible` links; 0 and infinity if there are none."""
+        """Decayed count and age of each key at t, from the first `visible` links; 0 and infinity if it has none."""
         _, newest = self.tally.before(keys, visible)
         if len(self._sums) == 0:
             return np.zeros(len(keys)), np.full(len(keys), np.inf)
@@ -118,9 +118,9 @@ class CountTables:
         return np.where(exists, self._dst[self._sources.tally.links[at]], -1)
 
     def features(self, src: Array, dst: Array, t: Array, visible: Array) -> npt.NDArray[np.float32]:
-        """log P(z), log P(z | u), log P(z | v_1..v_K) each and as one window; recency of the pair and of z: [B, K + 7].
+        """log P(z), log P(z | u), log P(z | v_k) for each k, log P_co(z); recency of the pair and of z: [B, K + 7].
 
-        Estimates given a v that does not exist are 0.
+        Estimates conditional on a v that does not exist are 0.
         """
         src, dst = src.astype(np.int64), dst.astype(np.int64)
         smoothing, depth = self.config.smoothing, self.config.depth
@@ -192,7 +192,7 @@ class CountsScorer:
         self._system, self._tables = system, tables
 
     def features(self, src: Array, dst: Array, t: Array, visible: Array | None = None) -> Tensor:
-        """Features of pairs at t, of which the first `visible` links are known: [B, K + 7]."""
+        """Features of pairs at t, given the first `visible` links: [B, K + 7]."""
         known = self._tables.before(t) if visible is None else visible
         parts = [slice(i, i + _PAIRS) for i in range(0, len(src), _PAIRS)] or [slice(0, 0)]
         found = [self._tables.features(src[part], dst[part], t[part], known[part]) for part in parts]

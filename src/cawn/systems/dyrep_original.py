@@ -1,4 +1,4 @@
-"""DyRep as its paper defines it: a point process whose intensity follows from states that every link changes.
+"""DyRep as its paper defines it: a point process whose intensity is a function of states that every link updates.
 
 Trivedi, Farajtabar, Biswal and Zha, "DyRep: Learning Representations over Dynamic Graphs", ICLR 2019. A pair's first
 link is an association, every later one a communication.
@@ -38,8 +38,8 @@ class DyRepOriginalSettings(PublishedSettings):
     patience: int = 5
     negatives: Literal["random", "mixed"] = "random"  # has no effect: the survival term draws its own nodes
     dim: int = 32  # width of the states
-    neighbours: int = 20  # most recent partners of a node that its attention covers
-    samples: int = 5  # random other nodes, for each end of a link, in the survival term
+    neighbours: int = 20  # most recent partners that a node attends to
+    samples: int = 5  # random other nodes, for each node of a link, in the survival term
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "dim": (1, 4096),
@@ -103,7 +103,7 @@ class DyRepOriginal(VersionedSystem):
         return {
             "states": torch.zeros(num_nodes + 1, self.config.dim, device=self.device),
             "attention": torch.zeros(slots),  # S, by slot; this and the following stay on the host
-            "partners": torch.full(slots, -1),  # who has each slot
+            "partners": torch.full(slots, -1),  # the partner in each slot
             "newest": torch.full(slots, -1),  # the last link with each of them
         }
 
@@ -130,7 +130,7 @@ class DyRepOriginal(VersionedSystem):
         return plan, table
 
     def _plan(self, versions: Versions) -> tuple[Plan, Messages]:
-        """The plan of a chunk, in which a message reads its owner, the other end and the partners of that one."""
+        """The plan of a chunk, in which a message reads its owner, the other node and the partners of the other."""
         stream, first, last = versions.stream, versions.first, versions.last
         owners, moments = stream.owners[first:last], stream.moment[first:last]
         shape = 2 * len(owners), self.config.neighbours
@@ -147,7 +147,7 @@ class DyRepOriginal(VersionedSystem):
         return plan, Messages(plan.rows, plan.previous, writer, share, kinds, drive=none)
 
     def _drive(self, stream: Stream, messages: Array) -> Tensor:
-        """What the gap since the owner's last link and the attributes of the link add to each message: [M, d]."""
+        """The contribution of the gap since the owner's last link and of link attributes to each message: [M, d]."""
         links = messages // 2
         last = stream.last_message(stream.owners[links, messages % 2], stream.moment[links])
         given = [self.gaps(stream.events.t[links], last, stream, self.scale)[:, None]]
@@ -175,7 +175,7 @@ class DyRepOriginal(VersionedSystem):
             self._pool = nodes[np.argsort(appeared)]
         seed = self.context.train.seed_for("survival", epoch, first)
         drawn = np.random.default_rng(seed).integers(0, len(self._pool), (len(owners), 2, self.config.samples))
-        for _ in range(2):  # replaces an end of the link by the next node
+        for _ in range(2):  # replaces the nodes of the link by the next node
             is_end = (self._pool[drawn][..., None] == owners[:, None, None]).any(axis=-1)
             drawn = (drawn + is_end) % len(self._pool)
         return self._pool[drawn]
@@ -190,8 +190,8 @@ class DyRepOriginal(VersionedSystem):
 class Recurrence(torch.autograd.Function):
     """z_v = sigma(W_struct h_u + W_rec z_v + drive), message by message; attention is a constant.
 
-    A message reads the states of many others, so hardly any two can be computed together. Both directions run in
-    compiled loops on the host, whatever the device.
+    A message reads the states of many other nodes, so hardly any two can be computed in parallel. Forward and backward
+    run in compiled loops on the host for every device.
     """
 
     @staticmethod

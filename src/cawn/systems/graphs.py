@@ -19,8 +19,8 @@ class CapturedStep:
 
     Args:
         step: Computes the loss and updates the weights with `optimizer`; all shapes are fixed.
-        reset: Called before every warm-up step and before the capture, to reset what a step changes beside the weights
-            and the optimizer.
+        reset: Called before every warm-up step and before the capture, to reset what a step changes apart from the
+            weights and the optimizer.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class CapturedStep:
         return self._graph is not None
 
     def __call__(self) -> None:
-        """Run the step; it must have been captured on CUDA, and runs as it is elsewhere."""
+        """Run the step. On CUDA it must have been captured; on other devices it runs directly."""
         if self._graph is None:
             self._step()
         else:
@@ -79,7 +79,7 @@ class CapturedStep:
 
 
 class CapturedEpochs:
-    """Epochs of a system without state on a GPU: the steps of full batches are replays of one graph.
+    """Epochs of a stateless system on a GPU: the steps of full batches are replays of one graph.
 
     Args:
         loss: The loss of a batch; a function of tensors of fixed shapes, without random numbers except dropout.
@@ -94,7 +94,7 @@ class CapturedEpochs:
         self._step = CapturedStep(self._update, module, optimizer, device)
 
     def __call__(self, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
-        """The loss of each step; only that of a last, smaller batch is left to minimise."""
+        """The loss of each step; the caller has to minimise only that of a last, smaller batch."""
         size = training.batch_size
         for step, links in enumerate(training.tensors(epoch, first, self._device), start=first):
             if len(links.src) < size:

@@ -39,7 +39,7 @@ class JodieOriginalSettings(PublishedSettings):
     weight_decay: float = 1e-5
     negatives: Literal["random", "mixed"] = "random"  # has no effect: the loss uses no negatives
     dim: int = 128  # width of the dynamic states
-    smoothness: float = 1.0  # weight of the changes of both states in the loss
+    smoothness: float = 1.0  # weight of both smoothness terms in the loss
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
         "dim": (1, 4096),
@@ -58,9 +58,9 @@ class Role(nn.Module):
 
 
 class NextItem(nn.Module):
-    """j~ = W [uhat | i' | ibar' | ubar] + b, with one-hot ibar' and ubar: rows of a table each.
+    """j~ = W [uhat | i' | ibar' | ubar] + b, where ibar' and ubar are one-hot, so each selects a row of a table.
 
-    Nodes without training links have no one-hot code: their row is 0.
+    Nodes without training links have no one-hot vector: their row is 0.
     """
 
     sources: Tensor
@@ -100,7 +100,7 @@ class NextItem(nn.Module):
 
 
 class Jodie(nn.Module):
-    """The weights: the first states, the recurrence of each role, the projection and the prediction."""
+    """The weights: the initial states, the recurrence of each role, the projection and the prediction."""
 
     def __init__(self, dim: int, link: int, node: int, sources: list[int], items: list[int]) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Jodie(nn.Module):
 
 
 class JodieOriginal(VersionedSystem):
-    """JODIE. Its states belong to nodes in a role: owner v is v as a source, owner N + 1 + v is v as a destination.
+    """JODIE. A state belongs to a node in a role: owner v is v as a source, owner N + 1 + v is v as a destination.
 
     Id N stands for all nodes that are not in the events.
     """
@@ -127,7 +127,7 @@ class JodieOriginal(VersionedSystem):
         weights = (len(sources) + len(items) + 2 * config.dim) * (len(items) + config.dim)
         if weights > _MOST_WEIGHTS:
             raise DataError(
-                f"{len(sources):,} sources and {len(items):,} destinations: the one-hot codes of jodie-original need "
+                f"{len(sources):,} sources and {len(items):,} destinations: the one-hot vectors of jodie-original need "
                 f"{weights:,} weights, more than {_MOST_WEIGHTS:,}; use the system jodie"
             )
         self.module = Jodie(config.dim, self.link_width, self.node_width, sources, items).to(self.device)
@@ -155,7 +155,7 @@ class JodieOriginal(VersionedSystem):
         return plan, rolled(before, drive, own, other, plan)
 
     def _drives(self, stream: Stream, messages: Array) -> Tensor:
-        """What gaps and attributes add to each message: [M, d]."""
+        """The contribution of gaps and attributes to each message: [M, d]."""
         links, role = messages // 2, messages % 2
         last, t = stream.last_message(stream.owners[links, role], stream.moment[links]), stream.events.t[links]
         found = []
@@ -207,9 +207,9 @@ class JodieOriginal(VersionedSystem):
 
 
 class Recurrence(torch.autograd.Function):
-    """The new state of a message, normalise(tanh(A own + B other + drive)), message by message.
+    """The state after each message, normalise(tanh(A own + B other + drive)), computed message by message.
 
-    Both directions run in compiled loops on the host, whatever the device: few messages are independent of each other.
+    Forward and backward run in compiled loops on the host for every device: few messages are independent of each other.
     """
 
     @staticmethod
@@ -246,6 +246,6 @@ def _owners(nodes: Array, role: int, num_nodes: int) -> npt.NDArray[np.int64]:
 
 
 def _place(known: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """The place of each node in an ascending list of ids, and whether it is there: [B] each."""
+    """The position of each node in an ascending list of ids, and whether it is in it: [B] each."""
     at = torch.searchsorted(known, nodes).clamp(max=len(known) - 1)
     return at, known[at] == nodes

@@ -1,4 +1,4 @@
-"""Network parts that several systems share."""
+"""Layers that several systems share."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _PERIOD = 1e6  # the length of the training period in the unit of time gaps
 
 
 class TimeCode(nn.Module):
-    """phi(dt) = cos(w dt + b), with w_i = 10^(-9 i / (width - 1)) and b = 0 at first: [...] -> [..., width].
+    """phi(dt) = cos(w dt + b), initially with w_i = 10^(-9 i / (width - 1)) and b = 0: [...] -> [..., width].
 
-    What is learned is a change of w per training period, not w itself: the gradient of w is proportional to the gap,
-    about 10^6, and would dominate the norm that gradients are clipped at; and one step of Adam would be longer than
-    most frequencies. Give the `period` if gaps are in another unit.
+    The parameter is the change of w in turns per training period, not w itself: the gradient of w is proportional to
+    the gap, about 10^6, and would dominate the norm that is clipped; and one step of Adam would be larger than most
+    frequencies. Give the `period` if gaps are in another unit.
 
     The fixed part w dt is reduced to one turn in float64: in float32, angles of 10^6 have errors of several hundredths,
     which differ between processors.
@@ -38,7 +38,7 @@ class TimeCode(nn.Module):
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
-    """As in PyTorch, but on a CPU one random 64-bit word serves four elements, which makes it several times faster.
+    """As in PyTorch, but on a CPU one random 64-bit word is used for four elements, which is several times faster.
 
     The rate is then rounded to a multiple of 2^-16.
     """
@@ -76,13 +76,13 @@ class Merge(nn.Module):
 class TemporalAttention(nn.Module):
     """One layer of TGAT: a node at t attends to its past links, then MLP2 merges the result with its own features.
 
-    There is one query per node, so its keys and values are never computed: q · (K x) = (K^T q) · x, and the sum of the
+    There is one query per node, so keys and values need not be computed: q · (K x) = (K^T q) · x, and the sum of the
     weighted values is V applied to the weighted sum of the inputs. With k links this saves almost a factor of k.
 
     Args:
         node: Width of node features, of input and output.
         link: Width of link attributes; 0 if there are none.
-        time: Width of the time code.
+        time: Width of the time encoding.
     """
 
     def __init__(self, node: int, link: int, time: int, *, heads: int, dropout: float) -> None:
@@ -107,10 +107,10 @@ class TemporalAttention(nn.Module):
 
         Args:
             h: Features of the nodes [B, node]; None if all features of nodes are 0.
-            now: The time code of a gap of 0 [time].
-            past: Features of the other end of each past link [B, k, node]; None if they are 0.
+            now: The time encoding of a gap of 0 [time].
+            past: Features of the neighbour in each past link [B, k, node]; None if they are 0.
             attributes: Of each past link [B, k, link].
-            times: The time code of each gap [B, k, time].
+            times: The time encoding of each gap [B, k, time].
             mask: Which links exist [B, k]; without any, the attention output is 0.
         """
         B, H, d = len(mask), self.heads, self.width // self.heads
@@ -133,7 +133,7 @@ class TemporalAttention(nn.Module):
 class MixerBlock(nn.Module):
     """A block of MLP-Mixer: an MLP across tokens, then one across channels, with residuals: [B, tokens, channels].
 
-    Tokens that a mask [B, tokens] leaves out change no other token.
+    Tokens outside the mask [B, tokens] do not affect other tokens.
     """
 
     def __init__(

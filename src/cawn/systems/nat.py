@@ -1,11 +1,11 @@
-"""NAT (Luo & Li, LoG 2022): every node keeps small caches of its neighbours, and a pair is scored by joining them.
+"""NAT (Luo & Li, LoG 2022): every node has small caches of its neighbours, and a pair is scored by joining them.
 
-A node has a vector of its own, a cache of neighbours and a cache of neighbours of neighbours. An entry of a cache is a
-key (the neighbour), the link it came with, and a vector that an RNN updates when the pair links again. A pair is scored
-from all keys of its two ends: in which of their caches each key occurs, and its vectors.
+A node has a state vector, a cache of neighbours and a cache of neighbours of neighbours. An entry of a cache has a key
+(the neighbour), the link that added it, and a vector that an RNN updates when the pair links again. A pair is scored
+from all keys of its two nodes: in which of the caches each key occurs, and its vectors.
 
-The caches change after each batch of links. A batch never splits a tie, so a score depends neither on the order of rows
-nor on links at or after its time.
+The caches are updated after each batch of links. A batch never splits a tie, so a score depends neither on the order of
+rows nor on links at or after its time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from cawn.systems.training import Links, Optimizer, contrast_loss
 Array = npt.NDArray[Any]
 
 EMPTY = -1
-CACHES = 6  # itself, its neighbours and theirs, of either end
+CACHES = 6  # the node itself, its neighbours and their neighbours, for each node of a pair
 _PAIRS = 1 << 10  # per forward pass, in scoring
 _DRAWN = 1 << 13  # links whose replacements are drawn at once
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
@@ -42,16 +42,16 @@ LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 class NATSettings(PublishedSettings):
     """Settings of NAT; the defaults are those its authors publish for a run on Wikipedia."""
 
-    batch_size: int = 100  # also how often the caches change
+    batch_size: int = 100  # also the number of links between updates of the caches
     epochs: int = 50
     patience: int = 5
 
     neighbours: int = 32  # slots of the first cache
     second_neighbours: int = 16  # slots of the second cache
-    replacement: float = 0.7  # alpha, the probability that a new key takes the slot of another
-    dim: int = 72  # of a node's own vector
-    entry_dim: int = 4  # of the vector of an entry
-    position_dim: int = 16  # of the code of the caches that a key occurs in
+    replacement: float = 0.7  # alpha, the probability that a new key replaces another in its slot
+    dim: int = 72  # width of the state vectors
+    entry_dim: int = 4  # width of the vector of an entry
+    position_dim: int = 16  # width of the embedding of the set of caches that a key occurs in
     time_dim: int = 16
     heads: int = 2
     pooling: Literal["attention", "sum"] = "attention"  # of the keys; the published code sums
@@ -73,20 +73,20 @@ class NATSettings(PublishedSettings):
 
 @dataclass
 class Caches:
-    """The state of all nodes. Slot 0 is for the node itself, then come those of the first and of the second cache.
+    """The state of all nodes. Slot 0 is for the node itself, followed by those of the first and of the second cache.
 
     There are two rows more than nodes: one that stays empty, for unknown nodes, and one for writes without effect.
     """
 
-    own: Tensor  # [N + 2, dim] the node's own vector, before its last link
+    own: Tensor  # [N + 2, dim] the state vectors of nodes, before their last link
     key: Tensor  # [N + 2, S] int64 node ids; EMPTY
-    link: Tensor  # [N + 2, S] int64 positions of the links that entries came with; EMPTY
-    vector: Tensor  # [N + 2, S, entry] of entries, before that link
+    link: Tensor  # [N + 2, S] int64 positions of the links that added the entries; EMPTY
+    vector: Tensor  # [N + 2, S, entry] vectors of entries, before that link
     winner: Tensor  # [(N + 2) * S] int64 scratch
 
 
 class View(NamedTuple):
-    """What is read from the caches of B nodes at t."""
+    """The contents of the caches of B nodes, as read at t."""
 
     own: Tensor  # [B, dim]
     key: Tensor  # [B, S]
@@ -149,7 +149,7 @@ class NAT(nn.Module):
 
 
 class Stream(PastTensors):
-    """Links in canonical order, in batches that split no tie, and the slots of every node as a key.
+    """Links in canonical order, in batches that do not split ties, and the slots of every node as a key.
 
     Slots are hashes of the order in which nodes first appear, so that renaming nodes changes nothing.
     """
@@ -165,7 +165,7 @@ class Stream(PastTensors):
         number[nodes] = by_first_appearance(nodes)
         hashes = rng.mix64_array(number.astype(np.uint64) ^ np.uint64(rng.mix64_int(system.seed)))
         self._seed, self._probability = rng.signed(rng.mix64_int(system.seed)), config.replacement
-        self._candidates = 2 + config.neighbours  # of each end of a link
+        self._candidates = 2 + config.neighbours  # for each node of a link
         self._drawn = 0, torch.zeros(0, self._candidates, dtype=torch.bool, device=device)
         sizes = config.neighbours, config.second_neighbours
         self.slots = [torch.from_numpy((hashes % np.uint64(size)).astype(np.int64)).to(device) for size in sizes]
@@ -173,7 +173,7 @@ class Stream(PastTensors):
     def replaces(self, start: int, stop: int) -> Tensor:
         """Whether the candidates of the links start..stop may replace another key: [2n, 2 + M], in the order u, v, ...
 
-        It depends on the link, the end and the candidate alone; drawn for many links at once.
+        This depends only on the link, the node and the candidate; drawn for many links at once.
         """
         first, drawn = self._drawn
         if not first <= start <= stop <= first + len(drawn) // 2:
@@ -187,7 +187,7 @@ class Stream(PastTensors):
         return drawn[2 * (start - first) : 2 * (stop - first)]
 
     def batches_before(self, visible: Array) -> Array:
-        """How many batches are complete among the first `visible` links: [B]."""
+        """The number of complete batches among the first `visible` links: [B]."""
         return np.searchsorted(self.ends, visible, side="right")
 
 
@@ -203,7 +203,7 @@ class NATSystem(NeuralSystem):
         self.size = 1 + config.neighbours + config.second_neighbours  # S
         self.module = NAT(config, self.link_width, self.node_width).to(context.device)
         self._stream: Stream | None = None  # of the training links
-        self._caches, self._done = Caches(*[torch.empty(0)] * 5), 0  # in training, after so many batches
+        self._caches, self._done = Caches(*[torch.empty(0)] * 5), 0  # in training, after `_done` batches
         if context.training is not None:
             self._steps = self._batches_with_links()
             self.steps_per_epoch = len(self._steps)
@@ -260,7 +260,7 @@ class NATSystem(NeuralSystem):
         return Caches(own, none, none.clone(), vector, none.flatten().clone())
 
     def view(self, stream: Stream, caches: Caches, nodes: Tensor, t: Tensor) -> View:
-        """The vectors of nodes and of their entries at t, after the links that the caches hold."""
+        """The vectors of nodes and of their entries at t, given the links inserted into the caches so far."""
         row = torch.where((nodes >= 0) & (nodes < stream.num_nodes), nodes, stream.num_nodes)  # [B]
         key, link, vector = caches.key[row], caches.link[row], caches.vector[row]  # [B, S], [B, S], [B, S, entry]
         own = caches.own[row]  # [B, dim]
@@ -286,15 +286,15 @@ class NATSystem(NeuralSystem):
 
     @torch.no_grad()
     def advance(self, stream: Stream, caches: Caches, first: int, last: int) -> None:
-        """Change the caches by the batches first..last, each from the caches before it."""
+        """Update the caches with the batches first..last; each batch reads the caches before it."""
         for batch in range(first, last):
             start = int(stream.ends[batch - 1]) if batch else 0
             self._insert(stream, caches, start, int(stream.ends[batch]))
 
     def _insert(self, stream: Stream, caches: Caches, start: int, stop: int) -> None:
-        """Insert the links start..stop into the caches of both of their ends.
+        """Insert the links start..stop into the caches of both of their nodes.
 
-        Of several candidates for one slot, that of the last link wins.
+        If there are several candidates for one slot, that of the last link wins.
         """
         n, M, S = stop - start, self.config.neighbours, self.size
         owner, other = stream.both[start:stop].flatten(), stream.both[start:stop].flip(1).flatten()  # [2n], by link
@@ -306,7 +306,7 @@ class NATSystem(NeuralSystem):
         first_slot = 1 + stream.slots[0][other]  # [2n]
         known = before.key.gather(1, first_slot[:, None]).squeeze(1) == other
         vector = before.vector[torch.arange(2 * n, device=self.device), first_slot] * known[:, None]
-        second_key, second_link, second_vector = of_other  # [2n, M] the neighbours of the other end
+        second_key, second_link, second_vector = of_other  # [2n, M] the neighbours of the other node
         second_slot = 1 + M + stream.slots[1][second_key.clamp(min=0)]
 
         # Candidates [2n, 2 + M]: the node itself, its neighbour, the neighbours of that neighbour.

@@ -1,4 +1,4 @@
-"""The bases of systems that score a pair by a network on its past."""
+"""Base classes of systems that score a pair with a network on its past links."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Array = npt.NDArray[Any]
 
 
 class NeuralSystem(ABC):
-    """The base of systems with a network: the unit of time, the widths of attributes, and an index of the past.
+    """The base of systems with a network: the unit of time, the widths of attributes, and an index of past links.
 
-    `unit` scales times, so that results do not depend on the unit of the data: gaps in units of a millionth of the
-    training period.
+    Gaps are measured in units of `unit`, a millionth of the training period, so that results do not depend on the unit
+    of time of the data.
     """
 
     module: nn.Module
@@ -40,7 +40,7 @@ class NeuralSystem(ABC):
         self._past: tuple[Events, Any] | None = None  # of the most recent events
 
     def past(self, events: Events) -> Any:
-        """What is indexed once for a history; `PastTensors` by default."""
+        """The index of a history, built once; `PastTensors` by default."""
         return PastTensors(events, self)
 
     def _past_of(self, events: Events) -> Any:
@@ -61,7 +61,7 @@ class NeighbourSystem(NeuralSystem):
 
     @abstractmethod
     def logits(self, past: Any, src: Tensor, dst: Tensor, t: Tensor, visible: Tensor) -> Tensor:
-        """Logits [B] of pairs at t, of which the first `visible` [B] links are known."""
+        """Logits [B] of pairs at t, given the first `visible` [B] links."""
 
     def gaps(self, t: Tensor, links: PastLinks) -> Tensor:
         """The time from each past link [B, k] to t [B], in units; 0 where there is no link: [B, k], float64."""
@@ -90,18 +90,18 @@ class NeighbourSystem(NeuralSystem):
 
 
 class NodeEmbeddingSystem(NeighbourSystem):
-    """A system that embeds both ends of a pair separately. An end that several pairs share is embedded once.
+    """A system that embeds both nodes of a pair separately. A node that several pairs share is embedded once.
 
     A subclass sets `module` and defines `embed` and `score`.
     """
 
     @abstractmethod
     def embed(self, past: Any, nodes: Tensor, t: Tensor, visible: Tensor) -> Tensor:
-        """Embeddings of nodes at t, of which the first `visible` links are known: [N] each -> [N, width]."""
+        """Embeddings of nodes at t, given the first `visible` links: [N] each -> [N, width]."""
 
     @abstractmethod
     def score(self, source: Tensor, destination: Tensor) -> Tensor:
-        """Logits of pairs from the embeddings of their ends: [B, width] each -> [B]."""
+        """Logits of pairs from the embeddings of their nodes: [B, width] each -> [B]."""
 
     def training_logits(self, past: Any, links: Links) -> Tensor:
         t = links.t.repeat(3)
@@ -117,7 +117,7 @@ class NodeEmbeddingSystem(NeighbourSystem):
 
 
 def distinct(*columns: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows that differ in some column [B]: the positions of one of each kind, and the kind of each row [B]."""
+    """The distinct rows of these columns [B]: the position of one of each, and for each row its distinct row [B]."""
     kind = torch.zeros_like(columns[0], dtype=torch.int64)
     for column in columns:
         _, value = torch.unique(column, return_inverse=True)
@@ -141,9 +141,9 @@ class PastTensors(Neighbours):
         return None if self.msg is None else self.msg[events]
 
     def mean_features(self, nodes: Tensor, visible: Tensor, k: int) -> Tensor | None:
-        """Attributes of the other end, averaged over the last k visible links of each node; zeros without any: [B, d].
+        """Attributes of neighbours, averaged over the last k visible links of each node; zeros without any: [B, d].
 
-        Differences of running sums, which are computed on first use.
+        Computed as differences of prefix sums, which are built on first use.
         """
         if self.x is None:
             return None
@@ -189,5 +189,5 @@ class NeighbourScorer:
 
 
 def padded(values: Any, device: torch.device) -> Tensor:
-    """A table with a row of zeros at the end, which index -1 refers to."""
+    """A table with a row of zeros at the end, for index -1."""
     return torch.from_numpy(np.concatenate([values, np.zeros_like(values[:1])])).to(device)

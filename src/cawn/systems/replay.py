@@ -11,13 +11,13 @@ State = TypeVar("State")
 
 
 class Replay(Generic[State]):
-    """Replays a stream: the state after its first n links, for ascending n at the cost of one pass.
+    """Replays a stream: the state after its first n links; ascending values of n cost one pass in total.
 
-    A smaller n than before starts from the nearest earlier copy; copies are kept at a few evenly spaced positions.
+    For an n smaller than before, it restarts from the nearest earlier copy; a few evenly spaced copies are kept.
 
     Args:
-        new: Makes the state before the first link.
-        advance: Changes a state in place by the links first..last.
+        new: Creates the state before the first link.
+        advance: Updates a state in place with the links first..last.
         length: The number of links.
         copies: How many copies to keep.
     """

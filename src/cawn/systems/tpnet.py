@@ -1,12 +1,12 @@
 """TPNet (Lu et al., NeurIPS 2024): random projections of time-decayed walk matrices, and an MLP-Mixer.
 
-Every node keeps k + 1 vectors. H^0 is random; a link (u, v) adds H^(l-1) of either end to H^l of the other, and H^l
+Every node has k + 1 vectors. H^0 is random; a link (u, v) adds H^(l-1) of each node to H^l of the other, and H^l
 decays by exp(-lambda l gap). The inner product of H^a of one node and H^b of another then estimates the decayed number
-of walks of a + b links between them. These estimates, for the pair and for the recent neighbours of both of its ends,
+of walks of a + b links between them. These estimates, for the pair and for the recent neighbours of both of its nodes,
 are the features of the network.
 
-The projections do not depend on the weights. They are computed once, after every link, so that a score uses all links
-strictly before its time, and the links to train on can be shuffled.
+The projections do not depend on the weights. They are computed once, as of after every link, so that a score uses all
+links strictly before its time, and training links can be shuffled.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ DECAYS = (0.05, 0.01, 0.25)  # lambda / tau that decay="auto" compares; the publ
 LARGEST_DECAY = 1e6
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 SMALLER = "lower width_factor or levels"
-TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short trainings
+TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short training runs
 
 
 @dataclass(frozen=True)
 class TPNetSettings(PublishedSettings):
     """Settings of TPNet; the defaults are the published ones."""
 
-    levels: int = 3  # k, the longest walks
-    width_factor: float = 10.0  # the projections have this many times log(2 E) numbers
+    levels: int = 3  # k, the length of the longest walks
+    width_factor: float = 10.0  # the width of a projection is this times log(2 E)
     decay: Literal["auto"] | float = "auto"  # lambda / tau, tau being the links of an average node per unit of time
-    neighbours: int = 20  # most recent links of each end
+    neighbours: int = 20  # most recent links of each node
     time_dim: int = 100
     dim: int = 172
     layers: int = 2  # blocks of the mixer
@@ -70,7 +70,7 @@ class TPNetSettings(PublishedSettings):
 
 
 class TPNet(nn.Module):
-    """Logits from the projections of a pair and of its recent neighbours."""
+    """Computes logits from the projections of a pair and of its recent neighbours."""
 
     def __init__(self, config: TPNetSettings, link: int, node: int) -> None:
         super().__init__()
@@ -91,8 +91,8 @@ class TPNet(nn.Module):
         Args:
             ends: Projections of u and v [B, 2, K, d], K = k + 1.
             past: Projections of their neighbours [B, 2, n, K, d].
-            gap: How long ago each neighbour's link was [B, 2, n].
-            attributes: Of each neighbour's link and of the neighbour itself, as far as there are any [B, 2, n, width].
+            gap: Time since each neighbour's link [B, 2, n].
+            attributes: Those of each neighbour's link and of the neighbour itself, if any [B, 2, n, width] each.
             own: Node attributes of u and v, if there are any [B, 2, node].
             mask: Which neighbours exist [B, 2, n].
         """
@@ -132,8 +132,8 @@ def inner_products(ends: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
 class Projections(PastTensors):
     """The projections of nodes after each of their links.
 
-    H^0 is drawn by the order in which nodes first appear, so that renaming nodes changes nothing. Before its first link
-    a node has no projections: all are 0.
+    Random vectors H^0 are assigned to nodes in the order in which they first appear, so renaming nodes changes nothing.
+    Before its first link, all projections of a node are 0.
     """
 
     def __init__(self, events: Events, system: TPNetSystem) -> None:
@@ -143,7 +143,7 @@ class Projections(PastTensors):
             self.after_links = torch.from_numpy(self._after_links(system)).to(system.device).flatten(0, 1)
 
     def _after_links(self, system: TPNetSystem) -> npt.NDArray[np.float32]:
-        """The projections of both ends after each link, and zeros for nodes without links: [E + 1, 2, K, d]."""
+        """The projections of both nodes after each link, then zeros for nodes without links: [E + 1, 2, K, d]."""
         ordered, shape = self.events, (system.config.levels + 1, system.width)
         nodes = by_first_appearance(np.stack([ordered.src, ordered.dst], axis=1).ravel()).reshape(-1, 2)
         now = np.zeros((int(nodes.max()) + 1 if len(nodes) else 0, *shape), np.float32)
@@ -163,7 +163,7 @@ class Projections(PastTensors):
 
 
 class TPNetSystem(NeighbourSystem):
-    """TPNet, with projections of every link strictly before a query."""
+    """TPNet, with projections of all links strictly before a query."""
 
     pairs_per_pass = 1 << 10
 
@@ -214,5 +214,5 @@ def decay_rate(config: TPNetSettings, train: Events) -> float:
 
 
 def projection_width(config: TPNetSettings, train: Events) -> int:
-    """d, as many numbers as the published rule asks for, and at least one."""
+    """d by the published rule, and at least 1."""
     return max(round(config.width_factor * math.log(2 * max(len(train), 1))), 1)

@@ -1,8 +1,8 @@
-"""States of nodes that every link changes, with all their versions.
+"""States of nodes that every link updates, with all their versions.
 
-Message 2e is what link e does to its source, message 2e + 1 what it does to its destination. Each message makes a new
+Message 2e is the update of the source of link e, message 2e + 1 that of its destination. Each message produces a new
 version of one state. All messages at one time read the versions from before that time, and the state after them is
-their mean; so simultaneous links do not see each other. Which versions a message reads follows from the links alone: a
+their mean, so simultaneous links do not see each other. Which versions a message reads depends only on the links: a
 `Plan` numbers them as rows of a table. A system fills the table in compiled loops, because few messages are independent
 of each other, and computes everything else from the table at once.
 """
@@ -39,13 +39,13 @@ _PAIRS = 4_096  # per forward pass, in scoring
 class Plan:
     """What the messages of consecutive links read, as rows of one table.
 
-    The first L rows of the table are states from before these links, of the owners `outside`; then comes a version per
-    message.
+    The first L rows of the table are the states of the owners `outside` before these links; one version per message
+    follows.
     """
 
     first_message: int
     outside: npt.NDArray[np.int64]  # owners [L]
-    outside_last: npt.NDArray[np.int64]  # the last message to each of them [L]; NONE for a state never changed
+    outside_last: npt.NDArray[np.int64]  # the last message to each of them [L]; NONE without one
     rows: npt.NDArray[np.int64]  # of the versions that each message reads [M, R]; NONE for none
     previous: npt.NDArray[np.int64]  # the message before it to the same owner at the same time, from 0 [M]; or NONE
 
@@ -55,11 +55,11 @@ class Plan:
 
 
 class Stream:
-    """Links in canonical order with the states that they change.
+    """Links in canonical order with the states that they update.
 
     Args:
         system: Defines the owners of states: nodes, or nodes in one role.
-        size: Links per chunk. A chunk is closed at the first change of time after that many, so it splits no tie.
+        size: Links per chunk. A chunk ends at the first change of time after that many, so it never splits a tie.
     """
 
     def __init__(self, events: Events, system: VersionedSystem, size: int) -> None:
@@ -105,7 +105,7 @@ class Stream:
         return np.asarray((codes[at] == wanted) & (first[at] < visible))
 
     def chunk_of(self, visible: Array) -> npt.NDArray[np.int64]:
-        """The chunk whose links come after the first `visible` links, or contain the last of them in a tie."""
+        """The chunk of the next link after the first `visible` links."""
         return np.asarray(np.searchsorted(self.chunks, visible, side="right") - 1)
 
     def bounds(self, chunk: int) -> tuple[int, int]:
@@ -131,7 +131,7 @@ class Stream:
         return Plan(2 * first, outside, outside_last, rows, previous)
 
     def final(self, first: int, last: int) -> tuple[Array, Array]:
-        """The owners that links first..last change, and the last message to each."""
+        """The owners whose states the links first..last update, and the last message to each."""
         changed = np.unique(self.owners[first:last])
         return changed, self.last_message(changed, np.full(len(changed), last))
 
@@ -166,7 +166,7 @@ class Versions:
         return torch.where(tensor(last >= 0)[..., None], self.state["states"][tensor(owners)], start)
 
     def advance(self) -> None:
-        """Change the state by the links of the chunk."""
+        """Update the state with the links of the chunk."""
         owners, messages = self.stream.final(self.first, self.last)
         tensor, rows = self.system.tensor, self.plan.row(messages)
         self.state["states"][tensor(owners)] = self.table.detach()[tensor(rows)]
@@ -174,7 +174,7 @@ class Versions:
 
 
 class VersionedSystem(NeuralSystem):
-    """A system whose state changes with every link. A step of training takes the links of one chunk, in order.
+    """A system whose state is updated by every link. A training step processes the links of one chunk, in order.
 
     Gradients flow through the updates of a chunk; the state before it is a constant.
     """
@@ -185,7 +185,7 @@ class VersionedSystem(NeuralSystem):
 
     @abstractmethod
     def owners(self, events: Events) -> Array:
-        """The owners of the states that each link changes: [E, 2]."""
+        """The owners of the states that each link updates: [E, 2]."""
 
     @abstractmethod
     def new_state(self, num_nodes: int) -> State:
@@ -201,7 +201,7 @@ class VersionedSystem(NeuralSystem):
 
     @abstractmethod
     def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
-        """The loss of the links of a chunk, of which each has this weight."""
+        """The loss of the links of a chunk, with a weight for each link."""
 
     @abstractmethod
     def logits(self, versions: Versions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
@@ -234,7 +234,7 @@ class VersionedSystem(NeuralSystem):
     def load_training_state(self, state: State) -> None:
         expected = self.new_state(self.training_stream.events.num_nodes)
         if {name: value.shape for name, value in state.items()} != {n: v.shape for n, v in expected.items()}:
-            raise ValueError("the state has other shapes than that of these links")
+            raise ValueError("the state has the wrong shapes for these links")
         self._state = {name: value.to(expected[name]) for name, value in state.items()}
 
     def scorer(self, events: Events) -> VersionScorer:
@@ -248,13 +248,13 @@ class VersionedSystem(NeuralSystem):
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
 
     def gaps(self, t: Array, last: Array, stream: Stream, scale: list[float]) -> Tensor:
-        """The time since each last message, minus a mean and divided by a deviation, 0 where there is none: float32."""
+        """The time since each last message, standardised by mean and deviation; 0 where there is none; float32."""
         mean, deviation = scale
         gap = (_since(stream, t, last) - mean) / deviation
         return self.tensor(np.where(last >= 0, gap, 0.0).astype(np.float32))
 
     def gap_scale(self, name: str, side: int | None = None) -> list[float]:
-        """Mean and deviation of the gaps between the links of a state's owner in training; a fact."""
+        """Mean and standard deviation of the gaps between an owner's training links; stored as a fact."""
 
         def find() -> list[float]:
             stream = self.training_stream
@@ -269,7 +269,7 @@ class VersionedSystem(NeuralSystem):
 
 
 class VersionScorer:
-    """Scores pairs with the weights of a system, by a replay of the stream in chunks."""
+    """Scores pairs with the weights of a system, replaying the stream in chunks."""
 
     def __init__(self, system: VersionedSystem, stream: Stream) -> None:
         self._system, self._stream = system, stream
@@ -324,7 +324,7 @@ def _weights(events: Events) -> npt.NDArray[np.float32] | None:
 
 
 def _chunks(starts: Array, length: int, size: int) -> list[int]:
-    """Boundaries at the first of `starts` that is at least `size` after the one before; the last is `length`."""
+    """Boundaries, each at the first of `starts` at least `size` after the one before; the last is `length`."""
     found = [0]
     while found[-1] < length:
         at = int(np.searchsorted(starts, found[-1] + size))

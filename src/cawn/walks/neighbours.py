@@ -23,10 +23,10 @@ NO_LINK = -1
 class PastLinks(NamedTuple):
     """Links of B nodes before a time, newest first, [B, k] each; nodes and events are -1 where there is none."""
 
-    nodes: Tensor  # int64, the other end
+    nodes: Tensor  # int64, the neighbour
     t: Tensor  # int64 or float64 like the events; 0 where there is none
     events: Tensor  # int64, the position of the link in `Neighbours.events`
-    is_source: Tensor  # bool, whether the node that was asked for is the source of the link
+    is_source: Tensor  # bool, whether the queried node is the source of the link
 
     @property
     def mask(self) -> Tensor:
@@ -37,8 +37,8 @@ class PastLinks(NamedTuple):
 class Neighbours:
     """Every node's links in the order of time, as tensors on one device.
 
-    A query names the number of links that are visible to it: `before(t)` for all links strictly before t. Simultaneous
-    links are in canonical order, so their rows do not matter. Unknown node ids have no links.
+    A query states how many of the first links are visible to it: `before(t)` for all links strictly before t.
+    Simultaneous links are in canonical order, so the order of rows does not matter. Unknown node ids have no links.
     """
 
     events: Events  # in canonical order
@@ -53,7 +53,7 @@ class Neighbours:
 
     @classmethod
     def of_index(cls, index: Index, device: torch.device | str = "cpu") -> Neighbours:
-        """Those of the index of a `History`; links have its order and event ids, and `events` is not set."""
+        """From the index of a `History`; links have its order and event ids, and `events` is not set."""
         t = np.zeros(int(index.hop[:, LINK].max() >> 1) + 1 if len(index.hop) else 0, index.time.dtype)
         t[index.hop[:, LINK] >> 1] = index.time
         found = cls.__new__(cls)
@@ -89,8 +89,8 @@ class Neighbours:
     def uniform(self, nodes: Tensor, visible: Tensor, t: Tensor, k: int, seed: int | Tensor) -> PastLinks:
         """k links drawn uniformly, with replacement, from those of each node, sorted by time.
 
-        A draw depends on the seed, on t and on the node's newest visible link alone, and so on no id. A seed that is
-        drawn on the device is an int64 tensor [].
+        A draw depends only on the seed, on t and on the node's newest visible link, so not on ids. A seed that is drawn
+        on the device is an int64 tensor [].
         """
         first, end = self._range(nodes, visible)
         some = end > first

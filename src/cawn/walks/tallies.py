@@ -1,4 +1,4 @@
-"""How often, and when last, something occurred among the first n links of a network."""
+"""The number of occurrences of keys among the first n links of a network, and the last of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = npt.NDArray[Any]
 
 
 class Tally(NamedTuple):
-    """For each key the positions of the links at which it occurs, in order."""
+    """For each key, the positions of the links in which it occurs, in order."""
 
     keys: Array  # [K] sorted int64
     starts: Array  # [K + 1]
@@ -37,7 +37,7 @@ class Tally(NamedTuple):
         return _before(np.where(known, at, -1), visible.astype(np.int64), self.starts, self.links)
 
     def running(self) -> Array:
-        """How often its key has occurred, up to and including each occurrence: [n]."""
+        """The number of occurrences of its key, up to and including each occurrence: [n]."""
         return np.asarray(np.arange(len(self.links)) - np.repeat(self.starts[:-1], np.diff(self.starts)) + 1)
 
     def decayed(self, t: Array, scale: float) -> Array:
