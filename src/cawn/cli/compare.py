@@ -46,15 +46,15 @@ def compare(
         str, typer.Option("--systems", metavar="all|A,B,C", help=f"Systems to train: {', '.join(registry.names())}.")
     ] = "all",
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and runs; may be continued.")
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for tables, plot and runs; can be resumed.")
     ] = Path("comparison"),
     seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds.")] = 3,
     task: Annotated[
         Literal["transductive", "inductive", "both"],
-        typer.Option(help="Test on all last links, on those of hidden nodes, or on each in turn."),
+        typer.Option(help="Test on all links of the test period, on those of hidden nodes, or on both in turn."),
     ] = "transductive",
     preset: Annotated[
-        str, typer.Option(help="Preset of the systems that have it, such as fast; the others have their defaults.")
+        str, typer.Option(help="Preset of the systems that have it, such as fast; the others use their defaults.")
     ] = "default",
     settings: Annotated[
         list[str] | None,
@@ -86,7 +86,7 @@ def compare(
     device: DeviceName = "auto",
     jobs: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Runs at the same time; one per core by default, on a GPU at most 4."),
+        typer.Option(min=0, metavar="N", help="Number of parallel runs; by default one per core, on a GPU at most 4."),
     ] = None,
     threads: Threads = None,
     quiet: Quiet = False,
@@ -129,7 +129,7 @@ def compare(
 
 
 def parse_settings_by_system(given: list[str]) -> dict[str, dict[str, Any]]:
-    """Settings by system; those without the name of a system are for all."""
+    """Settings by system; those without the name of a system apply to all."""
     from cawn.cli.settings import parse_settings
 
     found: dict[str, dict[str, Any]] = {}

@@ -52,7 +52,7 @@ def _show_systems(rows: list[dict[str, Any]]) -> None:
     notes = (
         "new nodes: whether scores of nodes without training links are meaningful.",
         "state: whether scoring follows the stream link by link.",
-        "Settings of a system: cawn systems NAME. To train and compare: cawn compare DATA --systems all",
+        "Settings of a system: cawn systems NAME. To train and compare systems: cawn compare DATA --systems all",
     )
     console.print("\n".join(notes), style="dim", highlight=False)
 

@@ -1,12 +1,12 @@
 """Clocks: which earlier links a test link may use.
 
 strict    those at earlier times; simultaneous links do not see each other. The default, and the only clock of training.
-event     those in earlier rows, also at the same time.
-batch:N   those before the batch of N consecutive test links that it belongs to.
+event     those in earlier rows, even at the same time.
+batch:N   those before the batch of N consecutive test links that contains it.
 
-The others reproduce what is published elsewhere. Events are retimed for them: ties are separated by the smallest steps
-of float64, in the order of rows. A query at the time of a link then stands for that link, and a strict scorer on the
-retimed events follows the clock "event".
+Clocks other than strict reproduce published protocols. They change the times of events: ties are separated by the
+smallest steps of float64, in the order of rows. The time of a query then identifies a link, and a strict scorer on
+these events follows the clock "event".
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clock with this name."""
+    """A clock, by its name."""
 
     name: str = "strict"
 
@@ -53,9 +53,9 @@ class Clock:
 
         Args:
             strict: A scorer on the events.
-            events: What `on` has returned.
+            events: The result of `on`.
             first: Position of the first test link, where the first batch starts.
-            make: Makes such a scorer on other events; needed if `strict` has no `score_after`.
+            make: Creates such a scorer on other events; needed if `strict` has no `score_after`.
         """
         size = self.batch_size
         return strict if size is None else BatchScorer(strict, events, first, size, make)
@@ -70,7 +70,7 @@ def recorded_clock(description: dict[str, Any]) -> Clock:
 
 
 class BatchScorer:
-    """Scores pairs at the time of a link by the links before its batch."""
+    """Scores pairs at the time of a link, given the links before its batch."""
 
     def __init__(
         self, strict: Scorer, events: Events, first: int, size: int, make: Callable[[Events], Scorer] | None
@@ -90,7 +90,7 @@ class BatchScorer:
         return np.concatenate(found) if found else np.empty(0)
 
     def _scorer_before(self, count: int) -> Scorer:
-        """A scorer that knows the first `count` links."""
+        """A scorer given the first `count` links."""
         if self._newest[0] != count:
             assert self._make is not None
             self._newest = count, self._make(self._events[:count])
@@ -98,7 +98,7 @@ class BatchScorer:
 
 
 def separated(t: Array) -> npt.NDArray[np.float64]:
-    """Ascending times as float64, each the next number above the one before where it would not be larger."""
+    """Ascending times as strictly ascending float64; ties are replaced by the next larger numbers."""
     bits = t.astype(np.float64).view(np.int64)
     place = np.where(bits >= 0, bits, np.iinfo(np.int64).min - bits)  # of each time among all float64 numbers
     step = np.arange(len(t))

@@ -54,7 +54,7 @@ class NATSettings(PublishedSettings):
     position_dim: int = 16  # width of the embedding of the set of caches that a key occurs in
     time_dim: int = 16
     heads: int = 2
-    pooling: Literal["attention", "sum"] = "attention"  # of the keys; the published code sums
+    pooling: Literal["attention", "sum"] = "attention"  # how the keys are pooled; the published code sums
     dropout: float = 0.1
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {

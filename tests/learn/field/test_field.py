@@ -109,14 +109,14 @@ def test_without_a_folder(events) -> None:
 
 
 def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
-    with pytest.raises(cawn.QueryError, match="holds a comparison with other links"):
+    with pytest.raises(cawn.QueryError, match="contains a comparison that differs in links"):
         cawn.compare(events[:400], "rates", out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds "):
         cawn.compare(events, "rates", out=folder / "transductive", quiet=True)
-    with pytest.raises(cawn.QueryError, match="holds a comparison with other clock"):
+    with pytest.raises(cawn.QueryError, match="contains a comparison that differs in clock"):
         cawn.compare(events, "rates", out=folder, quiet=True, clock="event")
     found = cawn.compare(events, "rates", seeds=1, out=folder, quiet=True, jobs=0)
-    assert "was started with other settings (batch_size, epochs)" in found.failed[0]["reason"]
+    assert "was started with different settings (batch_size, epochs)" in found.failed[0]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Train several systems with several seeds on one network, and compare their accuracy and cost.
 
-Every run has a folder of its own, so a sweep that was stopped or killed continues where it was: finished runs are
-skipped and interrupted ones resumed exactly.
+Every run has a folder of its own, so a sweep that was stopped or killed can be resumed: finished runs are skipped, and
+interrupted ones continue exactly where they stopped.
 """
 
 from __future__ import annotations
@@ -61,24 +61,24 @@ def compare(
 ) -> Comparison:
     """Train systems with several seeds each, and compare their accuracy and cost with each other and with baselines.
 
-    A system that fails, for example because memory runs out, is reported in `failed`; the others go on.
+    A system that fails, for example because memory runs out, is reported in `failed`; the others continue.
 
     Args:
         events: The network.
-        systems: Names, see `cawn systems`; "all" are those that are trained. The system "rates", which takes seconds,
+        systems: Names, see `cawn systems`; "all" means all trained systems. The system "rates", which takes seconds,
             and the untrained baselines are always included.
-        seeds: The number of seeds, from 0; or a list of them.
+        seeds: The number of seeds, starting at 0; or a list of seeds.
         tasks: "transductive", "inductive", or both in a list.
         out: A folder for comparison.md, comparison.json and comparison.svg (if matplotlib is installed), and for the
-            runs: TASK/SYSTEM/seed-N. If it holds a comparison on the same links, this is continued. By default
+            runs: TASK/SYSTEM/seed-N. If it contains a comparison on the same links, this is resumed. By default
             everything is written to a temporary folder and removed.
-        preset: The settings of the systems that have such a preset; the others have their defaults.
+        preset: The preset of the systems that have one with this name; the others use their defaults.
         settings: Settings by system that differ from its preset; those under "all" apply to every system
             that has them.
         device: "auto" is the GPU if there is one.
-        jobs: Number of runs at the same time, each in a process of its own; 0 trains one after the other in this
-            process. By default one per core (on a GPU, at most 4), or 0 without `out`.
-        threads: CPU threads of each run; by default the cores are shared evenly.
+        jobs: Number of parallel runs, each in a process of its own; 0 trains one after the other in this process. By
+            default one per core (on a GPU, at most 4), or 0 without `out`.
+        threads: CPU threads of each run; by default the cores are divided evenly.
         split: Where training ends and the test begins; see `train`.
         kinds: The kinds of negatives to evaluate against; by default those of the protocol.
         protocol: "standard" or "dyglib"; see `train`.
@@ -166,7 +166,7 @@ def _refuse_unknown(preset: str, settings: Mapping[str, Mapping[str, Any]], chos
 
 @dataclass
 class _Sweep:
-    """The runs of a comparison, and what is known of them so far."""
+    """The runs of a comparison and their results so far."""
 
     events: Events
     folder: Path
@@ -185,7 +185,7 @@ class _Sweep:
         with FolderLock(self.folder):
             waiting = [job for job in self.planned if not self._already_done(job)]
             if done := len(self.planned) - len(waiting):
-                self._say(f"{done} of {len(self.planned)} runs are finished already")
+                self._say(f"{done} of {len(self.planned)} runs are already finished")
             try:
                 with progress("comparing", len(self.planned), quiet=self.quiet) as report:
                     report(len(self.finished))
@@ -200,7 +200,7 @@ class _Sweep:
             return found
 
     def _claim(self) -> None:
-        """Make the folder, or check that it holds a comparison on the same links."""
+        """Create the folder, or check that it contains a comparison on the same links."""
         check_writable(self.folder)
         split = self.options["split"]
         described = {
@@ -217,7 +217,9 @@ class _Sweep:
             except (OSError, ValueError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
             if other := [key for key, value in described.items() if found.get(key) != value]:
-                raise QueryError(f"{self.folder}: holds a comparison with other {other[0]}; choose another folder")
+                raise QueryError(
+                    f"{self.folder}: contains a comparison that differs in {other[0]}; choose another folder"
+                )
             return
         if self.folder.is_dir() and (foreign := sorted(entry.name for entry in self.folder.iterdir())):
             raise QueryError(f"{self.folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
@@ -225,14 +227,14 @@ class _Sweep:
         write_text(path, json.dumps(described) + "\n")
 
     def _already_done(self, job: Job) -> bool:
-        """Whether a run needs no training: it is finished, or cannot be continued."""
+        """Whether a run needs no training: it is finished, or cannot be resumed."""
         if not (job.folder / "run.json").exists():
             return False
         try:
             written = read_config(job.folder)
             if written != job.config:
                 names = [name for name, value in job.config.to_dict().items() if getattr(written, name) != value]
-                raise QueryError(f"was started with other settings ({', '.join(names)}); remove {job.folder}")
+                raise QueryError(f"was started with different settings ({', '.join(names)}); remove {job.folder}")
             return self._collect(job)
         except CawnError as error:
             self.failed[job] = str(error)
@@ -290,7 +292,7 @@ class _Sweep:
         return f" ({done} of {len(self.planned)}; about {format_duration(seconds)} left)"
 
     def _summary(self) -> Comparison:
-        """The comparison of the runs so far, also as files."""
+        """The comparison of the runs so far; also written to files."""
         found = summarise(self.events, self.finished, self.failed, self.options, self.jobs)
         if self.finished:
             found.write(self.folder)

@@ -26,9 +26,9 @@ def can_draw() -> bool:
 
 
 def draw(comparison: Comparison, path: Path) -> None:
-    """Draw AP under each kind of negatives against training time and against scoring speed; nothing without matplotlib.
+    """Plot AP for each kind of negatives against training time and scoring speed; does nothing without matplotlib.
 
-    A row of panels for each task; its test links are those with the most links.
+    Each task has a row of panels, for the kind of test links with the most links.
     """
     if not can_draw() or not comparison.cost:
         return
@@ -43,7 +43,7 @@ def draw(comparison: Comparison, path: Path) -> None:
     sizes = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     with (
         matplotlib.rc_context({"svg.hashsalt": "cawn", "svg.fonttype": "none"} | style | sizes),
-        warnings.catch_warnings(action="ignore"),  # letters that the font lacks
+        warnings.catch_warnings(action="ignore"),  # about characters missing from the font
     ):
         rows = [(test, quantity) for test in tests for quantity in _AXES]
         figure = Figure(figsize=(4 * len(kinds), 3.1 * len(rows) + 0.5), layout="constrained")
@@ -89,7 +89,7 @@ def _panel(axis: Any, comparison: Comparison, test: tuple[str, str], kind: str, 
         label = f"best untrained: {best['system']}"
         axis.text(0.01, 100 * best["ap"][0], label, transform=axis.get_yaxis_transform(), va="bottom", size=7)
     means = [100 * row["ap"][0] for row in comparison.accuracy if (row["task"], row["links"]) == test]
-    shown = min(means) - 3, min(max(means) + 3, 101)  # intervals of few seeds can be much longer
+    shown = min(means) - 3, min(max(means) + 3, 101)  # intervals of few seeds can be much wider
     axis.set(xscale="log", xlabel=_AXES[quantity], ylim=shown)
     axis.margins(x=0.15)
     axis.grid(color=_GRID["light"], linewidth=0.6)

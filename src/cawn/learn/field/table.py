@@ -42,8 +42,8 @@ class Finished:
 class Comparison:
     """Accuracy and cost of several systems on one network.
 
-    Each of `accuracy` is for one task, kind of test links, kind of negatives and system; a metric is its mean over
-    seeds and the half-width of its 95 % confidence interval, which is None for a single seed. Each of `cost` is for
+    Each row of `accuracy` is for one task, kind of test links, kind of negatives and system; a metric is its mean over
+    seeds and the half-width of its 95 % confidence interval, which is None for a single seed. Each row of `cost` is for
     one task and system: means over seeds, and the largest peak memory.
     """
 
@@ -85,7 +85,7 @@ class Comparison:
     def accuracy_table(
         self, task: str, links: str, metrics: tuple[str, ...] = tuple(METRICS)
     ) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows: trained systems by their AP against the first kind of negatives, then the untrained."""
+        """Headings and rows: trained systems sorted by AP against the first kind of negatives, then untrained ones."""
         kinds = self.kinds(task, links)
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for row in self.accuracy:
@@ -112,7 +112,7 @@ class Comparison:
         )
 
     def cost_table(self, task: str) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows, the quickest training first."""
+        """Headings and rows, sorted by training time."""
         headings = ["system", "training", "s/epoch", "epochs", "links/s", "pairs/s", "peak memory", "weights"]
         rows = []
         for row in sorted((row for row in self.cost if row["task"] == task), key=lambda row: row["seconds"]):
@@ -246,7 +246,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def device_name(device: str) -> str:
-    """A device in words."""
+    """The name of a device."""
     if device.startswith("cuda"):
         import torch
 
@@ -257,7 +257,7 @@ def device_name(device: str) -> str:
 
 
 def _place(rows: dict[str, dict[str, Any]], kind: str) -> tuple[bool, float]:
-    """The place of a system in the table."""
+    """The sort key of a system in the table."""
     first = next(iter(rows.values()))
     ap = rows[kind]["ap"][0] if kind in rows else -1.0
     return not first["trained"], -ap

@@ -1,8 +1,8 @@
 """Runs of a comparison, several at a time, each in a process of its own.
 
-A process gets its job as a line of JSON on standard input and reports on standard output, a line of JSON each time.
-When its standard input is closed, because the sweep is interrupted or has died, it stops as by Ctrl-C: after the
-current step, with a checkpoint. The links are written once to a file that all processes map into memory.
+A process reads its job as a line of JSON from standard input and writes its reports to standard output, one line of
+JSON each. When its standard input is closed, because the sweep was interrupted or killed, it stops as after Ctrl-C:
+after the current step, with a checkpoint. The links are written once to a file that all processes map into memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cawn.learn.splits import Task, TimeSplit
 from cawn.systems.settings import Settings
 
 _TESTING = 0.05  # share of a run that is not training, for progress
-_LOOK = 0.25  # seconds between two looks at the progress
+_LOOK = 0.25  # seconds between updates of the progress
 _WORKER = "from cawn.learn.field.workers import work; work()"
 
 
@@ -47,7 +47,7 @@ class Job:
     seed: int
     config: Settings
     folder: Path
-    baselines: bool  # whether the untrained baselines are evaluated, too
+    baselines: bool  # whether to evaluate the untrained baselines as well
 
     def __str__(self) -> str:
         return f"{self.system}, {self.task}, seed {self.seed}"
@@ -60,13 +60,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run has failed, in one line."""
+    """The reason why a run failed, in one line."""
 
     reason: str
 
 
 def train_here(events: Events, job: Job, options: dict[str, Any], moved: Callable[[float], object]) -> Failure | None:
-    """Train one system in this process, or resume its run; `moved` is called with the fraction that is done."""
+    """Train one system in this process, or resume its run; `moved` is called with the completed fraction."""
     from cawn.learn.experiments import train
 
     job.traceback.unlink(missing_ok=True)
@@ -129,7 +129,7 @@ class Workers:
     def train(
         self, jobs: list[Job], ended: Callable[[Job, Failure | None], object], moved: Callable[[float], object]
     ) -> None:
-        """Run the jobs. `ended` is called for each in this thread, `moved` with the number done, fractions included."""
+        """Run the jobs. `ended` is called for each, in this thread; `moved` with the number completed, as a float."""
         done = 0
         with ThreadPoolExecutor(self._count) as pool:
             waiting: dict[Future[Failure | None], Job] = {pool.submit(self._run, job): job for job in jobs}
@@ -148,7 +148,7 @@ class Workers:
                 raise
 
     def _stop(self, waiting: dict[Future[Failure | None], Job]) -> None:
-        """Let every process write its checkpoint; a second Ctrl-C kills them."""
+        """Wait for every process to write its checkpoint; a second Ctrl-C kills them."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -163,7 +163,7 @@ class Workers:
             wait(waiting)
 
     def _run(self, job: Job) -> Failure | None:
-        """One job in a process, from start to end. Called by a thread."""
+        """Run one job in a process, from start to end. Called in a thread."""
         threads = self._options["threads"] or max(num_cores() // self._count, 1)
         with open(Path(self._folder.name) / f"errors-{threading.get_ident()}", "w+b") as errors:
             with self._lock:
@@ -175,7 +175,7 @@ class Workers:
                     stdout=subprocess.PIPE,
                     stderr=errors,
                     env=_environment(threads),
-                    start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the others
+                    start_new_session=True,  # Ctrl-C reaches only this process, which then stops the others
                 )
                 self._running.add(process)
             try:
@@ -208,14 +208,14 @@ class Workers:
             write_text(job.traceback, said + "\n")
         if code < 0:
             remedy = f"perhaps because memory ran out: lower {job.config.to_lower()}, or run fewer jobs"
-            return Failure(f"its process was killed (signal {-code}), {remedy}")
-        return Failure(one_line(f"its process ended with exit code {code}: {said.splitlines()[-1] if said else ''}"))
+            return Failure(f"the process was killed (signal {-code}), {remedy}")
+        return Failure(one_line(f"the process ended with exit code {code}: {said.splitlines()[-1] if said else ''}"))
 
 
 def work() -> None:
     """The main function of a process that trains one system."""
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever else is printed does not belong to the reports
+    os.dup2(2, 1)  # anything else that is printed must not mix with the reports
     with os.fdopen(os.dup(0), "rb", buffering=0) as requests:
         line = b""
         while not line.endswith(b"\n") and (more := requests.read(1 << 16)):
@@ -229,7 +229,7 @@ def work() -> None:
     torch.set_num_threads(options["threads"])
 
     def moved(share: float) -> None:
-        with suppress(OSError):  # of a sweep that has died; the end of the input stops the run
+        with suppress(OSError):  # the sweep was killed; the end of the input stops the run
             print(json.dumps({"share": share}), file=reports, flush=True)
 
     try:
@@ -247,7 +247,7 @@ def _stop_at_end_of_input() -> None:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """That of this process, with the same modules and this number of threads."""
+    """The environment of this process, with the same modules and this number of threads."""
     modules = os.pathsep.join(path for path in sys.path if path)
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return dict(os.environ) | numbers | {"PYTHONPATH": modules}
@@ -282,7 +282,7 @@ def _decode(found: dict[str, Any]) -> tuple[Job, dict[str, Any], Path]:
 
 
 def write_links(path: Path, events: Events) -> None:
-    """Write links for `read_links`, with their arrays as plain bytes. Only for files that nobody else writes."""
+    """Write links for `read_links`, with arrays as plain bytes. Only for files that no other program writes."""
     arrays: list[pickle.PickleBuffer] = []
     head = pickle.dumps(events, protocol=5, buffer_callback=arrays.append)
     parts: list[Any] = [head, *(array.raw() for array in arrays)]

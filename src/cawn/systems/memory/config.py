@@ -16,11 +16,11 @@ class TgnSettings(PublishedSettings):
     dim: int = 172  # width of the memory and of the embedding
     time_dim: int = 100  # width of the time encoding
     neighbours: int = 10  # most recent links, the input of the attention
-    heads: int = 2  # of the attention
+    heads: int = 2  # attention heads
     dropout: float = 0.1
-    aggregation: Literal["last", "mean"] = "last"  # of a node's messages in a batch
-    updater: Literal["gru", "rnn"] = "gru"
-    embedding: Literal["attention", "projection", "memory"] = "attention"  # of a node, from its memory
+    aggregation: Literal["last", "mean"] = "last"  # how a node's messages in a batch are aggregated
+    updater: Literal["gru", "rnn"] = "gru"  # the cell that updates memories
+    embedding: Literal["attention", "projection", "memory"] = "attention"  # how a node is embedded from its memory
     message: Literal["memory", "attention"] = "memory"  # what a message contains of the other node
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
