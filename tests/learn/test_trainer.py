@@ -53,7 +53,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, whole, tmp_path:
 
 
 def test_the_cost_of_a_resumed_run_is_a_sum(events, tmp_path: Path) -> None:
-    """Every session adds its time; nothing of it enters the results."""
+    """Each part of a resumed run adds its time; the results do not depend on it."""
     with stopped_after(9):
         cawn.train(events, TINY, seed=3, out=tmp_path / "run", quiet=True)
     trainer = Trainer(events, TINY, seed=3, out=tmp_path / "run", quiet=True, resume=True)

@@ -163,7 +163,7 @@ def compare_alternatives(
         return None
     steps = found.steps or min(TRIAL_STEPS, -(-len(train) // config.batch_size))
     names, trials = list(found.facts), {}
-    line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short trainings of {steps} steps ..."
+    line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short training runs of {steps} steps ..."
     listeners(Progress("message", text=line))
     try:
         for number, name in enumerate(names):

@@ -20,8 +20,8 @@ Stage = Literal["comparing", "training", "epoch", "baseline", "testing", "messag
 class Progress:
     """The progress of a run.
 
-    `stage` is "comparing" (short trainings that choose a setting), "training" (within an epoch), "epoch" (at the end of
-    one, with its `metrics`), "baseline", "testing", or "message" (a line of text, nothing else).
+    `stage` is "comparing" (short training runs that choose a setting), "training" (within an epoch), "epoch" (at the
+    end of one, with its `metrics`), "baseline", "testing", or "message" (a line of text, nothing else).
     """
 
     stage: Stage

@@ -214,7 +214,7 @@ class Trainer:
         self.state.peak_memory = max(self.state.peak_memory, peak_memory(self.device) or 0)
 
     def _cost(self, pairs_per_second: float) -> dict[str, Any]:
-        """What training has cost, over all sessions of a resumed run."""
+        """The cost of training, summed over all parts of a resumed run."""
         state, parameters = self.state, self.system.module.parameters()
         links = state.epoch * len(self.training.positions) if self.num_steps > 0 else 0
         return {

@@ -134,7 +134,7 @@ class Alternatives(NamedTuple):
     """Choices to compare by a short training each; the first is kept unless another is clearly better."""
 
     what: str  # what is compared, for messages: "decays"
-    config: Any  # settings of the short trainings
+    config: Any  # settings of the short training runs
     facts: dict[str, dict[str, Any]]  # the facts of each choice, by its name
     steps: int | None = None  # of each short training; by default one epoch, but not more than a hundred
 

@@ -26,10 +26,10 @@ class DygformerSettings(PublishedSettings):
 
     length: int = 32  # length of a node's sequence: itself and its most recent links
     patch: int = 1  # entries per token; must divide the length
-    layers: int = 2
-    heads: int = 2
+    layers: int = 2  # transformer layers
+    heads: int = 2  # attention heads
     channel_dim: int = 50  # width of each channel of a token
-    time_dim: int = 100
+    time_dim: int = 100  # width of the time encoding
     dim: int = 172  # width of embeddings
     dropout: float = 0.1
 

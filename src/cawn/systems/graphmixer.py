@@ -23,9 +23,9 @@ class GraphMixerSettings(PublishedSettings):
 
     neighbours: int = 20  # most recent links of a node, the tokens of the mixer
     time_gap: int = 2000  # most recent links over whose neighbours the node encoder averages
-    layers: int = 2
+    layers: int = 2  # mixer blocks
     dim: int = 172  # width of tokens and embeddings
-    time_dim: int = 100
+    time_dim: int = 100  # width of the time encoding
     dropout: float = 0.4
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {

@@ -52,8 +52,8 @@ class NATSettings(PublishedSettings):
     dim: int = 72  # width of the state vectors
     entry_dim: int = 4  # width of the vector of an entry
     position_dim: int = 16  # width of the embedding of the set of caches that a key occurs in
-    time_dim: int = 16
-    heads: int = 2
+    time_dim: int = 16  # width of the time encoding
+    heads: int = 2  # attention heads
     pooling: Literal["attention", "sum"] = "attention"  # how the keys are pooled; the published code sums
     dropout: float = 0.1
 

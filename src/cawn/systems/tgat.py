@@ -25,10 +25,10 @@ class TgatSettings(PublishedSettings):
 
     sampling: Literal["recent", "uniform"] = "recent"  # uniform: with replacement
     neighbours: int = 20  # links that a node attends to
-    layers: int = 2
-    heads: int = 2
+    layers: int = 2  # levels of the tree
+    heads: int = 2  # attention heads
     dim: int = 172  # width of embeddings; the width of node attributes if that is larger
-    time_dim: int = 100
+    time_dim: int = 100  # width of the time encoding
     dropout: float = 0.1
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {

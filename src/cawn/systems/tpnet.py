@@ -45,9 +45,9 @@ class TPNetSettings(PublishedSettings):
     width_factor: float = 10.0  # the width of a projection is this times log(2 E)
     decay: Literal["auto"] | float = "auto"  # lambda / tau, tau being the links of an average node per unit of time
     neighbours: int = 20  # most recent links of each node
-    time_dim: int = 100
-    dim: int = 172
-    layers: int = 2  # blocks of the mixer
+    time_dim: int = 100  # width of the time encoding
+    dim: int = 172  # width of tokens
+    layers: int = 2  # mixer blocks
     dropout: float = 0.1
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {

@@ -46,7 +46,7 @@ def test_the_granularity_is_chosen_on_validation_links(tmp_path: Path, monkeypat
 
     config = small("evolvegcn", snapshots=0, epochs=1)
     run = cawn.train(network(), config, out=tmp_path / "run", callback=listen, kinds=("random",), **QUIET)
-    assert "comparing granularities (4 snapshots, 12 snapshots): 2 short trainings of 12 steps ..." in said
+    assert "comparing granularities (4 snapshots, 12 snapshots): 2 short training runs of 12 steps ..." in said
     assert [text for text in said if text.startswith("granularities: ")]
     facts = json.loads((tmp_path / "run" / "run.json").read_text())["facts"]
     assert facts == run.facts

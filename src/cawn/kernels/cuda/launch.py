@@ -1,4 +1,4 @@
-"""Helpers for launching kernels: the device, block sizes, a side stream, and out-of-memory errors. No Triton import."""
+"""Tools for launching kernels: the device, block sizes, a side stream, and out-of-memory errors. No Triton import."""
 
 from __future__ import annotations
 

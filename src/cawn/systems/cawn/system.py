@@ -27,7 +27,7 @@ from cawn.walks.validation import check_history, check_rates
 
 Array = npt.NDArray[Any]
 
-TRIAL_DIM = 32  # of the short trainings for alpha="auto"
+TRIAL_DIM = 32  # of the short training runs for alpha="auto"
 
 
 class CawnSystem:
