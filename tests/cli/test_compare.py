@@ -22,12 +22,30 @@ def test_tables_and_json(workshop: Path, tmp_path: Path) -> None:
     assert json.loads(found.out)["about"]["settings"] == {"rates": {"epochs": 1}}
 
 
+def test_a_comparison_without_a_result_fails_and_keeps_earlier_tables(workshop: Path, tmp_path: Path) -> None:
+    command = ("compare", workshop / "edges.csv", "-o", tmp_path / "c", *QUICK)
+    assert call_cawn(*command).code == 0
+    before = (tmp_path / "c" / "comparison.md").read_text()
+    shown = call_cawn(*command, "--set", "epochs=2")
+    assert shown.code == 2
+    assert "settings (epochs)" in shown.err
+    assert "no table was written" in shown.err
+    assert "already finished" not in shown.err
+    assert "written:" not in shown.out
+    assert (tmp_path / "c" / "comparison.md").read_text() == before
+
+
 def test_bad_input(workshop: Path, tmp_path: Path) -> None:
     assert_refused(call_cawn("compare", "frob", "-q"), "no such file, and no dataset of this name")
     command = ("compare", workshop / "edges.csv", "-q", "-o", tmp_path / "c")
     assert_refused(call_cawn(*command, "--systems", "rates,frob"), "system is 'frob'")
     assert_refused(call_cawn(*command, "--set", "frob.epochs=3"), "system is 'frob'")
+    assert_refused(
+        call_cawn(*command, "--systems", "rates", "--set", "tgn.dim=8"), "--set tgn.dim: tgn is not compared"
+    )
     assert_refused(call_cawn(*command, "--set", "epochs"), "write KEY=VALUE")
+    assert_refused(call_cawn(*command, "--clock", ""), "clock is ''")
+    assert_refused(call_cawn("compare", "frob", "--systems", "tng"), "system is 'tng'")  # before the links are read
     assert not (tmp_path / "c").exists()
 
 

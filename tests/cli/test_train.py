@@ -59,6 +59,7 @@ def test_clocks_and_protocols_are_named_and_kept(workshop: Path, tmp_path: Path)
     assert "random negatives, event clock" in call_cawn("evaluate", run, "--clock", "event").out
     assert call_cawn("train", "--resume", "-o", run).code == 0
     assert_refused(call_cawn("train", "--resume", "-o", run, "--clock", "event"), "leave out")
+    assert_refused(call_cawn("train", workshop / "edges.csv", "-o", tmp_path / "x", "--clock", ""), "clock is ''")
     assert_refused(call_cawn("evaluate", run, "--clock", "batch"), "clock is 'batch': give strict, event or batch:N")
     both = ["--protocol", "dyglib", "--task", "inductive", "-o", str(tmp_path / "other"), "-q"]
     wrong = call_cawn("train", str(workshop / "edges.csv"), *both)

@@ -28,6 +28,7 @@ from cawn.cli.options import (
     say,
 )
 from cawn.cli.train import ProtocolName, TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.errors import QueryError
 
 if TYPE_CHECKING:
     from cawn.learn.field.table import Comparison
@@ -97,17 +98,26 @@ def compare(
     Example: cawn compare edges.csv --systems cawn,rates --seeds 3 -o comparisons/mine
     """
     from cawn.data.summary import describe, in_words
+    from cawn.learn.clocks import Clock
     from cawn.learn.field import compare as compare_systems
+    from cawn.learn.field import plan
 
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
     cuts = split_from(train_until, test_from, train_share, val_share)
     changes = parse_settings_by_system(settings or [])
+    names = [name.strip() for name in systems.split(",")]
+    planned = plan(names, preset, changes)  # before a large file is read
+    if unused := [name for name in changes if name != "all" and name not in planned]:
+        raise QueryError(
+            f"--set {unused[0]}.{next(iter(changes[unused[0]]))}: {unused[0]} is not compared; add it to --systems"
+        )
+    followed = Clock("strict" if clock is None else clock).name
     events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
     say(in_words(describe(events)), quiet)
     found = compare_systems(
         events,
-        systems if systems == "all" else [name.strip() for name in systems.split(",")],
+        names,
         seeds=seeds,
         tasks=("transductive", "inductive") if task == "both" else task,
         out=out,
@@ -119,13 +129,15 @@ def compare(
         split=cuts,
         kinds=tuple(negatives) if negatives else None,
         protocol=protocol,
-        clock=clock or "strict",
+        clock=followed,
         quiet=quiet,
     )
     if as_json:
         print(json.dumps({"folder": str(out)} | found.to_dict()))
     else:
         _show(found, out)
+    if not found.accuracy:  # every run has failed; the tables of an earlier comparison are kept
+        raise QueryError(f"{out}: no run has a result, so no table was written; the reasons are above")
 
 
 def parse_settings_by_system(given: list[str]) -> dict[str, dict[str, Any]]:
@@ -161,5 +173,5 @@ def _show(found: Comparison, out: Path) -> None:
     for row in found.failed:
         console.print(f"failed: {row['system']}, {row['task']}, seed {row['seed']}: {row['reason']}", markup=False)
     files = [name for name in ("comparison.md", "comparison.json", "comparison.svg") if (out / name).exists()]
-    if files:
+    if files and found.accuracy:
         console.print(f"written: {', '.join(str(out / name) for name in files)}", style="dim", markup=False)

@@ -121,7 +121,7 @@ def train(
 
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = split_from(train_until, test_from, train_share, val_share)
-    followed = clock or "strict"
+    followed = "strict" if clock is None else clock
     check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard, clock=followed)
     if resume:
         description, config = read_description(first), read_config(first)

@@ -8,6 +8,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.learn import experiments
+from cawn.learn.field import plan
 from cawn.learn.runs import read_record
 from ctrl_c import stopped_after
 
@@ -143,6 +144,20 @@ def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
 def test_bad_arguments(events, options, reason: str) -> None:
     with pytest.raises(cawn.QueryError, match=reason):
         cawn.compare(events, **{"systems": "rates", "quiet": True} | options)
+
+
+def test_all_systems_and_more() -> None:
+    everything = plan("all", "default", {})
+    assert {"rates", "cawn", "tgn"} <= set(everything)
+    assert "recency" not in everything
+    assert list(plan(["recency", "all"], "default", {})) == [*everything, "recency"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "[1]", "null"])
+def test_a_damaged_description_of_a_comparison(events, tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(cawn.QueryError, match=r"sweep\.json: damaged|a comparison that differs in"):
+        cawn.compare(events, "rates", out=tmp_path, quiet=True)
 
 
 def test_too_few_links(events) -> None:

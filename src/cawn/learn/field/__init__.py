@@ -85,7 +85,7 @@ def compare(
         clock: Which earlier links a test link may use; see `train`.
         quiet: Print nothing.
     """
-    chosen = _check_systems(systems)
+    configs = plan(systems, preset, settings or {})
     order = _check_seeds(seeds)
     each_task: tuple[Task, ...] = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     for task in each_task:
@@ -96,8 +96,6 @@ def compare(
     check_threads(threads)
     check_device(device)
     Clock(clock)
-    _refuse_unknown(preset, settings or {}, chosen)
-    configs = {name: _config(name, preset, settings or {}) for name in chosen}
     place = pick_device(device)
     if jobs is None:
         jobs = 0 if out is None else min(num_cores(), _JOBS_ON_A_GPU if place.type == "cuda" else num_cores())
@@ -115,18 +113,27 @@ def compare(
             Job(name, task, seed, configs[name], folder / task / name / f"seed-{seed}", baselines=name == BASELINE)
             for seed in order
             for task in each_task
-            for name in chosen
+            for name in configs
         ]
         return _Sweep(events, folder, planned, options, int(jobs), quiet).run()
+
+
+def plan(systems: Any, preset: str, settings: Mapping[str, Mapping[str, Any]]) -> dict[str, Settings]:
+    """The settings of each system to compare. Raises QueryError if something does not exist; needs no links."""
+    chosen = _check_systems(systems)
+    _refuse_unknown(preset, settings, chosen)
+    return {name: _config(name, preset, settings) for name in chosen}
 
 
 def _check_systems(given: Any) -> list[str]:
     """The names of the systems to compare, the baseline first."""
     if isinstance(given, str):
-        trained = [name for name in registry.names() if registry.entry(name).trained]
-        given = trained if given == ALL else [given]
+        given = [given]
     if not isinstance(given, Sequence) or not given:
         raise QueryError(f"systems is {brief(given)}: give a list of names, or 'all'")
+    if ALL in given:
+        trained = [name for name in registry.names() if registry.entry(name).trained]
+        given = [*trained, *(name for name in given if name != ALL)]
     for name in given:
         registry.check_system(name)
     return list(dict.fromkeys([BASELINE, *given]))
@@ -184,7 +191,7 @@ class _Sweep:
         self._claim()
         with FolderLock(self.folder):
             waiting = [job for job in self.planned if not self._already_done(job)]
-            if done := len(self.planned) - len(waiting):
+            if done := len(self.finished):
                 self._say(f"{done} of {len(self.planned)} runs are already finished")
             try:
                 with progress("comparing", len(self.planned), quiet=self.quiet) as report:
@@ -213,8 +220,8 @@ class _Sweep:
         path = self.folder / "sweep.json"
         if path.exists():
             try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as error:
+                found = dict(json.loads(path.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
             if other := [key for key, value in described.items() if found.get(key) != value]:
                 raise QueryError(
