@@ -172,7 +172,8 @@ def compare_alternatives(
                 listeners(Progress("comparing", before + count, len(names) * steps))
 
             trainer = Trainer(events, found.config, **options, quiet=True, facts=found.facts[name])
-            trials[name] = trainer.trial(steps, steps_done)
+            whole = trainer.num_steps * found.config.epochs  # a trial is never longer than a training
+            trials[name] = trainer.trial(min(steps, whole), steps_done)
     finally:
         listeners.close()
     chosen = choose_alternative(trials)

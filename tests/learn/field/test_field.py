@@ -110,7 +110,7 @@ def test_without_a_folder(events) -> None:
 
 
 def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
-    with pytest.raises(cawn.QueryError, match="contains a comparison that differs in links"):
+    with pytest.raises(cawn.QueryError, match="contains a comparison that differs in its links"):
         cawn.compare(events[:400], "rates", out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds "):
         cawn.compare(events, "rates", out=folder / "transductive", quiet=True)

@@ -224,9 +224,8 @@ class _Sweep:
             except (OSError, ValueError, TypeError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
             if other := [key for key, value in described.items() if found.get(key) != value]:
-                raise QueryError(
-                    f"{self.folder}: contains a comparison that differs in {other[0]}; choose another folder"
-                )
+                what = "its links" if other[0] in ("links", "contents") else other[0]
+                raise QueryError(f"{self.folder}: contains a comparison that differs in {what}; choose another folder")
             return
         if self.folder.is_dir() and (foreign := sorted(entry.name for entry in self.folder.iterdir())):
             raise QueryError(f"{self.folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
