@@ -144,7 +144,7 @@ def later_table(dyglib: dict[str, dict[str, dict[str, float]]]) -> str:
             cells = []
             for value, other in zip(ours, printed.get(network, (None, None)), strict=True):
                 cells.append(
-                    ("-" if value is None else f"{100 * value:.1f}") + ("" if other is None else f" ({other:.1f})")
+                    ("-" if value is None else f"{100 * value:.1f}") + ("" if other is None else f" ({other})")
                 )
             row.append(", ".join(cells))
         lines.append(f"| {name} | {' | '.join(row)} |")

@@ -10,7 +10,7 @@ import cawn
 from cawn import systems
 from cawn.data.ties import in_canonical_order
 from cawn.systems.base import Context
-from cawn.systems.layers import TimeCode
+from cawn.systems.layers import TimeEncoding
 from networks import random_events, with_columns
 from systems.small_settings import small
 
@@ -44,7 +44,7 @@ def attributed_events(seed: int, *, link: int = 0, node: int = 0) -> cawn.Events
     return in_canonical_order(with_columns(events, **columns))
 
 
-def time_code(code: TimeCode, gap: float) -> torch.Tensor:
+def time_code(code: TimeEncoding, gap: float) -> torch.Tensor:
     """cos(w dt + b) in float64, with the gap in units."""
     w = 2 * math.pi * code.turns
     angle = w * gap if not code.learned else (w + code.change / code.period) * gap + code.b

@@ -175,7 +175,7 @@ def test_the_caller_may_choose_the_visible_links(name: str) -> None:
 
 
 @every_system
-def test_attributes_are_used_where_the_system_uses_any(name: str) -> None:
+def test_links_and_nodes_may_have_attributes(name: str) -> None:
     events, rng = without_ties(), np.random.default_rng(4)
     columns = {"msg": rng.normal(size=(len(events), 3)), "x": rng.normal(size=(events.num_nodes, 2))}
     attributed = with_columns(events, **columns)

@@ -5,21 +5,21 @@ import math
 import pytest
 import torch
 
-from cawn.systems.layers import Merge, MixerBlock, TemporalAttention, TimeCode, dropout
+from cawn.systems.layers import Merge, MixerBlock, TemporalAttention, TimeEncoding, dropout
 
 
 def test_time_code() -> None:
-    code = TimeCode(4)
+    code = TimeEncoding(4)
     found = code(torch.tensor([0.0, 2.0], dtype=torch.float64))
     frequencies = [1.0, 1e-3, 1e-6, 1e-9]
     assert torch.allclose(found, torch.tensor([[1.0] * 4, [math.cos(2 * w) for w in frequencies]]), atol=1e-6)
-    assert not list(TimeCode(4, learned=False).parameters())
+    assert not list(TimeEncoding(4, learned=False).parameters())
 
 
 def test_the_gradient_of_a_time_code_does_not_grow_with_the_unit_of_time() -> None:
     """Gaps reach 10^6, the number of time units in a training period; gradients are clipped by their norm, near 1."""
     torch.manual_seed(0)
-    code = TimeCode(10)
+    code = TimeEncoding(10)
     code(1e6 * torch.rand(1_000)).mean(dim=0).sum().backward()
     assert all(0 < weight.grad.norm() < 10 for weight in code.parameters())
 

@@ -8,7 +8,7 @@ import torch
 
 import cawn
 from cawn.data.ties import in_canonical_order
-from cawn.systems.versions import NONE, Stream
+from cawn.systems.versions import NONE, VersionedLinks
 from networks import random_events
 
 
@@ -22,8 +22,8 @@ class Nodes:
         return np.stack([events.src, events.dst], axis=1)
 
 
-def stream_of(events: cawn.Events, size: int = 20) -> Stream:
-    return Stream(events, Nodes(), size)  # type: ignore[arg-type]
+def stream_of(events: cawn.Events, size: int = 20) -> VersionedLinks:
+    return VersionedLinks(events, Nodes(), size)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("span", [5, 40, 1_000])
@@ -88,7 +88,7 @@ def test_a_plan_reads_versions_from_before(seed: int) -> None:
     assert plan.row(np.array([NONE, 2 * first - 1, 2 * first])).tolist() == [NONE, NONE, outside]
 
 
-def _same(stream: Stream, one: int, other: int) -> bool:
+def _same(stream: VersionedLinks, one: int, other: int) -> bool:
     """Whether two messages go to the same owner at the same time."""
     a, b = ((stream.owners[m // 2, m % 2], stream.events.t[m // 2]) for m in (one, other))
     return bool(a == b)

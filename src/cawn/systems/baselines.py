@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cawn.data.events import Events
 from cawn.systems.base import Context, Scorer
-from cawn.systems.settings import Settings
+from cawn.systems.settings import IgnoresDirection, Settings
 from cawn.systems.training import Optimizer
 from cawn.walks.tallies import Tally, pair_key
 
@@ -186,7 +186,7 @@ class PopularitySettings(RecencySettings):
 
 
 @dataclass(frozen=True)
-class EdgebankSettings(RecencySettings):
+class EdgebankSettings(IgnoresDirection, RecencySettings):
     """Settings of EdgeBank."""
 
     memory: Literal["unlimited", "window"] = "unlimited"  # "window": only the last 15 % of the time so far
@@ -194,14 +194,6 @@ class EdgebankSettings(RecencySettings):
     @property
     def rule(self) -> str:
         return "edgebank" if self.memory == "unlimited" else "edgebank (window)"
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    @property
-    def uses_direction(self) -> bool:
-        return False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cawn.errors import QueryError
 from cawn.systems.base import Context
-from cawn.systems.layers import Dropout, Merge, TimeCode, dropout
+from cawn.systems.layers import Dropout, Merge, TimeEncoding, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings
 
@@ -104,7 +104,7 @@ class Dygformer(nn.Module):
     def __init__(self, config: DygformerSettings, link: int, node: int) -> None:
         super().__init__()
         self.patch, c = config.patch, config.channel_dim
-        self.time = TimeCode(config.time_dim)
+        self.time = TimeEncoding(config.time_dim)
         self.count = nn.Sequential(nn.Linear(1, c), nn.ReLU(), nn.Linear(c, c))
         widths = [width for width in (node, link, config.time_dim, c) if width > 0]
         self.channels = nn.ModuleList(nn.Linear(config.patch * width, c) for width in widths)

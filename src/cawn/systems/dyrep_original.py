@@ -21,7 +21,7 @@ from cawn.kernels.cpu.dyrep import Messages
 from cawn.kernels.cpu.partners import list_partners
 from cawn.systems.base import Context
 from cawn.systems.settings import PublishedSettings
-from cawn.systems.versions import Plan, State, Stream, VersionedSystem, Versions, host_array
+from cawn.systems.versions import Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
 
@@ -107,7 +107,7 @@ class DyRepOriginal(VersionedSystem):
             "newest": torch.full(slots, -1),  # the last link with each of them
         }
 
-    def initial(self, stream: Stream, owners: Array) -> Tensor:
+    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
         module, shape = self.module, (*owners.shape, self.config.dim)
         if module.features is None or stream.x is None:
             return module.first.expand(shape)
@@ -146,7 +146,7 @@ class DyRepOriginal(VersionedSystem):
         none = np.empty((0, 0), np.float32)
         return plan, Messages(plan.rows, plan.previous, writer, share, kinds, drive=none)
 
-    def _drive(self, stream: Stream, messages: Array) -> Tensor:
+    def _drive(self, stream: VersionedLinks, messages: Array) -> Tensor:
         """The contribution of the gap since the owner's last link and of link attributes to each message: [M, d]."""
         links = messages // 2
         last = stream.last_message(stream.owners[links, messages % 2], stream.moment[links])

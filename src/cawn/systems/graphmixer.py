@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from cawn.systems.base import Context
-from cawn.systems.layers import Merge, MixerBlock, TimeCode
+from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors
 from cawn.systems.settings import PublishedSettings
 
@@ -50,7 +50,7 @@ class GraphMixer(nn.Module):
     def __init__(self, config: GraphMixerSettings, link: int, node: int) -> None:
         super().__init__()
         k, d = config.neighbours, config.dim
-        self.time = TimeCode(config.time_dim, learned=False)
+        self.time = TimeEncoding(config.time_dim, learned=False)
         self.token = nn.Linear(link + config.time_dim, d)
         self.mixers = nn.ModuleList(MixerBlock(k, d, dropout=config.dropout) for _ in range(config.layers))
         self.out = nn.Linear(d + node, d)

@@ -20,7 +20,7 @@ from cawn.errors import DataError
 from cawn.kernels.cpu import jodie
 from cawn.systems.base import Context
 from cawn.systems.settings import PublishedSettings
-from cawn.systems.versions import NONE, Plan, State, Stream, VersionedSystem, Versions, host_array
+from cawn.systems.versions import NONE, Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
 
@@ -140,7 +140,7 @@ class JodieOriginal(VersionedSystem):
     def new_state(self, num_nodes: int) -> State:
         return {"states": torch.zeros(2 * num_nodes + 2, self.config.dim, device=self.device)}
 
-    def initial(self, stream: Stream, owners: Array) -> Tensor:
+    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
         return self.module.first[self.tensor((owners > stream.events.num_nodes).astype(np.int64))]
 
     def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
@@ -154,7 +154,7 @@ class JodieOriginal(VersionedSystem):
         rolled: Any = Recurrence.apply
         return plan, rolled(before, drive, own, other, plan)
 
-    def _drives(self, stream: Stream, messages: Array) -> Tensor:
+    def _drives(self, stream: VersionedLinks, messages: Array) -> Tensor:
         """The contribution of gaps and attributes to each message: [M, d]."""
         links, role = messages // 2, messages % 2
         last, t = stream.last_message(stream.owners[links, role], stream.moment[links]), stream.events.t[links]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 _PERIOD = 1e6  # the length of the training period in the unit of time gaps
 
 
-class TimeCode(nn.Module):
+class TimeEncoding(nn.Module):
     """phi(dt) = cos(w dt + b), initially with w_i = 10^(-9 i / (width - 1)) and b = 0: [...] -> [..., width].
 
     The parameter is the change of w in turns per training period, not w itself: the gradient of w is proportional to

@@ -23,7 +23,7 @@ from cawn.data.events import Events, by_first_appearance
 from cawn.data.ties import batch_ends
 from cawn.kernels import rng
 from cawn.systems.base import Context
-from cawn.systems.layers import Dropout, Merge, TimeCode
+from cawn.systems.layers import Dropout, Merge, TimeEncoding
 from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.replay import Replay
 from cawn.systems.settings import PublishedSettings
@@ -101,7 +101,7 @@ class NAT(nn.Module):
         super().__init__()
         dim, entry = config.dim, config.entry_dim
         message = dim + config.time_dim + link
-        self.time = TimeCode(config.time_dim, period=LOG_PERIOD)
+        self.time = TimeEncoding(config.time_dim, period=LOG_PERIOD)
         self.own_message, self.own_rnn = nn.Linear(message, dim, bias=False), nn.GRUCell(dim, dim)
         self.entry_message, self.entry_rnn = nn.Linear(message, entry, bias=False), nn.GRUCell(entry, entry)
         self.position = nn.Embedding(2**CACHES, config.position_dim)
@@ -148,7 +148,7 @@ class NAT(nn.Module):
         return logits
 
 
-class Stream(PastTensors):
+class CacheBatches(PastTensors):
     """Links in canonical order, in batches that do not split ties, and the slots of every node as a key.
 
     Slots are hashes of the order in which nodes first appear, so that renaming nodes changes nothing.
@@ -202,14 +202,14 @@ class NATSystem(NeuralSystem):
         self.seed = rng.seed_for(context.seed, "caches")
         self.size = 1 + config.neighbours + config.second_neighbours  # S
         self.module = NAT(config, self.link_width, self.node_width).to(context.device)
-        self._stream: Stream | None = None  # of the training links
+        self._stream: CacheBatches | None = None  # of the training links
         self._caches, self._done = Caches(*[torch.empty(0)] * 5), 0  # in training, after `_done` batches
         if context.training is not None:
             self._steps = self._batches_with_links()
             self.steps_per_epoch = len(self._steps)
 
-    def past(self, events: Events) -> Stream:
-        return Stream(events, self)
+    def past(self, events: Events) -> CacheBatches:
+        return CacheBatches(events, self)
 
     # Training
 
@@ -225,7 +225,7 @@ class NATSystem(NeuralSystem):
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         train = self.context.train
         if self._stream is None:
-            self._stream = Stream(train.known, self)
+            self._stream = CacheBatches(train.known, self)
         stream = self._stream
         (links,) = replace(train, batch_size=len(train.positions)).tensors(epoch, 0, self.device, shuffled=False)
         if first == 0:
@@ -244,7 +244,7 @@ class NATSystem(NeuralSystem):
         return asdict(self._caches) | {"done": torch.tensor(self._done)}
 
     def load_training_state(self, state: dict[str, Tensor]) -> None:
-        empty = self.new_caches(Stream(self.context.train.known, self))
+        empty = self.new_caches(CacheBatches(self.context.train.known, self))
         found = {name: state[name].to(self.device) for name in asdict(empty)}
         if any(found[name].shape != value.shape for name, value in asdict(empty).items()):
             raise ValueError("the caches have the wrong shape")
@@ -252,14 +252,14 @@ class NATSystem(NeuralSystem):
 
     # The caches
 
-    def new_caches(self, stream: Stream) -> Caches:
+    def new_caches(self, stream: CacheBatches) -> Caches:
         rows, S, config = stream.num_nodes + 2, self.size, self.config
         none = torch.full((rows, S), EMPTY, device=self.device)
         own = torch.zeros(rows, config.dim, device=self.device)
         vector = torch.zeros(rows, S, config.entry_dim, device=self.device)
         return Caches(own, none, none.clone(), vector, none.flatten().clone())
 
-    def view(self, stream: Stream, caches: Caches, nodes: Tensor, t: Tensor) -> View:
+    def view(self, stream: CacheBatches, caches: Caches, nodes: Tensor, t: Tensor) -> View:
         """The vectors of nodes and of their entries at t, given the links inserted into the caches so far."""
         row = torch.where((nodes >= 0) & (nodes < stream.num_nodes), nodes, stream.num_nodes)  # [B]
         key, link, vector = caches.key[row], caches.link[row], caches.vector[row]  # [B, S], [B, S], [B, S, entry]
@@ -278,20 +278,20 @@ class NATSystem(NeuralSystem):
         key = torch.cat([nodes[:, None], key[:, 1:]], dim=1)  # every node is a key of its own
         return View(own, key, link, vector)
 
-    def score(self, stream: Stream, u: View, v: View) -> Tensor:
+    def score(self, stream: CacheBatches, u: View, v: View) -> Tensor:
         features = stream.features(torch.cat([u.key, v.key], dim=1))
         own = [] if features is None else [features[:, 0], features[:, self.size]]
         logits: Tensor = self.module(u, v, features, own)
         return logits
 
     @torch.no_grad()
-    def advance(self, stream: Stream, caches: Caches, first: int, last: int) -> None:
+    def advance(self, stream: CacheBatches, caches: Caches, first: int, last: int) -> None:
         """Update the caches with the batches first..last; each batch reads the caches before it."""
         for batch in range(first, last):
             start = int(stream.ends[batch - 1]) if batch else 0
             self._insert(stream, caches, start, int(stream.ends[batch]))
 
-    def _insert(self, stream: Stream, caches: Caches, start: int, stop: int) -> None:
+    def _insert(self, stream: CacheBatches, caches: Caches, start: int, stop: int) -> None:
         """Insert the links start..stop into the caches of both of their nodes.
 
         If there are several candidates for one slot, that of the last link wins.
@@ -337,7 +337,7 @@ class NATSystem(NeuralSystem):
 class NATScorer:
     """Scores pairs with the caches of all earlier batches, replayed with the current weights."""
 
-    def __init__(self, system: NATSystem, stream: Stream) -> None:
+    def __init__(self, system: NATSystem, stream: CacheBatches) -> None:
         self._system, self._stream = system, stream
 
         def advance(caches: Caches, first: int, last: int) -> None:

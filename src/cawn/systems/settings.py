@@ -132,6 +132,18 @@ class Settings:
                 raise QueryError(f"{name} is {brief(value)}: give {kind} from {low} to {high}")
 
 
+class IgnoresDirection:
+    """Mixin for the settings of a system whose scores do not depend on which end of a link is its source."""
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    @property
+    def uses_direction(self) -> bool:
+        return False
+
+
 @dataclass(frozen=True)
 class PublishedSettings(Settings):
     """The training that most systems of the literature were published with: Adam at a constant rate, random negatives.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from cawn.kernels.rng import seed_for
 from cawn.systems.base import Context
-from cawn.systems.layers import Merge, TemporalAttention, TimeCode
+from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors, distinct
 from cawn.systems.settings import PublishedSettings
 from cawn.walks.neighbours import PastLinks
@@ -53,7 +53,7 @@ class Tgat(nn.Module):
     def __init__(self, config: TgatSettings, link: int, node: int) -> None:
         super().__init__()
         self.dim = max(config.dim, node)
-        self.time = TimeCode(config.time_dim)
+        self.time = TimeEncoding(config.time_dim)
         self.layers = nn.ModuleList(
             TemporalAttention(self.dim, link, config.time_dim, heads=config.heads, dropout=config.dropout)
             for _ in range(config.layers)

@@ -26,7 +26,7 @@ from cawn.kernels import rng
 from cawn.kernels.cpu.projections import project
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context
-from cawn.systems.layers import Merge, MixerBlock, TimeCode
+from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
 from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, is_number
 
@@ -76,7 +76,7 @@ class TPNet(nn.Module):
         super().__init__()
         pair, dim = (2 * config.levels + 2) ** 2, config.dim
         self.pair_mlp = nn.Sequential(nn.Linear(pair, 4 * pair), nn.ReLU(), nn.Linear(4 * pair, pair))
-        self.time = TimeCode(config.time_dim, period=LOG_PERIOD)
+        self.time = TimeEncoding(config.time_dim, period=LOG_PERIOD)
         width = node + link + config.time_dim + 2 * pair
         self.token_mlp = nn.Sequential(nn.Linear(width, 2 * dim), nn.ReLU(), nn.Linear(2 * dim, dim))
         blocks = [MixerBlock(config.neighbours, dim, dropout=config.dropout) for _ in range(config.layers)]

@@ -54,7 +54,7 @@ class Plan:
         return np.where(messages >= self.first_message, len(self.outside) + messages - self.first_message, NONE)
 
 
-class Stream:
+class VersionedLinks:
     """Links in canonical order with the states that they update.
 
     Args:
@@ -144,7 +144,7 @@ def host_array(values: Tensor) -> npt.NDArray[np.float32]:
 class Versions:
     """The versions of the states after each link of one chunk."""
 
-    def __init__(self, system: VersionedSystem, stream: Stream, state: State, first: int, last: int) -> None:
+    def __init__(self, system: VersionedSystem, stream: VersionedLinks, state: State, first: int, last: int) -> None:
         self.system, self.stream, self.state, self.first, self.last = system, stream, state, first, last
         self.next: State = {}  # tables that replace those of the state in `advance`
         self.plan, self.table = system.roll(self)  # table: [L + M, d]
@@ -192,7 +192,7 @@ class VersionedSystem(NeuralSystem):
         """The state before the first link. "states" has a row per owner, and one more for unknown nodes."""
 
     @abstractmethod
-    def initial(self, stream: Stream, owners: Array) -> Tensor:
+    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
         """The states of owners without links: [..., d]."""
 
     @abstractmethod
@@ -208,8 +208,8 @@ class VersionedSystem(NeuralSystem):
         """Logits [B] of pairs at t after the first `visible` links, which is a number within the chunk."""
 
     @cached_property
-    def training_stream(self) -> Stream:
-        return Stream(self.context.train.known, self, self.config.batch_size)
+    def training_stream(self) -> VersionedLinks:
+        return VersionedLinks(self.context.train.known, self, self.config.batch_size)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -240,14 +240,14 @@ class VersionedSystem(NeuralSystem):
     def scorer(self, events: Events) -> VersionScorer:
         return VersionScorer(self, self._past_of(events))
 
-    def past(self, events: Events) -> Stream:
-        return Stream(events, self, _CHUNK)
+    def past(self, events: Events) -> VersionedLinks:
+        return VersionedLinks(events, self, _CHUNK)
 
     def tensor(self, values: Array) -> Tensor:
         """An array on the device of the system."""
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
 
-    def gaps(self, t: Array, last: Array, stream: Stream, scale: list[float]) -> Tensor:
+    def gaps(self, t: Array, last: Array, stream: VersionedLinks, scale: list[float]) -> Tensor:
         """The time since each last message, standardised by mean and deviation; 0 where there is none; float32."""
         mean, deviation = scale
         gap = (_since(stream, t, last) - mean) / deviation
@@ -271,7 +271,7 @@ class VersionedSystem(NeuralSystem):
 class VersionScorer:
     """Scores pairs with the weights of a system, replaying the stream in chunks."""
 
-    def __init__(self, system: VersionedSystem, stream: Stream) -> None:
+    def __init__(self, system: VersionedSystem, stream: VersionedLinks) -> None:
         self._system, self._stream = system, stream
         num_nodes, num_chunks = stream.events.num_nodes, len(stream.chunks) - 1
         self._replay = Replay(lambda: system.new_state(num_nodes), self._advance, num_chunks)
@@ -309,7 +309,7 @@ class VersionScorer:
         return self._versions[1]
 
 
-def _since(stream: Stream, t: Array, last: Array) -> npt.NDArray[np.float64]:
+def _since(stream: VersionedLinks, t: Array, last: Array) -> npt.NDArray[np.float64]:
     """The time from the link of each last message to t; arbitrary where there is none."""
     if len(stream.events) == 0:
         return np.zeros(np.shape(last))

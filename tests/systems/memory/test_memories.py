@@ -8,11 +8,11 @@ from cawn import systems
 from cawn.systems.base import Context
 from cawn.systems.memory.memories import LatestMessages, Versions
 from cawn.systems.memory.network import MemoryNetwork
-from cawn.systems.memory.stream import Stream
+from cawn.systems.memory.stream import MemoryBatches
 from networks import random_events
 
 
-def network_and_stream(name: str) -> tuple[MemoryNetwork, Stream]:
+def network_and_stream(name: str) -> tuple[MemoryNetwork, MemoryBatches]:
     events = random_events(3, num_nodes=9, num_links=90, span=50)
     config = systems.settings_type(name)(batch_size=12, dim=6, time_dim=4, neighbours=3)
     facts = {"unit": 2.0, "gaps": (4.0, 9.0)}

@@ -7,13 +7,13 @@ import torch
 import cawn
 from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
-from cawn.systems.memory.stream import Stream
+from cawn.systems.memory.stream import MemoryBatches
 from cawn.systems.memory.system import MemorySystem
 
 CPU = torch.device("cpu")
 
 
-def stream_of(events: cawn.Events, **settings: object) -> Stream:
+def stream_of(events: cawn.Events, **settings: object) -> MemoryBatches:
     config = TgnSettings(dim=2, time_dim=2, **settings)
     system = MemorySystem(Context(config, events, 0, CPU, facts={"unit": 1.0}))
     return system.past(events)

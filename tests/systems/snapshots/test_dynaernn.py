@@ -74,8 +74,8 @@ def test_the_loss_of_all_rows(weighted: bool) -> None:
         found = float(system._loss(past, step, torch.Generator()).detach())
 
         links, n = np.zeros((11, 11)), np.zeros((11, 11))
-        window = system.clock.windows(train.events.t[train.part])
-        own = system.clock.windows(train.events.t[train.positions[target.chosen.start : target.chosen.stop]])[0]
+        window = system.grid.windows(train.events.t[train.part])
+        own = system.grid.windows(train.events.t[train.positions[target.chosen.start : target.chosen.stop]])[0]
         scale = 1.0 if train.weights is None else train.events.weight[train.positions].mean()
         for i in train.part[window == own]:
             u, v = train.events.src[i], train.events.dst[i]

@@ -95,7 +95,7 @@ def test_without_looking_at_nodes_the_weights_are_the_same_in_every_window() -> 
 def test_every_step_trains_on_links_of_one_window() -> None:
     made = trainer("evolvegcn", batch_size=7)
     system, train = made.system, made.training
-    window = system.clock.windows(train.events.t[train.positions])
+    window = system.grid.windows(train.events.t[train.positions])
     order = system._order(3)
     assert sorted(order) == list(range(len(window)))
     covered = []
@@ -103,7 +103,7 @@ def test_every_step_trains_on_links_of_one_window() -> None:
         assert 0 < stop - start <= 7
         (own,) = set(window[order[start:stop]])
         assert own > 0
-        assert target.view.known == np.searchsorted(system.clock.windows(made.visible.t), own)
+        assert target.view.known == np.searchsorted(system.grid.windows(made.visible.t), own)
         covered += list(order[start:stop])
     assert sorted(covered) == np.flatnonzero(window > window[0]).tolist()
     assert made.num_steps == len(system._steps)

@@ -78,9 +78,9 @@ def test_scorers_follow_the_weights_and_can_be_pickled(name: str) -> None:
 
 def test_the_window_of_a_query_is_all_that_matters() -> None:
     made = trainer("vgrnn")
-    scorer, clock = made.system.scorer(made.events), made.system.clock
+    scorer, grid = made.system.scorer(made.events), made.system.grid
     t = np.arange(0, 120)
-    scores, window = scorer(np.zeros(120, int), np.ones(120, int), t), clock.windows(t)
+    scores, window = scorer(np.zeros(120, int), np.ones(120, int), t), grid.windows(t)
     for value in np.unique(window):
         assert np.ptp(scores[window == value]) < 1e-6
     assert len(np.unique(scores.round(6))) > 5
@@ -106,7 +106,7 @@ def test_targets_are_the_windows_of_the_training_period() -> None:
     made = trainer("dynaernn", snapshots=6)
     found = targets(made.system)
     train = made.training
-    window = made.system.clock.windows(train.events.t[train.positions])
+    window = made.system.grid.windows(train.events.t[train.positions])
     assert len(found) == len(np.unique(window)) == 6
     for target, own in zip(found, np.unique(window), strict=True):
         links = train.positions[window == own]

@@ -78,7 +78,7 @@ def test_the_loss_is_the_published_one() -> None:
     twin, order = Twin(system, past), system._appearance.numpy()
     noise = np.random.default_rng(1).normal(size=(len(system._segments[0]), 11, 4)).astype(np.float32)
     state, total = np.zeros((11, 8)), 0.0
-    window = system.clock.windows(made.visible.t)
+    window = system.grid.windows(made.visible.t)
     for step in system._segments[0]:
         prior_mean, prior_deviation = twin.prior(state)
         mean, deviation, z, state = twin.step(past.links(step, 10_000), state, noise[step])

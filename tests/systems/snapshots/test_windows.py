@@ -9,22 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
-from cawn.systems.snapshots.windows import EMPTY, Clock, Graph, Recent, Snapshots, View
+from cawn.systems.snapshots.windows import EMPTY, Graph, Recent, Snapshots, View, WindowGrid
 from networks import random_events
 
 CPU = torch.device("cpu")
 
 
 def cut(events: cawn.Events, count: int) -> Snapshots:
-    return Snapshots(events, Clock.of(events.t, count), CPU)
+    return Snapshots(events, WindowGrid.of(events.t, count), CPU)
 
 
 def test_windows_are_closed_on_the_right_and_go_on() -> None:
-    clock = Clock.of(np.array([10, 12, 30]), 4)
-    assert clock == Clock(10, 5.0)
+    grid = WindowGrid.of(np.array([10, 12, 30]), 4)
+    assert grid == WindowGrid(10, 5.0)
     times = np.array([7, 10, 11, 15, 16, 20, 30, 31, 35, 36])
-    assert clock.windows(times).tolist() == [0, 0, 0, 0, 1, 1, 3, 4, 4, 5]
-    assert clock.windows(times + 0.5).tolist() == [0, 0, 0, 1, 1, 2, 4, 4, 5, 5]
+    assert grid.windows(times).tolist() == [0, 0, 0, 0, 1, 1, 3, 4, 4, 5]
+    assert grid.windows(times + 0.5).tolist() == [0, 0, 0, 1, 1, 2, 4, 4, 5, 5]
 
 
 @given(st.lists(st.floats(-1e300, 1e300), min_size=2, unique=True), st.integers(2, 200))
@@ -32,30 +32,30 @@ def test_the_training_period_has_the_given_number_of_windows(times: list[float],
     t = np.sort(np.array(times))
     if (t[-1] - t[0]) / count == 0:
         return
-    windows = Clock.of(t, count).windows(t)
+    windows = WindowGrid.of(t, count).windows(t)
     assert (np.diff(windows) >= 0).all()
     assert windows[0] == 0
     assert windows[-1] == count - 1
 
 
 def test_times_far_in_the_future_have_a_window() -> None:
-    clock = Clock.of(np.array([0.0, 1e-300]), 2)
-    assert clock.windows(np.array([1e300]))[0] > 1e12
+    grid = WindowGrid.of(np.array([0.0, 1e-300]), 2)
+    assert grid.windows(np.array([1e300]))[0] > 1e12
     limits = np.iinfo(np.int64)
-    assert Clock(limits.min, 1.0).windows(np.array([limits.min, limits.max])).tolist() == [0, 1 << 52]
+    assert WindowGrid(limits.min, 1.0).windows(np.array([limits.min, limits.max])).tolist() == [0, 1 << 52]
 
 
 def test_one_snapshot_is_refused() -> None:
     with pytest.raises(cawn.DataError, match="in one snapshot: give more snapshots or a longer history"):
-        Clock.of(np.array([1, 2, 3]), 1)
+        WindowGrid.of(np.array([1, 2, 3]), 1)
     with pytest.raises(cawn.DataError, match="all training links have the same time"):
-        Clock.of(np.array([3, 3, 3]), 8)
+        WindowGrid.of(np.array([3, 3, 3]), 8)
 
 
-def windows_of(events: cawn.Events, clock: Clock, t: float, visible: int) -> list[list[int]]:
+def windows_of(events: cawn.Events, grid: WindowGrid, t: float, visible: int) -> list[list[int]]:
     """The links of every window that a query at t sees, oldest first, from the first link on; by hand."""
-    now = clock.windows(np.array([t]))[0]
-    window = clock.windows(events.t)
+    now = grid.windows(np.array([t]))[0]
+    window = grid.windows(events.t)
     known = [i for i in range(visible) if window[i] < now]
     if not known:
         return []
@@ -73,13 +73,13 @@ def windows_of(events: cawn.Events, clock: Clock, t: float, visible: int) -> lis
 def test_a_query_sees_whole_windows_before_its_own(count: int, prefix: bool) -> None:
     events = random_events(3, num_links=50, span=60)
     events = cawn.Events(events.src, events.dst, np.where(np.arange(50) > 40, events.t + 400, events.t))
-    clock = Clock.of(events.t[:30], count)
-    past, rng = Snapshots(events, clock, CPU), np.random.default_rng(0)
+    grid = WindowGrid.of(events.t[:30], count)
+    past, rng = Snapshots(events, grid, CPU), np.random.default_rng(0)
     times = np.sort(rng.integers(-5, 700, 80))
     visible = np.minimum(np.searchsorted(events.t, times), np.arange(80)) if prefix else None
     known, gap = past.views(times, visible)
     for b, t in enumerate(times):
-        expected = windows_of(events, clock, t, len(events) if visible is None else visible[b])
+        expected = windows_of(events, grid, t, len(events) if visible is None else visible[b])
         for latest in (1, 3, 1000):
             ranges = past.latest(View(int(known[b]), int(gap[b])), latest)
             assert [list(range(*links)) for links in ranges] == expected[-latest:]

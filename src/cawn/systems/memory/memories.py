@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cawn.systems.memory.network import MemoryNetwork
-from cawn.systems.memory.stream import Stream
+from cawn.systems.memory.stream import MemoryBatches
 
 
 class LatestMessages:
@@ -16,7 +16,7 @@ class LatestMessages:
     memory is read, with the current weights and with a gradient.
     """
 
-    def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
+    def __init__(self, network: MemoryNetwork, stream: MemoryBatches) -> None:
         self._network, self._stream = network, stream
         rows, device = stream.num_nodes + 1, stream.device
         self.message = torch.zeros(rows, network.width, device=device)
@@ -57,7 +57,7 @@ class Versions:
     """
 
     @torch.no_grad()
-    def __init__(self, network: MemoryNetwork, stream: Stream, before: Tensor, first: int, last: int) -> None:
+    def __init__(self, network: MemoryNetwork, stream: MemoryBatches, before: Tensor, first: int, last: int) -> None:
         self._stream, self._last = stream, last
         self._base, self._offset = stream.first_version[first], len(before)
         starts = [version - self._base for version in stream.first_version[first : last + 1]]

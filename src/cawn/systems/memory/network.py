@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from cawn.systems.layers import Merge, TemporalAttention, TimeCode
+from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
 from cawn.systems.memory.config import TgnSettings
-from cawn.systems.memory.stream import Messages, Stream
+from cawn.systems.memory.stream import MemoryBatches, Messages
 
 Read = Callable[[Tensor, Tensor], Tensor]  # memories of nodes [...] after a number of batches [...]: [..., dim]
 
@@ -28,7 +28,7 @@ class MemoryNetwork(nn.Module):
         super().__init__()
         dim, width = config.dim, 2 * config.dim + config.time_dim + link
         self.config, self.width, self.unit, self.gaps = config, width, unit, gaps
-        self.time = TimeCode(config.time_dim)
+        self.time = TimeEncoding(config.time_dim)
         self.updater = (nn.GRUCell if config.updater == "gru" else nn.RNNCell)(width, dim)
         self.features = nn.Linear(node, dim, bias=False) if node else None
         if "attention" in (config.embedding, config.message):
@@ -43,13 +43,13 @@ class MemoryNetwork(nn.Module):
         s: Tensor = self.updater(message, message[:, : self.config.dim])
         return s
 
-    def context(self, stream: Stream, messages: Messages) -> Tensor:
+    def context(self, stream: MemoryBatches, messages: Messages) -> Tensor:
         """The part [phi(gap) | e] of the aggregated messages, which does not depend on memories: [n, time + link]."""
         phi, attributes = self.time(messages.gap / self.unit), stream.attributes(messages.links)
         return messages.mean(phi if attributes is None else torch.cat([phi, attributes], dim=-1))
 
     @torch.no_grad()
-    def message(self, stream: Stream, number: int, s: Tensor, context: Tensor, read: Read) -> Tensor:
+    def message(self, stream: MemoryBatches, number: int, s: Tensor, context: Tensor, read: Read) -> Tensor:
         """The aggregated messages of one batch: [n, width].
 
         Args:
@@ -64,7 +64,9 @@ class MemoryNetwork(nn.Module):
             other = self.attend(stream, read, sender, t, stream.before(t), torch.full_like(sender, number))
         return torch.cat([s, messages.mean(other), context], dim=-1)
 
-    def embed(self, stream: Stream, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor) -> Tensor:
+    def embed(
+        self, stream: MemoryBatches, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor
+    ) -> Tensor:
         """Embeddings of nodes at t, given the first `visible` links and `complete` batches: [B, dim]."""
         if self.config.embedding == "attention":
             return self.attend(stream, read, nodes, t, visible, complete)
@@ -75,7 +77,9 @@ class MemoryNetwork(nn.Module):
             s = self.dropout(s * (1 + self.projection(gap.float()[:, None])))
         return self._with_features(s, stream, nodes)
 
-    def attend(self, stream: Stream, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor) -> Tensor:
+    def attend(
+        self, stream: MemoryBatches, read: Read, nodes: Tensor, t: Tensor, visible: Tensor, complete: Tensor
+    ) -> Tensor:
         """One layer of graph attention over the most recent links of nodes: [B, dim]."""
         past = stream.recent(nodes, visible, self.config.neighbours)  # [B, k]
         ends = torch.cat([nodes[:, None], past.nodes], dim=1)  # [B, 1 + k]
@@ -85,5 +89,5 @@ class MemoryNetwork(nn.Module):
         attended: Tensor = self.attention(h[:, 0], now, h[:, 1:], stream.attributes(past.events), times, past.mask)
         return attended
 
-    def _with_features(self, s: Tensor, stream: Stream, nodes: Tensor) -> Tensor:
+    def _with_features(self, s: Tensor, stream: MemoryBatches, nodes: Tensor) -> Tensor:
         return s if self.features is None else s + self.features(stream.features(nodes))

@@ -24,7 +24,7 @@ class Messages(NamedTuple):
 
     nodes: Tensor  # [n] the receivers
     sender: Tensor  # [m] the other end of each link, as a position among the versions of its batch
-    links: Tensor  # [m] positions in `Stream.events`
+    links: Tensor  # [m] positions in `MemoryBatches.events`
     gap: Tensor  # [m] time since the receiver's previous version, 0 without one; float64
     counts: Tensor | None  # [n] messages of each version; None if each has one
 
@@ -35,7 +35,7 @@ class Messages(NamedTuple):
         return torch.segment_reduce(values, "mean", lengths=self.counts, axis=0, unsafe=True)
 
 
-class Stream(PastTensors):
+class MemoryBatches(PastTensors):
     """The past links of nodes, and the updates of memories by each batch; see `batch_ends`.
 
     Each batch produces a new version of the memory of every node in it. Versions are numbered by batch, then by node;

@@ -19,7 +19,7 @@ from cawn.systems.base import Context
 from cawn.systems.memory.config import TgnSettings
 from cawn.systems.memory.memories import LatestMessages, Versions
 from cawn.systems.memory.network import MemoryNetwork
-from cawn.systems.memory.stream import Stream
+from cawn.systems.memory.stream import MemoryBatches
 from cawn.systems.neural import NeuralSystem, distinct
 from cawn.systems.replay import Replay
 from cawn.systems.training import Optimizer, contrast_loss
@@ -49,13 +49,13 @@ class MemorySystem(NeuralSystem):
         self.module = network.to(self.device)
         self._memories: LatestMessages | None = None  # of training
 
-    def past(self, events: Events) -> Stream:
-        return Stream(events, self)
+    def past(self, events: Events) -> MemoryBatches:
+        return MemoryBatches(events, self)
 
     @cached_property
     def _steps(self) -> tuple[list[int], list[int]]:
         """The batch of each step, and where its training links begin and end."""
-        stream: Stream = self._past_of(self.context.events)
+        stream: MemoryBatches = self._past_of(self.context.events)
         t = self.context.train.events.t[self.context.train.positions]
         batch = stream.complete(np.searchsorted(stream.events.t, t))  # ascending
         numbers, first = np.unique(batch, return_index=True)
@@ -68,7 +68,7 @@ class MemorySystem(NeuralSystem):
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         network, train = self.module, self.context.train
-        stream: Stream = self._past_of(self.context.events)
+        stream: MemoryBatches = self._past_of(self.context.events)
         numbers, starts = self._steps
         whole = replace(train, batch_size=len(train.positions))
         (links,) = whole.tensors(epoch, 0, self.device, shuffled=False)
@@ -110,7 +110,7 @@ class MemoryScorer:
     pairs at all times within it are scored together.
     """
 
-    def __init__(self, network: MemoryNetwork, stream: Stream) -> None:
+    def __init__(self, network: MemoryNetwork, stream: MemoryBatches) -> None:
         self._network, self._stream, self._pieces = network, stream, Pieces(_PAIRS)
         self._bounds = part_bounds(stream.first_version, _VERSIONS)
         self._part: tuple[int, Versions] | None = None  # the most recent one

@@ -201,7 +201,7 @@ class EvolveGCNSystem(SnapshotSystem):
     def _order(self, epoch: int) -> np.ndarray:
         """The training links, shuffled within each window: [n]."""
         train = self.context.train
-        window = self.clock.windows(train.events.t[train.positions])
+        window = self.grid.windows(train.events.t[train.positions])
         return np.lexsort((rng.order(train.seed_for("epoch", epoch), len(window)), window))
 
     def embedder(self, past: Snapshots) -> Callable[[View], Tensor]:

@@ -20,7 +20,7 @@ from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.settings import Settings
-from cawn.systems.snapshots.windows import EMPTY, Clock, Graph, Recent, Snapshots, View
+from cawn.systems.snapshots.windows import EMPTY, Graph, Recent, Snapshots, View, WindowGrid
 from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
@@ -54,10 +54,10 @@ class SnapshotSystem(ABC):
 
     def __init__(self, context: Context) -> None:
         self.context, self.config, self.device = context, context.config, context.device
-        origin, span = context.fact("origin", lambda: self._clock().origin), context.fact("span", self._span)
+        origin, span = context.fact("origin", lambda: self._grid().origin), context.fact("span", self._span)
         if not 0 < span < math.inf or not math.isfinite(origin):
             raise DataError(f"origin {brief(origin)} or span {brief(span)} is out of range")
-        self.clock = Clock(origin, float(span))
+        self.grid = WindowGrid(origin, float(span))
         x = context.events.x if self.config.attributes else None
         self.node_width = 0 if x is None else x.shape[1]
         self._past: tuple[Events, Snapshots] | None = None  # of the most recent events
@@ -67,8 +67,8 @@ class SnapshotSystem(ABC):
         """The granularities that snapshots = 0 compares."""
         if config.snapshots > 0:
             return None
-        clocks = {f"{count} snapshots": Clock.of(train.t, count) for count in CANDIDATES}
-        facts = {name: {"origin": clock.origin, "span": clock.span} for name, clock in clocks.items()}
+        grids = {f"{count} snapshots": WindowGrid.of(train.t, count) for count in CANDIDATES}
+        facts = {name: {"origin": grid.origin, "span": grid.span} for name, grid in grids.items()}
         return Alternatives("granularities", config, facts, TRIAL_STEPS)
 
     @abstractmethod
@@ -86,17 +86,17 @@ class SnapshotSystem(ABC):
     def past(self, events: Events) -> Snapshots:
         """The snapshots of a history."""
         if self._past is None or self._past[0] is not events:
-            self._past = events, Snapshots(events, self.clock, self.device)
+            self._past = events, Snapshots(events, self.grid, self.device)
         return self._past[1]
 
     def scorer(self, events: Events) -> SnapshotScorer:
         return SnapshotScorer(self, self.past(events))
 
-    def _clock(self) -> Clock:
-        return Clock.of(self.context.train.known.t, self.config.snapshots or CANDIDATES[0])
+    def _grid(self) -> WindowGrid:
+        return WindowGrid.of(self.context.train.known.t, self.config.snapshots or CANDIDATES[0])
 
     def _span(self) -> float:
-        return self._clock().span
+        return self._grid().span
 
 
 class SnapshotScorer:
@@ -196,7 +196,7 @@ def targets(system: SnapshotSystem) -> list[Target]:
     """The windows of the training period that have links to train on."""
     train, past = system.context.train, system.past(system.context.events)
     t = train.events.t[train.positions]
-    _, first = np.unique(system.clock.windows(t), return_index=True)
+    _, first = np.unique(system.grid.windows(t), return_index=True)
     (known, gap), ends = past.views(t[first]), past.ends(t[first])
     seen = np.searchsorted(np.sort(_first_links(past.events)), ends)
     found = []

@@ -16,6 +16,7 @@ from torch.nn.functional import softplus
 
 from cawn.systems.base import Context
 from cawn.systems.replay import Replay
+from cawn.systems.settings import IgnoresDirection
 from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, targets
 from cawn.systems.snapshots.windows import Normalised, Snapshots, View
 from cawn.systems.training import Optimizer
@@ -26,7 +27,7 @@ _SMALLEST = 1e-4  # standard deviation
 
 
 @dataclass(frozen=True)
-class VGRNNSettings(SnapshotSettings):
+class VGRNNSettings(IgnoresDirection, SnapshotSettings):
     """Settings of VGRNN."""
 
     lr: float = 1e-2
@@ -46,14 +47,6 @@ class VGRNNSettings(SnapshotSettings):
         "nonlinks": (1, 1 << 30),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    @property
-    def uses_direction(self) -> bool:
-        return False
 
 
 class Gaussian(NamedTuple):

@@ -33,15 +33,15 @@ _GRAPHS = 1024  # number of cached graphs
 
 
 @dataclass(frozen=True)
-class Clock:
+class WindowGrid:
     """Windows of length `span` that start at `origin`; both are derived from the training period."""
 
     origin: int | float
     span: float
 
     @classmethod
-    def of(cls, t: Array, count: int) -> Clock:
-        """The clock that divides the period of these ascending times into `count` windows."""
+    def of(cls, t: Array, count: int) -> WindowGrid:
+        """The grid that divides the period of these ascending times into `count` windows."""
         period = float(t[-1] - t[0]) if len(t) else 0.0
         if period / count == 0:
             raise DataError("all training links have the same time: snapshots need a longer history")
@@ -78,10 +78,10 @@ class Snapshots:
     EMPTY).
     """
 
-    def __init__(self, events: Events, clock: Clock, device: torch.device) -> None:
-        self.events, self.clock, self.device = events, clock, device
+    def __init__(self, events: Events, grid: WindowGrid, device: torch.device) -> None:
+        self.events, self.grid, self.device = events, grid, device
         self.num_nodes = events.num_nodes
-        self._window = clock.windows(events.t)  # [E], ascending
+        self._window = grid.windows(events.t)  # [E], ascending
         distinct, start = np.unique(self._window, return_index=True)
         step = np.concatenate([[0], np.cumsum(np.minimum(np.diff(distinct), EMPTY + 1))]) if len(distinct) else distinct
         self._step_of_link = np.repeat(step, np.diff(np.append(start, len(events))))  # [E], ascending
@@ -97,7 +97,7 @@ class Snapshots:
 
     def views(self, t: Array, visible: Array | None = None) -> tuple[Array, Array]:
         """The `View` of each query, as two arrays [B]; with `visible` [B], only the first `visible` links are known."""
-        window = self.clock.windows(t)
+        window = self.grid.windows(t)
         known = np.searchsorted(self._window, window, side="left")
         if visible is not None:
             known = np.minimum(known, visible)
@@ -108,7 +108,7 @@ class Snapshots:
 
     def ends(self, t: Array) -> Array:
         """The number of links up to the end of the window of each time: [B]."""
-        return np.searchsorted(self._window, self.clock.windows(t), side="right")
+        return np.searchsorted(self._window, self.grid.windows(t), side="right")
 
     def step(self, view: View) -> int:
         """The step of the last known link; -1 if there is none."""
