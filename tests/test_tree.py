@@ -38,6 +38,7 @@ ELSEWHERE = {
     "laws": ("test_public.py", "the public name of data/laws"),
     "learn/arguments": ("learn/test_experiments.py", "refused before training begins"),
     "learn/checkpoints": ("learn/test_runs.py", "part of a run folder"),
+    "learn/field/jobs": ("learn/test_workers.py", "runs in other processes"),
     "learn/field/plot": ("learn/field/test_table.py", "draws the table"),
     "learn/store": ("learn/test_runs.py", "part of a run folder"),
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),

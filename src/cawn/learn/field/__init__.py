@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, get_args
@@ -25,14 +26,15 @@ from cawn.files import FolderLock, make_folder, write_text
 from cawn.kernels.threads import num_cores
 from cawn.learn.clocks import Clock
 from cawn.learn.experiments import check_writable
+from cawn.learn.field.jobs import Job
 from cawn.learn.field.plot import INSTALL, can_draw, draw
 from cawn.learn.field.table import Comparison, Finished, summarise
-from cawn.learn.field.workers import Failure, Job, Workers, train_here
 from cawn.learn.negatives import check_kinds
 from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
 from cawn.learn.splits import Protocol, Task, TimeSplit
 from cawn.learn.splits import split as split_events
+from cawn.learn.workers import Call, Outcome, Workers, call_here
 from cawn.progress import Report, progress
 from cawn.systems.settings import Settings
 
@@ -256,31 +258,35 @@ class _Sweep:
         return True
 
     def _train(self, waiting: list[Job], report: Report) -> None:
-        def ended(job: Job, failure: Failure | None) -> None:
-            self._end(job, failure)
+        before, shares = len(self.planned) - len(waiting), dict.fromkeys(map(str, waiting), 0.0)
+        by_name = {str(job): job for job in waiting}
+
+        def ended(call: Call, outcome: Outcome) -> None:
+            job = by_name[call.name]
+            self._end(job, job.failure(outcome))
+            heard(call, 1.0)
             self._summary()  # so that a killed sweep leaves a table
 
-        def moved(share: float) -> None:
-            report(len(self.planned) - len(waiting) + share)
+        def heard(call: Call, share: float) -> None:
+            shares[call.name] = share
+            report(before + sum(shares.values()))
 
-        if self.jobs == 0:
-            for number, job in enumerate(waiting):
+        with Workers(max(min(self.jobs, len(waiting)), 1), self.options["threads"]) as workers:
+            links = workers.share("links", self.events)
+            if self.jobs > 0:
+                options = self.options | {"threads": workers.threads}
+                workers.run([job.call(links, options) for job in waiting], ended, heard)
+                return
+            for call in (job.call(links, self.options) for job in waiting):
+                ended(call, call_here(call, partial(heard, call)))
 
-                def moved_within(share: float, before: int = number) -> None:
-                    moved(before + share)
-
-                ended(job, train_here(self.events, job, self.options, moved_within))
-        elif waiting:
-            with Workers(self.events, self.options, min(self.jobs, len(waiting))) as workers:
-                workers.train(waiting, ended, moved)
-
-    def _end(self, job: Job, failure: Failure | None) -> None:
+    def _end(self, job: Job, failure: str | None) -> None:
         if failure is None and not self._collect(job):
-            failure = Failure("ended without a result")
+            failure = "ended without a result"
         self.trained += 1
         if failure is not None:
-            self.failed[job] = failure.reason
-            self._say(f"{job}: {failure.reason}")
+            self.failed[job] = failure
+            self._say(f"{job}: {failure}")
             return
         self.failed.pop(job, None)
         found = self.finished[job]

@@ -14,7 +14,7 @@ from cawn import __version__, systems
 from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.files import write_text
-from cawn.learn.field.workers import Job
+from cawn.learn.field.jobs import Job
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import changed_settings

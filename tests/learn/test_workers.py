@@ -14,9 +14,10 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.learn.field import workers
-from cawn.learn.field.workers import Job, Workers, read_links, write_links
+from cawn.learn import workers
+from cawn.learn.field.jobs import Job
 from cawn.learn.runs import read_checkpoint, read_record
+from cawn.learn.workers import Call, Outcome, Workers, call_here, read_links, write_links
 from cawn.systems.rates import RatesSettings
 
 CONFIG = RatesSettings(epochs=2, batch_size=64)
@@ -39,11 +40,76 @@ def job(folder: Path, seed: int = 0) -> Job:
     return Job("rates", "transductive", seed, CONFIG, folder / f"seed-{seed}", baselines=False)
 
 
-def ended_with(jobs: list[Job], events: cawn.Events, count: int = 2) -> dict[int, object]:
+def ended_with(jobs: list[Job], events: cawn.Events, count: int = 2) -> dict[str, Outcome]:
     ended = {}
-    with Workers(events, OPTIONS, count) as started:
-        started.train(jobs, lambda job, failure: ended.update({job.seed: failure}), lambda _: None)
+    with Workers(count, 1) as started:
+        links = started.share("links", events)
+        calls = [job.call(links, OPTIONS) for job in jobs]
+        started.run(calls, lambda call, outcome: ended.update({call.name: outcome}))
     return ended
+
+
+def echo(arguments: dict[str, object], say: workers.Say) -> object:
+    """Called in other processes by the tests below."""
+    say({"first": arguments["value"]})
+    if arguments.get("fails"):
+        raise ValueError("three\nlines\nlong")
+    if arguments.get("refuses"):
+        raise cawn.QueryError("no such thing")
+    while arguments.get("waits"):
+        time.sleep(0.01)
+    return [arguments["value"], os.getpid()]
+
+
+def echo_call(value: object, **more: object) -> Call:
+    return Call(str(value), "test_workers:echo", {"value": value} | more)
+
+
+@pytest.fixture
+def reachable(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.mark.usefixtures("reachable")
+def test_calls_are_taken_when_a_process_is_free_and_processes_are_used_again() -> None:
+    ended, said, taken = [], [], []
+
+    def calls():
+        for value in range(5):
+            taken.append((value, len(ended)))
+            yield echo_call(value)
+
+    with Workers(1, 1) as started:
+        started.run(calls(), lambda _, outcome: ended.append(outcome.value), lambda call, value: said.append(value))
+    assert [value for value, _ in ended] == list(range(5))
+    assert len({process for _, process in ended}) == 1
+    assert said == [{"first": value} for value in range(5)]
+    assert taken == [(value, value) for value in range(5)]
+
+
+@pytest.mark.usefixtures("reachable")
+def test_failures_do_not_end_the_other_calls() -> None:
+    ended = {}
+    calls = [echo_call(1, fails=True), echo_call(2, refuses=True), echo_call(3)]
+    with Workers(1, 1) as started:
+        started.run(calls, lambda call, outcome: ended.update({call.name: outcome}))
+    assert ended["1"].failure == "ValueError: three"
+    assert "Traceback" in ended["1"].errors
+    assert ended["2"] == Outcome(failure="no such thing")
+    assert ended["3"].value[0] == 3
+    assert [call_here(call, lambda _: None).failure for call in calls] == ["ValueError: three", "no such thing", None]
+
+
+@pytest.mark.usefixtures("reachable")
+def test_one_call_can_be_stopped() -> None:
+    ended = {}
+    with Workers(1, 1) as started:
+        started.run(
+            [echo_call(1, waits=True), echo_call(2)],
+            lambda call, outcome: ended.update({call.name: outcome}),
+            lambda call, _: started.stop(call) if call.name == "1" else None,
+        )
+    assert (ended["1"].stopped, ended["2"].stopped) == (True, False)
 
 
 def test_links_are_mapped(tmp_path: Path) -> None:
@@ -59,7 +125,7 @@ def test_links_are_mapped(tmp_path: Path) -> None:
 
 def test_the_same_results_as_in_this_process(events, tmp_path: Path) -> None:
     expected = cawn.train(events, CONFIG, quiet=True, kinds=("random",), baselines=False)
-    assert ended_with([job(tmp_path)], events) == {0: None}
+    assert ended_with([job(tmp_path)], events) == {"rates, transductive, seed 0": Outcome()}
     found = read_record(tmp_path / "seed-0")[0].results
     assert [row["model"] for row in found] == [row["model"] for row in expected.results]
 
@@ -78,9 +144,9 @@ def test_the_same_results_as_in_this_process(events, tmp_path: Path) -> None:
 def test_a_process_that_dies(events, tmp_path: Path, monkeypatch, program: str, reason: str) -> None:
     monkeypatch.setattr(workers, "_WORKER", program)
     ended = ended_with([job(tmp_path, seed) for seed in range(3)], events)
-    assert sorted(ended) == [0, 1, 2]
-    for failure in ended.values():
-        assert reason in failure.reason
+    assert len(ended) == 3
+    for outcome in ended.values():
+        assert reason in outcome.failure
 
 
 def test_ctrl_c_stops_every_process_with_a_checkpoint(events, tmp_path: Path) -> None:

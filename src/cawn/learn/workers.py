@@ -1,0 +1,294 @@
+"""Functions called in other processes, several at a time.
+
+A process reads calls as lines of JSON from standard input, one after the other, and writes reports and results to
+standard output, one line of JSON each. When its standard input is closed, because the caller was interrupted or killed,
+it stops as after Ctrl-C. Links are written once to a file that all processes map into memory.
+"""
+
+from __future__ import annotations
+
+import _thread
+import json
+import mmap
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import IO, Any
+
+from cawn.data.events import Events
+from cawn.errors import CawnError, one_line
+from cawn.kernels.threads import num_cores
+
+_LOOK = 0.25  # seconds between two looks at the running calls
+_WORKER = "from cawn.learn.workers import work; work()"
+
+Say = Callable[[Any], object]  # reports a JSON-compatible value
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function to call in another process."""
+
+    name: str
+    function: str  # "package.module:function", of the arguments and of a `Say`; returns a JSON-compatible value
+    arguments: dict[str, Any]  # JSON-compatible
+    remedy: str = "run fewer at a time"  # if memory runs out
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call has returned, or the reason why it failed, in one line."""
+
+    value: Any = None
+    failure: str | None = None
+    errors: str = ""  # the traceback of an unexpected error, or what a process that died had printed
+    stopped: bool = False
+
+
+def call_here(call: Call, say: Say) -> Outcome:
+    """Make a call in this process. Only KeyboardInterrupt and the like are raised."""
+    module, _, name = call.function.partition(":")
+    try:
+        return Outcome(getattr(import_module(module), name)(call.arguments, say))
+    except CawnError as error:
+        return Outcome(failure=str(error))
+    except Exception as error:  # a bug in one call must not end the others
+        lines = str(error).strip().splitlines()
+        reason = one_line(f"{type(error).__name__}: {lines[0] if lines else ''}")
+        return Outcome(failure=reason, errors=traceback.format_exc())
+
+
+class Workers:
+    """Processes that make calls, at most `count` at a time; each makes one call after the other."""
+
+    def __init__(self, count: int, threads: int | None = None) -> None:
+        self._count, self.threads = count, threads or max(num_cores() // count, 1)
+        self._folder = TemporaryDirectory(prefix="cawn-")
+        self._lock = threading.Lock()
+        self._idle: list[_Process] = []
+        self._running: dict[Call, _Process] = {}
+        self._ended = False
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._idle:
+            process.close()
+        self._folder.cleanup()
+
+    def share(self, name: str, events: Events) -> str:
+        """Write links to a file for `read_links`; returns its path."""
+        path = Path(self._folder.name) / name
+        if not path.exists():
+            write_links(path, events)
+        return str(path)
+
+    def run(
+        self,
+        calls: Iterable[Call],
+        ended: Callable[[Call, Outcome], object],
+        heard: Callable[[Call, Any], object] = lambda call, value: None,
+    ) -> None:
+        """Make the calls. The next one is taken from `calls` when a process is free.
+
+        `heard` is called with every value that a call reports, and `ended` with its outcome; both in this thread.
+        """
+        waiting, running = iter(calls), dict[Future[Outcome], Call]()
+        said: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
+
+        def listen() -> None:
+            with suppress(Empty):
+                while True:
+                    heard(*said.get_nowait())
+
+        with ThreadPoolExecutor(self._count) as pool:
+            try:
+                while True:
+                    while len(running) < self._count and (call := next(waiting, None)) is not None:
+                        running[pool.submit(self._call, call, said)] = call
+                    if not running:
+                        return
+                    ready, _ = wait(running, _LOOK, FIRST_COMPLETED)
+                    listen()
+                    for future in ready:
+                        ended(running.pop(future), future.result())
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self._end(running)
+                raise
+
+    def stop(self, call: Call) -> None:
+        """Stop a running call as after Ctrl-C; its outcome is `stopped`, unless it has ended before."""
+        with self._lock:
+            process = self._running.get(call)
+        if process is not None:
+            process.stop()
+
+    def _end(self, running: dict[Future[Outcome], Call]) -> None:
+        """Stop every call and wait for it; a second Ctrl-C kills the processes."""
+        with self._lock:
+            self._ended = True
+            processes = list(self._running.values())
+        for process in processes:
+            process.stop()
+        try:
+            wait(running)
+        except KeyboardInterrupt:
+            for process in processes:
+                process.popen.kill()
+            wait(running)
+
+    def _call(self, call: Call, said: SimpleQueue[tuple[Call, Any]]) -> Outcome:
+        """Make one call. Called in a thread."""
+        with self._lock:
+            if self._ended:
+                return Outcome(failure="stopped", stopped=True)
+            process = self._idle.pop() if self._idle else _Process(self.threads)
+            self._running[call] = process
+        try:
+            outcome = process.make(call, lambda value: said.put((call, value)))
+        finally:
+            with self._lock:
+                del self._running[call]
+                if reusable := process.popen.poll() is None and not process.stopped:
+                    self._idle.append(process)
+        if not reusable:
+            process.close()
+        return outcome
+
+
+class _Process:
+    """A Python process that makes one call after the other."""
+
+    def __init__(self, threads: int) -> None:
+        self.stopped = False
+        self._errors: IO[bytes] = TemporaryFile()  # noqa: SIM115
+        self.popen = subprocess.Popen(
+            [sys.executable, "-c", _WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=_environment(threads),
+            start_new_session=True,  # Ctrl-C reaches only the caller, which then stops the others
+        )
+
+    def make(self, call: Call, say: Say) -> Outcome:
+        assert self.popen.stdin is not None
+        assert self.popen.stdout is not None
+        start = self._errors.seek(0, os.SEEK_END)
+        line = json.dumps({"function": call.function, "arguments": call.arguments, "name": call.name}) + "\n"
+        with suppress(OSError, ValueError):  # a process that has died or was stopped is noticed below
+            self.popen.stdin.write(line.encode())
+            self.popen.stdin.flush()
+        for answer in self.popen.stdout:
+            found = json.loads(answer)
+            if "outcome" in found:
+                return Outcome(**found["outcome"])
+            say(found["said"])
+        return self._died(call, start)
+
+    def _died(self, call: Call, start: int) -> Outcome:
+        code = self.popen.wait()
+        self._errors.seek(start)
+        printed = self._errors.read().decode("utf-8", "replace").strip()
+        if self.stopped:
+            return Outcome(failure="stopped", stopped=True)
+        if code < 0:
+            reason = f"the process was killed (signal {-code}), perhaps because memory ran out: {call.remedy}"
+            return Outcome(failure=reason, errors=printed)
+        last = printed.splitlines()[-1] if printed else ""
+        return Outcome(failure=one_line(f"the process ended with exit code {code}: {last}"), errors=printed)
+
+    def stop(self) -> None:
+        self.stopped = True
+        with suppress(OSError):
+            self.popen.stdin.close()  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        self.stop()
+        self.popen.wait()
+        self.popen.stdout.close()  # type: ignore[union-attr]
+        self._errors.close()
+
+
+def work() -> None:
+    """The main function of a process that makes calls."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # anything else that is printed must not mix with the answers
+    import torch
+
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    requests: SimpleQueue[Call | None] = SimpleQueue()
+    threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
+
+    def say(value: Any) -> None:
+        with suppress(OSError):  # the caller was killed; the end of the input stops this process
+            print(json.dumps({"said": value}), file=answers, flush=True)
+
+    try:
+        while (call := requests.get()) is not None:
+            outcome = call_here(call, say)
+            print(json.dumps({"outcome": vars(outcome)}), file=answers, flush=True)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _read_requests(requests: SimpleQueue[Call | None]) -> None:
+    """Read calls until the input ends, then stop the one that is running."""
+    with suppress(OSError), os.fdopen(os.dup(0), "rb") as lines:
+        for line in lines:
+            found = json.loads(line)
+            requests.put(Call(found["name"], found["function"], found["arguments"]))
+    requests.put(None)
+    _thread.interrupt_main()
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The environment of this process, with the same modules and this number of threads."""
+    modules = os.pathsep.join(path for path in sys.path if path)
+    numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+    return dict(os.environ) | numbers | {"PYTHONPATH": modules}
+
+
+def write_links(path: Path, events: Events) -> None:
+    """Write links for `read_links`, with arrays as plain bytes. Only for files that no other program writes."""
+    arrays: list[pickle.PickleBuffer] = []
+    head = pickle.dumps(events, protocol=5, buffer_callback=arrays.append)
+    parts: list[Any] = [head, *(array.raw() for array in arrays)]
+    with open(path, "xb") as file:
+        file.write((json.dumps([len(part) for part in parts]) + "\n").encode())
+        for part in parts:
+            file.write(b"\0" * (-file.tell() % 64))
+            file.write(part)
+
+
+def read_links(path: Path) -> Events:
+    """The links of `write_links`; arrays are mapped into memory, which all processes share."""
+    with open(path, "rb") as file:
+        sizes = json.loads(file.readline())
+        start, parts = file.tell(), []
+        held = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    for size in sizes:
+        start += -start % 64
+        parts.append(held[start : start + size])
+        start += size
+    events: Events = pickle.loads(parts[0], buffers=parts[1:])
+    return events
