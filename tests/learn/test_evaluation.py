@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn import evaluation
+from cawn.kernels.rng import seed_for
+from cawn.learn import evaluation, metrics
+from cawn.learn.negatives import part_negatives
 from cawn.learn.run_info import run_info
 from cawn.learn.splits import split
 from cawn.learn.trainer import Trainer
@@ -31,11 +33,33 @@ def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
     run = cawn.train(given, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",))
     rows = [row for row in run.results if row["negatives"] == "own"]
     parts = split(given, "inductive", seed=0)
-    assert [row["count"] for row in rows] == [int((own[part] >= 0).sum()) for part in parts.test.values()]
+    counts = [int((own[part] >= 0).sum()) for part in parts.test.values()]
+    assert [(row["links"], row["count"]) for row in rows] == [
+        *zip(parts.test, counts, strict=True),
+        ("all", sum(counts)),
+    ]
     assert all(row["trained_with"] == "own, random" or row["trained_with"] == "own, mixed" for row in rows)
     trainer = Trainer(given, TINY, task="inductive", quiet=True)
     for negatives in (trainer.training.negatives(0), trainer.negatives):
         assert not trainer.split.hidden[negatives].any()
+
+
+def test_all_inductive_links_are_also_evaluated_together(events) -> None:
+    run = cawn.train(events, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",), baselines=False)
+    parts = split(events, "inductive", seed=0)
+    rows = {row["links"]: row for row in run.results}
+    links = np.sort(np.concatenate(list(parts.test.values())))
+    assert rows["all"]["count"] == len(links)
+    true = run.scorer(events.src[links], events.dst[links], events.t[links])
+    drawn = [part_negatives(events, parts, name, "random", seed_for(0, "test")) for name in parts.test]
+    order = np.concatenate(list(parts.test.values())).argsort()
+    false = np.concatenate([found.dst for found in drawn])[order]
+    logits = true, run.scorer(events.src[links], false, events.t[links])
+    for name, metric in (("auc", metrics.auc), ("ap", metrics.average_precision)):
+        assert rows["all"]["model"][name] == pytest.approx(metric(*logits), abs=1e-6)
+        assert rows["all"]["model"][f"{name}_batch30"] == pytest.approx(
+            metrics.batch_mean(metric, *logits, 30), abs=1e-6
+        )
 
 
 def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:

@@ -73,15 +73,21 @@ def score_contrast(
 
 
 class _Test(NamedTuple):
-    """One row of an evaluation: links, their negatives, and the indices of their blocks in `Questions`."""
+    """One row of an evaluation: links, their negatives, and the blocks of both in `Questions`."""
 
     links_name: str
     kind: str
     links: Array
     negatives: Negatives
-    true: int
-    false: int
-    ranked: _Ranked | None
+    true: tuple[int, ...]
+    false: tuple[int, ...]
+    ranked: _Ranked | None = None
+
+    def logits(self, answers: list[Array]) -> tuple[Array, Array]:
+        """Of the links and of their negatives, in the order of the links."""
+        true, false = (np.concatenate([answers[block] for block in blocks]) for blocks in (self.true, self.false))
+        order = self.links.argsort(kind="stable")
+        return true[order], false[order]
 
 
 class _Ranked(NamedTuple):
@@ -109,6 +115,8 @@ def evaluate(
 
     In DyGLib's protocol also in batches of 200.
 
+    Inductive test links are evaluated by kind and, in rows named "all", together.
+
     Test links with user-given negatives also get a row "own". Rows with random negatives also have "ranks" (MRR and
     Hits@k of evenly spaced test links, among random destinations) and "reliability" (calibration errors of the model).
 
@@ -120,6 +128,8 @@ def evaluate(
     """
     questions = Questions()
     tests = list(_tests(questions, events, clock.on(events).t, split, kinds, seed))
+    if split.task == "inductive":
+        tests += _together(tests)
     answers: dict[str, list[Array]] = {}
     for i, (name, scorer) in enumerate(scorers.items()):
         first = i / len(scorers)
@@ -146,9 +156,24 @@ def _tests(
             tested["own"] = some, Negatives(events.negative[some], 0.0)
         for kind, (some, found) in tested.items():
             src, dst, t = events.src[some], events.dst[some], times[some]
-            blocks = questions.add(src, dst, t), questions.add(src if found.src is None else found.src, found.dst, t)
+            true = questions.add(src, dst, t)
+            false = questions.add(src if found.src is None else found.src, found.dst, t)
             ranked = _ranked(questions, events, times, links, seed) if kind == "random" else None
-            yield _Test(name, kind, some, found, *blocks, ranked)
+            yield _Test(name, kind, some, found, (true,), (false,), ranked)
+
+
+def _together(tests: list[_Test]) -> Iterator[_Test]:
+    """All inductive test links as one kind, "all", for each kind of negatives."""
+    for kind in dict.fromkeys(test.kind for test in tests):
+        same = [test for test in tests if test.kind == kind]
+        counts = [len(test.links) for test in same]
+        drawn = Negatives(
+            np.concatenate([test.negatives.dst for test in same]),
+            float(np.average([test.negatives.fallback for test in same], weights=counts)),
+        )
+        links = np.concatenate([test.links for test in same])
+        true, false = zip(*((test.true[0], test.false[0]) for test in same), strict=True)
+        yield _Test("all", kind, links, drawn, true, false)
 
 
 def _ranked(questions: Questions, events: Events, times: Array, links: Array, seed: int) -> _Ranked:
@@ -165,7 +190,7 @@ def _row(
     test: _Test, answers: dict[str, list[Array]], calibration: Calibration, split: Split, about: dict[str, str]
 ) -> dict[str, Any]:
     batches = (30,) if split.protocol == "standard" else (30, PAIR_BATCH)
-    figures = {name: _figures(logits[test.true], logits[test.false], batches) for name, logits in answers.items()}
+    figures = {name: _figures(*test.logits(logits), batches) for name, logits in answers.items()}
     row: dict[str, Any] = {
         "links": test.links_name,
         "negatives": test.kind,
@@ -189,7 +214,7 @@ def _row(
             "digest": digest(ranked.links, ranked.candidates),
             **{name: _rank_figures(found) for name, found in ranks.items()},
         }
-        true, false = (answers[MODEL][block] for block in (test.true, test.false))
+        true, false = test.logits(answers[MODEL])
         row["reliability"] = {
             "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
             "raw": reliability(sigmoid(true), sigmoid(false)),

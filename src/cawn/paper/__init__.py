@@ -1,0 +1,25 @@
+"""Every table and figure of the paper, and experiments beyond it: `cawn paper`.
+
+An experiment plans measurements; a sweep makes those without a result, several at a time, and writes the results to
+one JSON file per network; the report turns all results into tables and plots, the paper's figures beside ours.
+"""
+
+from __future__ import annotations
+
+from cawn.checks import check_choice
+from cawn.paper.experiments import Experiment
+from cawn.paper.tables import Table2, Table6
+
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    experiment.name: experiment
+    for experiment in (
+        Table2,
+        Table6,
+    )
+}
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    check_choice(name, "experiment", tuple(EXPERIMENTS))
+    return EXPERIMENTS[name]()

@@ -1,0 +1,79 @@
+"""Measurements: the units of work of all experiments, each identified by what its result depends on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cawn import __version__
+from cawn.data.events import Events
+from cawn.learn.workers import Say, read_links
+
+# The function that makes each kind of measurement, called with a `Task` and a `Say`; returns JSON-compatible values.
+KINDS = {
+    "training": "cawn.paper.training:measure",
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What to measure on a network. Equal measurements of different experiments are made once."""
+
+    network: str
+    kind: str  # a key of `KINDS`
+    settings: Mapping[str, Any]  # JSON-compatible
+    label: str  # its role in tables and plots, unique in its network
+
+    def __str__(self) -> str:
+        return f"{self.network}, {self.label}"
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """The networks that it needs: its own, and those named in the setting "others"."""
+        return self.network, *self.settings.get("others", ())
+
+    def key(self, digests: Mapping[str, str]) -> str:
+        """A hash of everything the result depends on, given the digests of the networks."""
+        depends = {
+            "cawn": __version__,
+            "kind": self.kind,
+            "links": [digests[name] for name in self.networks],
+            "settings": dict(self.settings),
+        }
+        return hashlib.blake2b(json.dumps(depends, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A measurement, as it reaches the process that makes it."""
+
+    network: str
+    settings: dict[str, Any]
+    links: dict[str, str]  # files of links by network, see `read_links`
+    device: str
+    threads: int | None
+    folder: Path  # of this measurement alone; removed when it has ended, and kept if it was interrupted
+
+    def events(self, network: str | None = None) -> Events:
+        """The links of its network, or of another that it needs."""
+        return read_links(Path(self.links[network or self.network]))
+
+
+def measure(arguments: dict[str, Any], say: Say) -> Any:
+    """Make a measurement; the function of every call of a sweep."""
+    from importlib import import_module
+
+    module, _, name = KINDS[arguments["kind"]].partition(":")
+    task = Task(
+        network=arguments["network"],
+        settings=arguments["settings"],
+        links=arguments["links"],
+        device=arguments["device"],
+        threads=arguments["threads"],
+        folder=Path(arguments["folder"]),
+    )
+    return getattr(import_module(module), name)(task, say)

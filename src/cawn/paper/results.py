@@ -1,0 +1,177 @@
+"""The results of all experiments: a folder with one JSON file per network, one line per measurement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cawn.errors import QueryError, StorageError
+from cawn.files import read_file, write_text
+from cawn.learn.metrics import mean_and_interval
+from cawn.paper.published import NETWORKS
+
+_MARK = "cawn paper results"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measurement and what it found."""
+
+    key: str
+    network: str
+    kind: str
+    settings: dict[str, Any]
+    labels: list[str]  # the roles of this result in tables and plots
+    value: Any
+    seconds: float
+    command: str  # that made it
+    versions: dict[str, str]
+    device: str
+    links: str  # digest of the network
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.network}, {self.labels[0] if self.labels else self.key}"
+
+    @property
+    def where(self) -> tuple[str, str, int]:
+        """Network, task and seed of a training."""
+        return self.network, self.settings["task"], self.settings["seed"]
+
+    def rows(self, **wanted: str) -> list[dict[str, Any]]:
+        """The rows of a training with these values: links, negatives, clock."""
+        return [row for row in self.value["rows"] if all(row[name] == value for name, value in wanted.items())]
+
+
+@dataclass
+class Results:
+    """All results in a folder, by network and key."""
+
+    folder: Path
+    found: dict[str, dict[str, Result]] = field(default_factory=dict)
+    about: dict[str, dict[str, Any]] = field(default_factory=dict)  # by network: digest, links, nodes
+
+    @classmethod
+    def read(cls, folder: Path) -> Results:
+        """Read a folder; an empty or missing one has no results."""
+        results = cls(folder)
+        for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+            results._read_file(path)
+        return results
+
+    def _read_file(self, path: Path) -> None:
+        try:
+            content = json.loads(read_file(path))
+            if content["format"] != _MARK:
+                return
+            network = content["network"]
+            self.about[network] = content["about"]
+            rows = {row["key"]: Result(network=network, **row) for row in content["results"]}
+        except (ValueError, TypeError, KeyError) as error:
+            raise StorageError(f"{path}: damaged, or not written by cawn paper; move it away") from error
+        self.found.setdefault(network, {}).update(rows)
+
+    def add(self, result: Result, about: dict[str, Any]) -> None:
+        """Add a result and write the file of its network. The caller holds the lock of the folder."""
+        self.about[result.network] = about
+        for label in result.labels:
+            self._take(result.network, label)
+        self.found.setdefault(result.network, {})[result.key] = result
+        self.write(result.network)
+
+    def use(self, result: Result, label: str) -> None:
+        """Give a label to a result that exists. A result that had it before stays, without it."""
+        if label not in result.labels:
+            self._take(result.network, label)
+            result.labels.append(label)
+            self.write(result.network)
+
+    def _take(self, network: str, label: str) -> None:
+        for other in self.found.get(network, {}).values():
+            if label in other.labels:
+                other.labels.remove(label)
+
+    def write(self, network: str) -> None:
+        """Write the file of a network."""
+        rows = sorted(self.found[network].values(), key=lambda row: (row.kind, row.labels, row.key))
+        lines = [json.dumps({k: v for k, v in vars(row).items() if k != "network"}) for row in rows]
+        head = json.dumps({"format": _MARK, "network": network, "about": self.about[network]})[:-1]
+        write_text(self.folder / f"{network}.json", head + ', "results": [\n' + ",\n".join(lines) + "\n]}\n")
+
+    def get(self, network: str, key: str) -> Result | None:
+        return self.found.get(network, {}).get(key)
+
+    def all(self, kind: str | None = None) -> Iterator[Result]:
+        """All results, or those of one kind."""
+        for results in self.found.values():
+            yield from (result for result in results.values() if kind in (None, result.kind))
+
+    @property
+    def networks(self) -> list[str]:
+        """The networks with results: those of the paper in its order, then the others."""
+        known = [name for name in NETWORKS if name in self.found]
+        return known + sorted(set(self.found) - set(known))
+
+    def labelled(self, start: str, network: str | None = None) -> list[Result]:
+        """The results with a label that is `start`, or begins with it and a comma."""
+        return [
+            result
+            for result in self.all()
+            if network in (None, result.network)
+            and any(label == start or label.startswith(f"{start}, ") for label in result.labels)
+        ]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Mean of a metric over seeds, in percent, with half of its 95 % confidence interval (None for a single seed)."""
+
+    mean: float
+    half: float | None
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
+
+
+def cell(results: Iterable[Result], metric: str, **wanted: str) -> Cell | None:
+    """The mean of a metric over results that differ in their seeds only. Refuses to average different splits.
+
+    Args:
+        metric: "auc", "ap", "auc_batch30", ...
+        wanted: links, negatives, clock.
+    """
+    chosen = [(result, row) for result in results for row in result.rows(**wanted) if row.get(metric) is not None]
+    if not chosen:
+        return None
+    check_same_splits([result for result, _ in chosen])
+    seeds = [result.settings["seed"] for result, _ in chosen]
+    if len(set(seeds)) < len(seeds):
+        raise QueryError(f"{chosen[0][0].name}: two results with the same seed in one mean; remove one of them")
+    mean, half = mean_and_interval([row[metric] for _, row in chosen])
+    return Cell(100 * mean, 100 * half if len(chosen) > 1 else None, len(chosen))
+
+
+def check_same_splits(results: Iterable[Result]) -> None:
+    """Refuse trainings with different links, or with different splits for one task and seed.
+
+    Transductive splits do not depend on the seed; inductive ones do, because the seed draws the hidden nodes.
+    """
+    seen: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for result in results:
+        network, task, seed = result.where
+        how = result.settings["protocol"], result.settings["ties"]
+        splits = {row["split"] for row in result.value["rows"]}
+        for place, what, digest in [((network,), "links", result.links)] + [
+            ((network, task, *how, seed if task == "inductive" else None), "splits", split) for split in splits
+        ]:
+            label, known = seen.setdefault((what, *place), (result.name, digest))
+            if known != digest:
+                raise QueryError(
+                    f"{label!r} and {result.name!r} have different {what} ({known[:12]}, {digest[:12]}) "
+                    "and cannot be averaged or compared; remove one of them from the results"
+                )

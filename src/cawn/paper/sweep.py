@@ -1,0 +1,185 @@
+"""Run an experiment: make the measurements that have no result yet, several at a time."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cawn.data.events import Events
+from cawn.devices import pick_device
+from cawn.errors import DataError, QueryError
+from cawn.files import FolderLock, make_folder, write_text
+from cawn.learn.experiments import check_writable
+from cawn.learn.field.table import device_name
+from cawn.learn.reporting import format_duration
+from cawn.learn.run_info import current_versions
+from cawn.learn.runs import digest_of_links
+from cawn.learn.workers import Call, Outcome, Workers, call_here
+from cawn.paper.experiments import Experiment, Request
+from cawn.paper.measurements import Measurement
+from cawn.paper.results import Result, Results
+from cawn.progress import Report, progress
+
+WORK = "unfinished"  # folder of measurements that were interrupted
+
+
+@dataclass
+class Sweep:
+    """The measurements of one experiment."""
+
+    experiment: Experiment
+    networks: Mapping[str, Events]
+    folder: Path
+    seeds: int
+    command: str
+    device: str = "auto"
+    jobs: int = 0
+    threads: int | None = None
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    systems: tuple[str, ...] | None = None
+    quiet: bool = False
+
+    def run(self) -> list[str]:
+        """Make the measurements; returns the reasons of those that failed."""
+        check_writable(self.folder)
+        make_folder(self.folder)
+        self._device = str(pick_device(self.device))
+        self._digests = {name: digest_of_links(events) for name, events in self.networks.items()}
+        self._running: dict[Call, tuple[Measurement, str, float]] = {}
+        self._shares: dict[str, float] = {}
+        self._failed: list[str] = []
+        with FolderLock(self.folder):
+            self._results = Results.read(self.folder)
+            self._check_links()
+            request = Request(self.networks, self.seeds, self._results, self.changes, self.systems)
+            planned = self.experiment.plan(request)
+            total = len(planned) if isinstance(planned, list) else None
+            try:
+                with (
+                    Workers(max(self.jobs, 1), self.threads) as workers,
+                    progress(self.experiment.name, total or 0, quiet=self.quiet or not total) as report,
+                ):
+                    self._measure(workers, iter(planned), report)
+            except KeyboardInterrupt:
+                self._say("stopped; to continue, give the same command again")
+                raise
+        return self._failed
+
+    def _check_links(self) -> None:
+        """Refuse results of another version of a network."""
+        for name, digest in self._digests.items():
+            known = self._results.about.get(name, {}).get("digest", digest)
+            if known != digest:
+                raise QueryError(f"{self.folder}: has results for other links of {name}; give another folder")
+
+    def _measure(self, workers: Workers, planned: Iterator[Measurement], report: Report) -> None:
+        def heard(call: Call, value: Any) -> None:
+            measurement, key, _ = self._running[call]
+            if "done" in value:
+                self._shares[key] = value["done"]
+                report(sum(self._shares.values()))
+            self.experiment.heard(measurement, value, partial(workers.stop, call))
+
+        def ended(call: Call, outcome: Outcome) -> None:
+            measurement, key, start = self._running.pop(call)
+            self._shares[key] = 1.0
+            report(sum(self._shares.values()))
+            self._end(measurement, key, outcome, time.monotonic() - start)
+
+        calls = self._calls(workers, planned)
+        if self.jobs > 0:
+            workers.run(calls, ended, heard)
+            return
+        for call in calls:
+            ended(call, call_here(call, partial(heard, call)))
+
+    def _calls(self, workers: Workers, planned: Iterator[Measurement]) -> Iterator[Call]:
+        """The calls of the measurements without a result."""
+        done = 0
+        for measurement in planned:
+            key = measurement.key(self._digests)
+            if (result := self._results.get(measurement.network, key)) is not None:
+                done += 1
+                self._shares[key] = 1.0
+                self._results.use(result, measurement.label)
+                self.experiment.ended(measurement, result)
+                continue
+            if key in self._shares:  # planned twice
+                continue
+            if done:
+                self._say(f"{done} results are already there")
+                done = 0
+            links = {name: workers.share(name, self.networks[name]) for name in measurement.networks}
+            arguments = {
+                "kind": measurement.kind,
+                "network": measurement.network,
+                "settings": dict(measurement.settings),
+                "links": links,
+                "device": self._device,
+                "threads": workers.threads if self.jobs > 0 else self.threads,
+                "folder": str((self.folder / WORK / key).absolute()),
+            }
+            call = Call(str(measurement), "cawn.paper.measurements:measure", arguments)
+            self._running[call] = measurement, key, time.monotonic()
+            self._shares[key] = 0.0
+            yield call
+        if done:
+            self._say(f"{done} results are already there")
+
+    def _end(self, measurement: Measurement, key: str, outcome: Outcome, seconds: float) -> None:
+        work = self.folder / WORK / key
+        if outcome.failure is not None:
+            if not outcome.stopped:
+                self._failed.append(f"{measurement}: {outcome.failure}")
+                self._say(f"{measurement}: {outcome.failure}")
+                if outcome.errors:
+                    make_folder(work.parent)
+                    write_text(work.with_name(f"{key}.error.txt"), outcome.errors + "\n")
+            self.experiment.ended(measurement, None)
+            return
+        result = Result(
+            key=key,
+            network=measurement.network,
+            kind=measurement.kind,
+            settings=dict(measurement.settings),
+            labels=[measurement.label],
+            value=outcome.value,
+            seconds=round(seconds, 1),
+            command=self.command,
+            versions=current_versions(),
+            device=device_name(self._device),
+            links=self._digests[measurement.network],
+        )
+        self._results.add(result, self._about(measurement.network))
+        shutil.rmtree(work, ignore_errors=True)
+        self._say(f"{measurement}: {format_duration(seconds)}")
+        self.experiment.ended(measurement, result)
+
+    def _about(self, network: str) -> dict[str, Any]:
+        events = self.networks[network]
+        return {"digest": self._digests[network], "links": len(events), "nodes": events.num_nodes}
+
+    def _say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)
+
+
+def load_networks(names: list[str] | None, default: tuple[str, ...] | None) -> dict[str, Events]:
+    """The links of named datasets; by default those of `default`, or of the whole catalog, that need no download."""
+    from cawn.data import datasets
+
+    if names is not None:
+        return {name: datasets.load(name) for name in names}
+    found = {}
+    for name in default or tuple(datasets.CATALOG):
+        if datasets.where(name) is not None:
+            found[name] = datasets.load(name)
+    if not found:
+        raise DataError("no dataset is at hand; give --datasets, or download one with 'cawn datasets download NAME'")
+    return found

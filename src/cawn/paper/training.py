@@ -1,0 +1,135 @@
+"""The measurement that most experiments consist of: train a system and evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cawn import systems
+from cawn.data.events import Events
+from cawn.learn.clocks import Clock
+from cawn.learn.reporting import Progress
+from cawn.learn.workers import Say
+from cawn.paper.measurements import Measurement, Task
+from cawn.systems.settings import Settings
+
+_TESTING = 0.05  # share of a run that is not training, for progress
+_FIGURES = ("auc", "ap", "auc_batch30", "ap_batch30")
+KINDS_OF_NEGATIVES = ("random", "historical", "inductive")
+
+
+def training(
+    network: str,
+    config: Settings,
+    *,
+    task: str,
+    seed: int,
+    label: str,
+    negatives: tuple[str, ...] = ("random",),
+    clocks: tuple[str, ...] = ("strict",),
+    ties: str = "strict",
+    baselines: bool = False,
+    protocol: str = "standard",
+) -> Measurement:
+    """A training as a measurement.
+
+    Args:
+        label: Name of the variant, as in the tables.
+        negatives: Kinds of negatives to evaluate against.
+        clocks: Clocks of the evaluation; see `cawn.learn.clocks`.
+        ties: "strict", or "rows" to train, too, as if simultaneous links came one after the other, in the order of
+            their rows; this is how the authors' code reads ties.
+        baselines: Whether to evaluate the untrained rules and the small baselines as well.
+    """
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_dict().items()}
+    settings = {
+        "system": systems.name_of(config),
+        "config": values,
+        "task": task,
+        "seed": seed,
+        "protocol": protocol,
+        "negatives": list(negatives),
+        "clocks": list(clocks),
+        "ties": ties,
+        "baselines": baselines,
+    }
+    return Measurement(network, "training", settings, f"{label}, {task}, seed {seed}")
+
+
+def config_of(settings: Mapping[str, Any]) -> Settings:
+    """The settings of the system that a measurement trains."""
+    return systems.settings_type(settings["system"]).from_dict(settings["config"])
+
+
+def events_of(task: Task) -> Events:
+    """The links to train on, with ties separated if the measurement asks for it."""
+    events = task.events()
+    return Clock("event").on(events) if task.settings["ties"] == "rows" else events
+
+
+def measure(task: Task, say: Say) -> dict[str, Any]:
+    """Train, or resume, and evaluate by every clock. Reports the fraction done, and validation after each epoch."""
+    from cawn.learn.experiments import evaluate_run, train
+
+    settings, folder = task.settings, task.folder
+    clock, *other_clocks = settings["clocks"]
+    kinds = tuple(settings["negatives"])
+    run = train(
+        events_of(task),
+        config_of(settings),
+        task=settings["task"],
+        seed=settings["seed"],
+        out=folder,
+        device=task.device,
+        threads=task.threads,
+        resume=(folder / "run.json").exists(),
+        quiet=True,
+        kinds=kinds,
+        callback=reporter(say),
+        baselines=settings["baselines"],
+        protocol=settings["protocol"],
+        clock=clock,
+    )
+    rows = run.results
+    for other in other_clocks:
+        rows = rows + evaluate_run(folder, kinds, device=task.device, threads=task.threads, clock=other)
+    validation = [round(row["val_ap"], 6) for row in run.epochs]
+    return {
+        "rows": [_row(row) for row in rows],
+        "validation": validation,
+        "epochs": len(validation),
+        "best_epoch": 1 + validation.index(max(validation)) if validation else 0,
+        "cost": run.report["cost"],
+        "facts": {name: value for name, value in run.facts.items() if name in ("alpha", "unit", "snapshots", "decay")},
+        "device": run.report["versions"]["device"],
+    }
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of results.json without what no table of the paper needs."""
+    found = {name: row[name] for name in ("links", "negatives", "clock", "count", "split", "digest")}
+    found |= _rounded(row["model"])
+    if "ranks" in row:
+        found["mrr"] = round(row["ranks"]["model"]["mrr"], 6)
+    if row["rules"]:
+        found["baselines"] = {name: _rounded(figures) for name, figures in row["rules"].items()}
+    return found
+
+
+def _rounded(figures: dict[str, float]) -> dict[str, float]:
+    return {name: round(figures[name], 6) for name in _FIGURES}
+
+
+def reporter(say: Say) -> Any:
+    """A listener of a training that reports {"done": fraction} and {"epoch": k, "val_ap": value}."""
+
+    def listen(now: Progress) -> None:
+        if now.stage in ("training", "epoch"):
+            epochs = now.epoch - 1 + now.done / max(now.total, 1)
+            say({"done": (1 - _TESTING) * epochs / max(now.epochs, 1)})
+        elif now.stage == "testing":
+            say({"done": 1 - _TESTING + _TESTING * now.done})
+        if now.stage == "epoch" and now.metrics is not None:
+            say({"epoch": now.epoch, "val_ap": now.metrics["val_ap"]})
+
+    return listen

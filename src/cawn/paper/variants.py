@@ -1,0 +1,82 @@
+"""The systems that the tables compare, with their settings for each network."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from cawn import systems
+from cawn.errors import QueryError
+from cawn.paper.experiments import Request
+from cawn.paper.results import Results
+from cawn.systems.cawn.config import Config
+from cawn.systems.settings import Settings
+
+
+class Variant(NamedTuple):
+    """A row of the tables."""
+
+    label: str
+    system: str
+    preset: str
+    published: str = ""  # the row of the paper's tables to print beside it
+    own: bool = False  # CAW-N
+
+
+VARIANTS = (
+    Variant("CAW-N-mean", "cawn", "paper-mean", "CAW-N-mean", own=True),
+    Variant("CAW-N-attn", "cawn", "paper-attn", "CAW-N-attn", own=True),
+    Variant("CAW-N default", "cawn", "default", "best", own=True),
+    Variant("CAW-N large", "cawn", "large", "best", own=True),
+    Variant("TGAT", "tgat", "fast", "TGAT"),
+    Variant("TGN", "tgn", "fast", "TGN"),
+    Variant("JODIE", "jodie-original", "fast", "JODIE"),
+    Variant("DyRep", "dyrep-original", "fast", "DyRep"),
+    Variant("VGRNN", "vgrnn", "fast", "VGRNN"),
+    Variant("EvolveGCN", "evolvegcn", "fast", "EvolveGCN"),
+    Variant("DynAERNN", "dynaernn", "fast", "DynAERNN"),
+    Variant("JODIE (as in TGN)", "jodie", "fast"),
+    Variant("DyRep (as in TGN)", "dyrep", "fast"),
+    Variant("GraphMixer", "graphmixer", "fast"),
+    Variant("DyGFormer", "dygformer", "fast"),
+    Variant("TPNet", "tpnet", "fast"),
+    Variant("NAT", "nat", "fast"),
+    Variant("counts", "counts", "default"),
+    Variant("rates", "rates", "default"),
+)
+BY_LABEL = {variant.label: variant for variant in VARIANTS}
+BY_NAME = {variant.preset if variant.own else variant.system: variant for variant in VARIANTS}  # as in --systems
+
+
+def chosen_variants(request: Request) -> list[Variant]:
+    """The variants that a user asks for."""
+    if request.systems is None:
+        return list(VARIANTS)
+    for name in request.systems:
+        if name not in BY_NAME:
+            raise QueryError(f"system {name!r}: there are {', '.join(BY_NAME)}")
+    return [BY_NAME[name] for name in request.systems]
+
+
+def settings_of(variant: Variant, network: str, request: Request) -> Settings:
+    """The settings of a variant on a network: its preset, what the grid search found for it, and the user's changes."""
+    kind = systems.settings_type(variant.system)
+    config = kind.preset(variant.preset if variant.preset in kind.PRESETS else "default")
+    changes = dict(tuned(request.results, network, variant.preset)) if variant.own else {}
+    changes |= {name: value for name, value in request.changes.items() if name in config.to_dict()}
+    return config.with_(**changes)
+
+
+def tuned(results: Results, network: str, preset: str) -> dict[str, Any]:
+    """The settings that the grid search found best on validation links, for a preset of the paper; else none."""
+    for result in results.all("grid"):
+        if result.network == network and result.settings["preset"] == preset:
+            best: dict[str, Any] = result.value["best"]
+            return best
+    return {}
+
+
+def paper_config(request: Request, network: str, preset: str = "paper-mean") -> Config:
+    """The settings of a preset of the paper on a network, after the grid search."""
+    config = settings_of(BY_NAME[preset], network, request)
+    assert isinstance(config, Config)
+    return config
