@@ -30,6 +30,12 @@ OPTIONS = [
     {"directed": False, "sides": "separate"},
     {"directed": False, "rates": False, "degree": False, "attributes": False, "time": False},
     {"attributes": False},
+    {"tree": (4, 1, 2)},
+    {"time_code": "age"},
+    {"pooling": "transformer"},
+    {"rnn": "bidirectional"},
+    {"rnn": "bidirectional", "time_code": "age", "identity": "aw", "sides": "joint"},
+    {"rnn": "bidirectional", "pooling": "transformer", "identity": "none", "directed": False},
 ]
 
 

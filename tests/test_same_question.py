@@ -43,7 +43,7 @@ def in_batches(ask: Ask, rows: np.ndarray, size: int) -> np.ndarray:
     return np.concatenate([ask(rows[i : i + size]) for i in range(0, len(rows), size)])
 
 
-MODELS = [{}, {"rnn": "gru"}, {"rnn": "transformer"}, {"pooling": "attention"}]
+MODELS = [{}, {"rnn": "gru"}, {"rnn": "transformer"}, {"pooling": "attention"}, {"rnn": "bidirectional"}]
 
 
 @pytest.mark.parametrize("changes", MODELS, ids=str)

@@ -39,6 +39,7 @@ def test_the_settings_of_a_system() -> None:
 def test_a_comment_of_two_lines() -> None:
     rows = {row["name"]: row["meaning"] for row in systems.settings_type("cawn").describe()}
     assert rows["sides"].startswith("pool S_u and S_v as one set, as in the paper, or separately")
+    assert rows["tree"].startswith("fan-outs (k_1, ..., k_m) with product M")
 
 
 def test_an_unknown_system() -> None:

@@ -10,7 +10,9 @@ from small_explanation import random_pairs
 from tolerances import SCORES, assert_same_scores
 
 
-@pytest.mark.parametrize("changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "joint"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"pooling": "attention"}, {"rnn": "gru", "sides": "joint"}, {"rnn": "bidirectional"}], ids=str
+)
 def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
     scorer, _, ends = random_pairs(**changes)
     batcher = scorer.batcher
@@ -21,7 +23,7 @@ def test_pairs_may_be_repeated_in_any_order(changes: dict) -> None:
 
 
 @pytest.mark.parametrize("sides", ["separate", "joint"])
-@pytest.mark.parametrize("pooling", ["mean", "attention"])
+@pytest.mark.parametrize("pooling", ["mean", "attention", "transformer"])
 def test_left_out_by_hand(sides: str, pooling: str) -> None:
     """Encodings of the remaining walks, pooled again and given to the head."""
     scorer, model, ends = random_pairs(sides=sides, pooling=pooling)

@@ -25,7 +25,7 @@ class TimeEncoding(nn.Module):
         super().__init__()
         w = 10.0 ** (-9 * torch.arange(width, dtype=torch.float64) / max(width - 1, 1))
         self.turns = nn.Buffer(w / (2 * math.pi), persistent=False)  # per unit of time
-        self.learned, self.period = learned, period
+        self.learned, self.period, self.width = learned, period, width
         if learned:
             self.change, self.b = nn.Parameter(torch.zeros(width)), nn.Parameter(torch.zeros(width))
 

@@ -32,6 +32,12 @@ MODELS = [
     {"dropout_at": "walks"},
     {"length": 3, "dim": 12},
     {"frequencies": 65, "rates": False},  # too many for the fused encoder
+    {"num_walks": 8, "tree": (4, 2), "alpha": (0.01, 0.1, 1.0, 50.0)},
+    {"time_code": "age"},
+    {"pooling": "transformer"},
+    {"rnn": "bidirectional"},
+    {"rnn": "bidirectional", "time_code": "age", "identity": "aw", "sides": "joint", "pooling": "transformer"},
+    {"rnn": "bidirectional", "identity": "none", "directed": False, "pooling": "attention"},
 ]
 
 
@@ -124,7 +130,13 @@ WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3] * 3, "negative": [-1, 2, 4] * 3 
 
 
 @pytest.mark.parametrize(
-    ("changes", "columns"), [({"rates": False}, {}), ({}, WEIGHTED)], ids=["plain", "rates, weights and own negatives"]
+    ("changes", "columns"),
+    [
+        ({"rates": False}, {}),
+        ({}, WEIGHTED),
+        ({"rnn": "bidirectional", "time_code": "age", "pooling": "transformer", "rates": False}, {}),
+    ],
+    ids=["plain", "rates, weights and own negatives", "encoders of the authors"],
 )
 def test_an_epoch_is_that_of_the_cpu(gpu, changes: dict, columns: dict) -> None:
     """The same order, negatives and walks, so the weights stay together; the last batch is incomplete."""

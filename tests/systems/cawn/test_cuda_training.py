@@ -89,6 +89,9 @@ KINDS = [
     {"pooling": "attention", "sides": "joint"},
     {"identity": "aw", "dropout_at": "walks"},
     {"identity": "none", "rates": False},
+    {"rnn": "bidirectional", "time_code": "age"},
+    {"rnn": "bidirectional", "identity": "none", "dropout_at": "walks"},
+    {"pooling": "transformer", "tree": (8, 2)},
 ]
 
 

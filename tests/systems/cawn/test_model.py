@@ -8,6 +8,7 @@ import torch
 
 import cawn
 from cawn.kernels.cpu.prefixes import Level
+from cawn.systems.cawn.attention import TransformerLayer
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 from networks import random_events
@@ -186,3 +187,46 @@ def test_with_directions_the_order_matters() -> None:
     with torch.no_grad():
         one, other = (model(batcher.pairs(*ends, t, seed=3)).numpy() for ends in ((src, dst), (dst, src)))
     assert np.abs(one - other).max() > 1e-3
+
+
+def test_the_age_in_the_authors_code() -> None:
+    """cos(omega (t_0 - t_i) + phase), with the frequencies and the unit of `TimeEncoding`."""
+    model, batcher = network(attributed(), Config(**SMALL, time_code="age"))
+    batch, position = batcher.trace(*pairs(), seed=3), model.walks.position
+    torch.nn.init.constant_(position.f2.b, 0.5)
+    for i, level in enumerate(batch.to("cpu").levels):
+        now = pairs()[2][level.owner.numpy() // 2]
+        angles = (now - level.t.numpy())[:, None] / 10.0 * 10.0 ** -np.array([0, 3, 6, 9]) + 0.5
+        np.testing.assert_allclose(position.features(level)[:, :4].detach(), np.cos(angles), atol=1e-5)
+        assert i or (angles == 0.5).all()
+
+
+def test_the_transformer_layer_is_that_of_pytorch() -> None:
+    """Applied to all walks of each set, however often each of them occurs."""
+    torch.manual_seed(0)
+    ours = TransformerLayer(Config(dim=16)).eval()
+    theirs = torch.nn.TransformerEncoderLayer(16, 8, 64, batch_first=True).eval()
+    weights = ours.state_dict()
+    names = {
+        "queries_keys_values.weight": "self_attn.in_proj_weight",
+        "queries_keys_values.bias": "self_attn.in_proj_bias",
+    }
+    parts = {
+        "from_heads": "self_attn.out_proj",
+        "norms.0": "norm1",
+        "norms.1": "norm2",
+        "feedforward.0": "linear1",
+        "feedforward.3": "linear2",
+    }
+    for one, other in parts.items():
+        names |= {f"{one}.{kind}": f"{other}.{kind}" for kind in ("weight", "bias")}
+    theirs.load_state_dict({names[name]: weight for name, weight in weights.items()})
+    distinct = torch.randn(5, 16)
+    owner, times = torch.tensor([0, 1, 1, 0, 1]), torch.tensor([4, 1, 2, 2, 3])
+    walks = torch.stack([distinct.repeat_interleave(times * (owner == s), dim=0) for s in (0, 1)])  # [2, 6, 16]
+    with torch.no_grad():
+        expected = theirs(walks).mean(dim=1)
+        assert_same_scores(ours(walks), expected)
+        assert_same_scores(ours.forward_weighted(distinct, times / 6, owner, 2), expected)
+        alone = ours.forward_weighted(distinct, times / 6 * (owner == 1), owner, 2)
+        assert_same_scores(alone, torch.stack([torch.zeros(16), expected[1]]))

@@ -18,7 +18,7 @@ def events() -> cawn.Events:
     return laws.triadic_closure(60, 800, seed=0).events
 
 
-@pytest.mark.parametrize("preset", ["paper-mean", "paper-attn"])
+@pytest.mark.parametrize("preset", ["paper-mean", "paper-attn", "authors"])
 def test_the_papers_presets_learn(preset: str) -> None:
     """Which of two pairs links next is told by the walks alone: popularity and activity are equal."""
     config = Config.preset(preset).with_(num_walks=8, dim=8, frequencies=4, epochs=4, lr=1e-2)

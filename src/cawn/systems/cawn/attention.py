@@ -1,4 +1,4 @@
-"""The parts of CAW-N that use attention: pooling by Self-Att-AGG, and a transformer in place of the RNN."""
+"""The parts of CAW-N that use attention: two ways to pool walks, and a transformer in place of the RNN."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 
-_PATHS_AT_ONCE = 32_768  # per transformer call; attention on a GPU supports at most 65,535
+_AT_ONCE = 32_768  # walks or walk sets per call of PyTorch's attention, which supports at most 65,535 on a GPU
 
 
 class AttentiveWalks(nn.Module):
@@ -32,24 +33,23 @@ class AttentiveWalks(nn.Module):
         for i, level in enumerate(batch.levels):
             here = (self.position(level, *tables) + self.place.weight[i])[:, None]  # [n_i, 1, d]
             path = here if path is None else torch.cat([path[level.parent], here], dim=1)  # [n_i, i + 1, d]
-            states.append(torch.cat([self.layer(some)[:, -1] for some in path.split(_PATHS_AT_ONCE)]))
+            states.append(torch.cat([self.layer(some)[:, -1] for some in path.split(_AT_ONCE)]))
         return states
 
 
-class SelfAttention(nn.Module):
-    """Self-Att-AGG: each walk replaced by softmax({enc_i^T Q1 enc_j}_j) enc_j Q2, then the mean, over one walk set."""
+class WalkPooling(nn.Module):
+    """Replaces each walk by a function of all walks of its set, `mix`, then takes the mean."""
 
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        self.q1 = nn.Linear(config.dim, config.dim, bias=False)
-        self.q2 = nn.Linear(config.dim, config.dim, bias=False)
-        self.dropout = nn.Dropout(config.dropout)
+    def mix(self, walks: Tensor, log_weight: Tensor | None) -> Tensor:
+        """Every walk after attention to all walks of its set: [sets, n, d] to [sets, n, d].
+
+        A walk that occurs m_j times has `log_weight` log m_j [sets, n], up to a constant, which is added to its score.
+        """
+        raise NotImplementedError
 
     def forward(self, walks: Tensor) -> Tensor:
         """All walks of each set: [sets, M, d] to [sets, d]."""
-        scores = self.q1(walks) @ walks.transpose(1, 2) / math.sqrt(walks.shape[-1])  # [sets, M, M]
-        mixed: Tensor = self.dropout(scores.softmax(dim=-1)) @ self.q2(walks)  # [sets, M, d]
-        return mixed.mean(dim=1)
+        return self.mix(walks, None).mean(dim=1)
 
     def forward_weighted(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
         """The distinct walks of all sets, [n, d] to [sets, d].
@@ -67,8 +67,64 @@ class SelfAttention(nn.Module):
         walks[owner, place] = enc  # [sets, n, d]
         share = weight.new_zeros(num_sets, n)
         share[owner, place] = weight  # [sets, n]
-        scores = self.q1(walks) @ walks.transpose(1, 2) / math.sqrt(walks.shape[-1])  # [sets, n, n]
-        attention = (scores + share.log()[:, None, :]).softmax(dim=-1)
-        mixed = self.dropout(attention) @ self.q2(walks)  # [sets, n, d]
+        mixed = self.mix(walks, share.log())
         mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
         return torch.where(sizes[:, None] > 0, mean, 0)  # explanations remove walks, which can leave a set empty
+
+
+class SelfAttention(WalkPooling):
+    """Self-Att-AGG: each walk replaced by softmax({enc_i^T Q1 enc_j}_j) enc_j Q2, then the mean, over one walk set."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        self.q1 = nn.Linear(config.dim, config.dim, bias=False)
+        self.q2 = nn.Linear(config.dim, config.dim, bias=False)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def mix(self, walks: Tensor, log_weight: Tensor | None) -> Tensor:
+        scores = self.q1(walks) @ walks.transpose(1, 2) / math.sqrt(walks.shape[-1])  # [sets, n, n]
+        if log_weight is not None:
+            scores = scores + log_weight[:, None, :]
+        mixed: Tensor = self.dropout(scores.softmax(dim=-1)) @ self.q2(walks)  # [sets, n, d]
+        return mixed
+
+
+class TransformerLayer(WalkPooling):
+    """A transformer layer over one walk set with up to eight heads, then the mean, as in the authors' code.
+
+    Not `nn.TransformerEncoderLayer`, whose fast path takes no weights.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__()
+        d = config.dim
+        self.heads = math.gcd(d, 8)
+        self.queries_keys_values, self.from_heads = nn.Linear(d, 3 * d), nn.Linear(d, d)
+        self.norms = nn.ModuleList([nn.LayerNorm(d), nn.LayerNorm(d)])
+        self.feedforward = nn.Sequential(
+            nn.Linear(d, 4 * d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(4 * d, d)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+
+    def mix(self, walks: Tensor, log_weight: Tensor | None) -> Tensor:
+        bias = None if log_weight is None else log_weight[:, None, None, :]  # of the scores, for all heads and queries
+        pieces = [slice(i, i + _AT_ONCE) for i in range(0, len(walks), _AT_ONCE)]
+        attended = [self._attend(walks[some], None if bias is None else bias[some]) for some in pieces]
+        walks = self.norms[0](walks + self.dropout(torch.cat(attended)))
+        mixed: Tensor = self.norms[1](walks + self.dropout(self.feedforward(walks)))  # [sets, n, d]
+        return mixed
+
+    def _attend(self, walks: Tensor, bias: Tensor | None) -> Tensor:
+        """Multi-head attention: [sets, n, d] to [sets, n, d]."""
+        heads = self.queries_keys_values(walks).unflatten(-1, (3, self.heads, -1))  # [sets, n, 3, heads, d / heads]
+        query, key, value = heads.permute(2, 0, 3, 1, 4)  # [sets, heads, n, d / heads] each
+        dropout = self.dropout.p if self.training else 0.0
+        mixed = scaled_dot_product_attention(query, key, value, bias, dropout)
+        return self.from_heads(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+
+def pooling_layer(config: Config) -> WalkPooling | None:
+    """Pools the encoded walks of each set; None for their mean."""
+    if config.pooling == "mean":
+        return None
+    return SelfAttention(config) if config.pooling == "attention" else TransformerLayer(config)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self
 
+from cawn.data.decays import ladder
 from cawn.errors import QueryError, brief
 from cawn.systems.settings import Settings, is_number
 
@@ -29,26 +32,44 @@ _PAPER = {
     "epochs": 50,
     "schedule": "constant",
 }
+# What differs from the paper in the code that its authors published. The sizes are theirs on UCI, where encoded walks
+# and the states of the LSTM in one direction have 200 numbers, f2 and identities 100.
+_AUTHORS = {
+    "dim": 200,
+    "frequencies": 100,
+    "rnn": "bidirectional",
+    "sides": "separate",
+    "time_code": "age",
+}
 
 
 @dataclass(frozen=True)
 class Config(Settings):
-    """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper."""
+    """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
+
+    "large" has more walks and a wider network than the default; "authors" is "paper-mean" with what differs in the
+    authors' published code.
+    """
 
     # Walks
     num_walks: int = 64  # M
     length: int = 2  # m
+    tree: tuple[int, ...] = ()  # fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step,
+    # the k_1 k_2 links of the second, and so on; without them, walks are independent
     alpha: Alpha = "auto"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
 
     # Network
     dim: int = 64  # d
     frequencies: int = 16  # of f2
-    rnn: Literal["lstm", "gru", "transformer"] = "lstm"
-    pooling: Literal["mean", "attention"] = "mean"
+    rnn: Literal["lstm", "gru", "transformer", "bidirectional"] = "lstm"  # "bidirectional": as in the authors' code
+    pooling: Literal["mean", "attention", "transformer"] = "mean"  # "attention": the paper's Self-Att-AGG;
+    # "transformer": a layer with eight heads, then the mean, as in the authors' code
     sides: Literal["auto", "joint", "separate", "symmetric"] = "auto"  # pool S_u and S_v as one set, as in the paper,
     # or separately, with their order kept ("separate") or ignored ("symmetric"); "auto": by `directed`
     identity: Literal["caw", "aw", "none"] = "caw"  # relative identities: I_CAW, one-hot I_AW, or none
     time: bool = True  # f2
+    time_code: Literal["elapsed", "age"] = "elapsed"  # f2 of t_{i-1} - t_i by cos and sin, as in the paper, or of
+    # t_0 - t_i by cos with a learned phase, as in the authors' code
     logarithms: bool = True  # add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features
     degree: bool = True  # log(1 + number of earlier links) of the node at each position
     rates: bool = True  # exact decayed counts of the links of both ends and of the pair, added to the pooled walks
@@ -69,6 +90,8 @@ class Config(Settings):
         "default": {},
         "paper-mean": _PAPER,
         "paper-attn": _PAPER | {"pooling": "attention"},
+        "large": {"num_walks": 256, "dim": 128},
+        "authors": _PAPER | _AUTHORS,
     }
 
     def __post_init__(self) -> None:
@@ -78,14 +101,32 @@ class Config(Settings):
             object.__setattr__(self, "sides", "separate" if self.directed else "symmetric")
         if self.sides == "symmetric" and self.directed:
             raise QueryError("sides='symmetric' ignores which end is the source: give directed=false as well")
-        if isinstance(self.alpha, tuple) and self.num_walks % len(self.alpha):
-            raise QueryError(f"num_walks={self.num_walks} cannot be divided evenly among {len(self.alpha)} decays")
+        if self.tree and (len(self.tree), self.widths[-1]) != (self.length, self.num_walks):
+            raise QueryError(
+                f"tree is {brief(self.tree)}: give length={self.length} fan-outs whose product is "
+                f"num_walks={self.num_walks}"
+            )
+        if self.widths[0] % self.num_decays:
+            what = f"the first fan-out of tree={brief(self.tree)}" if self.tree else f"num_walks={self.num_walks}"
+            raise QueryError(f"{what} cannot be divided evenly among {self.num_decays} decays; change it or alpha")
 
     def with_(self, /, **changes: Any) -> Self:
         """Returns a copy with these settings changed; `sides` follows `directed` unless it is given."""
         if "directed" in changes and self.sides != "joint":
             changes = {"sides": "auto"} | changes
         return super().with_(**changes)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Number of links drawn at each step of the walks of a node: [m]."""
+        return tuple(accumulate(self.tree, operator.mul)) if self.tree else (self.num_walks,) * self.length
+
+    @property
+    def num_decays(self) -> int:
+        """Number of decays among which the first links of a node's walks are divided."""
+        if isinstance(self.alpha, tuple):
+            return len(self.alpha)
+        return len(ladder(1.0, num_walks=self.num_walks)) if self.alpha in ("auto", "ladder") else 1
 
     @property
     def symmetric(self) -> bool:
@@ -98,6 +139,8 @@ class Config(Settings):
         return self.directed
 
     def _check(self, name: str, value: Any, hint: Any) -> None:
+        if name == "tree":
+            return _check_tree(value)
         if name != "alpha":
             return super()._check(name, value, hint)
         decays = value if isinstance(value, tuple) and value else (value,)
@@ -107,3 +150,8 @@ class Config(Settings):
                 f"alpha is {brief(value)}: give 'auto', 'ladder', 'paper', a number >= 0, or a tuple of such numbers"
             )
         return None
+
+
+def _check_tree(tree: Any) -> None:
+    if not isinstance(tree, tuple) or not all(type(k) is int and k >= 1 for k in tree):
+        raise QueryError(f"tree is {brief(tree)}: give a fan-out >= 1 for each step, such as (8, 8), or () for none")

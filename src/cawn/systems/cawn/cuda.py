@@ -80,7 +80,7 @@ class DeviceBatcher:
         self.config, self.events, self.device = config, host.events, device
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
         self._index = list(self.history.index.values())
-        self._widths = torch.full((config.length,), config.num_walks, device=device)
+        self._widths = torch.tensor(config.widths, device=device)
         self.rates = None if host.rates is None else DeviceRates(host.rates, device)
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
@@ -131,7 +131,8 @@ class DeviceBatcher:
             sets = rows.flatten()
             elapsed, x, alive = self._position_features(walks, sets)
             order = first_occurrences(walks[0][sets]) if self.config.identity == "aw" else None
-            return Dense(counts, elapsed, x, alive, rates, order)
+            age = self._ages(walks[1][sets], alive) if self.config.time_code == "age" else None
+            return Dense(counts, elapsed, x, alive, rates, order, age)
 
     @contextmanager
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
@@ -157,6 +158,11 @@ class DeviceBatcher:
             if name in self._columns:
                 gather_rows(self.tables[name], ids, sets, x, self._columns[name], shift=shift)
         return elapsed, x, alive
+
+    def _ages(self, t: Tensor, alive: Tensor) -> Tensor:
+        """t_0 - t_i in units, for the times t [S, M, L] of the positions of walks; 0 where a walk has ended."""
+        age = ((t[..., :1] - t).double() / self._unit).clamp(max=LONGEST)
+        return torch.where(alive > 0, age, 0.0).float()
 
 
 class DeviceSteps:

@@ -122,8 +122,7 @@ class Batcher:
         config, dtype = self.config, self.events.t.dtype
         nodes = np.ascontiguousarray(nodes, np.int64)
         t = np.ascontiguousarray(t, dtype) + dtype.type(0)  # -0.0 and 0.0 are the same time
-        widths = (config.num_walks,) * config.length
-        walks = run_walks(sample_walks, self.history.index, nodes, t, widths, seed, self.threads)
+        walks = run_walks(sample_walks, self.history.index, nodes, t, config.widths, seed, self.threads)
         vectors, levels = share_prefixes(walks, rows, self.threads)
         if merge or (merge is None and len(nodes) < _MERGE_BELOW * len(rows)):
             vectors, levels = merge_prefixes(vectors, levels, rows)
@@ -138,12 +137,14 @@ class Batcher:
         return Batch(config.num_walks, vectors, levels, rates)
 
     def _with_features(self, level: Level, above: Level) -> Level:
-        """The level with X, and with elapsed times in units."""
+        """The level with X, and with the times that f2 encodes in units."""
         used = [feature for feature in FEATURES if feature.width(self.config, self.events)]
         node_before = above.node[level.parent]
         parts = [feature.values(self, level, node_before) for feature in used]
         x = np.concatenate([np.empty((len(level.node), 0)), *parts], axis=1).astype(np.float32)
-        return level._replace(elapsed=in_units(level.elapsed, self.unit).astype(np.float32), x=x)
+        f2_input = self.config.time_code
+        times = in_units(getattr(level, f2_input), self.unit).astype(np.float32)
+        return level._replace(x=x, **{f2_input: times})
 
 
 def _distinct_queries(src: Array, dst: Array, t: Array) -> tuple[Array, Array, Array]:

@@ -34,6 +34,7 @@ class Dense:
     alive: Tensor  # [S, M, L] uint8, 0 where a walk has ended
     rates: Tensor  # [B, R] float32
     order: Tensor | None = None  # [S, M, L] int64, I_AW; None unless the model uses it
+    age: Tensor | None = None  # [S, M, L] float32, t_0 - t_i in time units; None unless the model uses it
 
     def levels(self) -> list[Level]:
         """As the prefix trees of `model`: one root per set, then a branch per walk. Ended walks have weight 0."""
@@ -58,6 +59,7 @@ class Dense:
                     elapsed=self.elapsed.flatten()[at],
                     x=self.x.flatten(0, 2)[at],
                     order=None if self.order is None else self.order.flatten()[at],
+                    age=None if self.age is None else self.age.flatten()[at],
                 )
             )
         return levels
@@ -96,9 +98,10 @@ def pool(model: CAWN, batch: Dense) -> Tensor:
 
 
 def is_fused(config: Config) -> bool:
-    """Whether the kernels can encode the walks: an LSTM over I_CAW whose features fit the shared memory."""
+    """Whether the kernels can encode the walks: an LSTM over I_CAW and f2 whose features fit the shared memory."""
     features = (3 if config.logarithms else 1) * (config.length + 1) + 1
-    return config.rnn == "lstm" and config.identity == "caw" and max(features, config.frequencies) <= _MAX_FEATURES
+    of_the_paper = (config.rnn, config.identity, config.time_code) == ("lstm", "caw", "elapsed")
+    return of_the_paper and max(features, config.frequencies) <= _MAX_FEATURES
 
 
 def best_dtype(device: torch.device) -> torch.dtype:

@@ -3,7 +3,8 @@
 The walks of B pairs come as trees of distinct prefixes (see `features.Batch`), n_i of them at depth i. Identical walks
 are encoded once and weighted by their number when they are pooled, which changes nothing but the time it takes.
 d is `config.dim`, k the number of frequencies, K the number of distinct count vectors in the batch, L = m + 1.
-Self-Att-AGG is in `attention`; `fused` applies the same parameters on a GPU, to walks in fixed shapes.
+Self-Att-AGG is in `attention`, and the authors' own walk encoder in `bidirectional`; `fused` applies the same
+parameters on a GPU, to walks in fixed shapes.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from torch.nn.functional import embedding, embedding_bag
 from cawn.kernels.cpu.lstm import LstmStep
 from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.base import symmetric
-from cawn.systems.cawn.attention import AttentiveWalks, SelfAttention
+from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
+from cawn.systems.cawn.bidirectional import BidirectionalWalks
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
+from cawn.systems.layers import TimeEncoding
 from cawn.walks.rates import pair_width
 
 _DECADES = 6  # the periods of f2 range from one time unit to a million
@@ -82,8 +85,10 @@ class PositionEncoder(nn.Module):
         elif config.identity == "aw":
             self.one_hot = nn.Embedding(config.length + 2, width)
         self.bias = nn.Parameter(torch.zeros(1, width))
-        self.f2 = TimeEncoder(config) if config.time else None
-        self.from_features = nn.Linear(max((self.f2.width if self.f2 else 0) + x_width, 1), width, bias=False)
+        self.time_code = config.time_code
+        f2: Any = TimeEncoder(config) if config.time_code == "elapsed" else TimeEncoding(config.frequencies)
+        self.f2 = f2 if config.time else None
+        self.from_features = nn.Linear(max((f2.width if config.time else 0) + x_width, 1), width, bias=False)
 
     def tables(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The two tables of identities: [K, width] each; the second is empty unless the identity is I_CAW."""
@@ -102,19 +107,23 @@ class PositionEncoder(nn.Module):
     def features(self, level: Level) -> Tensor:
         """f2 ⊕ X, or a zero if there is neither: [n_i, f]."""
         if self.f2 is not None:
-            return torch.cat([self.f2(level.elapsed), level.x], dim=-1)
+            return torch.cat([self.f2(getattr(level, self.time_code)), level.x], dim=-1)
         return level.x if level.x.shape[1] else level.x.new_zeros(len(level.x), 1)  # type: ignore[no-any-return]
+
+    def identities(self, level: Level, own: Tensor, other: Tensor) -> Tensor:
+        """The part for f1, given the tables: [n_i, width]."""
+        rows, other_rows = self.rows(level)
+        if self.identity == "caw":
+            return embedding(rows, own) + embedding(other_rows, other)
+        if self.identity == "none":
+            return own.expand(len(rows), -1)
+        chosen = rows[:, None] == torch.arange(len(own), device=own.device)  # [n_i, K]
+        return chosen.to(own.dtype) @ own  # few rows: a product, whose gradient needs no sorting
 
     def forward(self, level: Level, own: Tensor, other: Tensor) -> Tensor:
         """All positions of one depth, given the tables: [n_i, width]."""
         z: Tensor = self.from_features(self.features(level))
-        rows, other_rows = self.rows(level)
-        if self.identity == "caw":
-            return z + embedding(rows, own) + embedding(other_rows, other)
-        if len(own) == 1:
-            return z + own
-        chosen = rows[:, None] == torch.arange(len(own), device=own.device)  # [n_i, K]
-        return z + chosen.to(own.dtype) @ own  # few rows: a product, whose gradient needs no sorting
+        return z + self.identities(level, own, other)
 
 
 class RecurrentWalks(nn.Module):
@@ -177,9 +186,11 @@ class CAWN(nn.Module):
         d = config.dim
         if config.rnn == "transformer":
             self.walks: Any = AttentiveWalks(config, PositionEncoder(config, x_width, d))
+        elif config.rnn == "bidirectional":
+            self.walks = BidirectionalWalks(config, PositionEncoder(config, x_width, d))
         else:
             self.walks = RecurrentWalks(config, x_width)
-        self.attention = SelfAttention(config) if config.pooling == "attention" else None
+        self.attention = pooling_layer(config)
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
         self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if config.rates else None
         self.width = d * ((1 if config.sides == "joint" else 2) + config.rates)

@@ -40,8 +40,8 @@ class CawnSystem:
         self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
         if not self.alpha or not all(0 <= a < math.inf for a in self.alpha) or not 0 < self.unit < math.inf:
             raise DataError(f"alpha {brief(self.alpha)} or unit {brief(self.unit)} is out of range")
-        if config.num_walks % len(self.alpha):
-            raise DataError(f"{len(self.alpha)} decays cannot share {config.num_walks} walks evenly")
+        if config.widths[0] % len(self.alpha):
+            raise DataError(f"{len(self.alpha)} decays cannot share {config.widths[0]} walks evenly")
         widths = context.fact("widths", lambda: list(input_widths(config, context.events, len(self.alpha))))
         if tuple(widths) != input_widths(config, context.events, len(self.alpha)):
             raise DataError("widths do not match the links")
