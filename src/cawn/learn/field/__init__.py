@@ -27,9 +27,10 @@ from cawn.kernels.threads import num_cores
 from cawn.learn.clocks import Clock
 from cawn.learn.experiments import check_writable
 from cawn.learn.field.jobs import Job
-from cawn.learn.field.plot import INSTALL, can_draw, draw
+from cawn.learn.field.plot import MISSING, draw
 from cawn.learn.field.table import Comparison, Finished, summarise
 from cawn.learn.negatives import check_kinds
+from cawn.learn.plots import can_draw
 from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
 from cawn.learn.splits import Protocol, Task, TimeSplit
@@ -204,7 +205,7 @@ class _Sweep:
                 raise
             found = self._summary()
             if self.finished and not self.quiet and not can_draw():
-                print(INSTALL, file=sys.stderr, flush=True)
+                print(MISSING, file=sys.stderr, flush=True)
             draw(found, self.folder / "comparison.svg")
             return found
 
