@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cawn.checks import check_choice
 from cawn.paper.experiments import Experiment
+from cawn.paper.negatives import KindsOfNegatives
 from cawn.paper.tables import Table2, Table6
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
@@ -15,6 +16,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
     for experiment in (
         Table2,
         Table6,
+        KindsOfNegatives,
     )
 }
 
