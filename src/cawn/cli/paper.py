@@ -37,6 +37,10 @@ def paper(
         str | None,
         typer.Option(metavar="A,B", help="Variants to measure in table2 and table6.", show_default=False),
     ] = None,
+    trials: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Trials of grid, for each dataset and preset.", show_default=False),
+    ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the results; can be resumed.")
     ] = Path("paper"),
@@ -73,6 +77,7 @@ def paper(
     networks = load_networks(names, chosen.networks)
     command = ["cawn", "paper", name, "--datasets", ",".join(networks), "--seeds", str(seeds or chosen.seeds)]
     command += [] if systems is None else ["--systems", systems]
+    command += [] if trials is None else ["--trials", str(trials)]
     command += [part for setting in settings or [] for part in ("--set", setting)]
     failed = Sweep(
         experiment=chosen,
@@ -85,6 +90,7 @@ def paper(
         threads=threads,
         changes=parse_settings(settings or []),
         systems=None if systems is None else tuple(part.strip() for part in systems.split(",")),
+        trials=trials,
         quiet=quiet,
     ).run()
     say(f"results: {out}; 'cawn paper report -o {out}' makes tables and plots of them", quiet)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -114,6 +115,17 @@ class Trainer:
     def fit(self, kinds: tuple[str, ...] | None = None, *, baselines: bool = True) -> Run:
         """Train to the end, restore the best weights, and evaluate them and the baselines on the test links."""
         check_kinds(kinds)
+        with self._trained(), memory_to("testing", self.config, scoring=True):
+            return self._test(kinds, baselines)
+
+    def fit_untested(self) -> list[dict[str, Any]]:
+        """Train to the end without a test; returns the loss and the validation metrics of each epoch."""
+        with self._trained():
+            return self.state.log
+
+    @contextmanager
+    def _trained(self) -> Iterator[None]:
+        """Trains to the end; listeners and the run folder are open within."""
         reset_peak_memory(self.device)
         begun = self.state.epoch > 0 or self.state.step > 0
         self.checkpoints.open(self.config, self.events, self._description(), begun=begun)
@@ -123,8 +135,7 @@ class Trainer:
             with self.interrupt, memory_to("training", self.config):
                 while not self._finished():
                     self._epoch()
-            with memory_to("testing", self.config, scoring=True):
-                return self._test(kinds, baselines)
+            yield
         finally:
             self.listeners.close()
             self.checkpoints.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from cawn.checks import check_choice
 from cawn.paper.experiments import Experiment
+from cawn.paper.grid import Grid
 from cawn.paper.negatives import KindsOfNegatives
 from cawn.paper.tables import Table2, Table6
 
@@ -17,6 +18,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Table2,
         Table6,
         KindsOfNegatives,
+        Grid,
     )
 }
 

@@ -20,6 +20,7 @@ class Request:
     results: Results  # so far; some experiments use those of others
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of every system that has them
     systems: tuple[str, ...] | None = None  # variants to measure; None for all
+    trials: int | None = None  # of a search, for each network and preset
 
     def seeds_of(self, task: str) -> range:
         """The seeds of a task: twice as many if it is inductive, whose hidden nodes vary."""
@@ -68,11 +69,18 @@ class Experiment:
         """The measurements to make; may be taken one by one, as earlier ones end."""
         raise NotImplementedError
 
+    def total(self, request: Request) -> int | None:
+        """The number of measurements, if `plan` is not a list; called after it."""
+        return None
+
     def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
-        """Called with what a running measurement reports; `stop` ends it without a result."""
+        """Called with what a running measurement reports; `stop` ends it early."""
+
+    def stopped(self, measurement: Measurement) -> Any:
+        """The value to keep for a measurement that `heard` has stopped."""
 
     def ended(self, measurement: Measurement, result: Result | None) -> None:
-        """Called when a measurement has ended; None if it failed or was stopped."""
+        """Called when a measurement has ended; None if it failed."""
 
     def show(self, results: Results) -> Section | None:
         """Tables and plots of the results that exist; None if there are none."""

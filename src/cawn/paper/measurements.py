@@ -16,6 +16,7 @@ from cawn.learn.workers import Say, read_links
 # The function that makes each kind of measurement, called with a `Task` and a `Say`; returns JSON-compatible values.
 KINDS = {
     "training": "cawn.paper.training:measure",
+    "trial": "cawn.paper.grid:measure",
 }
 
 

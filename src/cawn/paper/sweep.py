@@ -43,6 +43,7 @@ class Sweep:
     threads: int | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
     systems: tuple[str, ...] | None = None
+    trials: int | None = None
     quiet: bool = False
 
     def run(self) -> list[str]:
@@ -57,9 +58,9 @@ class Sweep:
         with FolderLock(self.folder):
             self._results = Results.read(self.folder)
             self._check_links()
-            request = Request(self.networks, self.seeds, self._results, self.changes, self.systems)
+            request = Request(self.networks, self.seeds, self._results, self.changes, self.systems, self.trials)
             planned = self.experiment.plan(request)
-            total = len(planned) if isinstance(planned, list) else None
+            total = len(planned) if isinstance(planned, list) else self.experiment.total(request)
             try:
                 with (
                     Workers(max(self.jobs, 1), self.threads) as workers,
@@ -111,6 +112,7 @@ class Sweep:
                 self.experiment.ended(measurement, result)
                 continue
             if key in self._shares:  # planned twice
+                self.experiment.ended(measurement, None)
                 continue
             if done:
                 self._say(f"{done} results are already there")
@@ -133,14 +135,15 @@ class Sweep:
             self._say(f"{done} results are already there")
 
     def _end(self, measurement: Measurement, key: str, outcome: Outcome, seconds: float) -> None:
-        work = self.folder / WORK / key
-        if outcome.failure is not None:
-            if not outcome.stopped:
-                self._failed.append(f"{measurement}: {outcome.failure}")
-                self._say(f"{measurement}: {outcome.failure}")
-                if outcome.errors:
-                    make_folder(work.parent)
-                    write_text(work.with_name(f"{key}.error.txt"), outcome.errors + "\n")
+        work, value = self.folder / WORK / key, outcome.value
+        if outcome.stopped:
+            value = self.experiment.stopped(measurement)
+        elif outcome.failure is not None:
+            self._failed.append(f"{measurement}: {outcome.failure}")
+            self._say(f"{measurement}: {outcome.failure}")
+            if outcome.errors:
+                make_folder(work.parent)
+                write_text(work.with_name(f"{key}.error.txt"), outcome.errors + "\n")
             self.experiment.ended(measurement, None)
             return
         result = Result(
@@ -149,7 +152,7 @@ class Sweep:
             kind=measurement.kind,
             settings=dict(measurement.settings),
             labels=[measurement.label],
-            value=outcome.value,
+            value=value,
             seconds=round(seconds, 1),
             command=self.command,
             versions=current_versions(),

@@ -68,11 +68,15 @@ def settings_of(variant: Variant, network: str, request: Request) -> Settings:
 
 def tuned(results: Results, network: str, preset: str) -> dict[str, Any]:
     """The settings that the grid search found best on validation links, for a preset of the paper; else none."""
-    for result in results.all("grid"):
-        if result.network == network and result.settings["preset"] == preset:
-            best: dict[str, Any] = result.value["best"]
-            return best
-    return {}
+    trials = [
+        one
+        for one in results.all("trial")
+        if one.network == network and one.settings["preset"] == preset and not one.value.get("stopped")
+    ]
+    if not trials:
+        return {}
+    best: dict[str, Any] = max(trials, key=lambda one: max(one.value["validation"])).settings["searched"]
+    return best
 
 
 def paper_config(request: Request, network: str, preset: str = "paper-mean") -> Config:

@@ -1,0 +1,215 @@
+"""The search of Table 4: number, decay and length of walks, width and learning rate, on validation links.
+
+Optuna suggests settings and stops trials that fall behind; the result of a trial is its best validation AP.
+Test links are never looked at. The decay is searched more widely than in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cawn.data.events import Events
+from cawn.errors import QueryError
+from cawn.learn.workers import Say
+from cawn.paper.experiments import Experiment, Request, Section, Table
+from cawn.paper.measurements import Measurement, Task
+from cawn.paper.published import NAMES, published
+from cawn.paper.results import Result, Results
+from cawn.paper.training import config_of, events_of, reporter, training
+from cawn.paper.variants import tuned
+from cawn.systems.cawn.config import Config
+
+PRESETS = ("paper-mean", "paper-attn")
+_BELOW, _ABOVE = 1 / 40, 10  # how far the decay is searched below and above the paper's range
+_TRIALS = 30  # of each network and preset
+_INSTALL = "the grid search needs Optuna: pip install 'cawn[paper]'"
+
+
+class Grid(Experiment):
+    name = "grid"
+    title = "Table 4: search for the best walks of CAW-N-mean and CAW-N-attn, on validation links"
+    seeds = 1
+
+    def plan(self, request: Request) -> Iterator[Measurement]:
+        if unknown := set(request.systems or ()) - set(PRESETS):
+            raise QueryError(f"system {min(unknown)!r}: the grid search has {', '.join(PRESETS)}")
+        presets = [name for name in PRESETS if request.systems is None or name in request.systems]
+        self._studies = {
+            f"{network}, grid {preset}": _Study(network, events, preset, request)
+            for network, events in request.networks.items()
+            for preset in presets
+        }
+        return self._turns(request)
+
+    def _turns(self, request: Request) -> Iterator[Measurement]:
+        waiting = list(self._studies.values())
+        while waiting:  # one trial of each in turn
+            waiting = [study for study in waiting if study.planned < _trials(request)]
+            for study in waiting:
+                yield study.next()
+
+    def total(self, request: Request) -> int:
+        return sum(max(_trials(request) - study.planned, 0) for study in self._studies.values())
+
+    def _study(self, measurement: Measurement) -> _Study:
+        return self._studies[str(measurement).rpartition(", trial ")[0]]
+
+    def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
+        if "epoch" in value:
+            self._study(measurement).heard(measurement, value["epoch"], value["val_ap"], stop)
+
+    def stopped(self, measurement: Measurement) -> Any:
+        return {"stopped": True, "validation": self._study(measurement).curves[measurement.label]}
+
+    def ended(self, measurement: Measurement, result: Result | None) -> None:
+        self._study(measurement).ended(measurement, result)
+
+    def show(self, results: Results) -> Section | None:
+        found = list(results.all("trial"))
+        if not found:
+            return None
+        rows = []
+        for network in results.networks:
+            for preset in PRESETS:
+                trials = [one for one in found if (one.network, one.settings["preset"]) == (network, preset)]
+                if trials:
+                    rows.append([NAMES.get(network, network), preset, *_summary(trials, network, preset, results)])
+        headings = ["network", "preset", "trials", "stopped early", "validation AP", "M", "m", "alpha", "d", "lr"]
+        headings += ["paper's range of alpha", "AP of the other trials"]
+        text = (
+            "The best settings of each preset by AP on validation links (transductive task, random negatives, seed 0), "
+            "found by Optuna; they are the settings of the two presets in all other experiments. The test links play "
+            "no part in it. The last column is the range over the trials that were not stopped early."
+        )
+        return Section([text], [Table(headings, rows)], used=found)
+
+
+def _trials(request: Request) -> int:
+    return request.trials or _TRIALS
+
+
+def _summary(trials: list[Result], network: str, preset: str, results: Results) -> list[str]:
+    best, complete = tuned(results, network, preset), [one for one in trials if not one.value.get("stopped")]
+    values = sorted(max(one.value["validation"]) for one in complete)
+    ranges = published()["grid"].get(network, {}).get("alpha")
+    return [
+        str(len(trials)),
+        str(len(trials) - len(complete)),
+        f"{100 * values[-1]:.2f}" if values else "",
+        *(f"{best[name]:g}" if name in best else "" for name in ("num_walks", "length", "alpha", "dim", "lr")),
+        f"{ranges[0]:g} to {ranges[-1]:g}" if ranges else "",
+        f"{100 * values[0]:.2f} to {100 * values[-2]:.2f}" if len(values) > 1 else "",
+    ]
+
+
+class _Study:
+    """The search for one network and preset. Its trials are stored beside the results, in a journal of Optuna."""
+
+    def __init__(self, network: str, events: Events, preset: str, request: Request) -> None:
+        self.network, self.preset = network, preset
+        self._base = Config.preset(preset).with_(**request.changes)
+        self._distributions = _space(network, events, request.changes)
+        self._running: dict[str, Any] = {}
+        self.curves: dict[str, list[float]] = {}
+        self._open(request.results)
+
+    def _open(self, results: Results) -> None:
+        optuna = _optuna()
+        journal = results.folder / f"grid-{self.network}-{self.preset}.journal"
+        self._study = optuna.create_study(
+            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+            study_name=", ".join(sorted(self._distributions)),
+            load_if_exists=True,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
+        )
+        self._study.sampler = optuna.samplers.TPESampler(seed=len(self._study.trials), multivariate=True)
+        state = optuna.trial.TrialState
+        for trial in self._study.get_trials(states=[state.RUNNING]):  # of a sweep that was killed
+            self._study.tell(trial.number, state=state.FAIL)
+            self._study.enqueue_trial(trial.params)
+        if not self._study.trials:
+            for params in _first_guesses(self._base, self._distributions):
+                self._study.enqueue_trial(params)
+        self.planned = len(self._study.get_trials(states=[state.COMPLETE, state.PRUNED]))
+
+    def next(self) -> Measurement:
+        """The next trial, as a measurement."""
+        trial = self._study.ask(self._distributions)
+        changes = dict(trial.params)
+        changes["alpha"] = float(f"{changes['alpha']:.2g}")
+        label = f"grid {self.preset}, trial {trial.number}"
+        one = training(self.network, self._base.with_(**changes), task="transductive", seed=0, label=label)
+        self._running[label], self.curves[label] = trial, []
+        self.planned += 1
+        return Measurement(self.network, "trial", {"preset": self.preset, "searched": changes, **one.settings}, label)
+
+    def heard(self, measurement: Measurement, epoch: int, ap: float, stop: Callable[[], object]) -> None:
+        trial, curve = self._running[measurement.label], self.curves[measurement.label]
+        curve.append(round(ap, 6))
+        trial.report(max(curve), epoch)
+        if trial.should_prune():
+            stop()
+
+    def ended(self, measurement: Measurement, result: Result | None) -> None:
+        state, trial = _optuna().trial.TrialState, self._running.pop(measurement.label)
+        if result is None:
+            self._study.tell(trial, state=state.FAIL)
+        elif result.value.get("stopped"):
+            self._study.tell(trial, state=state.PRUNED)
+        else:
+            self._study.tell(trial, max(result.value["validation"]))
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise QueryError(_INSTALL) from error
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _space(network: str, events: Events, fixed: Any) -> dict[str, Any]:
+    """The distributions of all settings that are searched and not fixed by the user."""
+    distributions = _optuna().distributions
+    ranges = published()["grid"].get(network)
+    tau = events.intensity
+    low, high = (ranges["alpha"][0], ranges["alpha"][-1]) if ranges else (tau / 20, tau)
+    space = {
+        "num_walks": distributions.CategoricalDistribution([32, 64, 128]),
+        "length": distributions.CategoricalDistribution(ranges["length"] if ranges else [1, 2, 3]),
+        "alpha": distributions.FloatDistribution(_BELOW * low, _ABOVE * high, log=True),
+        "dim": distributions.CategoricalDistribution([32, 64, 128]),
+        "lr": distributions.CategoricalDistribution([1e-4, 3e-4, 1e-3]),
+    }
+    return {name: one for name, one in space.items() if name not in fixed}
+
+
+def _first_guesses(base: Config, space: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Where the search starts: the middle of the range of alpha, at the largest learning rate."""
+    alpha = space.get("alpha")
+    middle = {} if alpha is None else {"alpha": (alpha.low * alpha.high) ** 0.5}
+    guess = {"num_walks": base.num_walks, "length": base.length, "dim": base.dim, "lr": 1e-3} | middle
+    yield {name: value for name, value in guess.items() if name in space}
+
+
+def measure(task: Task, say: Say) -> dict[str, Any]:
+    """Train and validate after each epoch, without a test."""
+    from cawn.learn.trainer import Trainer
+
+    settings, folder = task.settings, task.folder
+    trainer = Trainer(
+        events_of(task),
+        config_of(settings),
+        task=settings["task"],
+        seed=settings["seed"],
+        out=folder,
+        device=task.device,
+        threads=task.threads,
+        resume=(folder / "run.json").exists(),
+        quiet=True,
+        callback=reporter(say),
+    )
+    return {"validation": [round(row["val_ap"], 6) for row in trainer.fit_untested()]}
