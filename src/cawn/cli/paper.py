@@ -63,9 +63,9 @@ def paper(
         _list()
         return
     if name == _REPORT:
-        from cawn.paper.report import write_report
+        from cawn.paper.pages import write_report
 
-        for path in write_report(out):
+        for path in write_report(out)[1]:
             print(path)
         return
     from cawn import paper as experiments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from cawn.data.times import format_time
@@ -15,15 +15,22 @@ from cawn.explain.link import Explanation
 from cawn.explain.pictures import bar_scale, contributions, format_lift, shown_walks, timeline
 from cawn.explain.report import Report
 
-_pages = Environment(
-    loader=PackageLoader("cawn.explain"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+def environment(*packages: str) -> Environment:
+    """The templates of some packages, as looked up in this order; everything is escaped."""
+    pages = Environment(
+        loader=ChoiceLoader([PackageLoader(package) for package in packages]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.policies["json.dumps_kwargs"] = {"sort_keys": False}
+    return pages
+
+
+_pages = environment("cawn.explain")
 _pages.filters |= {"printable": printable, "time": format_time, "lift": format_lift}
-_pages.policies["json.dumps_kwargs"] = {"sort_keys": False}
 
 
 def page(report: Report) -> str:

@@ -1,40 +1,103 @@
-"""The report: all results as Markdown tables and one HTML page."""
+"""What the report says: the tables and plots of every experiment with results, and how they were measured."""
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from cawn.errors import QueryError
-from cawn.files import write_text
+from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
-from cawn.paper.experiments import Section, Table
+from cawn.paper.experiments import Experiment, Section
+from cawn.paper.provenance import Fact, provenance
+from cawn.paper.published import NAMES, NETWORKS
 from cawn.paper.results import Results
+from cawn.paper.summary import summary
+
+FOLDER = Path("paper")  # of results, if none is given
+MISSING_PLOTS = f"Plots are not drawn: they need matplotlib, {INSTALL}"
 
 
-def sections(results: Results) -> dict[str, Section]:
-    """The sections of all experiments with results."""
-    found = {name: experiment().show(results) for name, experiment in EXPERIMENTS.items()}
-    return {name: section for name, section in found.items() if section is not None}
+@dataclass(frozen=True)
+class Part:
+    """The part of the report about one experiment."""
+
+    experiment: type[Experiment]
+    section: Section
+    facts: list[Fact]
+    missing: dict[str, str]  # networks of the paper without results, and the command that measures each
+
+    def plot_names(self) -> list[str]:
+        """Names of the plots, unique in the report."""
+        name, count = self.experiment.name, len(self.section.plots)
+        return [name if count == 1 else f"{name}-{number}" for number in range(1, count + 1)]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible values; without the plots."""
+        return {
+            "title": self.experiment.title,
+            "in the paper": not self.experiment.beyond,
+            "text": self.section.text,
+            "tables": [asdict(table) for table in self.section.tables],
+            "measured": {fact.name: fact.values for fact in self.facts},
+            "missing": self.missing,
+        }
 
 
-def markdown_table(table: Table) -> str:
-    """A table as Markdown."""
-    lines = [table.headings, ["---"] + ["---:"] * (len(table.headings) - 1), *table.rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+@dataclass(frozen=True)
+class Report:
+    """What is known about every experiment."""
+
+    summary: Section
+    parts: list[Part]
+    missing: dict[str, str] = field(default_factory=dict)  # experiments without results, and their commands
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible values; without the plots."""
+        return {
+            "summary": {"text": self.summary.text, "tables": [asdict(table) for table in self.summary.tables]},
+            "experiments": {part.experiment.name: part.to_dict() for part in self.parts},
+            "missing": self.missing,
+        }
+
+    def plots(self, *, standalone: bool) -> dict[str, str]:
+        """All plots as SVG, by name; none without matplotlib."""
+        if not can_draw():
+            return {}
+        return {
+            name: to_svg(plot.draw, plot.size, standalone=standalone)
+            for part in self.parts
+            for name, plot in zip(part.plot_names(), part.section.plots, strict=True)
+        }
 
 
-def write_report(folder: Path) -> list[Path]:
-    """Write report.md from the results in a folder; returns the files."""
-    results = Results.read(folder)
-    found = sections(results)
-    if not found:
-        raise QueryError(f"{folder}: has no results; make some with 'cawn paper NAME'")
-    parts = ["# The paper, measured again\n"]
-    for name, section in found.items():
-        parts.append(f"\n## {EXPERIMENTS[name].title}\n\n" + "\n\n".join(section.text) + "\n")
-        for table in section.tables:
-            parts.append(f"\n### {table.title}\n\n" if table.title else "\n")
-            parts.append(markdown_table(table) + (f"\n{table.note}\n" if table.note else ""))
-    path = folder / "report.md"
-    write_text(path, "".join(parts))
-    return [path]
+def collect(results: Results) -> Report:
+    """The tables and plots of all results, computed. Refuses results that cannot be compared."""
+    sections = {name: experiment().show(results) for name, experiment in EXPERIMENTS.items()}
+    parts = [
+        Part(EXPERIMENTS[name], section, provenance(results, section.used), missing_networks(results, name, section))
+        for name, section in sections.items()
+        if section is not None
+    ]
+    command = partial(experiment_command, folder=results.folder)
+    return Report(summary(results), parts, {name: command(name) for name in EXPERIMENTS if sections[name] is None})
+
+
+def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
+    """The networks of the paper that an experiment measures by default and has no results for, and the commands."""
+    wanted = [network for network in EXPERIMENTS[name].networks or NETWORKS if network in NETWORKS]
+    used = {result.network for result in section.used}
+    return {
+        NAMES[network]: f"cawn datasets download {network} && "
+        + experiment_command(name, ["--datasets", network], folder=results.folder)
+        for network in wanted
+        if network not in used
+    }
+
+
+def experiment_command(name: str, options: list[str] | None = None, *, folder: Path) -> str:
+    """The command that measures an experiment into a folder."""
+    where = [] if folder == FOLDER else ["-o", folder.as_posix()]
+    return shlex.join(["cawn", "paper", name, *(options or []), *where])

@@ -1,0 +1,147 @@
+"""The report as one HTML page that opens anywhere, and as Markdown with plots beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from markupsafe import Markup, escape
+
+from cawn.errors import QueryError
+from cawn.explain.drawing import stylesheet
+from cawn.explain.page import environment
+from cawn.files import write_text
+from cawn.paper.experiments import Section, Table
+from cawn.paper.provenance import Fact, code
+from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
+from cawn.paper.results import Results
+
+TITLE = "The CAW-N paper, measured again"
+INTRODUCTION = (
+    "Every table and figure of *Inductive Representation Learning in Temporal Networks via Causal Anonymous Walks* "
+    "(ICLR 2021), and experiments beyond it, from the results in one folder. `cawn paper report` writes this page."
+)
+_PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
+_NUMBER = re.compile(r"[*(]*[-+−]?\d")
+
+
+def write_report(folder: Path) -> tuple[Report, list[Path]]:
+    """Write report.html, report.md and its plots from the results in a folder; returns the report and the files."""
+    if folder.exists() and not folder.is_dir():
+        raise QueryError(f"{folder}: is not a folder; give the folder of results")
+    report = collect(Results.read(folder))
+    if not report.parts:
+        raise QueryError(f"{folder}: has no results; make some with 'cawn paper NAME -o {folder}'")
+    drawn = report.plots(standalone=True)
+    files = {folder / "report.html": to_html(report), folder / "report.md": to_markdown(report, drawn)}
+    files |= {folder / f"report-{name}.svg": svg for name, svg in drawn.items()}
+    for path, text in files.items():
+        write_text(path, text)
+    return report, list(files)
+
+
+def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
+    """The report as Markdown; `plots` are the names of those beside it, in files report-NAME.svg."""
+    lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", section_markdown(report.summary)]
+    for part in report.parts:
+        lines += [f"## {part.experiment.title}\n", part_markdown(part, plots)]
+    if report.missing:
+        lines.append("## Not measured yet\n")
+        lines += [f"- {name}: {code(command)}" for name, command in report.missing.items()]
+    if _lacks_plots(report, plots):
+        lines.append(f"\n{MISSING_PLOTS}")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def part_markdown(part: Part, plots: Collection[str], where: str = "report-", level: int = 3) -> str:
+    """The text, tables and plots of one experiment, and how it was measured; files of plots begin with `where`."""
+    text = section_markdown(part.section, level)
+    for name, plot in zip(part.plot_names(), part.section.plots, strict=True):
+        if name in plots:
+            text += f"![{plot.title}]({where}{name}.svg)\n\n"
+    if part.missing:
+        rows = "".join(f"- {network}: {code(command)}\n" for network, command in part.missing.items())
+        text += f"Without results so far, and the commands that measure them:\n\n{rows}\n"
+    if part.facts:
+        text += f"{'#' * level} How it was measured\n\n"
+        text += "".join(map(_fact_markdown, part.facts)) + "\n"
+    return text
+
+
+def _fact_markdown(fact: Fact) -> str:
+    if len(fact.values) == 1:
+        return f"- {fact.name}: {fact.values[0]}\n"
+    return f"- {fact.name}:\n" + "".join(f"    - {value}\n" for value in fact.values)
+
+
+def section_markdown(section: Section, level: int = 3) -> str:
+    """The text and tables of a section."""
+    parts = [f"{paragraph}\n" for paragraph in section.text]
+    for table in section.tables:
+        parts += [f"{'#' * level} {table.title}\n"] if table.title else []
+        parts.append(table_markdown(table))
+        parts += [f"{table.note}\n"] if table.note else []
+    return "\n".join(parts) + "\n"
+
+
+def table_markdown(table: Table) -> str:
+    """A table as Markdown."""
+    ruler = ["---:" if right else "---" for right in right_aligned(table)]
+    lines = [[_PIPE.sub(r"\|", cell) for cell in line] for line in (table.headings, ruler, *table.rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def right_aligned(table: Table) -> list[bool]:
+    """Whether each column contains numbers, which are aligned right."""
+    columns = [[row[number] for row in table.rows] for number in range(len(table.headings))]
+    return [any(column) and all(_NUMBER.match(cell) for cell in column if cell) for column in columns]
+
+
+def to_html(report: Report) -> str:
+    """The report as one page; plots are part of it."""
+    plots = {name: Markup(svg) for name, svg in report.plots(standalone=False).items()}
+    pages = environment("cawn.paper", "cawn.explain")
+    pages.filters |= {"inline": inline, "blocks": blocks, "right_aligned": right_aligned}
+    return pages.get_template("report.html").render(
+        palette=Markup(stylesheet(":root")),
+        data=report.to_dict(),
+        title=TITLE,
+        introduction=INTRODUCTION,
+        report=report,
+        plots=plots,
+        missing_plots=MISSING_PLOTS if _lacks_plots(report, plots) else "",
+    )
+
+
+def _lacks_plots(report: Report, plots: Collection[str]) -> bool:
+    return any(name not in plots for part in report.parts for name in part.plot_names())
+
+
+def blocks(paragraphs: list[str]) -> Markup:
+    """Paragraphs and lists of Markdown as HTML."""
+    return Markup("\n").join(_block(paragraph) for paragraph in paragraphs)
+
+
+def _block(paragraph: str) -> Markup:
+    lines = paragraph.splitlines()
+    if lines and all(line.startswith("- ") for line in lines):
+        return Markup("<ul>{}</ul>").format(
+            Markup("").join(Markup("<li>{}").format(inline(line[2:])) for line in lines)
+        )
+    return Markup("<p>{}</p>").format(inline(paragraph))
+
+
+def inline(text: str) -> Markup:
+    """Code, bold and italic text and line breaks of Markdown as HTML; anything else is escaped."""
+    return Markup("").join(_spans(text))
+
+
+def _spans(text: str) -> Iterator[Markup]:
+    for part in re.split(r"(``.+?``|`[^`]+`)", text):
+        if part.startswith("`") and part.endswith("`") and len(part) > 2:
+            yield Markup("<code>{}</code>").format(part.strip("`").strip())
+            continue
+        safe = str(escape(part.replace(r"\|", "|"))).replace("&lt;br&gt;", "<br>")
+        safe = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", safe)
+        yield Markup(re.sub(r"\*(\S[^*]*?)\*", r"<em>\1</em>", safe))
