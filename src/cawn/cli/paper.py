@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cawn.cli.options import DeviceName, Quiet, Threads, say
+from cawn.cli.options import AsJson, DeviceName, Quiet, Threads, say
 from cawn.errors import QueryError
+
+if TYPE_CHECKING:
+    from cawn.paper.experiments import Experiment
 
 _REPORT = "report"
 
@@ -19,7 +23,7 @@ def paper(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="An experiment, or report; without it, a list.",
+            help="An experiment, or report for tables and plots of all results; without it, a list.",
             show_default=False,
         ),
     ] = None,
@@ -35,7 +39,7 @@ def paper(
     ] = None,
     systems: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Variants to measure in table2 and table6.", show_default=False),
+        typer.Option(metavar="A,B", help="Systems to measure, if the experiment has several.", show_default=False),
     ] = None,
     trials: Annotated[
         int | None,
@@ -50,65 +54,133 @@ def paper(
     ] = None,
     device: DeviceName = "auto",
     jobs: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Number of measurements at a time.", show_default=False)
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Number of measurements at a time; by default one per core, on a GPU at most 4.",
+            show_default=False,
+        ),
     ] = None,
     threads: Threads = None,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Repeat the experiments of the paper, and some beyond it.
 
     Example: cawn paper table2 --datasets uci,wikipedia --seeds 5 && cawn paper report
     """
+    given = {"--seeds": seeds, "--systems": systems, "--trials": trials, "--set": settings}
     if name is None:
-        _list()
-        return
-    if name == _REPORT:
-        from cawn.paper.pages import write_report
+        _list(as_json)
+    elif name == _REPORT:
+        _refuse_options(_REPORT, given | {"--datasets": datasets}, ())
+        _report(out, quiet, as_json)
+    else:
+        from cawn.devices import pick_device
+        from cawn.learn.experiments import check_writable
+        from cawn.learn.workers import default_jobs
+        from cawn.paper.sweep import Sweep, load_networks
+        from cawn.paper.variants import check_request
 
-        for path in write_report(out)[1]:
-            print(path)
-        return
-    from cawn import paper as experiments
+        chosen = _experiment(name)
+        _refuse_options(name, given, chosen.options)
+        changes, wanted = _changes(settings), _names(systems)
+        check_request(chosen, wanted, changes)
+        check_writable(out)
+        networks = load_networks(_names(datasets), chosen.networks)
+        failed = Sweep(
+            experiment=chosen,
+            networks=networks,
+            folder=out,
+            seeds=seeds or chosen.seeds,
+            command=_command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds)),
+            device=device,
+            jobs=default_jobs(pick_device(device)) if jobs is None else jobs,
+            threads=threads,
+            changes=changes,
+            systems=wanted,
+            trials=trials,
+            quiet=quiet,
+        ).run()
+        if as_json:
+            print(json.dumps({"experiment": name, "folder": str(out), "datasets": list(networks), "failed": failed}))
+        say(f"results: {out}; 'cawn paper report -o {out}' makes tables and plots of them", quiet)
+        if failed:
+            raise QueryError(f"{len(failed)} measurements failed, the first: {failed[0]}")
+
+
+def _experiment(name: str) -> Experiment:
+    from cawn.checks import check_choice
+    from cawn.paper import EXPERIMENTS
+
+    check_choice(name, "experiment", (*EXPERIMENTS, _REPORT))
+    return EXPERIMENTS[name]()
+
+
+def _refuse_options(name: str, given: dict[str, Any], options: tuple[str, ...]) -> None:
+    for option, value in given.items():
+        if value is not None and option not in options:
+            raise QueryError(f"{option}: {name} has no such option; leave it out")
+
+
+def _names(given: str | None) -> tuple[str, ...] | None:
+    return None if given is None else tuple(part.strip() for part in given.split(","))
+
+
+def _changes(settings: list[str] | None) -> dict[str, Any]:
     from cawn.cli.settings import parse_settings
-    from cawn.paper.sweep import Sweep, load_networks
 
-    chosen = experiments.experiment(name)
-    names = None if datasets is None else [part.strip() for part in datasets.split(",")]
-    networks = load_networks(names, chosen.networks)
-    command = ["cawn", "paper", name, "--datasets", ",".join(networks), "--seeds", str(seeds or chosen.seeds)]
-    command += [] if systems is None else ["--systems", systems]
-    command += [] if trials is None else ["--trials", str(trials)]
-    command += [part for setting in settings or [] for part in ("--set", setting)]
-    failed = Sweep(
-        experiment=chosen,
-        networks=networks,
-        folder=out,
-        seeds=seeds or chosen.seeds,
-        command=shlex.join(command),
-        device=device,
-        jobs=1 if jobs is None else jobs,
-        threads=threads,
-        changes=parse_settings(settings or []),
-        systems=None if systems is None else tuple(part.strip() for part in systems.split(",")),
-        trials=trials,
-        quiet=quiet,
-    ).run()
-    say(f"results: {out}; 'cawn paper report -o {out}' makes tables and plots of them", quiet)
-    if failed:
-        raise QueryError(f"{len(failed)} measurements failed, the first: {failed[0]}")
+    return parse_settings(settings or [])
 
 
-def _list() -> None:
+def _default_seeds(chosen: Experiment, seeds: int | None) -> dict[str, int]:
+    return {"--seeds": seeds or chosen.seeds} if "--seeds" in chosen.options else {}
+
+
+def _command(name: str, given: dict[str, Any]) -> str:
+    """The command that makes the same results."""
+    words = ["cawn", "paper", name]
+    for option, value in given.items():
+        for one in value if isinstance(value, list) else [] if value is None else [value]:
+            words += [option, str(one)]
+    return shlex.join(words)
+
+
+def _report(out: Path, quiet: bool, as_json: bool) -> None:
+    from cawn.learn.plots import can_draw
+    from cawn.paper.pages import write_report
+    from cawn.paper.report import MISSING_PLOTS
+
+    report, files = write_report(out)
+    if not can_draw():
+        say(MISSING_PLOTS, quiet)
+    if as_json:
+        print(json.dumps({"folder": str(out), "files": [path.name for path in files]} | report.to_dict()))
+    else:
+        for path in files:
+            print(path)
+
+
+def _list(as_json: bool) -> None:
+    from cawn.paper import EXPERIMENTS
+
+    if as_json:
+        rows = [
+            {"name": name, "title": experiment.title, "in the paper": not experiment.beyond, "seeds": experiment.seeds}
+            | {"datasets": experiment.networks and list(experiment.networks), "options": list(experiment.options)}
+            for name, experiment in EXPERIMENTS.items()
+        ]
+        print(json.dumps(rows))
+        return
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
-
-    from cawn.paper import EXPERIMENTS
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     table.add_column("experiment", no_wrap=True)
     table.add_column("what it shows")
     for name, experiment in EXPERIMENTS.items():
-        table.add_row(name, experiment.title + (" (not in the paper)" if experiment.beyond else ""))
-    table.add_row(_REPORT, "tables and plots of all results")
+        table.add_row(name, experiment.title)
+    table.add_row(_REPORT, "Tables and plots of all results")
     Console().print(table)

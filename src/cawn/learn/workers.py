@@ -24,13 +24,17 @@ from importlib import import_module
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from cawn.data.events import Events
 from cawn.errors import CawnError, one_line
 from cawn.kernels.threads import num_cores
 
+if TYPE_CHECKING:
+    import torch
+
 _LOOK = 0.25  # seconds between two looks at the running calls
+_JOBS_ON_A_GPU = 4
 _WORKER = "from cawn.learn.workers import work; work()"
 
 Say = Callable[[Any], object]  # reports a JSON-compatible value
@@ -73,6 +77,11 @@ def call_here(call: Call, say: Say) -> Outcome:
         lines = str(error).strip().splitlines()
         reason = one_line(f"{type(error).__name__}: {lines[0] if lines else ''}")
         return Outcome(failure=reason, errors=traceback.format_exc())
+
+
+def default_jobs(device: torch.device) -> int:
+    """Calls at a time on a device: one per core, on a GPU at most four."""
+    return min(num_cores(), _JOBS_ON_A_GPU if device.type == "cuda" else num_cores())
 
 
 class Workers:

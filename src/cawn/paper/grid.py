@@ -30,10 +30,10 @@ class Grid(Experiment):
     name = "grid"
     title = "Table 4: search for the best walks of CAW-N-mean and CAW-N-attn, on validation links"
     seeds = 1
+    options = ("--systems", "--trials", "--set")
+    systems = PRESETS
 
     def plan(self, request: Request) -> Iterator[Measurement]:
-        if unknown := set(request.systems or ()) - set(PRESETS):
-            raise QueryError(f"system {min(unknown)!r}: the grid search has {', '.join(PRESETS)}")
         presets = [name for name in PRESETS if request.systems is None or name in request.systems]
         self._studies = {
             f"{network}, grid {preset}": _Study(network, events, preset, request)

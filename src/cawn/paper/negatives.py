@@ -42,6 +42,7 @@ class KindsOfNegatives(Experiment):
     name = "negatives"
     title = "Beyond the paper: average precision against random, historical and inductive negatives"
     beyond = True
+    options, systems = Table2.options, Table2.systems
 
     def plan(self, request: Request) -> list[Measurement]:
         return Table2().plan(request)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -55,12 +56,15 @@ class Sweep:
         self._running: dict[Call, tuple[Measurement, str, float]] = {}
         self._shares: dict[str, float] = {}
         self._failed: list[str] = []
+        self._made, self._start = 0, time.monotonic()
+        self._other_labels: dict[str, list[str]] = {}  # of measurements that are planned twice
         with FolderLock(self.folder):
             self._results = Results.read(self.folder)
             self._check_links()
             request = Request(self.networks, self.seeds, self._results, self.changes, self.systems, self.trials)
             planned = self.experiment.plan(request)
-            total = len(planned) if isinstance(planned, list) else self.experiment.total(request)
+            total = self._count(planned) if isinstance(planned, list) else self.experiment.total(request)
+            self._waiting = self._count(planned, made=False) if isinstance(planned, list) else total
             try:
                 with (
                     Workers(max(self.jobs, 1), self.threads) as workers,
@@ -70,7 +74,14 @@ class Sweep:
             except KeyboardInterrupt:
                 self._say("stopped; to continue, give the same command again")
                 raise
+            with suppress(OSError):  # it contains what failed or was interrupted
+                (self.folder / WORK).rmdir()
         return self._failed
+
+    def _count(self, planned: list[Measurement], *, made: bool = True) -> int:
+        """The number of different measurements, with those made before or without."""
+        keys = {(one.network, one.key(self._digests)) for one in planned}
+        return len([key for key in keys if made or self._results.get(*key) is None])
 
     def _check_links(self) -> None:
         """Refuse results of another version of a network."""
@@ -91,6 +102,7 @@ class Sweep:
             measurement, key, start = self._running.pop(call)
             self._shares[key] = 1.0
             report(sum(self._shares.values()))
+            self._made += 1
             self._end(measurement, key, outcome, time.monotonic() - start)
 
         calls = self._calls(workers, planned)
@@ -112,6 +124,7 @@ class Sweep:
                 self.experiment.ended(measurement, result)
                 continue
             if key in self._shares:  # planned twice
+                self._other_labels.setdefault(key, []).append(measurement.label)
                 self.experiment.ended(measurement, None)
                 continue
             if done:
@@ -151,7 +164,7 @@ class Sweep:
             network=measurement.network,
             kind=measurement.kind,
             settings=dict(measurement.settings),
-            labels=[measurement.label],
+            labels=list(dict.fromkeys([measurement.label, *self._other_labels.get(key, [])])),
             value=value,
             seconds=round(seconds, 1),
             command=self.command,
@@ -161,8 +174,17 @@ class Sweep:
         )
         self._results.add(result, self._about(measurement.network))
         shutil.rmtree(work, ignore_errors=True)
-        self._say(f"{measurement}: {format_duration(seconds)}")
+        self._say(f"{measurement}: {format_duration(seconds)}{self._left()}")
         self.experiment.ended(measurement, result)
+
+    def _left(self) -> str:
+        """How many are made, and the time left if the others take as long."""
+        if self._waiting is None:
+            return ""
+        remaining = self._waiting - self._made
+        seconds = (time.monotonic() - self._start) / self._made * remaining
+        left = f"; about {format_duration(seconds)} left" if remaining > 0 else ""
+        return f" ({self._made} of {self._waiting}{left})"
 
     def _about(self, network: str) -> dict[str, Any]:
         events = self.networks[network]
@@ -173,7 +195,7 @@ class Sweep:
             print(text, file=sys.stderr, flush=True)
 
 
-def load_networks(names: list[str] | None, default: tuple[str, ...] | None) -> dict[str, Events]:
+def load_networks(names: Sequence[str] | None, default: tuple[str, ...] | None) -> dict[str, Events]:
     """The links of named datasets; by default those of `default`, or of the whole catalog, that need no download."""
     from cawn.data import datasets
 

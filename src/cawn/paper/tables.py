@@ -9,7 +9,7 @@ from cawn.paper.measurements import Measurement
 from cawn.paper.published import NAMES, NETWORKS, TESTS, Metric, figure
 from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
 from cawn.paper.training import KINDS_OF_NEGATIVES, training
-from cawn.paper.variants import VARIANTS, Variant, chosen_variants, settings_of
+from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 
 _HEADINGS = {"new-new": "new-new", "new-old": "new-old", "transductive": "transductive"}
 
@@ -17,6 +17,8 @@ _HEADINGS = {"new-new": "new-new", "new-old": "new-old", "transductive": "transd
 class Accuracy(Experiment):
     """One of the two tables; both have the same runs."""
 
+    options = ("--seeds", "--systems", "--set")
+    systems = tuple(BY_NAME)
     metric: ClassVar[Metric]
     printed: ClassVar[str]  # name of the metric
 
@@ -68,7 +70,8 @@ class Accuracy(Experiment):
         rows = []
         for variant in VARIANTS:
             ours = [beside(cells[variant.label, n], self._paper(variant, n, test), best[n]) for n in networks]
-            rows.append([variant.label, *ours])
+            if any(ours):
+                rows.append([variant.label, *ours])
         return Table(
             ["system", *(NAMES.get(network, network) for network in networks)], rows, f"{_HEADINGS[test]} test links"
         )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cawn import systems
-from cawn.errors import QueryError
-from cawn.paper.experiments import Request
+from cawn.checks import check_choice
+from cawn.errors import QueryError, brief
+from cawn.paper.experiments import Experiment, Request
 from cawn.paper.results import Results
 from cawn.systems.cawn.config import Config
 from cawn.systems.settings import Settings
@@ -47,13 +49,25 @@ BY_LABEL = {variant.label: variant for variant in VARIANTS}
 BY_NAME = {variant.preset if variant.own else variant.system: variant for variant in VARIANTS}  # as in --systems
 
 
+def check_request(experiment: Experiment, names: tuple[str, ...] | None, changes: Mapping[str, Any]) -> None:
+    """Refuse systems that an experiment does not have, and settings that none of its systems has."""
+    for name in names or ():
+        check_choice(name, "system", experiment.systems)
+    known: set[str] = set()
+    for name in names or experiment.systems or tuple(BY_NAME):
+        known |= systems.settings_type(BY_NAME[name].system)().to_dict().keys()
+    for name in changes:
+        if name not in known:
+            raise QueryError(
+                f"--set {brief(name)}: no system that {experiment.name} trains has this setting; "
+                "'cawn systems NAME' lists those of a system"
+            )
+
+
 def chosen_variants(request: Request) -> list[Variant]:
     """The variants that a user asks for."""
     if request.systems is None:
         return list(VARIANTS)
-    for name in request.systems:
-        if name not in BY_NAME:
-            raise QueryError(f"system {name!r}: there are {', '.join(BY_NAME)}")
     return [BY_NAME[name] for name in request.systems]
 
 

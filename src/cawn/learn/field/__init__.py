@@ -23,7 +23,6 @@ from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import FolderLock, make_folder, write_text
-from cawn.kernels.threads import num_cores
 from cawn.learn.clocks import Clock
 from cawn.learn.experiments import check_writable
 from cawn.learn.field.jobs import Job
@@ -35,13 +34,12 @@ from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
 from cawn.learn.splits import Protocol, Task, TimeSplit
 from cawn.learn.splits import split as split_events
-from cawn.learn.workers import Call, Outcome, Workers, call_here
+from cawn.learn.workers import Call, Outcome, Workers, call_here, default_jobs
 from cawn.progress import Report, progress
 from cawn.systems.settings import Settings
 
 ALL = "all"
 BASELINE = "rates"  # always part of a sweep: its runs also evaluate the untrained baselines
-_JOBS_ON_A_GPU = 4  # runs side by side on one GPU
 
 
 def compare(
@@ -101,7 +99,7 @@ def compare(
     Clock(clock)
     place = pick_device(device)
     if jobs is None:
-        jobs = 0 if out is None else min(num_cores(), _JOBS_ON_A_GPU if place.type == "cuda" else num_cores())
+        jobs = 0 if out is None else default_jobs(place)
     check_integer(jobs, "jobs", 0)
     cuts = None if split is None else split.on(events)
     for task in each_task:
