@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, ClassVar, Literal, Self
 
@@ -116,7 +117,7 @@ class Config(Settings):
             changes = {"sides": "auto"} | changes
         return super().with_(**changes)
 
-    @property
+    @cached_property
     def widths(self) -> tuple[int, ...]:
         """Number of links drawn at each step of the walks of a node: [m]."""
         return tuple(accumulate(self.tree, operator.mul)) if self.tree else (self.num_walks,) * self.length
