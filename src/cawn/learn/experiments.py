@@ -223,6 +223,7 @@ def evaluate_run(
     threads: int | None = None,
     quiet: bool = True,
     clock: str | None = None,
+    baselines: bool = True,
 ) -> list[dict[str, Any]]:
     """Evaluate the model of a run folder again; returns the rows of its results.json, identical if software and device
     are the same.
@@ -230,12 +231,13 @@ def evaluate_run(
     Args:
         kinds: The kinds of negatives; by default those of the run's protocol.
         clock: See `train`; by default that of the run.
+        baselines: Whether to evaluate the baselines on the same links as well.
     """
     path = check_path(folder, "folder")
     check_kinds(kinds)
     check_device(device)
     check_threads(threads)
-    check_flags(quiet=quiet)
+    check_flags(quiet=quiet, baselines=baselines)
     if clock is not None:
         Clock(clock)
     run = read_run(path)
@@ -253,8 +255,9 @@ def evaluate_run(
         with memory_to("testing", run.config, scoring=True):
             system, calibration = load_system(run, place, threads), run.calibration
             scorer = system.scorer(events)
+            options: dict[str, Any] = {"clock": followed, "compared": baselines}
             return evaluate_system(
-                context, system, scorer, events, split, kinds, calibration, listeners.stage, clock=followed
+                context, system, scorer, events, split, kinds, calibration, listeners.stage, **options
             )
     finally:
         listeners.close()

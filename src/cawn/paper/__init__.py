@@ -7,6 +7,7 @@ one JSON file per network; the report turns all results into tables and plots, t
 from __future__ import annotations
 
 from cawn.checks import check_choice
+from cawn.paper.clocks import Clocks
 from cawn.paper.experiments import Experiment
 from cawn.paper.grid import Grid
 from cawn.paper.negatives import KindsOfNegatives
@@ -17,8 +18,9 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
     for experiment in (
         Table2,
         Table6,
-        KindsOfNegatives,
         Grid,
+        KindsOfNegatives,
+        Clocks,
     )
 }
 

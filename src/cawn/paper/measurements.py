@@ -17,6 +17,7 @@ from cawn.learn.workers import Say, read_links
 KINDS = {
     "training": "cawn.paper.training:measure",
     "trial": "cawn.paper.grid:measure",
+    "ties": "cawn.paper.clocks:measure_ties",
 }
 
 

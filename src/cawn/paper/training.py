@@ -91,8 +91,9 @@ def measure(task: Task, say: Say) -> dict[str, Any]:
         clock=clock,
     )
     rows = run.results
+    options: dict[str, Any] = {"device": task.device, "threads": task.threads, "baselines": settings["baselines"]}
     for other in other_clocks:
-        rows = rows + evaluate_run(folder, kinds, device=task.device, threads=task.threads, clock=other)
+        rows = rows + evaluate_run(folder, kinds, clock=other, **options)
     validation = [round(row["val_ap"], 6) for row in run.epochs]
     return {
         "rows": [_row(row) for row in rows],

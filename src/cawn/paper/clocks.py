@@ -1,0 +1,363 @@
+"""What a test link may know: one training, evaluated by three clocks; and CAW-N trained with ties read by rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.learn.metrics import mean_and_interval
+from cawn.learn.splits import split
+from cawn.learn.workers import Say
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.measurements import Measurement, Task
+from cawn.paper.published import NAMES, TESTS, figure
+from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.training import training
+from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
+
+CLOCKS = ("strict", "event", "batch:200")
+BY_ROWS = "ties by rows"
+_SYSTEMS = ("paper-mean", "default", "tgn", "graphmixer", "tpnet", "rates")  # by default
+_TASKS = ("transductive", "inductive")
+_MEANING = {
+    "strict": "all links at earlier times; simultaneous links do not see each other",
+    "event": "all links in earlier rows of the file, also those of the same time",
+    "batch:200": "the links before its batch of 200 consecutive test links, so up to 199 recent ones are missing",
+}
+
+
+class Clocks(Experiment):
+    name = "clocks"
+    title = "Beyond the paper: what a test link may know: strict, row by row, or in batches of 200"
+    beyond = True
+    networks = ("uci", "enron", "wikipedia")
+    seeds = 3
+
+    def plan(self, request: Request) -> list[Measurement]:
+        chosen = [BY_NAME[name] for name in _SYSTEMS] if request.systems is None else chosen_variants(request)
+        return [one for network in request.networks for one in _of_network(network, chosen, request)]
+
+    def show(self, results: Results) -> Section | None:
+        runs = [one for variant in VARIANTS for one in results.labelled(_label(variant))]
+        if not runs:
+            return None
+        check_same_splits(runs)
+        networks = [network for network in results.networks if any(run.network == network for run in runs)]
+        section = Section(used=runs)
+        section.text.append(
+            "Each system is trained once, by the strict clock, and evaluated by three. A test link may use: "
+            + "; ".join(f"**{clock}**: {meaning}" for clock, meaning in _MEANING.items())
+            + ". Random negatives, AP pooled over the test links and MRR among 100 random destinations, in percent, "
+            "mean over seeds; in brackets the difference to the strict clock in points, paired by seed, ± half of its "
+            "95 % confidence interval."
+        )
+        for network in networks:
+            name, found = NAMES.get(network, network), [run for run in runs if run.network == network]
+            section.text.append(f"{name}: " + " ".join([*tie_shares(results, network), *worth(found)]))
+            section.tables.append(_table(found, "ap", f"{name}, AP", tuple(TESTS)))
+            section.tables.append(_table(found, "mrr", f"{name}, MRR", ("transductive",)))
+        compared = [line for network in networks for line in readings(results, network)]
+        if compared:
+            section.text.extend([_ABOUT_READINGS, *(line.sentence() for line in compared if line.paper is not None)])
+            section.tables.append(_readings_table(compared))
+        section.plots.append(_plot(runs, networks))
+        return section
+
+
+def _of_network(network: str, chosen: list[Variant], request: Request) -> list[Measurement]:
+    """The ties of a network, and its trainings."""
+    seeds = {task: len(request.seeds_of(task)) for task in _TASKS}
+    planned = [Measurement(network, "ties", {"seeds": seeds}, _TIES)]
+    for variant in chosen:
+        config = settings_of(variant, network, request)
+        for task in _TASKS:
+            for seed in request.seeds_of(task):
+                options: dict[str, Any] = {"task": task, "seed": seed}
+                planned.append(training(network, config, label=_label(variant), clocks=CLOCKS, **options))
+                if variant.preset in ("paper-mean", "paper-attn"):
+                    label = f"{_label(variant)}, {BY_ROWS}"
+                    planned.append(training(network, config, label=label, ties="rows", **options))
+    return planned
+
+
+_TIES = "clocks, ties"
+
+
+def _label(variant: Variant) -> str:
+    return f"clocks, {variant.label}"
+
+
+# Ties.
+
+
+def measure_ties(task: Task, say: Say) -> list[dict[str, Any]]:
+    """The ties among the test links of every task and seed: see `shares_of_ties`."""
+    events, rows = task.events(), []
+    shares = shares_of_ties(events)
+    for name, seeds in task.settings["seeds"].items():
+        for seed in range(seeds if name == "inductive" else 1):  # transductive test links do not depend on the seed
+            for links, chosen in split(events, name, seed=seed).test.items():
+                if len(chosen):
+                    found = {share: round(float(marked[chosen].mean()), 6) for share, marked in shares.items()}
+                    rows.append({"task": name, "seed": seed, "links": links, "count": len(chosen), **found})
+        say({"done": (1 + list(task.settings["seeds"]).index(name)) / len(task.settings["seeds"])})
+    return rows
+
+
+def shares_of_ties(events: Events) -> dict[str, npt.NDArray[np.bool_]]:
+    """Which links have ties, [E] each.
+
+    simultaneous: Another link has the same time.
+    repeated: An earlier row is the same link at the same time.
+    last: An earlier row has the same time and shares a node, which has no link after that time.
+    """
+    rows, ends = np.arange(len(events)), np.stack([events.src, events.dst])  # [E], [2, E]
+    _, moment, size = np.unique(events.t, return_inverse=True, return_counts=True)
+    _, pair = np.unique(events.src.astype(np.int64) << 32 | events.dst, return_inverse=True)
+    _, first, number = np.unique(moment * len(events) + pair, return_index=True, return_inverse=True)
+    last = np.full(events.num_nodes, -1)  # moment of each node's last links
+    first_of_last = np.full(events.num_nodes, len(events))  # and the first row among them
+    for end in ends:
+        np.maximum.at(last, end, moment)
+    for end in ends:
+        np.minimum.at(first_of_last, end, np.where(moment == last[end], rows, len(events)))
+    return {
+        "simultaneous": size[moment] > 1,
+        "repeated": first[number] < rows,
+        "last": ((moment == last[ends]) & (first_of_last[ends] < rows)).any(axis=0),
+    }
+
+
+def tie_shares(results: Results, network: str) -> list[str]:
+    """How many test links have ties, in words."""
+    found = [row for one in results.labelled(_TIES, network) for row in one.value]
+    rows = [row for row in found if row["task"] == "transductive"]
+    if not rows:
+        return []
+    row = rows[0]
+    return [
+        f"{row['simultaneous']:.1%} of the {row['count']:,} transductive test links have the same time as another "
+        f"link, and {row['repeated']:.1%} repeat an earlier row exactly, with the same ends and time, which the event "
+        "clock can see."
+    ]
+
+
+# Differences between clocks.
+
+
+def differences(
+    runs: Iterable[Result], others: Iterable[Result], metric: str, wanted: dict[str, str], clocks: tuple[str, str]
+) -> Cell | None:
+    """The mean of a metric of `runs` by the first clock minus that of `others` by the second, paired by seed."""
+    first, second = (
+        {
+            run.settings["seed"]: row[metric]
+            for run in found
+            for row in run.rows(**wanted, clock=clock)
+            if row.get(metric) is not None
+        }
+        for found, clock in zip((runs, others), clocks, strict=True)
+    )
+    seeds = sorted(set(first) & set(second))
+    if not seeds:
+        return None
+    mean, half = mean_and_interval([first[seed] - second[seed] for seed in seeds])
+    return Cell(100 * mean, 100 * half if len(seeds) > 1 else None, len(seeds))
+
+
+def is_clear(found: Cell) -> bool:
+    """Whether a 95 % confidence interval excludes 0."""
+    return found.half is not None and abs(found.mean) > found.half
+
+
+def _signed(found: Cell) -> str:
+    return f"{found.mean:+.2f}" + ("" if found.half is None else f" ± {found.half:.2f}")
+
+
+def _runs_of(runs: Iterable[Result], start: str) -> list[Result]:
+    return [run for run in runs if any(label.startswith(f"{start}, ") for label in run.labels)]
+
+
+def _systems(runs: list[Result]) -> list[Variant]:
+    return [variant for variant in VARIANTS if any(_runs_of(runs, f"{_label(variant)}, {task}") for task in _TASKS)]
+
+
+def _table(runs: list[Result], metric: str, title: str, tests: tuple[str, ...]) -> Table:
+    """A row per system and kind of test links: the metric by each clock, and its difference to the strict one."""
+    rows = []
+    for test in tests:
+        task, links = TESTS[test]
+        wanted = {"links": links, "negatives": "random"}
+        for variant in _systems(runs):
+            same = _runs_of(runs, f"{_label(variant)}, {task}")
+            cells = [cell(same, metric, **wanted, clock=clock) for clock in CLOCKS]
+            if cells[0] is None:
+                continue
+            shown = [str(cells[0])]
+            for clock, found in zip(CLOCKS[1:], cells[1:], strict=True):
+                gained = differences(same, same, metric, wanted, (clock, CLOCKS[0]))
+                shown.append("" if found is None or gained is None else f"{found.mean:.2f} ({_signed(gained)})")
+            rows.append([f"{variant.label}, {test}", *shown])
+    return Table(["system, test links", *CLOCKS], rows, title)
+
+
+def worth(runs: list[Result]) -> list[str]:
+    """How many points of AP and MRR each clock is worth on transductive test links, in words."""
+    wanted = {"links": "all", "negatives": "random"}
+    sentences = []
+    for clock in CLOCKS[1:]:
+        parts = []
+        for metric, printed in (("ap", "AP"), ("mrr", "MRR")):
+            found = []
+            for variant in _systems(runs):
+                same = _runs_of(runs, f"{_label(variant)}, transductive")
+                if (gained := differences(same, same, metric, wanted, (clock, CLOCKS[0]))) is not None:
+                    found.append((gained.mean, variant.label, is_clear(gained)))
+            if found:
+                low, high = min(found), max(found)
+                between = f" to {high[0]:+.2f} ({high[1]})" if len(found) > 1 else ""
+                clear = sum(one[2] for one in found)
+                parts.append(
+                    f"{low[0]:+.2f} ({low[1]}){between} points of {printed}, clearly different from 0 for {clear} of "
+                    f"{len(found)} systems"
+                )
+        if parts:
+            sentences.append(f"Compared with strict, the clock {clock} is worth {'; and '.join(parts)}.")
+    return sentences
+
+
+# The paper's cells.
+
+_ABOUT_READINGS = (
+    "Do the paper's figures rest on how ties are read? CAW-N is also trained and evaluated with ties read by rows, as "
+    "if simultaneous links came one after the other in the order of the file. The published code of the authors hides "
+    "simultaneous links from each other, except those of a node's last moment, which it reads by rows; the share of "
+    "test links that this concerns is the last column. AUC in percent, means over batches of 30 links as in their code."
+)
+
+
+class Reading(NamedTuple):
+    """A cell of the paper, and ours by three readings of ties."""
+
+    network: str
+    variant: Variant
+    test: str
+    paper: tuple[float, float] | None
+    strict: Cell
+    event: Cell | None  # trained by the strict clock, evaluated by rows
+    rows: Cell | None  # trained and evaluated by rows
+    gained: Cell | None  # rows minus strict, paired by seed
+    same_split: bool
+    last: float | None  # share of test links that the authors' code reads by rows
+
+    def sentence(self) -> str:
+        """Whether the reading of ties accounts for the paper's figure, in words."""
+        assert self.paper is not None
+        gap = self.paper[0] - self.strict.mean
+        name = f"{NAMES.get(self.network, self.network)}, {self.test}, {self.variant.label}: the paper has"
+        text = f"{name} {self.paper[0]:.2f}, the strict reading {self.strict.mean:.2f}"
+        if self.rows is None or self.gained is None:
+            return f"{text}."
+        text += f", ties by rows {self.rows.mean:.2f} ({_signed(self.gained)}): "
+        if gap <= 0:
+            return f"{text}the strict reading is not behind the paper."
+        if not is_clear(self.gained):
+            return f"{text}the effect of reading ties by rows is not clear from {self.gained.seeds} seed(s)."
+        if self.gained.mean <= 0:
+            return f"{text}reading ties by rows closes none of the gap of {gap:.2f} points."
+        return f"{text}reading ties by rows closes {min(self.gained.mean / gap, 1):.0%} of the gap of {gap:.2f} points."
+
+
+def readings(results: Results, network: str) -> list[Reading]:
+    """The cells of the paper's Table 2 for variants that were also trained with ties by rows."""
+    found = []
+    for variant in VARIANTS:
+        for test, (task, links) in TESTS.items():
+            wanted = {"links": links, "negatives": "random"}
+            strict = results.labelled(f"{_label(variant)}, {task}", network)
+            by_rows = results.labelled(f"{_label(variant)}, {BY_ROWS}, {task}", network)
+            ours = cell(strict, "auc_batch30", **wanted, clock="strict")
+            if ours is None or not by_rows:
+                continue
+            found.append(
+                Reading(
+                    network=network,
+                    variant=variant,
+                    test=test,
+                    paper=figure("auc", network, variant.published, test) if variant.published else None,
+                    strict=ours,
+                    event=cell(strict, "auc_batch30", **wanted, clock="event"),
+                    rows=cell(by_rows, "auc_batch30", **wanted, clock="strict"),
+                    gained=differences(by_rows, strict, "auc_batch30", wanted, ("strict", "strict")),
+                    same_split=_splits(by_rows) == _splits(strict),
+                    last=_last_share(results, network, task, links),
+                )
+            )
+    return found
+
+
+def _splits(runs: list[Result]) -> set[tuple[int, str]]:
+    return {(run.settings["seed"], row["split"]) for run in runs for row in run.value["rows"]}
+
+
+def _last_share(results: Results, network: str, task: str, links: str) -> float | None:
+    rows = [row for one in results.labelled(_TIES, network) for row in one.value]
+    rows = [row for row in rows if (row["task"], row["links"]) == (task, links)]
+    return float(np.average([row["last"] for row in rows], weights=[row["count"] for row in rows])) if rows else None
+
+
+def _readings_table(compared: list[Reading]) -> Table:
+    rows = []
+    for line in compared:
+        paper = "" if line.paper is None else f"{line.paper[0]:.2f} ± {line.paper[1]:.2f}"
+        ours = ["" if found is None else str(found) for found in (line.strict, line.event, line.rows)]
+        name = f"{NAMES.get(line.network, line.network)}, {line.test}, {line.variant.label}"
+        gained = "" if line.gained is None else _signed(line.gained) + ("" if line.same_split else " *")
+        rows.append([name, paper, *ours, gained, "" if line.last is None else f"{line.last:.1%}"])
+    differ = any(not line.same_split for line in compared)
+    return Table(
+        [
+            "network, test links, system",
+            "paper",
+            "strict",
+            "trained strictly, evaluated by rows",
+            "trained and evaluated by rows",
+            "rows minus strict",
+            "read by rows in the authors' code",
+        ],
+        rows,
+        "AUC by reading of ties",
+        "\\* The splits differ by a few links: read by rows, links of one time can be on both sides of a boundary."
+        if differ
+        else "",
+    )
+
+
+def _plot(runs: list[Result], networks: list[str]) -> Plot:
+    return Plot(
+        "AP by clock, transductive test links",
+        partial(_draw, runs, networks),
+        (3.0 * len(networks) + 1.5, 3.4),
+    )
+
+
+def _draw(runs: list[Result], networks: list[str], figure: Any) -> None:
+    """A panel per network, a line per system over the clocks."""
+    axes = figure.subplots(1, len(networks), squeeze=False)[0]
+    for axis, network in zip(axes, networks, strict=True):
+        for variant in _systems(runs):
+            same = _runs_of((run for run in runs if run.network == network), f"{_label(variant)}, transductive")
+            cells = [cell(same, "ap", links="all", negatives="random", clock=clock) for clock in CLOCKS]
+            known = [(clock, found.mean) for clock, found in zip(CLOCKS, cells, strict=True) if found is not None]
+            if known:
+                axis.plot(*zip(*known, strict=True), marker="o", markersize=4, label=variant.label)
+        axis.set_title(NAMES.get(network, network))
+        axis.grid(axis="y")
+    axes[0].set_ylabel("AP, %")
+    handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4)
