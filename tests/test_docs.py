@@ -1,6 +1,7 @@
 """The documentation names what exists: public names, pages, files."""
 
 import ast
+import importlib.util
 import re
 from importlib import import_module
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import cawn
 from cawn import systems
+from cawn.paper import EXPERIMENTS
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -56,3 +58,34 @@ def test_the_table_of_systems_is_that_of_the_registry() -> None:
     entries = {name: systems.entry(name) for name in systems.names() if name != "recency regression"}
     words = {True: "yes", False: "no"}
     assert found == {name: [words[entry.new_nodes], words[entry.state]] for name, entry in entries.items()}
+
+
+@pytest.fixture(scope="module")
+def results():
+    """docs/results.py as a module."""
+    spec = importlib.util.spec_from_file_location("results_of_docs", ROOT / "docs" / "results.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_of_the_paper_are_those_of_the_results(results, capsys) -> None:
+    assert results.main(check=True) == 0, capsys.readouterr().err
+    page = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert set(results.MARKED.findall(page)) >= {"summary", *EXPERIMENTS}
+    assert results.MARKED.findall((ROOT / "README.md").read_text(encoding="utf-8")) == ["compact"]
+
+
+def test_a_changed_table_is_noticed(results, tmp_path: Path, capsys, monkeypatch) -> None:
+    page = tmp_path / "page.md"
+    monkeypatch.setattr(results, "ROOT", tmp_path)
+    monkeypatch.setattr(results, "PAGES", (page,))
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "none")
+    page.write_text("before\n<!-- paper:table2 -->\nold\n<!-- end -->\nafter\n")
+    assert results.main(check=True) == 1
+    assert "page.md: the tables differ" in capsys.readouterr().err
+    assert results.main(check=False) == 0
+    assert results.main(check=True) == 0
+    assert page.read_text().splitlines()[3] == "Not measured yet: `cawn paper table2`."
+    assert page.read_text().startswith("before\n")
+    assert page.read_text().endswith("after\n")
