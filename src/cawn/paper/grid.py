@@ -11,6 +11,7 @@ from typing import Any
 
 from cawn.data.events import Events
 from cawn.errors import QueryError
+from cawn.kernels.rng import seed_for
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
@@ -124,7 +125,8 @@ class _Study:
             direction="maximize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
         )
-        self._study.sampler = optuna.samplers.TPESampler(seed=len(self._study.trials), multivariate=True)
+        seed = seed_for(len(self._study.trials), self.network, self.preset) % 2**32
+        self._study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
         state = optuna.trial.TrialState
         for trial in self._study.get_trials(states=[state.RUNNING]):  # of a sweep that was killed
             self._study.tell(trial.number, state=state.FAIL)
