@@ -7,18 +7,24 @@ one JSON file per network; the report turns all results into tables and plots, t
 from __future__ import annotations
 
 from cawn.checks import check_choice
+from cawn.paper.ablation import Ablation
 from cawn.paper.clocks import Clocks
 from cawn.paper.experiments import Experiment
 from cawn.paper.grid import Grid
 from cawn.paper.negatives import KindsOfNegatives
+from cawn.paper.sensitivity import Sensitivity
 from cawn.paper.tables import Table2, Table6
+from cawn.paper.tree import Tree
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
     experiment.name: experiment
     for experiment in (
         Table2,
         Table6,
+        Ablation,
+        Sensitivity,
         Grid,
+        Tree,
         KindsOfNegatives,
         Clocks,
     )

@@ -134,8 +134,31 @@ class Cell:
     half: float | None
     seeds: int
 
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Cell | None:
+        """From one value per seed, as fractions; None without any."""
+        found = list(values)
+        if not found:
+            return None
+        mean, half = mean_and_interval(found)
+        return cls(100 * mean, 100 * half if len(found) > 1 else None, len(found))
+
     def __str__(self) -> str:
-        return f"{self.mean:.2f}" + ("" if self.half is None else f" ± {self.half:.2f}")
+        return f"{self.mean:.2f}" + self._interval
+
+    @property
+    def signed(self) -> str:
+        """As text with a sign, for differences."""
+        return f"{self.mean:+.2f}" + self._interval
+
+    @property
+    def _interval(self) -> str:
+        return "" if self.half is None else f" ± {self.half:.2f}"
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval excludes zero, for differences."""
+        return self.half is not None and abs(self.mean) > self.half
 
 
 def cell(results: Iterable[Result], metric: str, **wanted: str) -> Cell | None:
@@ -145,15 +168,25 @@ def cell(results: Iterable[Result], metric: str, **wanted: str) -> Cell | None:
         metric: "auc", "ap", "auc_batch30", ...
         wanted: links, negatives, clock.
     """
+    return Cell.of(by_seed(results, metric, **wanted).values())
+
+
+def by_seed(results: Iterable[Result], metric: str, **wanted: str) -> dict[int, float]:
+    """A metric of results that differ in their seeds only, see `cell`."""
     chosen = [(result, row) for result in results for row in result.rows(**wanted) if row.get(metric) is not None]
-    if not chosen:
-        return None
     check_same_splits([result for result, _ in chosen])
-    seeds = [result.settings["seed"] for result, _ in chosen]
-    if len(set(seeds)) < len(seeds):
+    found = {result.settings["seed"]: row[metric] for result, row in chosen}
+    if len(found) < len(chosen):
         raise QueryError(f"{chosen[0][0].name}: two results with the same seed in one mean; remove one of them")
-    mean, half = mean_and_interval([row[metric] for _, row in chosen])
-    return Cell(100 * mean, 100 * half if len(chosen) > 1 else None, len(chosen))
+    return found
+
+
+def differences(results: Iterable[Result], reference: Iterable[Result], metric: str, **wanted: str) -> dict[int, float]:
+    """By seed, how much higher a metric is than in the reference. The same seed has the same split and negatives."""
+    results, reference = list(results), list(reference)
+    check_same_splits([*results, *reference])
+    ours, theirs = by_seed(results, metric, **wanted), by_seed(reference, metric, **wanted)
+    return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
 
 
 def check_same_splits(results: Iterable[Result]) -> None:

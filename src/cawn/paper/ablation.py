@@ -1,0 +1,245 @@
+"""Table 3 of the paper: CAW-N without some of its parts; and what each part that we added is worth."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from cawn.paper.curves import METHOD, METRIC, TESTED, comparable, inductive, lowest_seed, main_settings, verdict
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.measurements import Measurement
+from cawn.paper.published import NAMES, published
+from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
+from cawn.paper.variants import BY_NAME, chosen_variants, settings_of
+
+ORIGINAL = "original"
+PAPER_ROWS: dict[str, dict[str, Any]] = {  # the rows of Table 3 in order: settings that differ from the full model
+    ORIGINAL: {},
+    "remove f1": {"identity": "none"},
+    "remove f2": {"time": False},
+    "remove f1 and f2": {"identity": "none", "time": False},
+    "one-hot I_AW for f1": {"identity": "aw"},
+    "alpha = 0": {"alpha": 0.0},
+}
+ADDITIONS: dict[str, dict[str, Any]] = {  # what the default preset adds, and the settings without it
+    "rates": {"rates": False},
+    "separate sides": {"sides": "joint"},
+    "logarithms of times and counts": {"logarithms": False},
+    "ladder of decays (else tau / 5)": {"alpha": "paper"},
+    "mixed negatives in training": {"negatives": "random"},
+    "degree": {"degree": False},
+    "direction": {"directed": False, "sides": "symmetric"},
+}
+ROWS = {
+    "paper-mean": PAPER_ROWS,
+    "default": PAPER_ROWS | {f"without {name}": changes for name, changes in ADDITIONS.items()},
+}
+TITLES = {"paper-mean": "CAW-N-mean", "default": "CAW-N default"}
+CLAIMS = {  # of the paper: the first row is better than the second
+    "f1 contributes": (ORIGINAL, "remove f1"),
+    "f2 contributes": (ORIGINAL, "remove f2"),
+    "f1 contributes more than f2": ("remove f2", "remove f1"),
+    "I_CAW is better than I_AW": (ORIGINAL, "one-hot I_AW for f1"),
+    "I_AW is better than no identities": ("one-hot I_AW for f1", "remove f1"),
+    "uniform sampling is worse": (ORIGINAL, "alpha = 0"),
+}
+
+
+class Evaluation(NamedTuple):
+    """How the runs are evaluated in a table."""
+
+    title: str
+    metric: str
+    negatives: str
+
+    @property
+    def wanted(self) -> dict[str, str]:
+        return TESTED | {"negatives": self.negatives}
+
+
+AS_IN_PAPER = Evaluation("random negatives, means over batches of 30 links", METRIC, "random")
+POOLED = Evaluation("random negatives, pooled", "auc", "random")
+HISTORICAL = Evaluation("historical negatives, pooled", "auc", "historical")
+
+
+class Ablation(Experiment):
+    name = "ablation"
+    title = "Table 3: CAW-N without some of its parts, the paper's and ours"
+    networks = ("wikipedia", "uci", "enron")
+
+    def plan(self, request: Request) -> list[Measurement]:
+        presets = [variant.preset for variant in chosen_variants(request) if variant.own and variant.preset in ROWS]
+        return [
+            inductive(
+                network,
+                settings_of(BY_NAME[preset], network, request).with_(**changes),
+                seed,
+                f"ablation, {preset}, {name}",
+            )
+            for seed in request.seeds_of("inductive")
+            for network in request.networks
+            for preset in presets
+            for name, changes in ROWS[preset].items()
+        ]
+
+    def show(self, results: Results) -> Section | None:
+        section = Section([METHOD])
+        for preset in ROWS:
+            found = Ablated(results, preset)
+            if found.networks:
+                check_same_splits(found.used)
+                section.used.extend(found.used)
+                section.text.extend(found.statements())
+                section.tables.extend(found.tables())
+                section.plots.append(Plot(f"{TITLES[preset]}: differences to the full model", found.draw, found.size))
+        return section if section.used else None
+
+
+class Ablated:
+    """The results of a preset."""
+
+    def __init__(self, results: Results, preset: str) -> None:
+        self.preset, self.rows = preset, list(ROWS[preset])
+        self.runs: dict[tuple[str, str], list[Result]] = {}  # by network and row
+        self.networks: list[str] = []
+        for network in results.networks:
+            full = lowest_seed(results.labelled(f"ablation, {preset}, {ORIGINAL}", network))
+            if full is not None:
+                self.networks.append(network)
+                for name, changes in ROWS[preset].items():
+                    runs = results.labelled(f"ablation, {preset}, {name}", network)
+                    self.runs[network, name] = comparable(runs, full, changes)
+
+    @property
+    def used(self) -> list[Result]:
+        return [run for runs in self.runs.values() for run in runs]
+
+    def gains(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> dict[int, float]:
+        """By seed, how much higher AUC is in one row than in another."""
+        return differences(self.runs[network, row], self.runs[network, other], how.metric, **how.wanted)
+
+    def gain(self, network: str, row: str, other: str, how: Evaluation = AS_IN_PAPER) -> Cell | None:
+        return Cell.of(self.gains(network, row, other, how).values())
+
+    def worth(self, addition: str, how: Evaluation) -> Cell | None:
+        """How much an addition adds, the mean over the networks; for seeds that were measured on all of them."""
+        found = [self.gains(network, ORIGINAL, f"without {addition}", how) for network in self.networks]
+        seeds = sorted(set.intersection(*(set(gains) for gains in found)))
+        return Cell.of(fmean(gains[seed] for gains in found) for seed in seeds)
+
+    # In words
+
+    def statements(self) -> list[str]:
+        full = {network: self.runs[network, ORIGINAL] for network in self.networks}
+        settings = [f"{_name(network)}: {main_settings(runs[0])}, {len(runs)} seeds" for network, runs in full.items()]
+        lines = [f"**{TITLES[self.preset]}.** {'; '.join(settings)}."]
+        lines += [self.order(network) for network in self.networks if network in _paper()[0]]
+        if self.preset == "default":
+            lines += [line for how in (AS_IN_PAPER, HISTORICAL) if (line := self.additions(how))]
+        return lines
+
+    def order(self, network: str) -> str:
+        """Whether the rows are in the paper's order; if not, the pairs of rows that are in the other order."""
+        paper = {name: row[network] for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
+        ranked = sorted(PAPER_ROWS, key=lambda name: -paper[name][0])
+        pairs = list(combinations(ranked, 2))
+        gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair)) is not None}
+        reversed_pairs = []
+        for (high, low), gain in gains.items():
+            if gain.mean < 0:
+                how = "clearly" if gain.clear else "not clearly"
+                overlap = paper[high][0] - paper[low][0] <= paper[high][1] + paper[low][1]
+                note = "; the paper's own intervals overlap" if overlap else ""
+                reversed_pairs.append(f"{high} {gain.signed} against {low} ({how}{note})")
+        measured = "" if len(gains) == len(pairs) else f" Measured so far: {len(gains)} of {len(pairs)} pairs of rows."
+        if not reversed_pairs:
+            return f"{_name(network)}: the paper's order of the rows is confirmed.{measured}"
+        return (
+            f"{_name(network)}: the paper's order of the rows is not confirmed; {len(reversed_pairs)} of {len(gains)} "
+            f"pairs are in the other order: {', '.join(reversed_pairs)}.{measured}"
+        )
+
+    def additions(self, how: Evaluation) -> str:
+        """Which additions raise AUC, and which do not."""
+        worth = {name: found for name in ADDITIONS if (found := self.worth(name, how)) is not None}
+        groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "contradicted": []}
+        for name, found in sorted(worth.items(), key=lambda item: -item[1].mean):
+            groups[verdict(found)].append(f"{name} {found.signed}")
+        words = {"confirmed": "raise AUC", "undecided": "no clear difference", "contradicted": "lower AUC"}
+        parts = [f"{words[group]}: {', '.join(names)}" for group, names in groups.items() if names]
+        where = ", ".join(map(_name, self.networks))
+        return f"What we added, mean over {where} ({how.title}): {'; '.join(parts)}." if parts else ""
+
+    # Tables
+
+    def tables(self) -> list[Table]:
+        tables = [self._claims(), *(self._table(how) for how in (AS_IN_PAPER, POOLED, HISTORICAL))]
+        return [*tables, self._worth(AS_IN_PAPER), self._worth(HISTORICAL)] if self.preset == "default" else tables
+
+    def _claims(self) -> Table:
+        rows = []
+        for claim, pair in CLAIMS.items():
+            gains = [self.gain(network, *pair) for network in self.networks]
+            rows.append([claim, *("" if gain is None else f"{verdict(gain)}<br>{gain.signed}" for gain in gains)])
+        title = f"{TITLES[self.preset]}: the paper's claims"
+        return Table(["claim", *map(_name, self.networks)], rows, title, "Undecided: the difference is not clear.")
+
+    def _table(self, how: Evaluation) -> Table:
+        """AUC, and its difference to the full model; the paper's figures below ours where the evaluation is its own."""
+        beside = how is AS_IN_PAPER
+        shown = [name for name in NAMES if name in self.networks or (beside and name in _paper()[0])]
+        rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
+        empty = ",".join(name for name in shown if name not in self.networks)
+        note = "In parentheses: the paper." if beside else ""
+        note += f" To fill the empty columns: `cawn paper ablation --datasets {empty}`." if empty else ""
+        headings = [text for network in shown for text in (_name(network), "difference")]
+        return Table(["", *headings], rows, f"{TITLES[self.preset]}: {how.title}", note)
+
+    def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
+        mean = difference = None
+        if network in self.networks:
+            mean = cell(self.runs[network, row], how.metric, **how.wanted)
+            difference = None if row == ORIGINAL else self.gain(network, row, ORIGINAL, how)
+        texts = ["" if mean is None else str(mean), "" if difference is None else difference.signed]
+        if how is AS_IN_PAPER and row in PAPER_ROWS and network in _paper()[0]:
+            (full, _), (paper, half) = (_paper()[number][network] for number in (0, list(PAPER_ROWS).index(row)))
+            texts[0] += f"<br>({paper:.2f} ± {half:.2f})"
+            texts[1] += "" if row == ORIGINAL else f"<br>({paper - full:+.2f})"
+        return texts
+
+    def _worth(self, how: Evaluation) -> Table:
+        rows = []
+        for name in ADDITIONS:
+            gains = [self.gain(network, ORIGINAL, f"without {name}", how) for network in self.networks]
+            rows.append([name, *("" if g is None else g.signed for g in (*gains, self.worth(name, how)))])
+        headings = ["", *map(_name, self.networks), "mean"]
+        return Table(headings, rows, f"What each of our additions adds: {how.title}")
+
+    # Plot
+
+    @property
+    def size(self) -> tuple[float, float]:
+        return 2.0 + 2.4 * len(self.networks), 1.0 + 0.28 * len(self.rows)
+
+    def draw(self, figure: Any) -> None:
+        """A panel per network: the difference of each row to the full model, with its interval."""
+        rows = self.rows[1:]
+        axes = figure.subplots(1, len(self.networks), squeeze=False, sharey=True)[0]
+        for axis, network in zip(axes, self.networks, strict=True):
+            for place, row in enumerate(rows):
+                if (found := self.gain(network, row, ORIGINAL)) is not None:
+                    axis.barh(place, found.mean, xerr=found.half, color="C0", capsize=2, height=0.6)
+            axis.set(title=_name(network), xlabel="AUC, difference in points")
+            axis.grid(axis="x")
+        axes[0].set_yticks(range(len(rows)), rows)
+        axes[0].set_ylim(len(rows) - 0.5, -0.5)
+
+
+def _paper() -> list[dict[str, list[float]]]:
+    """The rows of Table 3: AUC and half of its interval, by network."""
+    return list(published()["ablation"].values())
+
+
+def _name(network: str) -> str:
+    return NAMES.get(network, network)
