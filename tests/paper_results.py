@@ -41,6 +41,13 @@ def result(kind: str, label: str, value: Any, settings: dict[str, Any], network:
     )
 
 
+def searched(network: str = "uci", **best: Any) -> Result:
+    """A trial of the grid search of CAW-N-mean."""
+    return result(
+        "trial", "grid paper-mean", {"validation": [0.9]}, {"preset": "paper-mean", "searched": best}, network
+    )
+
+
 def gather(*results: Result) -> Results:
     """Results that are not in any folder."""
     found = Results(Path("none"))

@@ -6,7 +6,7 @@ from cawn.learn.plots import to_svg
 from cawn.paper.experiments import Request, Section
 from cawn.paper.results import Result
 from cawn.paper.tree import FIRST, INDEPENDENT, Tree
-from paper_results import gather, result, row, trained
+from paper_results import gather, row, searched, trained
 
 SPREAD = (0.0, 0.02, -0.02)  # of the split: the same for every k_1
 
@@ -76,8 +76,7 @@ def test_the_plot_has_a_panel_per_network() -> None:
 
 def test_plan_has_fixed_walks_whatever_the_grid_search_found() -> None:
     best = {"num_walks": 32, "alpha": 3e-6, "length": 3}
-    grid = result("grid", "grid, paper-mean", {"best": best}, {"preset": "paper-mean"})
-    found = Tree().plan(Request({"uci": None}, 1, gather(grid), {"epochs": 2}))  # type: ignore[dict-item]
+    found = Tree().plan(Request({"uci": None}, 1, gather(searched(**best)), {"epochs": 2}))  # type: ignore[dict-item]
     configs = [one.settings["config"] for one in found]
     assert [config["tree"] for config in configs[:7]] == [[1, 64], [2, 32], [4, 16], [8, 8], [16, 4], [32, 2], []]
     assert len(configs) == 14

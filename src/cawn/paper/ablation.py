@@ -11,7 +11,7 @@ from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import NAMES, published
 from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
-from cawn.paper.variants import BY_NAME, chosen_variants, settings_of
+from cawn.paper.variants import BY_NAME, settings_of
 
 ORIGINAL = "original"
 PAPER_ROWS: dict[str, dict[str, Any]] = {  # the rows of Table 3 in order: settings that differ from the full model
@@ -67,9 +67,11 @@ class Ablation(Experiment):
     name = "ablation"
     title = "Table 3: CAW-N without some of its parts, the paper's and ours"
     networks = ("wikipedia", "uci", "enron")
+    options = ("--seeds", "--systems", "--set")
+    systems = tuple(ROWS)
 
     def plan(self, request: Request) -> list[Measurement]:
-        presets = [variant.preset for variant in chosen_variants(request) if variant.own and variant.preset in ROWS]
+        presets = [name for name in ROWS if request.systems is None or name in request.systems]
         return [
             inductive(
                 network,

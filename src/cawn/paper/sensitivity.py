@@ -56,6 +56,7 @@ class Sensitivity(Experiment):
     name = "sensitivity"
     title = "AUC of CAW-N-mean against M, alpha and m, one varied at a time; and tau / alpha"
     networks = ("uci", "wikipedia")
+    systems = ("paper-mean",)
     seeds = 3
 
     def plan(self, request: Request) -> list[Measurement]:

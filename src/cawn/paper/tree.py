@@ -23,6 +23,7 @@ class Tree(Experiment):
     name = "tree"
     title = "Tree-structured sampling: AUC of CAW-N-mean against k_1 for M = 64 walks of length 2"
     networks = ("uci", "wikipedia")
+    systems = ("paper-mean",)
     seeds = 3
 
     def plan(self, request: Request) -> list[Measurement]:
