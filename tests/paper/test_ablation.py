@@ -7,6 +7,7 @@ from cawn.learn.plots import to_svg
 from cawn.paper.ablation import ADDITIONS, ORIGINAL, PAPER_ROWS, ROWS, Ablated, Ablation
 from cawn.paper.experiments import Request, Section
 from cawn.paper.published import published
+from cawn.paper.report import missing_networks
 from cawn.paper.results import Result
 from cawn.systems.cawn.config import Config
 from paper_results import gather, row, trained
@@ -57,15 +58,21 @@ def test_the_paper_is_confirmed() -> None:
 def test_the_opposite_numbers_contradict_the_paper() -> None:
     section = show(*runs({name: 1.4 - auc for name, auc in PAPER.items()}))
     order = next(text for text in section.text if text.startswith("UCI"))
-    assert "not confirmed; 15 of 15 pairs are in the other order" in order
-    assert "original -12.43 ± " in order
-    assert "alpha = 0 -0.99 ± 0.09 against remove f1 (clearly; the paper's own intervals overlap)" in order
+    assert "order of the rows is not confirmed. Clearly in the other order: " in order
+    assert order.count(" above ") == 15
+    assert "'remove f1' above 'original' (+12.43 ± 0.0" in order
+    assert "'remove f1' above 'alpha = 0' (+0.99 ± 0.09; the paper's own intervals overlap)" in order
     assert [cells[1].split("<br>")[0] for cells in section.tables[0].rows] == ["contradicted"] * 6
 
 
 def test_one_pair_in_the_other_order() -> None:
     order = next(t for t in show(*runs(PAPER | {"alpha = 0": 0.79})).text if t.startswith("UCI"))
-    assert "not confirmed; 1 of 15 pairs are in the other order: alpha = 0 -0.45 ± 0.0" in order
+    assert order.endswith(
+        "is not confirmed. Clearly in the other order: 'remove f1' above 'alpha = 0' "
+        "(+0.45 ± 0.09; the paper's own intervals overlap)."
+    )
+    order = next(t for t in show(*runs(PAPER | {"alpha = 0": 0.7943})).text if t.startswith("UCI"))
+    assert "is not contradicted. In the other order, but not clearly: 'remove f1' above 'alpha = 0' (+0.02" in order
 
 
 def test_differences_within_the_interval_decide_nothing() -> None:
@@ -76,16 +83,34 @@ def test_differences_within_the_interval_decide_nothing() -> None:
 def test_rows_that_are_missing() -> None:
     few = {name: PAPER[name] for name in (ORIGINAL, "remove f1")}
     section = show(*runs(few))
-    assert any("confirmed. Measured so far: 1 of 15 pairs of rows." in text for text in section.text)
+    assert any("confirmed (1 of 15 pairs of rows measured)." in text for text in section.text)
     assert Ablation().show(gather()) is None
     assert Ablation().show(gather(*runs({"remove f1": 0.9}))) is None
 
 
 def test_networks_without_results_keep_their_column() -> None:
-    table = show(*runs(PAPER)).tables[1]
+    section = show(*runs(PAPER))
+    table = section.tables[1]
     assert table.headings == ["", "Wikipedia", "difference", "Social Evolution", "difference", "UCI", "difference"]
     assert table.rows[0][3] == "<br>(91.97 ± 0.23)"
-    assert "`cawn paper ablation --datasets wikipedia,socialevolve`" in table.note
+    assert (
+        "cawn paper ablation --datasets socialevolve"
+        in missing_networks(gather(), "ablation", section)["Social Evolution"]
+    )
+
+
+def test_parts_matter_more_without_attributes() -> None:
+    def claim(wikipedia: float, uci: float) -> list[str]:
+        rows = dict(zip(PAPER_ROWS, (0.95, 0.9, 0.9, 0.9, 0.9), strict=False))
+        lost = [
+            runs(rows | {"remove f1 and f2": 0.9 - 4 * more}, network=network)
+            for network, more in (("wikipedia", wikipedia), ("uci", uci))
+        ]
+        return [text for text in show(*lost[0], *lost[1]).text if text.startswith("That f1 and f2 matter more")]
+
+    assert "(UCI) than with (Wikipedia) is confirmed (+2.00 ± 0.0" in claim(0.0, 0.02)[0]
+    assert "(UCI) than with (Wikipedia) is contradicted (-2.00 ± 0.0" in claim(0.02, 0.0)[0]
+    assert not any("matter more" in text for text in show(*runs(PAPER)).text)
 
 
 def test_a_network_that_the_paper_does_not_have() -> None:

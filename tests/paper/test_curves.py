@@ -4,7 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
-from cawn.paper.curves import Curve, comparable, inductive, lowest_seed, main_settings, read_curve, verdict
+from cawn.paper.curves import (
+    Curve,
+    average,
+    comparable,
+    difference,
+    inductive,
+    lowest_seed,
+    main_settings,
+    read_curve,
+    verdict,
+)
 from cawn.paper.results import Cell, Result
 from cawn.systems.cawn.config import Config
 from paper_results import gather, row, trained
@@ -66,6 +76,13 @@ def test_runs_with_other_settings_are_left_out() -> None:
     assert comparable(found, newest, ()) == [newest]
     assert comparable(found, newest, ("num_walks",)) == [newest, other_walks]
     assert comparable([trained("A", config={"lr": 0.001})], newest, ("num_walks",)) == []
+
+
+def test_only_seeds_that_all_have_are_averaged() -> None:
+    assert average([{0: 0.5, 1: 0.25}, {1: 0.75, 2: 1.0}]) == {1: 0.5}
+    assert average([]) == {}
+    assert difference({0: 0.5, 1: 0.25}, {1: 0.125, 2: 1.0}) == Cell(12.5, None, 1)
+    assert difference({0: 0.5}, {}) is None
 
 
 def test_verdict_of_a_claim() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import cawn
 from cawn.paper.measurements import Measurement
-from cawn.paper.results import Result, Results, cell, check_same_splits
+from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
 
 
 def result(seed: int = 0, auc: float = 0.9, split: str = "s", label: str = "A", links: str = "d", **more) -> Result:
@@ -54,6 +54,24 @@ def test_mean_and_interval() -> None:
     assert found.half == pytest.approx(12.7062 * 1.0, rel=1e-4)  # t of one degree of freedom, standard error 1
     assert cell([result()], "auc", links="new-new") is None
     assert str(cell([result()], "auc")) == "90.00"
+
+
+def test_differences_are_paired_by_seed() -> None:
+    ours = [result(seed, auc, label="B") for seed, auc in enumerate((0.9, 0.8, 0.5))]
+    reference = [result(seed, auc) for seed, auc in enumerate((0.875, 0.75))]
+    found = differences(ours, reference, "auc", links="all")
+    assert found == {0: pytest.approx(0.025), 1: pytest.approx(0.05)}
+    other = result(1, split="other")
+    with pytest.raises(cawn.QueryError, match="different splits"):
+        differences(ours, [other], "auc")
+
+
+def test_a_difference_is_clear_if_its_interval_excludes_zero() -> None:
+    assert [Cell(mean, 0.5, 3).clear for mean in (1.0, -1.0, 0.4, -0.4)] == [True, True, False, False]
+    assert not Cell(1.0, None, 1).clear
+    assert Cell(-1.0, 0.5, 3).signed == "-1.00 ± 0.50"
+    assert Cell(1.0, None, 1).signed == "+1.00"
+    assert Cell.of([]) is None
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from itertools import combinations
-from statistics import fmean
 from typing import Any, NamedTuple
 
-from cawn.paper.curves import METHOD, METRIC, TESTED, comparable, inductive, lowest_seed, main_settings, verdict
+from cawn.learn.plots import INK
+from cawn.paper.curves import (
+    METHOD,
+    METRIC,
+    TESTED,
+    average,
+    comparable,
+    difference,
+    inductive,
+    lowest_seed,
+    main_settings,
+    verdict,
+)
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import NAMES, published
@@ -66,7 +77,7 @@ HISTORICAL = Evaluation("historical negatives, pooled", "auc", "historical")
 class Ablation(Experiment):
     name = "ablation"
     title = "Table 3: CAW-N without some of its parts, the paper's and ours"
-    networks = ("wikipedia", "uci", "enron")
+    networks = ("wikipedia", "uci", "socialevolve", "enron")
     options = ("--seeds", "--systems", "--set")
     systems = tuple(ROWS)
 
@@ -127,8 +138,7 @@ class Ablated:
     def worth(self, addition: str, how: Evaluation) -> Cell | None:
         """How much an addition adds, the mean over the networks; for seeds that were measured on all of them."""
         found = [self.gains(network, ORIGINAL, f"without {addition}", how) for network in self.networks]
-        seeds = sorted(set.intersection(*(set(gains) for gains in found)))
-        return Cell.of(fmean(gains[seed] for gains in found) for seed in seeds)
+        return Cell.of(average(found).values())
 
     # In words
 
@@ -137,6 +147,7 @@ class Ablated:
         settings = [f"{_name(network)}: {main_settings(runs[0])}, {len(runs)} seeds" for network, runs in full.items()]
         lines = [f"**{TITLES[self.preset]}.** {'; '.join(settings)}."]
         lines += [self.order(network) for network in self.networks if network in _paper()[0]]
+        lines += self.attributes()
         if self.preset == "default":
             lines += [line for how in (AS_IN_PAPER, HISTORICAL) if (line := self.additions(how))]
         return lines
@@ -144,23 +155,37 @@ class Ablated:
     def order(self, network: str) -> str:
         """Whether the rows are in the paper's order; if not, the pairs of rows that are in the other order."""
         paper = {name: row[network] for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
-        ranked = sorted(PAPER_ROWS, key=lambda name: -paper[name][0])
-        pairs = list(combinations(ranked, 2))
-        gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair)) is not None}
-        reversed_pairs = []
+        pairs = list(combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name][0]), 2))
+        gains = {(high, low): gain for high, low in pairs if (gain := self.gain(network, low, high)) is not None}
+        others: dict[bool, list[str]] = {True: [], False: []}  # in the other order: clearly, or not
         for (high, low), gain in gains.items():
-            if gain.mean < 0:
-                how = "clearly" if gain.clear else "not clearly"
+            if gain.mean > 0:
                 overlap = paper[high][0] - paper[low][0] <= paper[high][1] + paper[low][1]
                 note = "; the paper's own intervals overlap" if overlap else ""
-                reversed_pairs.append(f"{high} {gain.signed} against {low} ({how}{note})")
-        measured = "" if len(gains) == len(pairs) else f" Measured so far: {len(gains)} of {len(pairs)} pairs of rows."
-        if not reversed_pairs:
-            return f"{_name(network)}: the paper's order of the rows is confirmed.{measured}"
-        return (
-            f"{_name(network)}: the paper's order of the rows is not confirmed; {len(reversed_pairs)} of {len(gains)} "
-            f"pairs are in the other order: {', '.join(reversed_pairs)}.{measured}"
-        )
+                others[gain.clear].append(f"{low!r} above {high!r} ({gain.signed}{note})")
+        start = f"{_name(network)}: the paper's order of the rows is "
+        start += "not confirmed" if others[True] else "not contradicted" if others[False] else "confirmed"
+        words = {True: "clearly in the other order", False: "in the other order, but not clearly"}
+        parts = [f"{words[clear]}: {', '.join(listed)}" for clear, listed in others.items() if listed]
+        measured = f" ({len(gains)} of {len(pairs)} pairs of rows measured)" if len(gains) < len(pairs) else ""
+        return ". ".join([start + measured, *(part[0].upper() + part[1:] for part in parts)]) + "."
+
+    def attributes(self) -> list[str]:
+        """Whether f1 and f2 matter more on networks without attributes: the mean loss of the rows about them."""
+        groups: dict[bool, list[str]] = {False: [], True: []}  # without and with attributes
+        for network in self.networks:
+            if network in published()["networks"]:
+                groups[published()["networks"][network]["link attributes"] > 0].append(network)
+        losses = {
+            has: average(self.gains(network, ORIGINAL, row) for network in networks for row in list(PAPER_ROWS)[1:5])
+            for has, networks in groups.items()
+        }
+        more = difference(losses[False], losses[True])
+        if more is None:
+            return []
+        without, attributed = (", ".join(map(_name, networks)) for networks in groups.values())
+        claim = f"That f1 and f2 matter more without attributes ({without}) than with ({attributed})"
+        return [f"{claim} is {verdict(more)} ({more.signed}, mean over the rows about f1 and f2)."]
 
     def additions(self, how: Evaluation) -> str:
         """Which additions raise AUC, and which do not."""
@@ -192,18 +217,16 @@ class Ablated:
         beside = how is AS_IN_PAPER
         shown = [name for name in NAMES if name in self.networks or (beside and name in _paper()[0])]
         rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
-        empty = ",".join(name for name in shown if name not in self.networks)
         note = "In parentheses: the paper." if beside else ""
-        note += f" To fill the empty columns: `cawn paper ablation --datasets {empty}`." if empty else ""
         headings = [text for network in shown for text in (_name(network), "difference")]
         return Table(["", *headings], rows, f"{TITLES[self.preset]}: {how.title}", note)
 
     def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
-        mean = difference = None
+        mean = gain = None
         if network in self.networks:
             mean = cell(self.runs[network, row], how.metric, **how.wanted)
-            difference = None if row == ORIGINAL else self.gain(network, row, ORIGINAL, how)
-        texts = ["" if mean is None else str(mean), "" if difference is None else difference.signed]
+            gain = None if row == ORIGINAL else self.gain(network, row, ORIGINAL, how)
+        texts = ["" if mean is None else str(mean), "" if gain is None else gain.signed]
         if how is AS_IN_PAPER and row in PAPER_ROWS and network in _paper()[0]:
             (full, _), (paper, half) = (_paper()[number][network] for number in (0, list(PAPER_ROWS).index(row)))
             texts[0] += f"<br>({paper:.2f} ± {half:.2f})"
@@ -231,7 +254,7 @@ class Ablated:
         for axis, network in zip(axes, self.networks, strict=True):
             for place, row in enumerate(rows):
                 if (found := self.gain(network, row, ORIGINAL)) is not None:
-                    axis.barh(place, found.mean, xerr=found.half, color="C0", capsize=2, height=0.6)
+                    axis.barh(place, found.mean, xerr=found.half, color="C0", ecolor=INK, capsize=2, height=0.6)
             axis.set(title=_name(network), xlabel="AUC, difference in points")
             axis.grid(axis="x")
         axes[0].set_yticks(range(len(rows)), rows)

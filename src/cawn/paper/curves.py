@@ -63,6 +63,18 @@ def verdict(difference: Cell | None) -> str:
     return "confirmed" if difference.mean > 0 else "contradicted"
 
 
+def average(values: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """By seed, the mean of several quantities, for the seeds that all of them have."""
+    found = list(values)
+    seeds = set.intersection(*map(set, found)) if found else set[int]()
+    return {seed: fmean(one[seed] for one in found) for seed in sorted(seeds)}
+
+
+def difference(first: Mapping[int, float], second: Mapping[int, float]) -> Cell | None:
+    """How much larger one quantity is than another, paired by seed."""
+    return Cell.of(first[seed] - second[seed] for seed in sorted(first.keys() & second.keys()))
+
+
 @dataclass(frozen=True)
 class Point:
     """The runs with one value of a setting."""

@@ -16,6 +16,7 @@ from cawn.paper.curves import (
     METHOD,
     Curve,
     Point,
+    difference,
     draw_curve,
     inductive,
     lowest_seed,
@@ -143,13 +144,8 @@ class Sensitivities:
         lines = [f"M = {curve.best.x:g} is the best; M = {curve.near_best()[0].x:g} is the smallest not clearly worse."]
         steps = [(b.gains(a), a, b) for a, b in pairwise(curve.points)]
         if len(steps) > 1:
-            (first, *_), (last, *_) = steps[0], steps[-1]
-            less = Cell.of(first[seed] - last[seed] for seed in sorted(first.keys() & last.keys()))
-            shown = [
-                f"from {a.x:g} to {b.x:g} {gain.signed}"
-                for g, a, b in (steps[0], steps[-1])
-                if (gain := Cell.of(g.values()))
-            ]
+            less = difference(steps[0][0], steps[-1][0])
+            shown = [f"from {a.x:g} to {b.x:g} {_signed(gains)}" for gains, a, b in (steps[0], steps[-1])]
             lines.append(f"AUC changes {' and '.join(shown)}: that the gain saturates is {verdict(less)}.")
         return lines
 
@@ -235,6 +231,10 @@ class Sensitivities:
         if self.tau:
             convert = partial(_divide, self.tau)
             axis.secondary_xaxis("top", functions=(convert, convert)).set_xlabel("tau / alpha")
+
+
+def _signed(gains: dict[int, float]) -> str:
+    return gain.signed if (gain := Cell.of(gains.values())) else "not measured"
 
 
 def _divide(tau: float, alpha: Any) -> Any:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
-from statistics import fmean
 from typing import Any
 
-from cawn.paper.curves import METHOD, Curve, draw_curve, inductive, lowest_seed, main_settings, read_curve, verdict
+from cawn.paper.curves import (
+    METHOD,
+    Curve,
+    average,
+    difference,
+    draw_curve,
+    inductive,
+    lowest_seed,
+    main_settings,
+    read_curve,
+    verdict,
+)
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import NAMES
@@ -87,10 +97,7 @@ def statements(curve: Curve) -> list[str]:
     lowest = f"the largest loss is {gains[worst].signed} (k_1 = {worst})" if gains[worst].mean < 0 else "none is worse"
     lines = [f"Trees are {'; '.join(parts)}; {lowest}."]
     if all(k in gains for k in (*SMALL, *LARGE)):
-        seeds = sorted(set.intersection(*(set(values) for values in by_seed.values())))
-        less = Cell.of(
-            fmean(by_seed[k][seed] for k in LARGE) - fmean(by_seed[k][seed] for k in SMALL) for seed in seeds
-        )
+        less = difference(*(average(by_seed[k] for k in some) for some in (LARGE, SMALL)))
         shown = "" if less is None else f" ({less.signed} for {_range(LARGE)} against {_range(SMALL)}, on average)"
         lines.append(f"That large k_1 lose less is {verdict(less)}{shown}.")
     return lines
