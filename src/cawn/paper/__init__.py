@@ -6,7 +6,6 @@ one JSON file per network; the report turns all results into tables and plots, t
 
 from __future__ import annotations
 
-from cawn.checks import check_choice
 from cawn.paper.ablation import Ablation
 from cawn.paper.clocks import Clocks
 from cawn.paper.experiments import Experiment
@@ -29,9 +28,3 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Clocks,
     )
 }
-
-
-def experiment(name: str) -> Experiment:
-    """The experiment of this name."""
-    check_choice(name, "experiment", tuple(EXPERIMENTS))
-    return EXPERIMENTS[name]()

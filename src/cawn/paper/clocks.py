@@ -37,6 +37,8 @@ class Clocks(Experiment):
     beyond = True
     networks = ("uci", "enron", "wikipedia")
     seeds = 3
+    options = ("--seeds", "--systems", "--set")
+    systems = tuple(BY_NAME)
 
     def plan(self, request: Request) -> list[Measurement]:
         chosen = [BY_NAME[name] for name in _SYSTEMS] if request.systems is None else chosen_variants(request)

@@ -65,7 +65,7 @@ class Experiment:
     networks: ClassVar[tuple[str, ...] | None] = None  # measured by default; None for all at hand
     seeds: ClassVar[int] = 5  # by default
     options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # of the command line, beside those of all experiments
-    systems: ClassVar[tuple[str, ...]] = ()  # that --systems may name
+    systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by the names of --systems; () for any
 
     def plan(self, request: Request) -> Iterable[Measurement]:
         """The measurements to make; may be taken one by one, as earlier ones end."""

@@ -118,7 +118,7 @@ class Sweep:
         for measurement in planned:
             key = measurement.key(self._digests)
             if (result := self._results.get(measurement.network, key)) is not None:
-                done += 1
+                done += key not in self._shares  # else made just now
                 self._shares[key] = 1.0
                 self._results.use(result, measurement.label)
                 self.experiment.ended(measurement, result)
@@ -128,7 +128,7 @@ class Sweep:
                 self.experiment.ended(measurement, None)
                 continue
             if done:
-                self._say(f"{done} results are already there")
+                self._say(f"{done} result{' is' if done == 1 else 's are'} already there")
                 done = 0
             links = {name: workers.share(name, self.networks[name]) for name in measurement.networks}
             arguments = {
@@ -145,7 +145,7 @@ class Sweep:
             self._shares[key] = 0.0
             yield call
         if done:
-            self._say(f"{done} results are already there")
+            self._say(f"{done} result{' is' if done == 1 else 's are'} already there")
 
     def _end(self, measurement: Measurement, key: str, outcome: Outcome, seconds: float) -> None:
         work, value = self.folder / WORK / key, outcome.value

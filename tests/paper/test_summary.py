@@ -1,0 +1,58 @@
+"""What is reproduced and surpassed, on results made by hand: the words follow the numbers in both directions."""
+
+from cawn.paper.results import Result
+from cawn.paper.summary import compact, reproduced, summary, surpassed
+from paper_results import gather, row, trained
+
+
+def uci(label: str, percent: float) -> Result:
+    """A transductive training on UCI, where the paper has AUC 95.25 (mean) and 95.14 (attn)."""
+    return trained(label, row(percent / 100))
+
+
+def test_within_one_point_or_above_is_reproduced() -> None:
+    results = gather(uci("CAW-N-mean", 94.25), uci("CAW-N-attn", 94.13))
+    assert [(one.label, one.ahead) for one in reproduced(results, "auc")] == [
+        ("CAW-N-mean", -1.0),
+        ("CAW-N-attn", -1.01),
+    ]
+    section = summary(results)
+    assert "in 1 of 2 cells at hand (UCI)" in section.text[0]
+    assert section.tables[0].rows == [["UCI", "transductive", "CAW-N-attn", "94.13", "95.14 ± 0.25", "-1.01"]]
+
+
+def test_all_reproduced() -> None:
+    section = summary(gather(uci("CAW-N-mean", 96.0), uci("CAW-N-attn", 96.0)))
+    assert "in 2 of 2 cells at hand (UCI)" in section.text[0]
+    assert section.tables == []
+
+
+def test_the_better_of_our_presets_counts() -> None:
+    ahead = gather(uci("CAW-N default", 95.0), uci("CAW-N large", 95.26))
+    assert [(one.label, one.ahead) for one in surpassed(ahead, "auc")] == [("CAW-N large", 0.01)]
+    assert "in 1 of 1 cells" in summary(ahead).text[0]
+    equal = gather(uci("CAW-N default", 95.25))
+    assert "in 0 of 1 cells" in summary(equal).text[0]
+    assert summary(equal).tables[0].rows == [
+        ["UCI", "transductive", "CAW-N default", "95.25", "95.25 ± 0.30", "+0.00"],
+    ]
+
+
+def test_auc_and_ap_are_counted_separately() -> None:
+    section = summary(gather(uci("CAW-N default", 95.3)))  # the paper's best AP is 95.33
+    assert [text.split(" cells")[0].split()[-3:] for text in section.text] == [["1", "of", "1"], ["0", "of", "1"]]
+
+
+def test_networks_and_systems_that_are_not_in_the_paper_do_not_count() -> None:
+    results = gather(trained("CAW-N-mean", row(0.5), network="flights"), uci("TGN", 50.0))
+    assert summary(results).text == []
+    assert compact(results) is None
+
+
+def test_the_compact_table() -> None:
+    table = compact(gather(uci("CAW-N-mean", 94.0), uci("CAW-N default", 96.0)))
+    assert table is not None
+    assert table.headings[2:] == ["CAW-N-mean", "paper", "CAW-N-attn", "paper", "default", "large"]
+    assert table.rows == [
+        ["UCI", "transductive", "94.00", "95.25 ± 0.30", "", "95.14 ± 0.25", "**96.00**", ""],
+    ]

@@ -1,0 +1,146 @@
+"""Sweeps: results are made once, failures do not end the others, and what was stopped continues."""
+
+import gzip
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cawn
+from cawn.data import laws
+from cawn.paper import measurements
+from cawn.paper.experiments import Experiment, Request
+from cawn.paper.measurements import Measurement, Task
+from cawn.paper.results import Results
+from cawn.paper.sweep import Sweep, load_networks
+
+made: list[int] = []  # numbers of the measurements that were made
+
+
+def square(task: Task, say: Callable[[Any], object]) -> dict[str, int]:
+    """Called by the sweeps below as a kind of measurement."""
+    number = task.settings["number"]
+    say({"done": 0.5})
+    if number == 4:
+        raise cawn.QueryError("four is refused")
+    if number == 5:
+        raise ValueError("five\nis a bug")
+    if number == 6 and not task.folder.exists():
+        task.folder.mkdir(parents=True)
+        (task.folder / "half").write_text("")
+        raise KeyboardInterrupt
+    made.append(number)
+    return {"square": number**2, "resumed": (task.folder / "half").exists()}
+
+
+class Squares(Experiment):
+    name = "squares"
+
+    def __init__(self, *numbers: int, twice: bool = False, lazy: bool = False) -> None:
+        self.numbers, self.twice, self.lazy = numbers, twice, lazy
+        self.said: list[Any] = []
+
+    def plan(self, request: Request):
+        labels = ("a", "b") if self.twice else ("a",)
+        plan = [
+            Measurement(network, "square", {"number": number}, f"{label} {number}")
+            for network in request.networks
+            for number in self.numbers
+            for label in labels
+        ]
+        return iter(plan) if self.lazy else plan
+
+    def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
+        self.said.append((measurement.label, value))
+
+
+@pytest.fixture(autouse=True)
+def kind(monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setitem(measurements.KINDS, "square", f"{__name__}:square")
+    made.clear()
+
+
+def sweep(experiment: Experiment, folder: Path, *, seed: int = 0, quiet: bool = True) -> list[str]:
+    networks = {"uci": laws.null(10, 30, seed=seed).events}
+    return Sweep(experiment, networks, folder, 1, "cawn paper squares", device="cpu", quiet=quiet).run()
+
+
+def found(folder: Path) -> dict[int, Any]:
+    return {result.settings["number"]: result for result in Results.read(folder).all()}
+
+
+def test_results_are_made_once(tmp_path: Path, capsys) -> None:
+    assert sweep(Squares(1, 2), tmp_path) == []
+    assert sweep(Squares(1, 2, 3), tmp_path, quiet=False) == []
+    assert made == [1, 2, 3]
+    assert {number: result.value["square"] for number, result in found(tmp_path).items()} == {1: 1, 2: 4, 3: 9}
+    printed = capsys.readouterr().err
+    assert "2 results are already there\n" in printed
+    assert "(1 of 1)" in printed
+    one = found(tmp_path)[1]
+    assert (one.command, one.labels) == ("cawn paper squares", ["a 1"])
+    assert one.device.startswith("CPU")
+    assert Results.read(tmp_path).about["uci"]["links"] == 30
+    assert not (tmp_path / "unfinished").exists()
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_is_planned_twice_is_made_once_and_has_both_labels(tmp_path: Path, lazy: bool) -> None:
+    sweep(Squares(1, 2, twice=True, lazy=lazy), tmp_path)
+    assert made == [1, 2]
+    assert sorted(found(tmp_path)[2].labels) == ["a 2", "b 2"]
+
+
+def test_failures_are_reported_and_do_not_end_the_others(tmp_path: Path, capsys) -> None:
+    failed = sweep(Squares(4, 5, 2), tmp_path, quiet=False)
+    assert failed == ["uci, a 4: four is refused", "uci, a 5: ValueError: five"]
+    assert made == [2]
+    assert list(found(tmp_path)) == [2]
+    (errors,) = (tmp_path / "unfinished").glob("*.error.txt")
+    assert "Traceback" in errors.read_text()
+    assert "uci, a 4: four is refused\n" in capsys.readouterr().err
+
+
+def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        sweep(Squares(1, 6, 2), tmp_path, quiet=False)
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped; to continue, give the same command again"
+    assert made == [1]
+    assert sweep(Squares(1, 6, 2), tmp_path) == []
+    assert made == [1, 6, 2]
+    assert found(tmp_path)[6].value["resumed"]
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_experiments_hear_what_their_measurements_report(tmp_path: Path) -> None:
+    experiment = Squares(1)
+    sweep(experiment, tmp_path)
+    assert experiment.said == [("a 1", {"done": 0.5})]
+
+
+def test_the_number_made_and_the_time_left(tmp_path: Path, capsys) -> None:
+    sweep(Squares(1, 2, twice=True), tmp_path, quiet=False)
+    first, second = capsys.readouterr().err.splitlines()
+    assert "(1 of 2; about " in first
+    assert first.endswith(" left)")
+    assert second.endswith("(2 of 2)")
+
+
+def test_other_links_of_a_network_are_refused(tmp_path: Path) -> None:
+    sweep(Squares(1), tmp_path)
+    with pytest.raises(cawn.QueryError, match="has results for other links of uci"):
+        sweep(Squares(1), tmp_path, seed=1)
+
+
+def test_networks_at_hand(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("CAWN_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(cawn.DataError, match="no dataset is at hand"):
+        load_networks(None, ("uci",))
+    (tmp_path / "uci").mkdir()
+    (tmp_path / "uci" / "edges.csv.gz").write_bytes(gzip.compress(b"u,i,ts,label\n1,2,3,0\n2,3,4,0\n"))
+    assert list(load_networks(None, ("uci", "enron"))) == ["uci"]
+    with pytest.raises(cawn.CawnError, match="there is no dataset 'frob'"):
+        load_networks(["frob"], None)
