@@ -7,7 +7,7 @@ import pytest
 
 import cawn
 from cawn.learn.workers import Workers
-from cawn.paper.clocks import Clocks, differences, readings, shares_of_ties, tie_shares
+from cawn.paper.clocks import Clocks, gain, readings, shares_of_ties, tie_shares
 from cawn.paper.experiments import Request, Section
 from cawn.paper.measurements import Task, measure
 from cawn.paper.results import Result, Results
@@ -78,10 +78,10 @@ def test_ties_are_counted_for_every_split(tmp_path: Path) -> None:
 
 def test_differences_are_paired_by_seed() -> None:
     runs = [clocked("TGN", ap, ap + 0.01, ap - 0.02, seed=seed) for seed, ap in enumerate((0.5, 0.9))]
-    gained = differences(runs, runs, "ap", {"links": "all", "negatives": "random"}, ("event", "strict"))
+    gained = gain(runs, runs, "ap", ("event", "strict"), links="all", negatives="random")
     assert gained is not None
     assert (gained.mean, gained.half, gained.seeds) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9), 2)
-    assert differences(runs[:1], runs[1:], "ap", {}, ("event", "strict")) is None
+    assert gain(runs[:1], runs[1:], "ap", ("event", "strict"), links="all") is None
 
 
 def test_what_each_clock_is_worth() -> None:

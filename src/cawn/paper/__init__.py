@@ -13,6 +13,7 @@ from cawn.paper.grid import Grid
 from cawn.paper.negatives import KindsOfNegatives
 from cawn.paper.sensitivity import Sensitivity
 from cawn.paper.tables import Table2, Table6
+from cawn.paper.transfer import Transfer
 from cawn.paper.tree import Tree
 
 EXPERIMENTS: dict[str, type[Experiment]] = {
@@ -26,5 +27,6 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Tree,
         KindsOfNegatives,
         Clocks,
+        Transfer,
     )
 }

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
-from cawn.learn.metrics import mean_and_interval
 from cawn.learn.splits import split
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import NAMES, TESTS, figure
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.results import Cell, Result, Results, by_seed, cell, check_same_splits
 from cawn.paper.training import training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 
@@ -152,33 +151,12 @@ def tie_shares(results: Results, network: str) -> list[str]:
 # Differences between clocks.
 
 
-def differences(
-    runs: Iterable[Result], others: Iterable[Result], metric: str, wanted: dict[str, str], clocks: tuple[str, str]
+def gain(
+    runs: Iterable[Result], others: Iterable[Result], metric: str, clocks: tuple[str, str], **wanted: str
 ) -> Cell | None:
-    """The mean of a metric of `runs` by the first clock minus that of `others` by the second, paired by seed."""
-    first, second = (
-        {
-            run.settings["seed"]: row[metric]
-            for run in found
-            for row in run.rows(**wanted, clock=clock)
-            if row.get(metric) is not None
-        }
-        for found, clock in zip((runs, others), clocks, strict=True)
-    )
-    seeds = sorted(set(first) & set(second))
-    if not seeds:
-        return None
-    mean, half = mean_and_interval([first[seed] - second[seed] for seed in seeds])
-    return Cell(100 * mean, 100 * half if len(seeds) > 1 else None, len(seeds))
-
-
-def is_clear(found: Cell) -> bool:
-    """Whether a 95 % confidence interval excludes 0."""
-    return found.half is not None and abs(found.mean) > found.half
-
-
-def _signed(found: Cell) -> str:
-    return f"{found.mean:+.2f}" + ("" if found.half is None else f" ± {found.half:.2f}")
+    """How much higher a metric of `runs` by the first clock is than that of `others` by the second, paired by seed."""
+    ours, theirs = by_seed(runs, metric, clock=clocks[0], **wanted), by_seed(others, metric, clock=clocks[1], **wanted)
+    return Cell.of(ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys()))
 
 
 def _runs_of(runs: Iterable[Result], start: str) -> list[Result]:
@@ -202,8 +180,8 @@ def _table(runs: list[Result], metric: str, title: str, tests: tuple[str, ...]) 
                 continue
             shown = [str(cells[0])]
             for clock, found in zip(CLOCKS[1:], cells[1:], strict=True):
-                gained = differences(same, same, metric, wanted, (clock, CLOCKS[0]))
-                shown.append("" if found is None or gained is None else f"{found.mean:.2f} ({_signed(gained)})")
+                gained = gain(same, same, metric, (clock, CLOCKS[0]), **wanted)
+                shown.append("" if found is None or gained is None else f"{found.mean:.2f} ({gained.signed})")
             rows.append([f"{variant.label}, {test}", *shown])
     return Table(["system, test links", *CLOCKS], rows, title)
 
@@ -218,8 +196,8 @@ def worth(runs: list[Result]) -> list[str]:
             found = []
             for variant in _systems(runs):
                 same = _runs_of(runs, f"{_label(variant)}, transductive")
-                if (gained := differences(same, same, metric, wanted, (clock, CLOCKS[0]))) is not None:
-                    found.append((gained.mean, variant.label, is_clear(gained)))
+                if (gained := gain(same, same, metric, (clock, CLOCKS[0]), **wanted)) is not None:
+                    found.append((gained.mean, variant.label, gained.clear))
             if found:
                 low, high = min(found), max(found)
                 between = f" to {high[0]:+.2f} ({high[1]})" if len(found) > 1 else ""
@@ -265,10 +243,10 @@ class Reading(NamedTuple):
         text = f"{name} {self.paper[0]:.2f}, the strict reading {self.strict.mean:.2f}"
         if self.rows is None or self.gained is None:
             return f"{text}."
-        text += f", ties by rows {self.rows.mean:.2f} ({_signed(self.gained)}): "
+        text += f", ties by rows {self.rows.mean:.2f} ({self.gained.signed}): "
         if gap <= 0:
             return f"{text}the strict reading is not behind the paper."
-        if not is_clear(self.gained):
+        if not self.gained.clear:
             return f"{text}the effect of reading ties by rows is not clear from {self.gained.seeds} seed(s)."
         if self.gained.mean <= 0:
             return f"{text}reading ties by rows closes none of the gap of {gap:.2f} points."
@@ -295,7 +273,7 @@ def readings(results: Results, network: str) -> list[Reading]:
                     strict=ours,
                     event=cell(strict, "auc_batch30", **wanted, clock="event"),
                     rows=cell(by_rows, "auc_batch30", **wanted, clock="strict"),
-                    gained=differences(by_rows, strict, "auc_batch30", wanted, ("strict", "strict")),
+                    gained=gain(by_rows, strict, "auc_batch30", ("strict", "strict"), **wanted),
                     same_split=_splits(by_rows) == _splits(strict),
                     last=_last_share(results, network, task, links),
                 )
@@ -319,7 +297,7 @@ def _readings_table(compared: list[Reading]) -> Table:
         paper = "" if line.paper is None else f"{line.paper[0]:.2f} ± {line.paper[1]:.2f}"
         ours = ["" if found is None else str(found) for found in (line.strict, line.event, line.rows)]
         name = f"{NAMES.get(line.network, line.network)}, {line.test}, {line.variant.label}"
-        gained = "" if line.gained is None else _signed(line.gained) + ("" if line.same_split else " *")
+        gained = "" if line.gained is None else line.gained.signed + ("" if line.same_split else " *")
         rows.append([name, paper, *ours, gained, "" if line.last is None else f"{line.last:.1%}"])
     differ = any(not line.same_split for line in compared)
     return Table(

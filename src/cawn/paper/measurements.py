@@ -18,6 +18,7 @@ KINDS = {
     "training": "cawn.paper.training:measure",
     "trial": "cawn.paper.grid:measure",
     "ties": "cawn.paper.clocks:measure_ties",
+    "transfer": "cawn.paper.transfer:measure",
 }
 
 

@@ -1,0 +1,338 @@
+"""Train on one network, test on another without any training there: what "inductive" means in full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+from cawn import systems as registry
+from cawn.data.events import Events
+from cawn.devices import pick_device
+from cawn.errors import QueryError
+from cawn.kernels.rng import seed_for
+from cawn.learn.evaluation import MODEL, evaluate
+from cawn.learn.negatives import training_links
+from cawn.learn.runs import digest_of_links
+from cawn.learn.splits import split
+from cawn.learn.testing import Run
+from cawn.learn.workers import Say
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.measurements import Measurement, Task
+from cawn.paper.published import NAMES
+from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, reporter, training
+from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
+from cawn.systems.base import Context, Scorer
+from cawn.systems.baselines import scorers as untrained_scorers
+from cawn.systems.settings import Settings
+from cawn.systems.training import TrainingLinks
+
+TRAINED, RESCALED, UNCHANGED, RULE = "trained", "rescaled", "unchanged", "recency"
+_SYSTEMS = ("paper-mean", "default", "counts", "rates")  # by default
+_SHOWN = ("random", "historical")  # negatives
+_TRAINING = 0.7  # share of a measurement that is training, for progress
+
+
+class Transfer(Experiment):
+    name = "transfer"
+    title = "Beyond the paper: train on one network, test on another without any training there"
+    beyond = True
+    networks = ("uci", "enron", "wikipedia", "bitcoin-otc", "mooc", "flights")
+    seeds = 3
+    options = ("--seeds", "--systems", "--set")
+    systems = tuple(name for name, variant in BY_NAME.items() if registry.entry(variant.system).new_nodes)
+
+    def plan(self, request: Request) -> list[Measurement]:
+        if len(request.networks) < 2:
+            raise QueryError("transfer needs two or more datasets: give them with --datasets")
+        chosen = [BY_NAME[name] for name in _SYSTEMS] if request.systems is None else chosen_variants(request)
+        return [
+            transfer(network, settings_of(variant, network, request), request.networks, variant, seed)
+            for network in request.networks
+            for variant in chosen
+            for seed in range(request.seeds)
+        ]
+
+    def show(self, results: Results) -> Section | None:
+        runs = {variant: results.labelled(_label(variant)) for variant in VARIANTS}
+        tested = {variant: [one for run in found for one in by_test_network(run)] for variant, found in runs.items()}
+        check_same_splits(one for found in tested.values() for _, one in found)
+        matrices = [matrix_of(variant.label, found) for variant, found in tested.items() if found]
+        if not matrices:
+            return None
+        section = Section(used=[run for found in runs.values() for run in found])
+        section.text.append(
+            "Each row is a network to train on, each column one to test on: its transductive test links with its own "
+            "history, split and negatives, but none of its links was trained on. Where both are the same network, the "
+            "system was trained there. The weights are taken as they are. Decays and the unit of time follow the test "
+            "network by the rule of training (decays keep their ratio to the links of an average node per unit of "
+            "time, tau; the unit is a fixed share of the training period); the text also compares them with those of "
+            "the first network, unchanged. No attributes. AP in percent, pooled, mean over seeds ± half of the 95 % "
+            "confidence interval; strict clock. The last row is a rule without training: pairs by the time of their "
+            "last link, then by that of the destination. The paper does not have this experiment."
+        )
+        for matrix in matrices:
+            section.text.append(f"{matrix.label}: " + " ".join(matrix.findings()))
+            section.tables.extend(matrix.table(kind) for kind in _SHOWN)
+        if (text := _compared(matrices)) is not None:
+            section.text.append(text)
+        section.plots.append(_plot(matrices))
+        return section
+
+
+def transfer(network: str, config: Settings, networks: Iterable[str], variant: Variant, seed: int) -> Measurement:
+    """One training on a network, without attributes, tested on all networks."""
+    alone = training(
+        network,
+        config.with_(attributes=False),
+        task="transductive",
+        seed=seed,
+        label=_label(variant),
+        negatives=KINDS_OF_NEGATIVES,
+    )
+    settings = {**alone.settings, "others": [name for name in networks if name != network]}
+    return replace(alone, kind="transfer", settings=settings)
+
+
+def _label(variant: Variant) -> str:
+    return f"transfer, {variant.label}"
+
+
+# The measurement.
+
+
+def measure(task: Task, say: Say) -> dict[str, Any]:
+    """Train on a network, or resume, and test there and on the others: rows by test network, scorer and negatives."""
+    from cawn.learn.experiments import train
+
+    settings, folder = task.settings, task.folder
+    run = train(
+        task.events(),
+        config_of(settings),
+        seed=settings["seed"],
+        out=folder,
+        device=task.device,
+        threads=task.threads,
+        resume=(folder / "run.json").exists(),
+        quiet=True,
+        kinds=("random",),
+        callback=reporter(lambda value: say({"done": _TRAINING * value["done"]} if "done" in value else value)),
+        baselines=False,
+    )
+    networks, rows = [task.network, *settings["others"]], []
+    for done, network in enumerate(networks):
+        say({"done": _TRAINING + (1 - _TRAINING) * done / len(networks)})
+        events = task.events(network)
+        scales = {TRAINED: run.facts} if network == task.network else transferred_facts(run, events)
+        rows += [row | {"network": network} for row in evaluate_with(run, events, scales, task)]
+    return {"rows": rows, "epochs": len(run.epochs), "cost": run.report["cost"]}
+
+
+def transferred_facts(run: Run, events: Events) -> dict[str, dict[str, Any]]:
+    """The facts to use on another network, see `Context.fact`: derived from its training links, or unchanged.
+
+    Decays keep their ratio to tau, also if they were given in the settings or chosen by a comparison; all other facts
+    are left to the system.
+    """
+    before, after = (_training_links(links, run).known.intensity for links in (run.events, events))
+    scale = after / before if before > 0 else 1.0
+    decays: dict[str, Any] = {name: _scaled(run.facts[name], scale) for name in ("alpha", "decay") if name in run.facts}
+    return {RESCALED: decays, UNCHANGED: dict(run.facts)}
+
+
+def _scaled(value: Any, scale: float) -> Any:
+    return [scale * one for one in value] if isinstance(value, list | tuple) else scale * value
+
+
+def _training_links(events: Events, run: Run) -> TrainingLinks:
+    return training_links(events, split(events, "transductive", seed=run.seed), run.config, run.seed)
+
+
+def evaluate_with(
+    run: Run, events: Events, scales: Mapping[str, dict[str, Any]], task: Task
+) -> Iterator[dict[str, Any]]:
+    """The accuracy of a trained system on the test links of a network, with several facts by name, and of the rule."""
+    parts, known = split(events, "transductive", seed=run.seed), _training_links(events, run)
+    device, model, *others = pick_device(task.device), *scales
+    scorers: dict[str, Scorer] = {RULE: untrained_scorers(events)[RULE]}
+    for name, facts in scales.items():
+        context = Context(run.config, events[parts.visible], run.seed, device, task.threads, known, dict(facts))
+        system = registry.build(registry.name_of(run.config), context)
+        system.module.load_state_dict(run.model.state_dict())
+        scorers[MODEL if name == model else name] = system.scorer(events)
+    contents, seed = digest_of_links(events), seed_for(run.seed, "test")
+    for row in evaluate(scorers, events, parts, KINDS_OF_NEGATIVES, run.calibration, seed=seed):
+        about = {name: row[name] for name in ("links", "negatives", "clock", "count", "split", "digest")}
+        figures = {model: row["model"], **row["rules"]}
+        for name in (model, *others, RULE):
+            found = {figure: round(value, 6) for figure, value in figures[name].items()}
+            yield {"scorer": name, "contents": contents, **about, **found}
+
+
+# The matrix of networks.
+
+
+def by_test_network(run: Result) -> list[tuple[str, Result]]:
+    """The network it was trained on, and its figures on each test network as a result of that network."""
+    rows = run.value["rows"]
+    contents = {row["network"]: row["contents"] for row in rows}
+    return [
+        (
+            run.network,
+            replace(run, network=name, links=digest, value={"rows": [row for row in rows if row["network"] == name]}),
+        )
+        for name, digest in contents.items()
+    ]
+
+
+class Pair(NamedTuple):
+    """AP on a test network of a system that was trained on another."""
+
+    start: str  # where it was trained
+    test: str
+    rescaled: float
+    unchanged: float
+    there: float  # trained on the test network
+    rule: float
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """AP of one system by training network, test network, scorer and kind of negatives."""
+
+    label: str
+    networks: list[str]
+    cells: dict[tuple[str, str, str, str], Cell]
+
+    def table(self, kind: str) -> Table:
+        """Training networks by test networks, and the rule."""
+        rows = []
+        for start in self.networks:
+            cells = [
+                self.cells.get((start, test, TRAINED if start == test else RESCALED, kind)) for test in self.networks
+            ]
+            shown = ["" if found is None else str(found) for found in cells]
+            rows.append([NAMES.get(start, start), *shown])
+        rule = [self.rule(test, kind) for test in self.networks]
+        rows.append(["recency rule", *("" if found is None else str(found) for found in rule)])
+        headings = ["trained on \\ tested on", *(NAMES.get(test, test) for test in self.networks)]
+        return Table(headings, rows, f"{self.label}, {kind} negatives")
+
+    def rule(self, test: str, kind: str) -> Cell | None:
+        """The rule on a test network, from the training with the most seeds."""
+        found = [value for key, value in self.cells.items() if key[1:] == (test, RULE, kind)]
+        return max(found, key=lambda value: value.seeds, default=None)
+
+    def pairs(self, kind: str) -> list[Pair]:
+        """All pairs of networks with everything to compare."""
+        found = []
+        for start in self.networks:
+            for test in self.networks:
+                cells = [self.cells.get((start, test, name, kind)) for name in (RESCALED, UNCHANGED)]
+                cells += [self.cells.get((test, test, TRAINED, kind)), self.rule(test, kind)]
+                means = [one.mean for one in cells if one is not None]
+                if start != test and len(means) == 4:
+                    found.append(Pair(start, test, *means))
+        return found
+
+    def findings(self) -> list[str]:
+        """What the figures say, in words."""
+        return [sentence for kind in _SHOWN for sentence in findings(self.pairs(kind), kind)] or [
+            "no two networks have been trained on and tested on yet."
+        ]
+
+
+def matrix_of(label: str, tested: list[tuple[str, Result]]) -> Matrix:
+    """The matrix of a system from its results by training network, see `by_test_network`."""
+    places = list(dict.fromkeys((start, one.network) for start, one in tested))
+    cells = {}
+    for start, test in places:
+        same = [one for where, one in tested if (where, one.network) == (start, test)]
+        for name in (TRAINED, RESCALED, UNCHANGED, RULE):
+            for kind in KINDS_OF_NEGATIVES:
+                if (found := cell(same, "ap", scorer=name, negatives=kind)) is not None:
+                    cells[start, test, name, kind] = found
+    names = {name for place in places for name in place}
+    return Matrix(label, [*(name for name in NAMES if name in names), *sorted(names - set(NAMES))], cells)
+
+
+def findings(pairs: list[Pair], kind: str) -> list[str]:
+    """How far transfer gets from the rule to training on the spot, and what its time scale is worth, in words."""
+    if not pairs:
+        return []
+    moved, there, rule, before = (
+        _mean(getattr(pair, name) for pair in pairs) for name in ("rescaled", "there", "rule", "unchanged")
+    )
+    better = sum(pair.rescaled > pair.rule for pair in pairs)
+    text = (
+        f"Against {kind} negatives, averaged over {len(pairs)} pairs of networks, AP is {moved:.2f} if trained "
+        f"elsewhere, {there:.2f} if trained there and {rule:.2f} by the recency rule; "
+    )
+    if there <= rule:
+        text += "training there is not better than the rule, so there is no gap to close. "
+    elif moved <= rule:
+        text += f"transfer closes none of the gap of {there - rule:.2f} points. "
+    else:
+        text += f"transfer closes {(moved - rule) / (there - rule):.0%} of the gap of {there - rule:.2f} points. "
+    text += f"It is better than the rule in {better} of {len(pairs)} pairs."
+    scaled = sum(pair.rescaled > pair.unchanged for pair in pairs)
+    sentences = [
+        text,
+        f"Decays and time unit of the test network are worth {moved - before:+.2f} points on average over unchanged "
+        f"ones, and are better in {scaled} of {len(pairs)} pairs.",
+    ]
+    starts = {pair.start: _mean(one.rescaled - one.there for one in pairs if one.start == pair.start) for pair in pairs}
+    if len(starts) > 1:
+        best, worst = max(starts, key=lambda name: starts[name]), min(starts, key=lambda name: starts[name])
+        sentences.append(
+            f"The best network to train on is {NAMES.get(best, best)} (on average {starts[best]:+.2f} points compared "
+            f"with training there), the worst {NAMES.get(worst, worst)} ({starts[worst]:+.2f})."
+        )
+    return sentences
+
+
+def _mean(values: Iterable[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+def _compared(matrices: list[Matrix]) -> str | None:
+    """The systems by their AP after transfer, on the pairs of networks that all have; None for a single system."""
+    parts = []
+    for kind in _SHOWN:
+        pairs = {matrix.label: {(one.start, one.test): one for one in matrix.pairs(kind)} for matrix in matrices}
+        common = set.intersection(*(set(found) for found in pairs.values()))
+        if len(matrices) > 1 and common:
+            means = {label: _mean(found[place].rescaled for place in common) for label, found in pairs.items()}
+            order = sorted(means, key=lambda label: -means[label])
+            listed = ", ".join(f"{label} {means[label]:.2f}" for label in order)
+            parts.append(f"against {kind} negatives {listed} (mean over {len(common)} pairs)")
+    return f"Systems by AP after transfer: {'; '.join(parts)}." if parts else None
+
+
+def _plot(matrices: list[Matrix]) -> Plot:
+    return Plot(
+        "AP after transfer minus AP if trained there, in points, random negatives; rows: trained on, columns: tested "
+        "on",
+        partial(_draw, matrices),
+        (3.4 * len(matrices) + 0.8, 3.8),
+    )
+
+
+def _draw(matrices: list[Matrix], figure: Any) -> None:
+    """A panel per system: a square per pair of networks, darker where transfer loses more."""
+    axes = figure.subplots(1, len(matrices), squeeze=False)[0]
+    for axis, matrix in zip(axes, matrices, strict=True):
+        names, pairs = matrix.networks, matrix.pairs("random")
+        losses = [[float("nan")] * len(names) for _ in names]
+        for pair in pairs:
+            row, column = names.index(pair.start), names.index(pair.test)
+            losses[row][column] = pair.rescaled - pair.there
+            axis.text(column, row, f"{losses[row][column]:+.1f}", ha="center", va="center", size=7, color="black")
+        axis.imshow(losses, cmap="YlOrRd_r", vmin=-20, vmax=5)
+        printed = [NAMES.get(name, name) for name in names]
+        axis.set_xticks(range(len(names)), printed, rotation=60, ha="right")
+        axis.set_yticks(range(len(names)), printed)
+        axis.set_title(matrix.label)
