@@ -65,6 +65,12 @@ def test_points_near_the_best() -> None:
     assert found.best.x == 16
 
 
+def test_the_plateau_ends_at_the_first_point_that_is_clearly_worse() -> None:
+    found = curve({2: 0.90001, 4: 0.8, 8: 0.90002, 16: 0.90003, 32: 0.8, 65: 0.90001})
+    assert [point.x for point in found.near_best()] == [2, 8, 16, 65]
+    assert [point.x for point in found.plateau()] == [8, 16]
+
+
 def test_runs_with_other_settings_are_left_out() -> None:
     newest = run(0, 0.9)
     left_over = run(1, 0.9, lr=0.1)

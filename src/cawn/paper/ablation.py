@@ -20,7 +20,7 @@ from cawn.paper.curves import (
 )
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES, published
+from cawn.paper.published import NAMES, NETWORKS, published
 from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
 from cawn.paper.variants import BY_NAME, settings_of
 
@@ -153,22 +153,28 @@ class Ablated:
         return lines
 
     def order(self, network: str) -> str:
-        """Whether the rows are in the paper's order; if not, the pairs of rows that are in the other order."""
+        """Whether the rows are in the paper's order, and the pairs of rows that are not."""
         paper = {name: row[network] for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
         pairs = list(combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name][0]), 2))
-        gains = {(high, low): gain for high, low in pairs if (gain := self.gain(network, low, high)) is not None}
-        others: dict[bool, list[str]] = {True: [], False: []}  # in the other order: clearly, or not
+        gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair)) is not None}
+        clear = sum(gain.clear for gain in gains.values())
+        others = []
         for (high, low), gain in gains.items():
-            if gain.mean > 0:
+            if gain.mean < 0:
                 overlap = paper[high][0] - paper[low][0] <= paper[high][1] + paper[low][1]
                 note = "; the paper's own intervals overlap" if overlap else ""
-                others[gain.clear].append(f"{low!r} above {high!r} ({gain.signed}{note})")
-        start = f"{_name(network)}: the paper's order of the rows is "
-        start += "not confirmed" if others[True] else "not contradicted" if others[False] else "confirmed"
-        words = {True: "clearly in the other order", False: "in the other order, but not clearly"}
-        parts = [f"{words[clear]}: {', '.join(listed)}" for clear, listed in others.items() if listed]
-        measured = f" ({len(gains)} of {len(pairs)} pairs of rows measured)" if len(gains) < len(pairs) else ""
-        return ". ".join([start + measured, *(part[0].upper() + part[1:] for part in parts)]) + "."
+                others.append(f"{low!r} above {high!r} ({(-gain).signed}{note})")
+        if "contradicted" in map(verdict, gains.values()):
+            outcome = "not confirmed"
+        elif clear < len(pairs):
+            outcome = "confirmed as far as the differences are clear" if clear else "undecided"
+        else:
+            outcome = "confirmed"
+        listed = f"in the other order: {', '.join(others)}" if others else "none is in the other order"
+        return (
+            f"{_name(network)}: the paper's order of the rows is {outcome}. "
+            f"{clear} of {len(gains)} pairs of rows differ clearly; {listed}."
+        )
 
     def attributes(self) -> list[str]:
         """Whether f1 and f2 matter more on networks without attributes: the mean loss of the rows about them."""
@@ -215,7 +221,8 @@ class Ablated:
     def _table(self, how: Evaluation) -> Table:
         """AUC, and its difference to the full model; the paper's figures below ours where the evaluation is its own."""
         beside = how is AS_IN_PAPER
-        shown = [name for name in NAMES if name in self.networks or (beside and name in _paper()[0])]
+        empty = [name for name in NETWORKS if name not in self.networks and name in _paper()[0]] if beside else []
+        shown = [*self.networks, *empty]
         rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
         note = "In parentheses: the paper." if beside else ""
         headings = [text for network in shown for text in (_name(network), "difference")]

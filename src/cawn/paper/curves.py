@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from statistics import fmean
 from typing import Any
 
@@ -102,6 +103,13 @@ class Curve:
     def best(self) -> Point:
         """The point with the highest mean."""
         return max(self.points, key=lambda point: point.auc.mean)
+
+    def plateau(self) -> list[Point]:
+        """The points around the best up to the first that is clearly below it, on either side."""
+        near, best = self.near_best(), self.points.index(self.best)
+        after = list(takewhile(lambda point: point in near, self.points[best:]))
+        before = list(takewhile(lambda point: point in near, reversed(self.points[:best])))
+        return [*reversed(before), *after]
 
     def near_best(self) -> list[Point]:
         """The points that are not clearly below the best, and the best."""

@@ -146,6 +146,9 @@ class Cell:
     def __str__(self) -> str:
         return f"{self.mean:.2f}" + self._interval
 
+    def __neg__(self) -> Cell:
+        return Cell(-self.mean, self.half, self.seeds)
+
     @property
     def signed(self) -> str:
         """As text with a sign, for differences."""

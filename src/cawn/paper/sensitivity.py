@@ -101,7 +101,7 @@ def values_of(setting: str, best: Config, events: Events) -> list[Any]:
         return list({"num_walks": NUM_WALKS, "length": LENGTHS}[setting])
     tau = events.intensity
     centre = decays(best, tau)[0] or tau / PAPER_RATIO
-    return [0.0, "paper", *(centre * factor for factor in FACTORS)]
+    return [0.0, "paper", *(float(f"{centre * factor:.3g}") for factor in FACTORS)]
 
 
 def read_sensitivities(results: Results, network: str, best: Result) -> Sensitivities:
@@ -151,7 +151,7 @@ class Sensitivities:
 
     def _decays(self) -> list[str]:
         curve = self.curves["alpha"]
-        best, near = curve.best, curve.near_best()
+        best, near = curve.best, curve.plateau()
         lines = [f"alpha = {best.x:.3g} is the best{self._ratios(best)}."]
         if len(near) > 1:
             lines.append(f"From {near[0].x:.3g} to {near[-1].x:.3g} it is not clearly worse{self._ratios(*near)}.")
