@@ -53,11 +53,11 @@ def measure(events: cawn.Events, name: str, device: str, batch_size: int, second
 
 def _train(trainer: Trainer, seconds: float) -> tuple[int, float]:
     """The number of steps made, and the time they took."""
-    for _ in islice(trainer._steps(0, 0), WARM_UP):
+    for _ in islice(trainer.steps(0, 0), WARM_UP):
         pass
     _wait(trainer.device)
     start, steps = time.perf_counter(), 0
-    for _ in trainer._steps(1, 0):
+    for _ in trainer.steps(1, 0):
         steps += 1
         if time.perf_counter() - start > seconds:
             break

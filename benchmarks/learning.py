@@ -55,7 +55,7 @@ def learning(scale: float = 1.0) -> list[Row]:
 
 def seconds_per_step(trainer: Trainer, first: int, steps: int) -> float:
     """The mean over consecutive steps of the first epoch, after two that are not counted; links are shuffled."""
-    updates = trainer._steps(0, first)
+    updates = trainer.steps(0, first)
     for _ in range(2):
         next(updates)
     start = time.perf_counter()

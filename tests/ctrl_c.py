@@ -16,7 +16,7 @@ import time
 from cawn.interrupt import Interrupt
 from cawn.learn.trainer import Trainer
 
-check, steps = Interrupt.check, Trainer._steps
+check, steps = Interrupt.check, Trainer.steps
 
 def wait(interrupt):
     print("ready", flush=True)
@@ -32,7 +32,7 @@ def waiting_steps(self, epoch, first):
         wait(self.interrupt)
         yield loss
 
-Interrupt.check, Trainer._steps = waiting, waiting_steps
+Interrupt.check, Trainer.steps = waiting, waiting_steps
 """
 
 
@@ -50,14 +50,14 @@ def interrupted(script: str, *arguments: str) -> subprocess.CompletedProcess[str
 @contextmanager
 def after_each_step(act: Callable[[Trainer], object]) -> Iterator[None]:
     """Calls a function after each training step in this context, before the trainer looks for Ctrl-C."""
-    steps = Trainer._steps
+    steps = Trainer.steps
 
     def acting(self: Trainer, epoch: int, first: int) -> Iterator[object]:
         for loss in steps(self, epoch, first):
             act(self)
             yield loss
 
-    with mock.patch.object(Trainer, "_steps", acting):
+    with mock.patch.object(Trainer, "steps", acting):
         yield
 
 

@@ -57,3 +57,25 @@ def test_without_any_walk() -> None:
     scorer, model, ends = random_pairs(head="linear", rates=False)
     bare = logits_without_walks(scorer, scorer.batcher.pairs(*ends, seed=1))
     assert_same_scores(bare, model.head.bias.item())
+
+
+@pytest.mark.parametrize("changes", [{}, {"sides": "joint", "rates": False}, {"rnn": "bidirectional"}], ids=str)
+def test_terms_of_a_sum(changes: dict) -> None:
+    """With a linear head, the contributions of any groups of walks add up to the logit."""
+    scorer, model, ends = random_pairs(head="linear", **changes)
+    batch = scorer.batcher.trace(*ends, seed=7)
+    walks = distinct_walks(batch)
+    each, pair, logits = group_contributions(scorer, batch, walks, np.arange(len(walks.pair)))
+    weights = model.head.weight.detach().numpy()[0]
+    width = 0 if scorer.config.sides == "joint" else 8
+    with torch.no_grad():
+        states = model.walks(batch.to("cpu"))
+    for i, found in enumerate(each):
+        state = states[walks.level[i]][walks.row[i]].numpy()
+        share = walks.count[i] / batch.num_walks / (1 if width else 2)
+        first = walks.side[i] * width
+        assert found == pytest.approx(share * weights[first : first + 8] @ state, abs=2 * SCORES)
+    total = np.bincount(pair, weights=each, minlength=batch.num_pairs)
+    assert_same_scores(total + logits_without_walks(scorer, batch), logits)
+    side, pair_of_side, _ = group_contributions(scorer, batch, walks, 2 * walks.pair + walks.side)
+    assert_same_scores(np.bincount(pair_of_side, weights=side), total)

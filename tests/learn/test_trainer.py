@@ -142,7 +142,7 @@ def test_too_few_links() -> None:
 
 def one_epoch(events: cawn.Events) -> Trainer:
     trainer = Trainer(events, TINY.with_(negatives="mixed"), quiet=True)
-    list(trainer._steps(0, 0))
+    list(trainer.steps(0, 0))
     return trainer
 
 

@@ -115,6 +115,6 @@ def test_accuracy_on_a_real_network(network) -> None:
     """A few hundred steps on UCI: clearly above popularity, and near recency, which decides most links there."""
     events = network("uci")
     trainer = cawn.Trainer(events, CountsSettings(epochs=2), quiet=True, device="cpu")
-    for _ in trainer._steps(0, 0):
+    for _ in trainer.steps(0, 0):
         pass
     assert metrics.average_precision(*trainer._validate(slice(None))) == pytest.approx(0.930, abs=0.01)

@@ -109,7 +109,7 @@ def moments(events: cawn.Events) -> list[list[Link]]:
 
 def trained(events: cawn.Events, **changes: object) -> cawn.Trainer:
     trainer = cawn.Trainer(events, small("dyrep-original", lr=0.05, **changes), quiet=True, device="cpu")
-    for _ in islice(trainer._steps(0, 0), 4):
+    for _ in islice(trainer.steps(0, 0), 4):
         pass
     return trainer
 

@@ -43,7 +43,7 @@ def briefly_trained(name: str) -> System:
     """A system after a few steps; its weights are no longer those it began with."""
     torch.manual_seed(0)
     trainer = cawn.Trainer(without_ties(), small(name, lr=0.01), quiet=True, device="cpu")
-    for _ in islice(trainer._steps(0, 0), 4):
+    for _ in islice(trainer.steps(0, 0), 4):
         pass
     return trainer.system
 
@@ -180,7 +180,7 @@ def test_links_and_nodes_may_have_attributes(name: str) -> None:
     columns = {"msg": rng.normal(size=(len(events), 3)), "x": rng.normal(size=(events.num_nodes, 2))}
     attributed = with_columns(events, **columns)
     trainer = cawn.Trainer(attributed, small(name), quiet=True, device="cpu")
-    losses = [float(loss) for loss in islice(trainer._steps(0, 0), 2)]
+    losses = [float(loss) for loss in islice(trainer.steps(0, 0), 2)]
     assert np.isfinite(losses).all()
     assert np.isfinite(trainer.system.scorer(trainer.events)(*pairs(events, 10))).all()
 
@@ -222,5 +222,5 @@ def test_training_lowers_the_loss(name: str) -> None:
     if name in UNTRAINED:
         pytest.skip("nothing is trained")
     trainer = cawn.Trainer(without_ties(), small(name, lr=0.01), quiet=True, device="cpu")
-    losses = [np.mean([float(loss) for loss in trainer._steps(epoch, 0)]) for epoch in range(5)]
+    losses = [np.mean([float(loss) for loss in trainer.steps(epoch, 0)]) for epoch in range(5)]
     assert losses[-1] < losses[0]

@@ -35,7 +35,7 @@ def test_training_on_a_gpu_follows_that_on_the_cpu(name: str) -> None:
     host = cawn.Trainer(without_ties(), small(name, **changes), quiet=True, device="cpu")
     device = on_gpu(name, **changes)
     device.system.module.load_state_dict(host.system.module.state_dict())
-    losses = [[float(loss) for loss in islice(trainer._steps(0, 0), 5)] for trainer in (host, device)]
+    losses = [[float(loss) for loss in islice(trainer.steps(0, 0), 5)] for trainer in (host, device)]
     np.testing.assert_allclose(losses[1], losses[0], rtol=2e-3, atol=1e-4)
 
 
@@ -44,7 +44,7 @@ def test_a_seed_is_a_run_on_a_gpu(name: str) -> None:
     found = []
     for _ in range(2):
         trainer = on_gpu(name)
-        list(trainer._steps(0, 0))
+        list(trainer.steps(0, 0))
         found.append([value.cpu() for value in trainer.system.module.state_dict().values()])
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)

@@ -103,7 +103,7 @@ def moments(events: cawn.Events) -> list[list[tuple[int, int, float, Tensor]]]:
 
 def trained(events: cawn.Events, **changes: object) -> cawn.Trainer:
     trainer = cawn.Trainer(events, small("jodie-original", lr=0.02, **changes), quiet=True, device="cpu")
-    for _ in islice(trainer._steps(0, 0), 4):
+    for _ in islice(trainer.steps(0, 0), 4):
         pass
     return trainer
 

@@ -105,7 +105,7 @@ def test_uniform_sampling_is_repeatable() -> None:
 
     def losses() -> list[float]:
         trainer = cawn.Trainer(events, config, quiet=True, device="cpu")
-        return [float(loss) for loss in islice(trainer._steps(0, 0), 3)]
+        return [float(loss) for loss in islice(trainer.steps(0, 0), 3)]
 
     assert losses() == losses()
     system = random_weights("tgat", events, sampling="uniform", neighbours=2, dropout=0.0)

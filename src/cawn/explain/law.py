@@ -7,6 +7,7 @@ which do not know what walks have in common.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
@@ -69,7 +70,12 @@ class Law(Report):
 
 def law_of_run(folder: Path, scorer: Scorer, events: Events, max_links: int) -> Law:
     """Explain the model of the run in `folder` on at most so many of its test links and on their random negatives."""
-    walks, found = walk_scorer(scorer), read_description(folder)
+    return explain_law(walk_scorer(scorer), *links_of_run(folder, events, max_links))
+
+
+def links_of_run(folder: Path, events: Events, max_links: int) -> tuple[Array, Array, Array, Array]:
+    """Source, destination, random negative and time of at most so many test links of a run, spread over time."""
+    found = read_description(folder)
     if len(events) != found["links"]:
         raise QueryError(f"{folder}: links were added after training; explain the run as it was trained")
     parts = split_of_run(events, found)
@@ -79,7 +85,7 @@ def law_of_run(folder: Path, scorer: Scorer, events: Events, max_links: int) -> 
     if not (events.src == events.dst).any():  # a self-loop would be an obvious negative
         kept = negative != events.src[links]
         links, negative = links[kept], negative[kept]
-    return explain_law(walks, events.src[links], events.dst[links], negative, events.t[links])
+    return events.src[links], events.dst[links], negative, events.t[links]
 
 
 def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: Array) -> Law:
@@ -88,17 +94,9 @@ def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: 
         raise QueryError("there are no links to explain the model with")
     length = scorer.config.length
     of_shapes, of_orders = _ShapeTable(len(src)), _ShapeTable(len(src))  # I_CAW and I_AW
-    for first in range(0, len(src), _PAIRS_PER_CHUNK):
-        chunk = slice(first, first + _PAIRS_PER_CHUNK)
-        for positive, other in ((True, dst), (False, negative)):
-            batch = scorer.batcher.trace(src[chunk], other[chunk], t[chunk], seed=WALK_SEED)
-            walks = distinct_walks(batch)
-            for table, values in ((of_shapes, walks.shapes), (of_orders, walks.orders)):
-                # Leave out, in each pair, all walks of a shape together.
-                keys = np.column_stack([walks.pair, values.reshape(len(values), -1)])
-                groups, group = np.unique(keys, axis=0, return_inverse=True)
-                contribution, _, _ = group_contributions(scorer, batch, walks, group)
-                table.add(groups[:, 1:], positive, contribution)
+    for groups in walk_groups(scorer, src, dst, negative, t):
+        table = of_shapes if groups.relative else of_orders
+        table.add(groups.shapes, groups.positive, groups.contribution)
     shapes, rare = of_shapes.rows()
     orders, _ = of_orders.rows()
     return Law(
@@ -111,6 +109,34 @@ def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: 
         orders=[replace(row, shape=format_order(key)) for key, row in orders],
         rare=rare,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WalkGroups:
+    """The walks of some pairs, grouped by pair and shape: n groups."""
+
+    relative: bool  # shapes of causal anonymous walks; else those of anonymous walks
+    positive: bool
+    link: Array  # [n] position of the pair's link among those given
+    shapes: Array  # [n, 2 L] or [n, L], as in `DistinctWalks`
+    contribution: Array  # [n] of all walks of the group together, to the logit of the pair
+    count: Array  # [n] number of sampled walks
+
+
+def walk_groups(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: Array) -> Iterator[WalkGroups]:
+    """The walks of positives (src, dst, t) and of negatives (src, negative, t), and what they contribute."""
+    for first in range(0, len(src), _PAIRS_PER_CHUNK):
+        chunk = slice(first, first + _PAIRS_PER_CHUNK)
+        for positive, other in ((True, dst), (False, negative)):
+            batch = scorer.batcher.trace(src[chunk], other[chunk], t[chunk], seed=WALK_SEED)
+            walks = distinct_walks(batch)
+            for relative, values in ((True, walks.shapes), (False, walks.orders)):
+                # Leave out, in each pair, all walks of a shape together.
+                keys = np.column_stack([walks.pair, values.reshape(len(values), -1)])
+                groups, group = np.unique(keys, axis=0, return_inverse=True)
+                contribution, _, _ = group_contributions(scorer, batch, walks, group)
+                count = np.bincount(group, weights=walks.count)
+                yield WalkGroups(relative, positive, first + groups[:, 0], groups[:, 1:], contribution, count)
 
 
 class _ShapeTable:

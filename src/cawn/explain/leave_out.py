@@ -1,8 +1,8 @@
-"""The contribution of walks to a score: the network is evaluated again without them.
+"""The contribution of walks to a score: their terms of the logit, or its change without them.
 
-Walks are left out of the pooling only; relative identities are still counted over all walks. If the logit is a sum over
-walks (mean pooling, linear head), their terms are left out of the sum, so that contributions add up to the logit.
-Otherwise the mean is taken over the remaining walks.
+If the logit is a sum over walks (mean pooling, linear head), contributions are terms of the sum, and add up to the
+logit. Otherwise the network is evaluated again without the walks: they are left out of the pooling, and the mean is
+taken over the remaining ones; relative identities are still counted over all walks.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ def group_contributions(
     for i, groups in enumerate(row_groups):
         here = walks.level == i
         groups[walks.row[here]] = group[here]
+    if is_additive(scorer.config):
+        return _sums(scorer, batch, pair, row_groups), pair, logits
     remaining = [
         scorer.logits_of(_without(batch, pair[groups], groups, row_groups, scorer.config))
         for groups in _chunks(np.arange(len(pair)))
@@ -82,6 +84,16 @@ def _chunks(numbers: Array) -> list[Array]:
     return [numbers[first : first + _PAIRS_PER_CHUNK] for first in range(0, len(numbers), _PAIRS_PER_CHUNK)]
 
 
+def _sums(scorer: WalkScorer, batch: Batch, pair: Array, row_groups: list[Array]) -> Array:
+    """What each group adds to a logit that is a sum over walks: [groups]. Every walk is encoded once."""
+    levels = [
+        level._replace(owner=2 * np.maximum(groups, 0) + (level.owner & 1))  # no walk ends at a row without a group
+        for level, groups in zip(batch.levels, row_groups, strict=True)
+    ]
+    by_group = replace(batch, levels=levels, rates=batch.rates[pair])
+    return scorer.logits_of(by_group) - logits_without_walks(scorer, batch)[pair]
+
+
 def _without(batch: Batch, pair: Array, groups: Array, row_groups: list[Array], config: Config) -> Batch:
     """The pair of each group without its walks; `row_groups` has the group of each row of each level."""
     copies, rows = select_pairs(batch, pair)
@@ -89,14 +101,12 @@ def _without(batch: Batch, pair: Array, groups: Array, row_groups: list[Array], 
         of_rows[at] == groups[level.owner >> 1]
         for of_rows, at, level in zip(row_groups, rows, copies.levels, strict=True)
     ]
-    scale = np.ones(2 * len(groups))  # of the remaining walks of each side
-    if not is_additive(config):
-        lost = np.zeros(2 * len(groups))
-        for level, mask in zip(copies.levels, left_out, strict=True):
-            lost += np.bincount(level.owner[mask], weights=level.weight[mask], minlength=len(lost))
-        if config.sides == "joint":
-            lost = np.repeat(lost.reshape(-1, 2).mean(axis=1), 2)
-        scale = 1 / np.maximum(1 - lost, 1e-6)
+    lost = np.zeros(2 * len(groups))
+    for level, mask in zip(copies.levels, left_out, strict=True):
+        lost += np.bincount(level.owner[mask], weights=level.weight[mask], minlength=len(lost))
+    if config.sides == "joint":
+        lost = np.repeat(lost.reshape(-1, 2).mean(axis=1), 2)
+    scale = 1 / np.maximum(1 - lost, 1e-6)  # of the remaining walks of each side
     levels = [
         level._replace(weight=np.where(mask, 0, level.weight * scale[level.owner]).astype(np.float32))
         for level, mask in zip(copies.levels, left_out, strict=True)

@@ -59,10 +59,10 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     array = np.asarray(values, float)
     if len(array) < 2:
         return float(array.mean()), float("inf")
-    return float(array.mean()), float(_t_quantile(len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
+    return float(array.mean()), float(t_quantile(len(array) - 1) * array.std(ddof=1) / np.sqrt(len(array)))
 
 
-def _t_quantile(freedom: int) -> float:
+def t_quantile(freedom: int) -> float:
     """The 97.5 % quantile of Student's t."""
     table = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
     if freedom <= len(table):

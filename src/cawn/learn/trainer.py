@@ -143,14 +143,14 @@ class Trainer:
     def trial(self, steps: int, report: Report = lambda _: None) -> tuple[Any, Any]:
         """Logits of some validation links and their negatives after so many steps; `report` is called after each."""
         with self.interrupt, memory_to("training", self.config):
-            updates = chain.from_iterable(self._steps(epoch, 0) for epoch in count())
+            updates = chain.from_iterable(self.steps(epoch, 0) for epoch in count())
             for step, _ in enumerate(islice(updates, steps), start=1):
                 report(step)
                 if self.interrupt.asked:
                     raise Interrupted
         return self._validate(slice(0, TRIAL_LINKS))
 
-    def _steps(self, epoch: int, first: int) -> Iterator[Tensor]:
+    def steps(self, epoch: int, first: int) -> Iterator[Tensor]:
         """Run the steps of an epoch from step `first`; yields the loss of each."""
         updates, module = self.system.updates(epoch, first, self.optimizer), self.system.module
         for step in range(first, self.num_steps):
@@ -193,7 +193,7 @@ class Trainer:
         state, before, next_report = self.state, self.state.loss, 0.0
         total = torch.zeros((), dtype=torch.float64, device=self.device)  # read rarely: it blocks until the GPU is done
         try:
-            for step, loss in enumerate(self._steps(state.epoch, first), start=first + 1):
+            for step, loss in enumerate(self.steps(state.epoch, first), start=first + 1):
                 total += loss
                 state.step = step
                 if self.listeners.all and (time.perf_counter() > next_report or step == self.num_steps):

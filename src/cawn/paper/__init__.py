@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from cawn.paper.ablation import Ablation
 from cawn.paper.clocks import Clocks
+from cawn.paper.complexity import Complexity
 from cawn.paper.experiments import Experiment
 from cawn.paper.grid import Grid
 from cawn.paper.negatives import KindsOfNegatives
+from cawn.paper.networks import Networks
 from cawn.paper.sensitivity import Sensitivity
+from cawn.paper.shapes import Shapes
 from cawn.paper.tables import Table2, Table6
 from cawn.paper.transfer import Transfer
 from cawn.paper.tree import Tree
@@ -24,7 +27,10 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Ablation,
         Sensitivity,
         Grid,
+        Complexity,
         Tree,
+        Shapes,
+        Networks,
         KindsOfNegatives,
         Clocks,
         Transfer,

@@ -21,6 +21,7 @@ class Request:
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of every system that has them
     systems: tuple[str, ...] | None = None  # variants to measure; None for all
     trials: int | None = None  # of a search, for each network and preset
+    device: str = "cpu"
 
     def seeds_of(self, task: str) -> range:
         """The seeds of a task: twice as many if it is inductive, whose hidden nodes vary."""
@@ -66,6 +67,7 @@ class Experiment:
     seeds: ClassVar[int] = 5  # by default
     options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # of the command line, beside those of all experiments
     systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by the names of --systems; () for any
+    alone: ClassVar[bool] = False  # one measurement at a time, because it measures time
 
     def plan(self, request: Request) -> Iterable[Measurement]:
         """The measurements to make; may be taken one by one, as earlier ones end."""

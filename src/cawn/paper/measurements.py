@@ -15,6 +15,9 @@ from cawn.learn.workers import Say, read_links
 
 # The function that makes each kind of measurement, called with a `Task` and a `Say`; returns JSON-compatible values.
 KINDS = {
+    "complexity": "cawn.paper.complexity:measure",
+    "shapes": "cawn.paper.shapes:measure",
+    "statistics": "cawn.paper.networks:measure",
     "training": "cawn.paper.training:measure",
     "trial": "cawn.paper.grid:measure",
     "ties": "cawn.paper.clocks:measure_ties",

@@ -58,10 +58,14 @@ class Sweep:
         self._failed: list[str] = []
         self._made, self._start = 0, time.monotonic()
         self._other_labels: dict[str, list[str]] = {}  # of measurements that are planned twice
+        if self.experiment.alone:
+            self.jobs = min(self.jobs, 1)
         with FolderLock(self.folder):
             self._results = Results.read(self.folder)
             self._check_links()
-            request = Request(self.networks, self.seeds, self._results, self.changes, self.systems, self.trials)
+            request = Request(
+                self.networks, self.seeds, self._results, self.changes, self.systems, self.trials, self._device
+            )
             planned = self.experiment.plan(request)
             total = self._count(planned) if isinstance(planned, list) else self.experiment.total(request)
             self._waiting = self._count(planned, made=False) if isinstance(planned, list) else total

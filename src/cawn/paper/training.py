@@ -41,10 +41,8 @@ def training(
             their rows; this is how the authors' code reads ties.
         baselines: Whether to evaluate the untrained rules and the small baselines as well.
     """
-    values = {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_dict().items()}
     settings = {
-        "system": systems.name_of(config),
-        "config": values,
+        **described(config),
         "task": task,
         "seed": seed,
         "protocol": protocol,
@@ -54,6 +52,12 @@ def training(
         "baselines": baselines,
     }
     return Measurement(network, "training", settings, f"{label}, {task}, seed {seed}")
+
+
+def described(config: Settings) -> dict[str, Any]:
+    """A system and its settings, as settings of a measurement; the inverse of `config_of`."""
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in config.to_dict().items()}
+    return {"system": systems.name_of(config), "config": values}
 
 
 def config_of(settings: Mapping[str, Any]) -> Settings:

@@ -105,7 +105,7 @@ def test_captured_updates_are_the_updates(changes: dict, monkeypatch) -> None:
         trainer = Trainer(events, SMALL.with_(**changes), device="cuda", quiet=True)
         if not captured:
             monkeypatch.setattr(CapturedStep, "capture", lambda self: None)
-        list(trainer._steps(0, 0))
+        list(trainer.steps(0, 0))
         assert trainer.system._engine._steps._captured.captured == captured
         found.append([weight.detach().clone() for weight in trainer.system.module.parameters()])
     for a, b in zip(*found, strict=True):
@@ -126,8 +126,8 @@ def test_an_epoch_never_waits_for_the_host() -> None:
     """PyTorch refuses whatever would."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    list(trainer._steps(0, 0))
-    updates = trainer._steps(1, 0)
+    list(trainer.steps(0, 0))
+    updates = trainer.steps(1, 0)
     next(updates)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -177,7 +177,7 @@ def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     monkeypatch.setattr("cawn.systems.cawn.cuda._MEMORY_SHARE", 1e-9)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    list(trainer._steps(0, 0))
+    list(trainer.steps(0, 0))
     assert trainer.system._engine.batcher.tables["msg"].is_pinned()
     assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))
 

@@ -1,0 +1,314 @@
+"""Figures 8 and 9 of the paper: which shapes of causal anonymous walks (CAWs) and of anonymous walks (AWs) a model
+relies on, and how often they occur with positive and with negative links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.devices import pick_device
+from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
+from cawn.explain.law import MIN_SHARE, WalkGroups, links_of_run, walk_groups
+from cawn.explain.link import walk_scorer
+from cawn.learn.metrics import mean_and_interval
+from cawn.learn.plots import COLOURS
+from cawn.learn.runs import load_system, read_run
+from cawn.learn.workers import Say
+from cawn.paper import training
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.measurements import Measurement, Task
+from cawn.paper.published import NAMES
+from cawn.paper.results import Cell, Result, Results, cell
+from cawn.paper.variants import paper_config
+
+Array = npt.NDArray[Any]
+
+SETTINGS = {"num_walks": 32, "length": 3}  # of the paper's figures
+LINKS = 5_000  # test links, and as many negatives
+SHOWN = 3  # highest- and lowest-scored CAWs
+PRINTED = "(0,∞) → (1,2) → (2,3) → (1,2)"  # the paper's highest-scored CAW on Wikipedia
+LEAST_PAIRS = 5  # with a shape that is listed
+_FOLDS = 10
+_NEVER, _SELDOM = 0.05, 0.25  # largest shares of pairs that "almost never" and "seldom" mean
+_LABELS = {"caw": "Shapes of CAWs", "aw": "Shapes of AWs"}
+
+
+class Shapes(Experiment):
+    name = "shapes"
+    title = "Figures 8 and 9: shapes of causal anonymous walks and of anonymous walks"
+    networks = ("wikipedia", "uci")
+    seeds = 1
+
+    def plan(self, request: Request) -> list[Measurement]:
+        measurements = []
+        for network in request.networks:
+            given = {name: value for name, value in SETTINGS.items() if name not in request.changes}
+            config = paper_config(request, network).with_(**given, pooling="mean", head="linear")
+            for identity, label in _LABELS.items():
+                for seed in range(request.seeds):
+                    trained = training.training(
+                        network, config.with_(identity=identity), task="transductive", seed=seed, label=label
+                    )
+                    settings = {**trained.settings, "links": LINKS}
+                    measurements.append(Measurement(network, "shapes", settings, trained.label))
+        return measurements
+
+    def show(self, results: Results) -> Section | None:
+        section = Section(
+            [
+                "A model with mean pooling and a linear output, whose logit is the mean of a score of each walk "
+                f"(M = {SETTINGS['num_walks']}, m = {SETTINGS['length']}), and the same with the identities of "
+                f"anonymous walks. Up to {LINKS:,} test links and as many random negatives. The score of a shape is "
+                "the mean over its walks; a shape occurs with a link if one of the 2M walks of the pair has it. "
+                f"Shapes that occur with fewer than {100 * MIN_SHARE:g} % of the pairs are not listed. Coordinates are "
+                "those of the paper: (d_uw, d_vw) is the position at which node w first appears among the walks from "
+                "the source u and from the destination v, ∞ if it does not.",
+                "The discriminatory power of a kind of shapes is the total variation distance between their "
+                "distributions over the walks of positives and of negatives: 0 if shapes say nothing about a link, 1 "
+                "if a single walk decides it. It is cross-validated over ten parts of the links.",
+                "Paper (Wikipedia): the 3 highest-scored CAWs almost never occur with negative links, the 3 "
+                f"lowest-scored seldom with positive ones; the highest is {PRINTED}. AWs are highly mixed.",
+            ]
+        )
+        for network in results.networks:
+            caws, aws = (results.labelled(label, network) for label in _LABELS.values())
+            if caws:
+                section.used.extend([*caws, *aws])
+                _show_network(section, NAMES.get(network, network), caws, aws)
+        return section if section.used else None
+
+
+# The measurement.
+
+
+def measure(task: Task, say: Say) -> dict[str, Any]:
+    """Train a model and collect the shapes of its walks."""
+    found = training.measure(task, say)
+    run = read_run(task.folder)
+    scorer = walk_scorer(load_system(run, pick_device(task.device), task.threads).scorer(run.events))
+    links = links_of_run(task.folder, run.events, task.settings["links"])
+    config = scorer.config
+    relative = config.identity == "caw"
+    groups = [some for some in walk_groups(scorer, *links) if some.relative == relative]
+    return found | shape_table(groups, len(links[0]), config.length, 2 * config.num_walks)
+
+
+def shape_table(groups: Iterable[WalkGroups], links: int, length: int, num_walks: int) -> dict[str, Any]:
+    """The shapes by descending score, and their discriminatory power.
+
+    Args:
+        groups: Of shapes of one kind.
+        links: Number of positives, and of negatives.
+        length: m
+        num_walks: 2M, of a pair.
+    """
+    columns = [
+        (some.shapes, np.full(len(some.link), some.positive), some.link, some.contribution, some.count)
+        for some in groups
+    ]
+    shapes, positive, link, contribution, count = (np.concatenate(column) for column in zip(*columns, strict=True))
+    keys, number = np.unique(shapes, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+
+    def total(weights: Array) -> Array:
+        return np.bincount(number, weights=weights, minlength=len(keys))
+
+    pairs, walks = total(np.ones(len(number))), total(count)
+    score = num_walks * total(contribution) / walks
+    with_positives, with_negatives = total(positive) / links, total(~positive) / links
+    frequent = np.flatnonzero(pairs >= max(MIN_SHARE * 2 * links, LEAST_PAIRS))
+    relative = keys.shape[1] == 2 * (length + 1)
+    rows = [
+        {
+            "shape": _name(keys[i], length, relative),
+            "meaning": describe_shape(keys[i].reshape(-1, 2), length) if relative else "",
+            "complete": bool((keys[i] > 0).all() if not relative else (keys[i] >= 0).all()),  # has m steps
+            "score": float(score[i]),
+            "with_positives": float(with_positives[i]),
+            "with_negatives": float(with_negatives[i]),
+        }
+        for i in frequent[np.argsort(-score[frequent], kind="stable")]
+    ]
+    power, half = discriminatory_power(number, positive, link % _FOLDS, count)
+    rare = len(keys) - len(frequent)
+    return {"pairs": 2 * links, "shapes": rows, "rare": rare, "power": [power, half]}
+
+
+def _name(key: Array, length: int, relative: bool) -> str:
+    return format_shape(key.reshape(-1, 2), length) if relative else format_order(key)
+
+
+def discriminatory_power(shape: Array, positive: Array, fold: Array, count: Array) -> tuple[float, float]:
+    """The total variation distance between the shapes of walks of positives and of negatives, and half of its 95 %
+    interval over folds.
+
+    In each fold, shapes count as signs of a link, or against it, by their frequencies in the other folds: otherwise
+    chance differences of rare shapes would all add up.
+
+    Args:
+        shape: [n] number of a shape.
+        positive: [n] whether the pair is a positive.
+        fold: [n]
+        count: [n] number of such walks.
+    """
+    sums = np.zeros((int(fold.max()) + 1, 2, int(shape.max()) + 1))  # by fold, kind of pair and shape
+    np.add.at(sums, (fold, positive.astype(int), shape), count)
+    distances = []
+    for here in sums:
+        rest = _shares(sums.sum(axis=0) - here)
+        negative_share, positive_share = _shares(here)
+        sign = np.sign(rest[1] - rest[0])
+        distances.append(float(sign @ (positive_share - negative_share)) / 2)
+    return mean_and_interval(distances)
+
+
+def _shares(counts: Array) -> Array:
+    """Rows that sum to 1; zeros where there is nothing: [2, shapes]."""
+    return np.asarray(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+
+
+# The report.
+
+
+class Claim(NamedTuple):
+    """A claim of the paper, and whether the results confirm it."""
+
+    text: str
+    confirmed: bool
+
+    def __str__(self) -> str:
+        return f"{self.text}: **{'confirmed' if self.confirmed else 'not confirmed'}**."
+
+
+def _show_network(section: Section, name: str, caws: list[Result], aws: list[Result]) -> None:
+    """The tables, plots and claims of one network; shapes are those of the first seed."""
+    first = caws[0].value
+    highest, lowest = extremes(first["shapes"])
+    claims = caw_claims(highest, lowest)
+    section.tables.append(_table([*highest, *lowest], f"{name}: the highest- and lowest-scored CAWs", _rare(first)))
+    section.plots.append(Plot(f"{name}: CAWs", _bars([*highest, *lowest]), (8.0, 3.4)))
+    if aws:
+        rows = aws[0].value["shapes"]
+        complete = sum(row["complete"] for row in rows)
+        note = f"{complete} shapes have {SETTINGS['length']} steps; the others ended early at a node without a past."
+        section.tables.append(_table(rows, f"{name}: all AWs", note))
+        section.plots.append(Plot(f"{name}: AWs", _bars(rows), (8.0, 3.0)))
+        section.tables.append(_power_table(name, caws, aws))
+        claims.append(power_claim(_power(caws), _power(aws)))
+    section.text.append(f"{name}: {' '.join([*map(str, claims), _printed(first['shapes'])])}")
+
+
+def extremes(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The shapes with the highest and the lowest scores, in descending order; none is in both."""
+    number = min(SHOWN, len(rows) // 2)
+    return rows[:number], rows[len(rows) - number :]
+
+
+def positive_share(row: dict[str, Any]) -> float:
+    """Of the pairs with a walk of this shape, the share of positives."""
+    return float(row["with_positives"] / (row["with_positives"] + row["with_negatives"]))
+
+
+def caw_claims(highest: list[dict[str, Any]], lowest: list[dict[str, Any]]) -> list[Claim]:
+    """The claims about the highest- and the lowest-scored shapes."""
+    if not highest:
+        return []
+    most = max(1 - positive_share(row) for row in highest)
+    least = max(positive_share(row) for row in lowest)
+    return [
+        Claim(
+            f"Of the pairs with one of the highest-scored shapes, at most {100 * most:.1f} % are negatives "
+            f"(almost never: {100 * _NEVER:g} %)",
+            most <= _NEVER,
+        ),
+        Claim(
+            f"Of the pairs with one of the lowest-scored shapes, at most {100 * least:.1f} % are positives "
+            f"(seldom: {100 * _SELDOM:g} %)",
+            least <= _SELDOM,
+        ),
+    ]
+
+
+def power_claim(caw: tuple[float, float | None], aw: tuple[float, float | None]) -> Claim:
+    """The claim that CAWs separate positives from negatives better than AWs."""
+    gap, halves = caw[0] - aw[0], (caw[1] or 0.0) + (aw[1] or 0.0)
+    return Claim(f"CAWs have more discriminatory power than AWs ({caw[0]:.3f} against {aw[0]:.3f})", gap > halves)
+
+
+def _power(results: list[Result]) -> tuple[float, float | None]:
+    """Discriminatory power and half of its interval: over seeds, or over the folds of a single one."""
+    values = [one.value["power"] for one in results]
+    if len(values) == 1:
+        return values[0][0], values[0][1]
+    return mean_and_interval([value for value, _ in values])
+
+
+def _printed(rows: list[dict[str, Any]]) -> str:
+    """Where the shape that the paper prints stands here."""
+    for rank, row in enumerate(rows, start=1):
+        if row["shape"] == PRINTED:
+            return (
+                f"The paper's highest-scored shape {PRINTED} has rank {rank} of {len(rows)}, score "
+                f"{row['score']:+.2f}; {100 * positive_share(row):.1f} % of the pairs with it are positives."
+            )
+    return f"The paper's highest-scored shape {PRINTED} is too rare to be listed."
+
+
+def _rare(value: dict[str, Any]) -> str:
+    return f"{len(value['shapes'])} shapes are frequent enough to be ranked; {value['rare']} are rarer."
+
+
+def _table(rows: list[dict[str, Any]], title: str, note: str) -> Table:
+    headings = [
+        "shape",
+        "score of a walk",
+        "with positives",
+        "with negatives",
+        "positives among these pairs",
+        "in words",
+    ]
+    if not any(row["meaning"] for row in rows):
+        headings = headings[:-1]
+    lines = [
+        [
+            row["shape"],
+            f"{row['score']:+.2f}",
+            f"{100 * row['with_positives']:.2f} %",
+            f"{100 * row['with_negatives']:.2f} %",
+            f"{100 * positive_share(row):.1f} %",
+            row["meaning"],
+        ][: len(headings)]
+        for row in rows
+    ]
+    return Table(headings, lines, title, note)
+
+
+def _power_table(name: str, caws: list[Result], aws: list[Result]) -> Table:
+    rows = []
+    for kind, results in (("CAW", caws), ("AW", aws)):
+        power, half = _power(results)
+        auc = cell(results, "auc", links="all", negatives="random", clock="strict")
+        rows.append([kind, str(Cell(power, half, len(results))), "" if auc is None else str(auc), str(len(results))])
+    headings = ["identities", "discriminatory power", "AUC of the model, %", "seeds"]
+    note = "Intervals are over seeds; with a single seed, that of the power is over parts of the links."
+    return Table(headings, rows, f"{name}: discriminatory power", note)
+
+
+def _bars(rows: list[dict[str, Any]]) -> Callable[[Any], None]:
+    """Paired bars: how often each shape occurs with positives and with negatives."""
+
+    def draw(figure: Any) -> None:
+        axis = figure.subplots()
+        places = np.arange(len(rows))
+        for shift, (kind, colour) in enumerate(zip(("positives", "negatives"), COLOURS, strict=False)):
+            shares = [100 * row[f"with_{kind}"] for row in rows]
+            axis.bar(places + 0.38 * shift - 0.19, shares, 0.36, color=colour, label=f"with {kind}")
+        labels = [row["shape"].replace(" → ", "\n→ ") for row in rows]
+        axis.set_xticks(places, labels, fontsize=7)
+        axis.set_ylabel("% of the pairs")
+        axis.legend()
+
+    return draw
