@@ -1,17 +1,23 @@
 """The sensitivity to M, alpha and m on results made by hand, and the measurements that are planned."""
 
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
 
+from cawn.data import laws
 from cawn.data.events import Events
 from cawn.learn.plots import to_svg
+from cawn.learn.splits import split
+from cawn.learn.workers import write_links
 from cawn.paper.experiments import Request, Section
+from cawn.paper.measurements import Task
 from cawn.paper.results import Result
-from cawn.paper.sensitivity import BEST, Sensitivity, values_of
+from cawn.paper.sensitivity import BEST, Sensitivity, read_sensitivities, values_of
+from cawn.paper.training import measure
 from cawn.systems.cawn.config import Config
-from paper_results import gather, row, searched, trained
+from paper_results import gather, result, row, searched, trained
 
 TAU = 4e-5
 BASE = {"num_walks": 64, "length": 2, "alpha": 8e-6, "lr": 0.001}
@@ -65,6 +71,7 @@ def test_the_gain_grows() -> None:
 def test_the_paper_is_right_about_alpha() -> None:
     section = show(*runs(0.938), *decays({0.0: 0.8, "paper": 0.9385, 8e-7: 0.9, 8e-5: 0.88}))
     text = section.text[-1]
+    assert "tau is 4e-05 on the training links (3.59e-05 in the paper's Table 1)." in text
     assert "alpha = 8e-06 is the best (tau / alpha: 5)." in text
     assert "The paper's tau / alpha of about 5 is the best." in text
     assert "That alpha = 0 (uniform sampling) is worse is confirmed (-13.8" in text
@@ -129,3 +136,15 @@ def test_plan_varies_one_setting_at_a_time(events: Events) -> None:
         config = one.settings["config"]
         assert config["epochs"] == 2
         assert sum(config[name] != value for name, value in best.items()) == (not one.label.startswith(BEST))
+
+
+def test_tau_is_that_of_the_training_links(tmp_path: Path) -> None:
+    events = laws.triadic_closure(30, 400, seed=0).events
+    write_links(tmp_path / "links", events)
+    changes = {"epochs": 1, "dim": 8, "num_walks": 4, "batch_size": 128, "alpha": "paper"}
+    first, *_ = Sensitivity().plan(Request({"uci": events}, 1, gather(), changes))
+    task = Task("uci", dict(first.settings), {"uci": str(tmp_path / "links")}, "cpu", 1, tmp_path / "run")
+    made = result("training", first.label, measure(task, lambda _: None), dict(first.settings))
+    found = read_sensitivities(gather(made), "uci", made)
+    assert found.tau == pytest.approx(events[split(events, "inductive", seed=0).train].intensity)
+    assert found.ratio(found.curves["alpha"].best) == "5"

@@ -26,7 +26,7 @@ from cawn.paper.curves import (
 )
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES
+from cawn.paper.published import NAMES, published
 from cawn.paper.results import Cell, Result, Results, check_same_splits
 from cawn.paper.variants import paper_config
 from cawn.systems.cawn.config import Config
@@ -78,9 +78,10 @@ class Sensitivity(Experiment):
         section = Section(
             [
                 METHOD,
-                "One setting is varied at a time, the others are as the grid search found them. The paper claims that "
-                "few walks suffice and the gain saturates as M grows; that alpha has an optimal interval, where tau / "
-                "alpha is about 5, and too small and too large values are worse; that AUC peaks at some m.",
+                "One setting is varied at a time; the others, in parentheses, are those of the grid search, where "
+                "there was one. The paper claims that few walks suffice and the gain saturates as M grows; that alpha "
+                "has an optimal interval, where tau / alpha is about 5, and smaller and larger values are worse; and "
+                "that AUC peaks at some m. Here the best is the value with the highest mean.",
             ]
         )
         for network in results.networks:
@@ -152,7 +153,8 @@ class Sensitivities:
     def _decays(self) -> list[str]:
         curve = self.curves["alpha"]
         best, near = curve.best, curve.plateau()
-        lines = [f"alpha = {best.x:.3g} is the best{self._ratios(best)}."]
+        lines = [] if self.tau is None else [f"tau is {self.tau:.3g} on the training links{self._published_tau()}."]
+        lines += [f"alpha = {best.x:.3g} is the best{self._ratios(best)}."]
         if len(near) > 1:
             lines.append(f"From {near[0].x:.3g} to {near[-1].x:.3g} it is not clearly worse{self._ratios(*near)}.")
         ends = {"alpha = 0 (uniform sampling)": curve.at(0.0), f"alpha = {curve.points[-1].x:.3g}": curve.points[-1]}
@@ -162,6 +164,10 @@ class Sensitivities:
             elif point is not None and (gain := point.gain(best)) is not None:
                 lines.append(f"That {name} is worse is {verdict(best.gain(point))} ({gain.signed}).")
         return lines + self._five()
+
+    def _published_tau(self) -> str:
+        found = published()["networks"].get(self.network)
+        return "" if found is None else f" ({found['intensity']:.3g} in the paper's Table 1)"
 
     def _five(self) -> list[str]:
         """Whether tau / alpha of about 5 is the best."""

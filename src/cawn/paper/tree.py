@@ -52,8 +52,8 @@ class Tree(Experiment):
             [
                 METHOD,
                 f"k_1 links are drawn at the first step and {NUM_WALKS} / k_1 after each of them; with k_1 = "
-                f"{NUM_WALKS} the walks are independent. The paper claims that trees are slightly worse, and less so "
-                "for large k_1.",
+                f"{NUM_WALKS} the walks are independent. Other settings are those of the grid search, where there was "
+                "one. The paper claims that trees are slightly worse, and less so for large k_1.",
             ]
         )
         curves = []
