@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
+from cawn.learn.plots import COLOURS
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
 from cawn.paper.published import NAMES
@@ -16,6 +17,7 @@ from cawn.paper.training import KINDS_OF_NEGATIVES
 from cawn.paper.variants import VARIANTS
 from cawn.systems.baselines import STANDING
 
+_COLUMNS = 3  # of panels in the plot
 _TASKS = ("transductive", "inductive")
 _WITH_BASELINES = "rates"  # the variant whose results contain the untrained baselines
 _MEANING = {
@@ -58,9 +60,10 @@ class KindsOfNegatives(Experiment):
         section.text.append(
             "AP in percent, pooled over all test links (inductive: all links of hidden nodes), mean over seeds ± half "
             "of the 95 % confidence interval. Strict clock. Each test link has one negative of the same source: "
-            + "; ".join(f"{kind}: {_MEANING[kind]}" for kind in KINDS_OF_NEGATIVES)
-            + ". Links without such a destination get a random one. The paper has random negatives only. "
-            "The best of each column is bold."
+            + "; ".join(f"**{kind}**: {_MEANING[kind]}" for kind in KINDS_OF_NEGATIVES)
+            + ". Links without such a destination get a random one. The paper has random negatives only. Historical "
+            "and inductive negatives of DyGLib replace the source as well: figures published with it are not "
+            "comparable. The best of each column is bold."
         )
         section.text.append(trained_with(line for found in lines.values() for line in found))
         for network, found in lines.items():
@@ -135,10 +138,10 @@ def trained_with(lines: Iterable[Line]) -> str:
     }
     parts = [f"with {meaning.get(kind, kind)}: {', '.join(labels)}" for kind, labels in groups.items()]
     text = f"Trained {'; trained '.join(parts)}."
-    if len(groups) > 1:
+    if len(groups) > 1 and "random" in groups:
         text += (
-            " Mixed negatives are an advantage against historical and inductive ones, so the best of those trained "
-            "with random negatives only is named as well."
+            " Those trained with random negatives only meet historical ones for the first time in the test, so the "
+            "best of them is named as well."
         )
     return text
 
@@ -152,11 +155,12 @@ def findings(lines: list[Line]) -> list[str]:
             continue
         first = {kind: max(complete, key=lambda line: line.cells[task, kind].mean) for kind in KINDS_OF_NEGATIVES[:2]}
         sentences.append(f"In the {task} task {_leaders(first['random'], first['historical'], task)}.")
-        falls = sorted(complete, key=lambda line: line.fall(task) or 0.0)
+        falls = sorted((line for line in complete if line.trained_with), key=lambda line: line.fall(task) or 0.0)
         if len(falls) > 1:
             sentences.append(
-                f"From random to historical negatives {falls[0].label} {_change(falls[0].fall(task))} (the least) "
-                f"and {falls[-1].label} {_change(falls[-1].fall(task))} (the most)."
+                f"Of the trained systems, from random to historical negatives {falls[0].label} "
+                f"{_change(falls[0].fall(task))} (the least) and {falls[-1].label} {_change(falls[-1].fall(task))} "
+                "(the most)."
             )
         random_only = [line for line in complete if line.trained_with == "random"]
         if random_only and first["historical"].trained_with == "mixed":
@@ -185,25 +189,28 @@ def _change(fall: float | None) -> str:
 
 
 def _plot(lines: dict[str, list[Line]]) -> Plot:
-    most = max(len(found) for found in lines.values())
+    labels = {line.label for found in lines.values() for line in found}
+    columns, rows = min(len(lines), _COLUMNS), -(-len(lines) // _COLUMNS)
     return Plot(
         "AP against random (filled) and historical (hollow) negatives, transductive test links; blue: trained with "
         "random negatives, orange: with mixed ones, grey: untrained",
         partial(_draw, lines),
-        (3.2 * len(lines) + 1.6, 0.24 * most + 1.2),
+        (2.6 * columns + 1.6, (0.2 * len(labels) + 0.9) * rows),
     )
 
 
 def _draw(lines: dict[str, list[Line]], figure: Any) -> None:
     """A panel per network, a line per system from AP against random to AP against historical negatives."""
     labels = list(dict.fromkeys(line.label for found in lines.values() for line in found))
-    colours = {"random": "#0072b2", "mixed": "#d55e00"}
-    axes = figure.subplots(1, len(lines), squeeze=False, sharey=True)[0]
-    for axis, (network, found) in zip(axes, lines.items(), strict=True):
+    colours = {"random": COLOURS[0], "mixed": COLOURS[1]}
+    axes = figure.subplots(-(-len(lines) // _COLUMNS), min(len(lines), _COLUMNS), squeeze=False, sharey=True)
+    for axis in axes.flat[len(lines) :]:
+        axis.set_visible(False)
+    for axis, (network, found) in zip(axes.flat, lines.items(), strict=False):
         for line in found:
             if line.fall("transductive") is None:
                 continue
-            y, colour = labels.index(line.label), colours.get(line.trained_with, "#777777")
+            y, colour = labels.index(line.label), colours.get(line.trained_with, COLOURS[-1])
             start, end = (line.cells["transductive", kind].mean for kind in ("random", "historical"))
             axis.plot([start, end], [y, y], color=colour, linewidth=1.5)
             axis.plot([start], [y], "o", color=colour, markersize=5)
@@ -211,5 +218,5 @@ def _draw(lines: dict[str, list[Line]], figure: Any) -> None:
         axis.set_title(NAMES.get(network, network))
         axis.set_xlabel("AP, %")
         axis.grid(axis="x")
-    axes[0].set_yticks(range(len(labels)), labels)
-    axes[0].invert_yaxis()
+    axes[0, 0].set_yticks(range(len(labels)), labels)
+    axes[0, 0].invert_yaxis()

@@ -38,7 +38,7 @@ def training(
         negatives: Kinds of negatives to evaluate against.
         clocks: Clocks of the evaluation; see `cawn.learn.clocks`.
         ties: "strict", or "rows" to train, too, as if simultaneous links came one after the other, in the order of
-            their rows; this is how the authors' code reads ties.
+            their rows.
         baselines: Whether to evaluate the untrained rules and the small baselines as well.
     """
     settings = {

@@ -32,6 +32,7 @@ from cawn.systems.training import TrainingLinks
 TRAINED, RESCALED, UNCHANGED, RULE = "trained", "rescaled", "unchanged", "recency"
 _SYSTEMS = ("paper-mean", "default", "counts", "rates")  # by default
 _SHOWN = ("random", "historical")  # negatives
+_DARKEST = -20.0  # points, in the plot
 _TRAINING = 0.7  # share of a measurement that is training, for progress
 
 
@@ -317,21 +318,24 @@ def _plot(matrices: list[Matrix]) -> Plot:
         "AP after transfer minus AP if trained there, in points, random negatives; rows: trained on, columns: tested "
         "on",
         partial(_draw, matrices),
-        (3.4 * len(matrices) + 0.8, 3.8),
+        (3.6 * min(len(matrices), 2) + 0.8, 3.5 * -(-len(matrices) // 2)),
     )
 
 
 def _draw(matrices: list[Matrix], figure: Any) -> None:
     """A panel per system: a square per pair of networks, darker where transfer loses more."""
-    axes = figure.subplots(1, len(matrices), squeeze=False)[0]
-    for axis, matrix in zip(axes, matrices, strict=True):
+    axes = figure.subplots(-(-len(matrices) // 2), min(len(matrices), 2), squeeze=False)
+    for axis in axes.flat[len(matrices) :]:
+        axis.set_visible(False)
+    for axis, matrix in zip(axes.flat, matrices, strict=False):
         names, pairs = matrix.networks, matrix.pairs("random")
         losses = [[float("nan")] * len(names) for _ in names]
         for pair in pairs:
             row, column = names.index(pair.start), names.index(pair.test)
             losses[row][column] = pair.rescaled - pair.there
-            axis.text(column, row, f"{losses[row][column]:+.1f}", ha="center", va="center", size=7, color="black")
-        axis.imshow(losses, cmap="YlOrRd_r", vmin=-20, vmax=5)
+            colour = "white" if losses[row][column] < 0.6 * _DARKEST else "black"
+            axis.text(column, row, f"{losses[row][column]:+.1f}", ha="center", va="center", size=7, color=colour)
+        axis.imshow(losses, cmap="Blues_r", vmin=_DARKEST, vmax=0)
         printed = [NAMES.get(name, name) for name in names]
         axis.set_xticks(range(len(names)), printed, rotation=60, ha="right")
         axis.set_yticks(range(len(names)), printed)
