@@ -142,7 +142,9 @@ class Sensitivities:
 
     def _walks(self) -> list[str]:
         curve = self.curves["M"]
-        lines = [f"M = {curve.best.x:g} is the best; M = {curve.near_best()[0].x:g} is the smallest not clearly worse."]
+        best, least = curve.best, curve.near_best()[0]
+        fewer = "all smaller ones are clearly worse" if least is best else f"M = {least.x:g} is not clearly worse"
+        lines = [f"M = {best.x:g} is the best; {'it is the smallest' if best is curve.points[0] else fewer}."]
         steps = [(b.gains(a), a, b) for a, b in pairwise(curve.points)]
         if len(steps) > 1:
             less = difference(steps[0][0], steps[-1][0])
