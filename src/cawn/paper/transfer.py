@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from cawn.data.events import Events
 from cawn.devices import pick_device
 from cawn.errors import QueryError
 from cawn.kernels.rng import seed_for
-from cawn.learn.evaluation import MODEL, evaluate
+from cawn.learn.evaluation import MODEL, STRICT, evaluate
 from cawn.learn.negatives import training_links
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
@@ -93,7 +93,7 @@ def transfer(network: str, config: Settings, networks: Iterable[str], variant: V
         label=_label(variant),
         negatives=KINDS_OF_NEGATIVES,
     )
-    settings = {**alone.settings, "others": [name for name in networks if name != network]}
+    settings = {**alone.settings, "others": sorted(name for name in networks if name != network)}
     return replace(alone, kind="transfer", settings=settings)
 
 
@@ -105,7 +105,7 @@ def _label(variant: Variant) -> str:
 
 
 def measure(task: Task, say: Say) -> dict[str, Any]:
-    """Train on a network, or resume, and test there and on the others: rows by test network, scorer and negatives."""
+    """Train on a network, or resume, and test there and on the others: see `evaluate_with`, by test network."""
     from cawn.learn.experiments import train
 
     settings, folder = task.settings, task.folder
@@ -122,13 +122,13 @@ def measure(task: Task, say: Say) -> dict[str, Any]:
         callback=reporter(lambda value: say({"done": _TRAINING * value["done"]} if "done" in value else value)),
         baselines=False,
     )
-    networks, rows = [task.network, *settings["others"]], []
+    networks, tests = [task.network, *settings["others"]], {}
     for done, network in enumerate(networks):
         say({"done": _TRAINING + (1 - _TRAINING) * done / len(networks)})
         events = task.events(network)
         scales = {TRAINED: run.facts} if network == task.network else transferred_facts(run, events)
-        rows += [row | {"network": network} for row in evaluate_with(run, events, scales, task)]
-    return {"rows": rows, "epochs": len(run.epochs), "cost": run.report["cost"]}
+        tests[network] = evaluate_with(run, events, scales, task)
+    return {"tests": tests, "epochs": len(run.epochs), "cost": run.report["cost"]}
 
 
 def transferred_facts(run: Run, events: Events) -> dict[str, dict[str, Any]]:
@@ -151,25 +151,27 @@ def _training_links(events: Events, run: Run) -> TrainingLinks:
     return training_links(events, split(events, "transductive", seed=run.seed), run.config, run.seed)
 
 
-def evaluate_with(
-    run: Run, events: Events, scales: Mapping[str, dict[str, Any]], task: Task
-) -> Iterator[dict[str, Any]]:
+def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]], task: Task) -> dict[str, Any]:
     """The accuracy of a trained system on the test links of a network, with several facts by name, and of the rule."""
     parts, known = split(events, "transductive", seed=run.seed), _training_links(events, run)
-    device, model, *others = pick_device(task.device), *scales
+    device, model = pick_device(task.device), next(iter(scales))
     scorers: dict[str, Scorer] = {RULE: untrained_scorers(events)[RULE]}
     for name, facts in scales.items():
         context = Context(run.config, events[parts.visible], run.seed, device, task.threads, known, dict(facts))
         system = registry.build(registry.name_of(run.config), context)
         system.module.load_state_dict(run.model.state_dict())
         scorers[MODEL if name == model else name] = system.scorer(events)
-    contents, seed = digest_of_links(events), seed_for(run.seed, "test")
-    for row in evaluate(scorers, events, parts, KINDS_OF_NEGATIVES, run.calibration, seed=seed):
-        about = {name: row[name] for name in ("links", "negatives", "clock", "count", "split", "digest")}
-        figures = {model: row["model"], **row["rules"]}
-        for name in (model, *others, RULE):
-            found = {figure: round(value, 6) for figure, value in figures[name].items()}
-            yield {"scorer": name, "contents": contents, **about, **found}
+    found = evaluate(
+        scorers, events, parts, KINDS_OF_NEGATIVES, run.calibration, seed=seed_for(run.seed, "test"), clock=STRICT
+    )
+    rows = [
+        {"scorer": name, "negatives": row["negatives"]}
+        | {metric: round(figures[metric], 6) for metric in ("auc", "ap")}
+        for row in found
+        for name, figures in ({model: row["model"]} | row["rules"]).items()
+    ]
+    drawn = {row["negatives"]: row["digest"] for row in found}
+    return {"links": digest_of_links(events), "split": parts.digest, "negatives": drawn, "rows": rows}
 
 
 # The matrix of networks.
@@ -177,14 +179,17 @@ def evaluate_with(
 
 def by_test_network(run: Result) -> list[tuple[str, Result]]:
     """The network it was trained on, and its figures on each test network as a result of that network."""
-    rows = run.value["rows"]
-    contents = {row["network"]: row["contents"] for row in rows}
     return [
         (
             run.network,
-            replace(run, network=name, links=digest, value={"rows": [row for row in rows if row["network"] == name]}),
+            replace(
+                run,
+                network=network,
+                links=test["links"],
+                value={"rows": [row | {"split": test["split"]} for row in test["rows"]]},
+            ),
         )
-        for name, digest in contents.items()
+        for network, test in run.value["tests"].items()
     ]
 
 
