@@ -23,7 +23,7 @@ INTRODUCTION = (
     "(ICLR 2021), and experiments beyond it, from the results in one folder. `cawn paper report` writes this page."
 )
 _PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
-_NUMBER = re.compile(r"[*(]*[-+−]?\d")
+_NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d")
 
 
 def write_report(folder: Path) -> tuple[Report, list[Path]]:
@@ -102,7 +102,7 @@ def to_html(report: Report) -> str:
     """The report as one page; plots are part of it."""
     plots = {name: Markup(svg) for name, svg in report.plots(standalone=False).items()}
     pages = environment("cawn.paper", "cawn.explain")
-    pages.filters |= {"inline": inline, "blocks": blocks, "right_aligned": right_aligned}
+    pages.filters |= {"inline": inline, "cell": cell, "blocks": blocks, "right_aligned": right_aligned}
     return pages.get_template("report.html").render(
         palette=Markup(stylesheet(":root")),
         data=report.to_dict(),
@@ -135,6 +135,12 @@ def _block(paragraph: str) -> Markup:
 def inline(text: str) -> Markup:
     """Code, bold and italic text and line breaks of Markdown as HTML; anything else is escaped."""
     return Markup("").join(_spans(text))
+
+
+def cell(text: str) -> Markup:
+    """A cell of a table; its second line, usually the figure of the paper, in a fainter colour."""
+    first, line_break, second = text.partition("<br>")
+    return inline(first) + (Markup("<br><span class=second>{}</span>").format(inline(second)) if line_break else "")
 
 
 def _spans(text: str) -> Iterator[Markup]:
