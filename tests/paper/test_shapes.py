@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cawn
 from cawn.explain.distinct_walks import distinct_walks, format_shape
-from cawn.explain.law import walk_groups
+from cawn.explain.law import WalkGroups, walk_groups
 from cawn.explain.leave_out import logits_without_walks
 from cawn.paper.experiments import Request
 from cawn.paper.measurements import Task
@@ -26,12 +27,14 @@ def request(folder: Path, **changes: object) -> Request:
 
 
 def row(shape: str, score: float, positives: float, negatives: float) -> dict[str, Any]:
-    found = {"shape": shape, "meaning": "", "complete": True, "score": score}
+    found = {"shape": shape, "meaning": "", "steps": 3, "rank": 1, "score": score}
     return found | {"with_positives": positives, "with_negatives": negatives}
 
 
 def value(rows: list[dict[str, Any]], power: float) -> dict[str, Any]:
-    return {"shapes": rows, "rare": 7, "pairs": 200, "power": [power, 0.01], "rows": [metrics_row(0.9)]}
+    printed = next((one for one in rows if one["shape"] == PRINTED), None)
+    found = {"shapes": rows, "printed": printed, "ranked": len(rows), "rare": 7}
+    return found | {"pairs": 200, "power": [power, 0.01], "rows": [metrics_row(0.9)]}
 
 
 def results(caws: list[dict[str, Any]], powers: tuple[float, float] = (0.8, 0.1)) -> Results:
@@ -92,8 +95,6 @@ def test_scores_of_walks_add_up_to_the_logits() -> None:
 
 def test_scores_and_occurrences_by_hand() -> None:
     """Five positives have shape 1 -> 2 with 2 of 4 walks each; one negative has it; all have shape 1."""
-    from cawn.explain.law import WalkGroups
-
     links, length = 5, 1
     both = np.tile([[1, 0], [1, 2]], (links, 1))
     pairs = np.repeat(np.arange(links), 2)
@@ -106,8 +107,8 @@ def test_scores_and_occurrences_by_hand() -> None:
     assert (high["shape"], low["shape"]) == ("0 → 1", "0")
     assert (high["score"], low["score"]) == (pytest.approx(2.0), pytest.approx(4 * (-2.5 - 4.75) / 29))
     assert (high["with_positives"], high["with_negatives"]) == (1.0, pytest.approx(0.2))
-    assert (high["complete"], low["complete"]) == (True, False)
-    assert found["rare"] == 0
+    assert (high["steps"], low["steps"], high["rank"], low["rank"]) == (1, 0, 1, 2)
+    assert (found["ranked"], found["rare"], found["printed"]) == (2, 0, None)
 
 
 def test_plan_is_that_of_the_paper(tmp_path: Path) -> None:
@@ -123,13 +124,16 @@ def test_plan_is_that_of_the_paper(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("identity", [0, 1], ids=["caw", "aw"])
 def test_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, identity: int) -> None:
-    events = random_events(1, num_nodes=10, num_links=200, span=1000)
+    rng = np.random.default_rng(0)
+    events = cawn.Events(rng.integers(0, 6, 200), rng.integers(6, 12, 200), np.arange(200))
     monkeypatch.setattr(Task, "events", lambda self: events)
     settings = Shapes().plan(request(tmp_path, num_walks=4, dim=4, epochs=1, alpha=0.01))[identity].settings
     found = measure(Task("uci", dict(settings), {}, "cpu", 1, tmp_path / "run"), lambda _: None)
     assert 0 < found["pairs"] <= 60
     assert found["shapes"]
-    assert ("," in found["shapes"][0]["shape"]) == (identity == 0)
+    if identity == 1:  # a walk in a bipartite network visits its two sides in turn
+        orders = {"0 → 1 → 0 → 1", "0 → 1 → 0 → 2", "0 → 1 → 2 → 1", "0 → 1 → 2 → 3"}
+        assert {one["shape"] for one in found["shapes"] if one["steps"] == 3} == orders
     assert found["rows"][0]["links"] == "all"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.devices import pick_device
-from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
+from cawn.explain.distinct_walks import ENDED, describe_shape, format_order, format_shape
 from cawn.explain.law import MIN_SHARE, WalkGroups, links_of_run, walk_groups
 from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 SETTINGS = {"num_walks": 32, "length": 3}  # of the paper's figures
 LINKS = 5_000  # test links, and as many negatives
 SHOWN = 3  # highest- and lowest-scored CAWs
+KEPT = 10  # of each in the results
 PRINTED = "(0,∞) → (1,2) → (2,3) → (1,2)"  # the paper's highest-scored CAW on Wikipedia
 LEAST_PAIRS = 5  # with a shape that is listed
 _FOLDS = 10
@@ -97,7 +98,7 @@ def measure(task: Task, say: Say) -> dict[str, Any]:
 
 
 def shape_table(groups: Iterable[WalkGroups], links: int, length: int, num_walks: int) -> dict[str, Any]:
-    """The shapes by descending score, and their discriminatory power.
+    """The shapes with the highest and the lowest scores, in descending order, and the power of all of them.
 
     Args:
         groups: Of shapes of one kind.
@@ -120,25 +121,34 @@ def shape_table(groups: Iterable[WalkGroups], links: int, length: int, num_walks
     score = num_walks * total(contribution) / walks
     with_positives, with_negatives = total(positive) / links, total(~positive) / links
     frequent = np.flatnonzero(pairs >= max(MIN_SHARE * 2 * links, LEAST_PAIRS))
-    relative = keys.shape[1] == 2 * (length + 1)
     rows = [
         {
-            "shape": _name(keys[i], length, relative),
-            "meaning": describe_shape(keys[i].reshape(-1, 2), length) if relative else "",
-            "complete": bool((keys[i] > 0).all() if not relative else (keys[i] >= 0).all()),  # has m steps
-            "score": float(score[i]),
-            "with_positives": float(with_positives[i]),
-            "with_negatives": float(with_negatives[i]),
+            **_describe(keys[i], length),
+            "rank": rank,
+            "score": round(float(score[i]), 6),
+            "with_positives": round(float(with_positives[i]), 6),
+            "with_negatives": round(float(with_negatives[i]), 6),
         }
-        for i in frequent[np.argsort(-score[frequent], kind="stable")]
+        for rank, i in enumerate(frequent[np.argsort(-score[frequent], kind="stable")], start=1)
     ]
-    power, half = discriminatory_power(number, positive, link % _FOLDS, count)
-    rare = len(keys) - len(frequent)
-    return {"pairs": 2 * links, "shapes": rows, "rare": rare, "power": [power, half]}
+    power = discriminatory_power(number, positive, link % _FOLDS, count)
+    return {
+        "pairs": 2 * links,
+        "shapes": [row for row in rows if row["rank"] <= KEPT or row["rank"] > len(rows) - KEPT],
+        "printed": next((row for row in rows if row["shape"] == PRINTED), None),
+        "ranked": len(rows),
+        "rare": len(keys) - len(rows),
+        "power": [round(value, 6) for value in power],
+    }
 
 
-def _name(key: Array, length: int, relative: bool) -> str:
-    return format_shape(key.reshape(-1, 2), length) if relative else format_order(key)
+def _describe(key: Array, length: int) -> dict[str, Any]:
+    """A shape in the paper's notation and, if it is one of a CAW, in words; and its number of steps."""
+    if len(key) == length + 1:
+        return {"shape": format_order(key), "meaning": "", "steps": int((key > 0).sum()) - 1}
+    shape = key.reshape(-1, 2)
+    steps = int((shape[:, 0] != ENDED).sum()) - 1
+    return {"shape": format_shape(shape, length), "meaning": describe_shape(shape, length), "steps": steps}
 
 
 def discriminatory_power(shape: Array, positive: Array, fold: Array, count: Array) -> tuple[float, float]:
@@ -192,13 +202,14 @@ def _show_network(section: Section, name: str, caws: list[Result], aws: list[Res
     section.plots.append(Plot(f"{name}: CAWs", _bars([*highest, *lowest]), (8.0, 3.4)))
     if aws:
         rows = aws[0].value["shapes"]
-        complete = sum(row["complete"] for row in rows)
-        note = f"{complete} shapes have {SETTINGS['length']} steps; the others ended early at a node without a past."
+        steps = max(row["steps"] for row in rows)
+        complete = sum(row["steps"] == steps for row in rows)
+        note = f"{complete} shapes have {steps} steps (paper, Wikipedia: 4); others end at a node without a past."
         section.tables.append(_table(rows, f"{name}: all AWs", note))
         section.plots.append(Plot(f"{name}: AWs", _bars(rows), (8.0, 3.0)))
         section.tables.append(_power_table(name, caws, aws))
         claims.append(power_claim(_power(caws), _power(aws)))
-    section.text.append(f"{name}: {' '.join([*map(str, claims), _printed(first['shapes'])])}")
+    section.text.append(f"{name}: {' '.join([*map(str, claims), _printed(first)])}")
 
 
 def extremes(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -246,19 +257,19 @@ def _power(results: list[Result]) -> tuple[float, float | None]:
     return mean_and_interval([value for value, _ in values])
 
 
-def _printed(rows: list[dict[str, Any]]) -> str:
+def _printed(value: dict[str, Any]) -> str:
     """Where the shape that the paper prints stands here."""
-    for rank, row in enumerate(rows, start=1):
-        if row["shape"] == PRINTED:
-            return (
-                f"The paper's highest-scored shape {PRINTED} has rank {rank} of {len(rows)}, score "
-                f"{row['score']:+.2f}; {100 * positive_share(row):.1f} % of the pairs with it are positives."
-            )
-    return f"The paper's highest-scored shape {PRINTED} is too rare to be listed."
+    row = value["printed"]
+    if row is None:
+        return f"The paper's highest-scored shape {PRINTED} is too rare to be ranked."
+    return (
+        f"The paper's highest-scored shape {PRINTED} has rank {row['rank']} of {value['ranked']}, score "
+        f"{row['score']:+.2f}; {100 * positive_share(row):.1f} % of the pairs with it are positives."
+    )
 
 
 def _rare(value: dict[str, Any]) -> str:
-    return f"{len(value['shapes'])} shapes are frequent enough to be ranked; {value['rare']} are rarer."
+    return f"{value['ranked']:,} shapes are frequent enough to be ranked; {value['rare']:,} are rarer."
 
 
 def _table(rows: list[dict[str, Any]], title: str, note: str) -> Table:
@@ -298,17 +309,19 @@ def _power_table(name: str, caws: list[Result], aws: list[Result]) -> Table:
 
 
 def _bars(rows: list[dict[str, Any]]) -> Callable[[Any], None]:
-    """Paired bars: how often each shape occurs with positives and with negatives."""
+    """Paired bars: the positives and the negatives among the pairs with a walk of each shape."""
 
     def draw(figure: Any) -> None:
         axis = figure.subplots()
-        places = np.arange(len(rows))
-        for shift, (kind, colour) in enumerate(zip(("positives", "negatives"), COLOURS, strict=False)):
-            shares = [100 * row[f"with_{kind}"] for row in rows]
-            axis.bar(places + 0.38 * shift - 0.19, shares, 0.36, color=colour, label=f"with {kind}")
-        labels = [row["shape"].replace(" → ", "\n→ ") for row in rows]
+        places, shares = np.arange(len(rows)), np.array([100 * positive_share(row) for row in rows])
+        for shift, kind, values, colour in (
+            (-0.19, "positives", shares, COLOURS[0]),
+            (0.19, "negatives", 100 - shares, COLOURS[1]),
+        ):
+            axis.bar(places + shift, values, 0.36, color=colour, label=kind)
+        labels = [f"{row['score']:+.2f}\n" + row["shape"].replace(" → ", "\n→ ") for row in rows]
         axis.set_xticks(places, labels, fontsize=7)
-        axis.set_ylabel("% of the pairs")
-        axis.legend()
+        axis.set_ylabel("% of the pairs with the shape")
+        figure.legend(loc="outside upper right", ncols=2)
 
     return draw
