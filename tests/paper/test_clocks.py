@@ -92,6 +92,7 @@ def test_what_each_clock_is_worth() -> None:
         ["rates, transductive", "90.00", "90.00 (+0.00)", "90.00 (+0.00)"],
     ]
     text = "\n".join(section.text)
+    assert "Trained with random negatives only: TGN, rates." in text
     assert "event is worth +0.00 (rates) to +1.00 (TGN) points of AP, clearly different from 0 for 1 of 2" in text
     assert "batch:200 is worth -2.00 (TGN) to +0.00 (rates) points of AP" in text
     assert "-1.00 (TGN) to +0.00 (rates) points of MRR" in text

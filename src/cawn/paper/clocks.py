@@ -14,6 +14,7 @@ from cawn.learn.splits import split
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
+from cawn.paper.negatives import trained_with
 from cawn.paper.published import NAMES, TESTS, figure
 from cawn.paper.results import Cell, Result, Results, by_seed, cell, check_same_splits
 from cawn.paper.training import training
@@ -57,6 +58,7 @@ class Clocks(Experiment):
             "mean over seeds; in brackets the difference to the strict clock in points, paired by seed, ± half of its "
             "95 % confidence interval."
         )
+        section.text.append(trained_with({variant.label: results.labelled(_label(variant)) for variant in VARIANTS}))
         for network in networks:
             name, found = NAMES.get(network, network), [run for run in runs if run.network == network]
             section.text.append(f"{name}: " + " ".join([*tie_shares(results, network), *worth(found)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -65,7 +65,12 @@ class KindsOfNegatives(Experiment):
             "and inductive negatives of DyGLib replace the source as well: figures published with it are not "
             "comparable. The best of each column is bold."
         )
-        section.text.append(trained_with(line for found in lines.values() for line in found))
+        section.text.append(trained_with({variant.label: results.labelled(variant.label) for variant in VARIANTS}))
+        if len(kinds_in_training(runs)) > 1:
+            section.text[-1] += (
+                " Systems trained with random negatives only meet historical ones for the first time in the test, so "
+                "the best of them is named as well."
+            )
         for network, found in lines.items():
             section.text.append(f"{NAMES.get(network, network)}: " + " ".join(findings(found)))
             section.tables.append(_table(network, found))
@@ -79,8 +84,7 @@ def _lines(results: Results, network: str) -> list[Line]:
     for variant in VARIANTS:
         runs = results.labelled(variant.label, network)
         if cells := _cells(runs):
-            used = sorted({str(run.settings["config"]["negatives"]) for run in runs})
-            lines.append(Line(variant.label, " or ".join(used), cells))
+            lines.append(Line(variant.label, " or ".join(kinds_in_training(runs)), cells))
     runs = results.labelled(_WITH_BASELINES, network)
     for name in STANDING:
         if cells := _cells(baseline_results(runs, name)):
@@ -126,24 +130,23 @@ def _printed(found: Cell | None, best: float | None) -> str:
     return "" if found is None else f"**{found}**" if found.mean == best else str(found)
 
 
-def trained_with(lines: Iterable[Line]) -> str:
-    """Which systems were trained with which negatives, in words."""
+def trained_with(runs: Mapping[str, Iterable[Result]]) -> str:
+    """Which systems were trained with which negatives, in words; `runs` are the trainings of each system."""
     groups: dict[str, list[str]] = {}
-    for line in lines:
-        if line.trained_with and line.label not in groups.setdefault(line.trained_with, []):
-            groups[line.trained_with].append(line.label)
+    for label, found in runs.items():
+        for kind in kinds_in_training(found):
+            groups.setdefault(kind, []).append(label)
     meaning = {
         "random": "random negatives only",
         "mixed": "mixed negatives (a quarter are other destinations of the source)",
     }
     parts = [f"with {meaning.get(kind, kind)}: {', '.join(labels)}" for kind, labels in groups.items()]
-    text = f"Trained {'; trained '.join(parts)}."
-    if len(groups) > 1 and "random" in groups:
-        text += (
-            " Those trained with random negatives only meet historical ones for the first time in the test, so the "
-            "best of them is named as well."
-        )
-    return text
+    return f"Trained {'; trained '.join(parts)}."
+
+
+def kinds_in_training(runs: Iterable[Result]) -> list[str]:
+    """The kinds of negatives that systems were trained with."""
+    return sorted({str(run.settings["config"]["negatives"]) for run in runs})
 
 
 def findings(lines: list[Line]) -> list[str]:

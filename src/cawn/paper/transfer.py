@@ -20,6 +20,7 @@ from cawn.learn.testing import Run
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
+from cawn.paper.negatives import trained_with
 from cawn.paper.published import NAMES
 from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
 from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, reporter, training
@@ -74,6 +75,7 @@ class Transfer(Experiment):
             "confidence interval; strict clock. The last row is a rule without training: pairs by the time of their "
             "last link, then by that of the destination. The paper does not have this experiment."
         )
+        section.text.append(trained_with({variant.label: found for variant, found in runs.items()}))
         for matrix in matrices:
             section.text.append(f"{matrix.label}: " + " ".join(matrix.findings()))
             section.tables.extend(matrix.table(kind) for kind in _SHOWN)
