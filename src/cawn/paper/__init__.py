@@ -7,6 +7,7 @@ one JSON file per network; the report turns all results into tables and plots, t
 from __future__ import annotations
 
 from cawn.paper.ablation import Ablation
+from cawn.paper.authors import Authors
 from cawn.paper.clocks import Clocks
 from cawn.paper.complexity import Complexity
 from cawn.paper.experiments import Experiment
@@ -33,6 +34,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Networks,
         KindsOfNegatives,
         Clocks,
+        Authors,
         Transfer,
     )
 }
