@@ -38,6 +38,17 @@ LEAST_R2 = 0.98
 _EXPONENT = 0.2  # largest distance from 1 of the exponent of a linear cost
 _WARM_UP = 3  # steps: the first captures the CUDA graph
 _QUANTITIES = {"walks": "walk extraction", "epoch": "training epoch", "index": "building the index"}
+_TEXT = (
+    "Seconds of walk extraction (Algorithm 1 for all links of an epoch and their negatives, batch by batch) and of a "
+    "whole training epoch without validation, against the number |E| of training links: the network is cut after its "
+    "first links, and 70 % of what remains are for training. The shortest time of all repetitions counts; sizes are "
+    f"measured in random order. A cost is called linear if R² of the fitted line is at least {LEAST_R2} and the "
+    f"exponent of a power law is within {_EXPONENT} of 1. Intervals are 95 % confidence intervals.",
+    "A step of our sampler is a binary search, so walk extraction takes O(M m log degree) for each link; the paper's "
+    "goes through the links of a node from the newest on, expected 2τ/α + 1 of them. The index takes O(|E|), once.",
+    "Paper (Wikipedia, M = 32, m = 2, batches of 32): the accumulated time of walk extraction and the time of an epoch "
+    "are both linear in |E|; no numbers are printed.",
+)
 
 
 class Complexity(Experiment):
@@ -70,20 +81,7 @@ class Complexity(Experiment):
         }
         if not found:
             return None
-        section = Section(used=[one for repetitions in found.values() for one in repetitions])
-        section.text.append(
-            "Seconds of walk extraction (Algorithm 1 for all links of an epoch and their negatives, batch by batch) "
-            "and of a whole training epoch without validation, against the number |E| of training links, 70 % of the "
-            "earliest links of the network. The shortest of several repetitions; sizes are measured in random order. "
-            f"A cost is called linear if R² of the fitted line is at least {LEAST_R2} and the exponent of a "
-            f"power law is within {_EXPONENT} of 1. Intervals are 95 % confidence intervals. A step of our sampler is "
-            "a binary search, so walk extraction takes O(M m log degree) for each link; the paper's goes through the "
-            "links of a node from the newest on, expected 2τ/α + 1 of them. The index is built once, in O(|E|)."
-        )
-        section.text.append(
-            "Paper (Wikipedia, M = 32, m = 2, batches of 32): the accumulated time of walk extraction and the time of "
-            "an epoch are both linear in |E|; no numbers are printed."
-        )
+        section = Section(list(_TEXT), used=[one for repetitions in found.values() for one in repetitions])
         for (network, _), repetitions in found.items():
             title = f"{NAMES.get(network, network)}, {repetitions[0].device}"
             rows = shortest(repetitions)
@@ -129,10 +127,10 @@ def _times(events: Events, config: Config, task: Task) -> dict[str, Any]:
             pass
     return {
         "links": len(trainer.training.positions),
-        "index": index.seconds,
-        "walks": walks,
+        "index": round(index.seconds, 7),
+        "walks": round(walks, 7),
         "draws": draws,
-        "epoch": epoch.seconds,
+        "epoch": round(epoch.seconds, 7),
     }
 
 
@@ -269,7 +267,7 @@ def _fit_table(title: str, rows: list[dict[str, Any]], fits: dict[str, Fit], rep
         ]
         for name, found in fits.items()
     ]
-    note = f"{len(rows)} sizes, {repetitions} repetitions. Seconds = constant + slope |E|."
+    note = f"{len(rows)} sizes; number of repetitions: {repetitions}. Seconds = constant + slope |E|."
     return Table(headings, lines, f"{title}: fits", note)
 
 

