@@ -112,6 +112,7 @@ def test_folders_without_results_are_refused(tmp_path: Path) -> None:
 def test_tables_in_markdown() -> None:
     table = Table(["a", "|E|", "in words"], [["x", "**1.5**", "1"], ["y", "", r"a \| b"]])
     assert right_aligned(table) == [False, True, False]
+    assert right_aligned(Table(["", ""], [["0 → 1", "<br>(-2.5)"], ["0 → 2", "4 %"]])) == [False, True]
     assert table_markdown(table) == (
         "| a | \\|E\\| | in words |\n| --- | ---: | --- |\n| x | **1.5** | 1 |\n| y |  | a \\| b |\n"
     )

@@ -88,9 +88,7 @@ def where(name: Name, as_json: AsJson = False) -> None:
 
     path = datasets.where(name)
     if path is None:
-        package = datasets.CATALOG[name].package
-        how = f"pip install {package}" if package else f"cawn datasets download {name}"
-        raise QueryError(f"{name}: not on this machine; get it with: {how}")
+        raise QueryError(f"{name}: not on this machine; get it with: {datasets.CATALOG[name].command}")
     print(json.dumps({"name": name, "path": str(path)}) if as_json else path)
 
 

@@ -57,6 +57,7 @@ class Complexity(Experiment):
     name = "complexity"
     title = "Complexity: time of walk extraction and of a training epoch against the number of links"
     networks = ("wikipedia",)
+    systems = ("paper-mean",)
     seeds = 3
     alone = True
 

@@ -23,7 +23,7 @@ INTRODUCTION = (
     "(ICLR 2021), and experiments beyond it, from the results in one folder. `cawn paper report` writes this page."
 )
 _PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
-_NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d")
+_NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d[^→]*$")
 
 
 def write_report(folder: Path) -> tuple[Report, list[Path]]:

@@ -32,7 +32,7 @@ def provenance(results: Results, used: Iterable[Result]) -> list[Fact]:
         Fact("Clock", _distinct(chosen, "clock", "clocks")),
         Fact("Negatives", _distinct(chosen, "negatives", "negatives")),
         Fact("Commands", [code(command) for command in dict.fromkeys(one.command for one in chosen)]),
-        Fact("Time", [_time([one.seconds for one in chosen])]),
+        Fact("Time", [_time(chosen)]),
         Fact("Device", list(dict.fromkeys(one.device for one in chosen))),
         Fact("Versions", list(dict.fromkeys(_versions(one) for one in chosen))),
     ]
@@ -107,9 +107,13 @@ def _distinct(chosen: list[Result], column: str, setting: str) -> list[str]:
     return [", ".join(found)] if found else []
 
 
-def _time(seconds: list[float]) -> str:
+def _time(chosen: list[Result]) -> str:
+    seconds = [one.seconds for one in chosen]
+    if len(seconds) == 1:
+        return f"one measurement, {format_duration(seconds[0])}"
     total, middle = format_duration(sum(seconds)), format_duration(median(seconds))
-    return f"{len(seconds):,} measurements, {total} in all, median {middle}; several may have run at a time"
+    together = "; several may have run at a time" if any(one.kind == "training" for one in chosen) else ""
+    return f"{len(seconds):,} measurements, {total} in all, median {middle}{together}"
 
 
 def _versions(result: Result) -> str:

