@@ -107,6 +107,12 @@ def test_damaged_results_are_refused(results: Path) -> None:
     assert_refused(call_cawn("paper", "report", "-o", results), "damaged, or not written by cawn paper; move it away")
 
 
+def test_results_that_lack_something_are_refused(results: Path) -> None:
+    path = results / "uci.json"
+    path.write_text(path.read_text().replace('"auc_batch30"', '"other"').replace('"split"', '"other"'))
+    assert_refused(call_cawn("paper", "report", "-o", results), "results of table2 are damaged, or of another version")
+
+
 def test_different_splits_are_refused(results: Path) -> None:
     path = results / "uci.json"
     content = json.loads(path.read_text())

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas
 import pytest
+import torch
 
 import cawn
 from cawn.data import laws
@@ -110,6 +111,12 @@ def test_one_call_can_be_stopped() -> None:
             lambda call, _: started.stop(call) if call.name == "1" else None,
         )
     assert (ended["1"].stopped, ended["2"].stopped) == (True, False)
+
+
+def test_calls_at_a_time(monkeypatch) -> None:
+    for cores, expected in ((16, (16, 4)), (2, (2, 2))):
+        monkeypatch.setattr(workers, "num_cores", lambda cores=cores: cores)
+        assert tuple(workers.default_jobs(torch.device(name)) for name in ("cpu", "cuda")) == expected
 
 
 def test_links_are_mapped(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cawn.data.datasets import CATALOG
+from cawn.errors import StorageError
 from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
 from cawn.paper.experiments import Experiment, Section
@@ -76,7 +77,7 @@ class Report:
 
 def collect(results: Results) -> Report:
     """The tables and plots of all results, computed. Refuses results that cannot be compared."""
-    sections = {name: experiment().show(results) for name, experiment in EXPERIMENTS.items()}
+    sections = {name: _section(name, results) for name in EXPERIMENTS}
     parts = [
         Part(EXPERIMENTS[name], section, provenance(results, section.used), missing_networks(results, name, section))
         for name, section in sections.items()
@@ -84,6 +85,16 @@ def collect(results: Results) -> Report:
     ]
     command = partial(experiment_command, folder=results.folder)
     return Report(summary(results), parts, {name: command(name) for name in EXPERIMENTS if sections[name] is None})
+
+
+def _section(name: str, results: Results) -> Section | None:
+    try:
+        return EXPERIMENTS[name]().show(results)
+    except (KeyError, IndexError, TypeError) as error:
+        raise StorageError(
+            f"{results.folder}: results of {name} are damaged, or of another version of cawn; "
+            "measure again, into another folder"
+        ) from error
 
 
 def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
