@@ -1,9 +1,10 @@
-"""What several tests share: the real networks, where they are present, and settings that hold on any machine."""
+"""What several tests share: real networks and a browser, where they are present; settings that hold on any machine."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,3 +114,32 @@ def data_folder() -> Path:
     if not folder:
         pytest.skip("needs $CAWN_DATA")
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A real browser, or the test is skipped."""
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
+        pytest.skip("needs chromium and chromedriver")
+    from selenium.webdriver import Chrome, ChromeOptions
+    from selenium.webdriver.chrome.service import Service
+
+    options = ChromeOptions()
+    options.binary_location = chromium
+    for flag in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        f"--user-data-dir={tmp_path_factory.mktemp('browser')}",
+    ):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = Chrome(options=options, service=Service(driver))
+    yield started
+    started.quit()

@@ -84,6 +84,19 @@ def test_the_page_loads_nothing(folder: Path) -> None:
     assert len(re.findall(r'\bid="?figure_1', page)) == 0
 
 
+@pytest.mark.parametrize("width", [390, 1400])
+def test_wide_tables_scroll_inside_their_box(browser, folder: Path, width: int) -> None:
+    write_report(folder)
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    )
+    browser.get((folder / "report.html").as_uri())
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    inside = "return [...document.querySelectorAll('table, figure svg')].every(e => e.closest('.scroll'))"
+    assert browser.execute_script(inside)
+
+
 def test_everything_is_escaped(hostile: Report) -> None:
     page = to_html(hostile)
     assert "<script>alert" not in page
