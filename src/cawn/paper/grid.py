@@ -140,7 +140,8 @@ class _Study:
         """The next trial, as a measurement."""
         trial = self._study.ask(self._distributions)
         changes = dict(trial.params)
-        changes["alpha"] = float(f"{changes['alpha']:.2g}")
+        if "alpha" in changes:
+            changes["alpha"] = float(f"{changes['alpha']:.2g}")
         label = f"grid {self.preset}, trial {trial.number}"
         one = training(self.network, self._base.with_(**changes), task="transductive", seed=0, label=label)
         self._running[label], self.curves[label] = trial, []
