@@ -131,7 +131,7 @@ def test_failed_measurements_are_reported(data: Path, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("cawn.paper.training.measure", fail)
     command = ("paper", "table2", "--datasets", "uci", "-o", tmp_path / "out", "-q", *QUICK)
-    reason = "3 measurements failed, the first: uci, rates, transductive, seed 0: no links"
+    reason = "3 of the measurements failed, the first: uci, rates, transductive, seed 0: no links"
     assert_refused(call_cawn(*command, CAWN_DATA=str(data)), reason)
 
 

@@ -64,6 +64,12 @@ def test_files(folder: Path) -> None:
     assert len(found.parts) == 3
 
 
+def test_without_cells_of_the_paper_the_summary_says_so(tmp_path: Path) -> None:
+    Results(tmp_path).add(trained("TGN", row(0.9)), {})
+    for path in write_report(tmp_path)[1][:2]:
+        assert path.read_text().count(pages.NO_SUMMARY) == 1
+
+
 def test_repeated_reports_are_the_same(folder: Path) -> None:
     first = {path: path.read_bytes() for path in write_report(folder)[1]}
     assert {path: path.read_bytes() for path in write_report(folder)[1]} == first

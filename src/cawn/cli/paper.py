@@ -107,7 +107,7 @@ def paper(
             print(json.dumps({"experiment": name, "folder": str(out), "datasets": list(networks), "failed": failed}))
         say(f"results: {out}; 'cawn paper report -o {out}' makes tables and plots of them", quiet)
         if failed:
-            raise QueryError(f"{len(failed)} measurements failed, the first: {failed[0]}")
+            raise QueryError(f"{len(failed)} of the measurements failed, the first: {failed[0]}")
 
 
 def _experiment(name: str) -> Experiment:

@@ -22,6 +22,7 @@ INTRODUCTION = (
     "Every table and figure of *Inductive Representation Learning in Temporal Networks via Causal Anonymous Walks* "
     "(ICLR 2021), and experiments beyond it, from the results in one folder. `cawn paper report` writes this page."
 )
+NO_SUMMARY = "No cell of Table 2 or Table 6 of the paper has been measured yet."
 _PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
 _NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d[^→]*$")
 
@@ -43,7 +44,8 @@ def write_report(folder: Path) -> tuple[Report, list[Path]]:
 
 def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
     """The report as Markdown; `plots` are the names of those beside it, in files report-NAME.svg."""
-    lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", section_markdown(report.summary)]
+    summary = section_markdown(report.summary) if report.summary.text else f"{NO_SUMMARY}\n"
+    lines = [f"# {TITLE}\n", INTRODUCTION, "\n## Summary\n", summary]
     for part in report.parts:
         lines += [f"## {part.experiment.title}\n", part_markdown(part, plots)]
     if report.missing:
@@ -108,6 +110,7 @@ def to_html(report: Report) -> str:
         data=report.to_dict(),
         title=TITLE,
         introduction=INTRODUCTION,
+        no_summary=NO_SUMMARY,
         report=report,
         plots=plots,
         missing_plots=MISSING_PLOTS if _lacks_plots(report, plots) else "",

@@ -118,11 +118,11 @@ class Results:
 
     def labelled(self, start: str, network: str | None = None) -> list[Result]:
         """The results with a label that is `start`, or begins with it and a comma."""
+        found = self.all() if network is None else self.found.get(network, {}).values()
         return [
             result
-            for result in self.all()
-            if network in (None, result.network)
-            and any(label == start or label.startswith(f"{start}, ") for label in result.labels)
+            for result in found
+            if any(label == start or label.startswith(f"{start}, ") for label in result.labels)
         ]
 
 
