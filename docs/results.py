@@ -1,6 +1,7 @@
 """Writes the tables of README.md and docs/reproduction.md, and their plots, from the results in docs/results/.
 
-A place for a table is marked by <!-- paper:NAME --> and <!-- end -->; NAME is an experiment, "summary" or "compact".
+A place for a table is marked by <!-- paper:NAME --> and <!-- end -->; NAME is an experiment, "summary",
+"compact" or "counting".
 With --check nothing is written; the exit code is 1 if the tables of a page differ from the results.
 """
 
@@ -12,7 +13,7 @@ from cawn.files import write_text
 from cawn.paper.pages import part_markdown, section_markdown, table_markdown
 from cawn.paper.report import FOLDER, Report, collect, experiment_command
 from cawn.paper.results import Results
-from cawn.paper.summary import compact
+from cawn.paper.summary import beside_counting, compact
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
@@ -32,6 +33,8 @@ def parts_of(folder: Path) -> tuple[Report, dict[str, str]]:
         found["summary"] = section_markdown(report.summary)
     if (table := compact(results)) is not None:
         found["compact"] = table_markdown(table)
+    if (table := beside_counting(results)) is not None:
+        found["counting"] = table_markdown(table)
     return report, found
 
 
@@ -40,7 +43,7 @@ def filled(page: str, parts: dict[str, str]) -> str:
 
     def fill(match: re.Match[str]) -> str:
         name = match[1]
-        command = experiment_command("table2" if name in ("summary", "compact") else name, folder=FOLDER)
+        command = experiment_command("table2" if name in ("summary", "compact", "counting") else name, folder=FOLDER)
         text = parts.get(name, f"Not measured yet: `{command}`.").strip()
         return f"<!-- paper:{name} -->\n\n{text}\n\n<!-- end -->"
 

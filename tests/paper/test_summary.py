@@ -1,7 +1,7 @@
 """What is reproduced and surpassed, on results made by hand: the words follow the numbers in both directions."""
 
 from cawn.paper.results import Result
-from cawn.paper.summary import compact, reproduced, summary, surpassed
+from cawn.paper.summary import beside_counting, compact, reproduced, summary, surpassed
 from paper_results import gather, row, trained
 
 
@@ -56,3 +56,26 @@ def test_the_compact_table() -> None:
     assert table.rows == [
         ["UCI", "transductive", "94.00", "95.25 ± 0.30", "", "95.14 ± 0.25", "**96.00**", ""],
     ]
+
+
+def test_beside_counting_has_only_the_seeds_of_both() -> None:
+    def run(label: str, seed: int, ap: float, **more: object) -> Result:
+        rows = [row(ap, negatives=kind, digest=kind, **more) for kind in ("random", "historical")]
+        return trained(label, *rows, seed=seed)
+
+    recency = {"recency": {"ap": 0.7}}
+    ours = [run("CAW-N default", seed, 0.9 + seed / 100) for seed in range(3)]
+    table = beside_counting(gather(*ours, run("rates", 1, 0.8, baselines=recency)))
+    assert table is not None
+    assert table.rows == [["UCI", "transductive", "1", "91.00", "91.00", "80.00", "70.00", "91.00", "80.00", "70.00"]]
+    table = beside_counting(gather(*ours))
+    assert table is not None
+    assert table.rows == [["UCI", "transductive", "3", "91.00", "91.00", "", "", "91.00", "", ""]]
+    assert beside_counting(gather()) is None
+
+
+def test_historical_negatives_that_are_all_random_are_left_out() -> None:
+    rows = [row(0.9, negatives=kind, digest="same") for kind in ("random", "historical")]
+    table = beside_counting(gather(trained("CAW-N default", *rows)))
+    assert table is not None
+    assert table.rows[0][4:] == ["90.00", "", "", "", "", ""]

@@ -50,7 +50,8 @@ class Authors(Experiment):
             "AUC in percent on transductive test links, mean over seeds ± half of the 95 % confidence interval; strict "
             "clock, random negatives, means over batches of 30 links. One difference at a time is added to CAW-N-mean "
             "as the paper defines it; gains are paired by seed. With ties read row by row, training and test know "
-            "simultaneous links of earlier rows. Known defects of the authors' code are not repeated."
+            "simultaneous links of earlier rows; the authors' code reads ties so at a node's last moment only. Known "
+            "defects of their code are not repeated."
         )
         section = Section([text])
         for network in results.networks:

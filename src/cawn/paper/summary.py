@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cawn.paper.experiments import Section, Table
 from cawn.paper.published import CAWN, NAMES, NETWORKS, TESTS, Metric, figure
-from cawn.paper.results import Cell, Results
+from cawn.paper.results import Cell, Result, Results, cell
 from cawn.paper.tables import accuracy
 from cawn.paper.variants import BY_NAME
 
@@ -98,8 +98,8 @@ def compact(results: Results, metric: Metric = "auc") -> Table | None:
         means = [cell.mean for cell in ours.values() if cell] + [cell[0] for cell in paper.values() if cell]
         best = f"{max(means):.2f}"
         cells = []
-        for label, cell in ours.items():
-            cells.append(_bold("" if cell is None else str(cell), best))
+        for label, mean in ours.items():
+            cells.append(_bold("" if mean is None else str(mean), best))
             if label in paper:
                 printed = paper[label]
                 cells.append(_bold("" if printed is None else f"{printed[0]:.2f} ± {printed[1]:.2f}", best))
@@ -107,6 +107,45 @@ def compact(results: Results, metric: Metric = "auc") -> Table | None:
     headings = ["network", "test links"]
     headings += [heading for label in CAWN for heading in (label, "paper")] + [label.split()[-1] for label in OURS]
     return Table(headings, rows) if rows else None
+
+
+def beside_counting(results: Results) -> Table | None:
+    """Pooled figures of the preset default, beside the system rates, which has no walks, and the recency rule.
+
+    Only of the seeds that both systems were measured with, if both were.
+    """
+    rows = []
+    for network in results.networks:
+        for test, (task, links) in TESTS.items():
+            ours, counting = (results.labelled(f"{label}, {task}", network) for label in (OURS[0], "rates"))
+            if counting:
+                seeds = {one.settings["seed"] for one in ours} & {one.settings["seed"] for one in counting}
+                ours, counting = ([one for one in some if one.settings["seed"] in seeds] for some in (ours, counting))
+            auc = cell(ours, "auc", links=links, negatives="random", clock="strict")
+            if auc is None:
+                continue
+            row = [NAMES.get(network, network), test, str(auc.seeds), f"{auc.mean:.2f}"]
+            for kind in ("random", "historical"):
+                figures = [cell(runs, "ap", links=links, negatives=kind, clock="strict") for runs in (ours, counting)]
+                figures.append(_rule(counting, links, kind))
+                known = kind == "random" or not _all_random(ours, links)
+                row += ["" if found is None or not known else f"{found.mean:.2f}" for found in figures]
+            rows.append(row)
+    headings = ["network", "test links", "seeds", "AUC", "AP", "rates", "recency"]
+    headings += ["AP, historical", "rates, historical", "recency, historical"]
+    return Table(headings, rows) if rows else None
+
+
+def _rule(runs: list[Result], links: str, kind: str) -> Cell | None:
+    """AP of the recency rule, which is evaluated together with the system rates."""
+    rows = [row for run in runs for row in run.rows(links=links, negatives=kind, clock="strict")]
+    return Cell.of(row["baselines"]["recency"]["ap"] for row in rows if "recency" in row.get("baselines", {}))
+
+
+def _all_random(runs: list[Result], links: str) -> bool:
+    """Whether these links have no historical negatives, as those between two new nodes, so that all are random."""
+    drawn = [{row["digest"] for row in run.rows(links=links) if row["negatives"] != "inductive"} for run in runs]
+    return all(len(digests) == 1 for digests in drawn)
 
 
 def _cells() -> Iterator[tuple[str, str]]:

@@ -52,6 +52,9 @@ class Accuracy(Experiment):
             ],
             used=runs,
         )
+        section.text.append(_seeds(runs))
+        if short := sorted({f"{one.name.split(', ')[1]} ({NAMES[one.network]})" for one in runs if _cut_short(one)}):
+            section.text.append(f"Stopped by a limit of time before the last epoch: {', '.join(short)}.")
         for test in TESTS:
             section.tables.append(self._table(results, test))
         return section
@@ -85,6 +88,24 @@ def accuracy(results: Results, label: str, network: str, test: str, metric: Metr
     task, links = TESTS[test]
     runs = results.labelled(f"{label}, {task}", network)
     return cell(runs, f"{metric}_batch30", links=links, negatives="random", clock="strict")
+
+
+def _seeds(runs: list[Result]) -> str:
+    """How many seeds the figures are means of."""
+    counts: dict[str, list[int]] = {}
+    for variant in VARIANTS:
+        for network in {one.network for one in runs}:
+            for task in ("transductive", "inductive"):
+                start = f"{variant.label}, {task}"
+                same = [one for one in runs if one.network == network and any(x.startswith(start) for x in one.labels)]
+                if same:
+                    counts.setdefault("CAW-N" if variant.own else "other systems", []).append(len(same))
+    words = [f"{name} {min(found)} to {max(found)}" for name, found in counts.items()]
+    return f"Number of seeds: {', '.join(words)}. A figure without an interval is of a single seed."
+
+
+def _cut_short(run: Result) -> bool:
+    return bool(run.value.get("cut_short"))
 
 
 def table_runs(results: Results) -> list[Result]:

@@ -9,7 +9,7 @@ from cawn import systems
 from cawn.checks import check_choice
 from cawn.errors import QueryError, brief
 from cawn.paper.experiments import Experiment, Request
-from cawn.paper.results import Results
+from cawn.paper.results import Result, Results
 from cawn.systems.cawn.config import Config
 from cawn.systems.settings import Settings
 
@@ -82,25 +82,33 @@ def settings_of(variant: Variant, network: str, request: Request) -> Settings:
 
 
 def tuned(results: Results, network: str, preset: str) -> dict[str, Any]:
-    """The settings that the grid search found for a preset of the paper: among those with nearly the best validation
-    AP, the ones with the least work per link. Without a search, those of the other preset, or none."""
+    """The settings that the grid search found for a preset of the paper; see `best_trial`."""
+    trial = best_trial(results, network, preset)
+    return {} if trial is None else dict(trial.settings["searched"])
+
+
+def best_trial(results: Results, network: str, preset: str) -> Result | None:
+    """Among the trials with nearly the best validation AP, the one with the least work per link.
+
+    Without a search for this preset, that of the other preset of the paper.
+    """
     for name in dict.fromkeys((preset, *_SEARCHED)) if preset in _SEARCHED else ():
         trials = [
-            (max(one.value["validation"]), one.settings["searched"])
+            one
             for one in results.all("trial")
             if (one.network, one.settings["preset"]) == (network, name) and not one.value.get("stopped")
         ]
         if trials:
-            best = max(ap for ap, _ in trials)
-            config = Config.preset(name)
-            return min((found for ap, found in trials if ap > best - _NEARLY), key=lambda found: _work(config, found))
-    return {}
+            best = max(max(one.value["validation"]) for one in trials)
+            near = [one for one in trials if max(one.value["validation"]) > best - _NEARLY]
+            return min(near, key=_work)
+    return None
 
 
-def _work(config: Config, changes: dict[str, Any]) -> int:
+def _work(trial: Result) -> int:
     """Roughly proportional to the time per link: walks times length times width."""
-    changed = config.with_(**changes)
-    return changed.num_walks * changed.length * changed.dim
+    config = Config.preset(trial.settings["preset"]).with_(**trial.settings["searched"])
+    return config.num_walks * config.length * config.dim
 
 
 def paper_config(request: Request, network: str, preset: str = "paper-mean") -> Config:
