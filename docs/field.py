@@ -28,57 +28,6 @@ COLUMNS = {
     "new-new/random": "new-new, random",
     "new-new/inductive": "inductive",
 }
-# AUC in Table 2 of the paper: transductive, new-new, new-old; for CAW-N the better of its two variants.
-PAPER = {
-    "cawn": {
-        "uci": (95.25, 93.16, 91.17),
-        "wikipedia": (98.96, 99.29, 98.77),
-        "enron": (92.06, 96.98, 93.99),
-        "mooc": (94.33, 90.86, 91.08),
-    },
-    "dynaernn": {
-        "uci": (83.72, 50.20, 52.26),
-        "wikipedia": (71.00, 55.16, 57.97),
-        "enron": (63.11, 51.57, 54.36),
-        "mooc": (89.34, 60.85, 80.99),
-    },
-    "vgrnn": {
-        "uci": (89.43, 61.35, 62.39),
-        "wikipedia": (71.20, 60.64, 62.93),
-        "enron": (79.08, 72.01, 76.33),
-        "mooc": (90.03, 63.01, 60.10),
-    },
-    "evolvegcn": {
-        "uci": (78.30, 76.65, 70.78),
-        "wikipedia": (60.48, 58.01, 56.29),
-        "enron": (74.02, 42.53, 42.53),
-        "mooc": (50.36, 52.31, 50.20),
-    },
-    "tgat": {
-        "uci": (77.67, 76.36, 74.19),
-        "wikipedia": (96.36, 93.53, 95.47),
-        "enron": (60.88, 63.34, 58.76),
-        "mooc": (72.09, 70.10, 69.30),
-    },
-    "jodie-original": {
-        "uci": (74.63, 64.77, 69.95),
-        "wikipedia": (88.43, 70.78, 74.65),
-        "enron": (89.36, 73.99, 85.24),
-        "mooc": (90.50, 80.04, 87.40),
-    },
-    "dyrep-original": {
-        "uci": (95.23, 63.76, 93.28),
-        "wikipedia": (77.40, 67.07, 76.72),
-        "enron": (96.71, 69.74, 94.39),
-        "mooc": (90.49, 74.07, 88.23),
-    },
-    "tgn": {
-        "uci": (78.91, 75.47, 80.53),
-        "wikipedia": (98.39, 98.73, 97.06),
-        "enron": (87.56, 70.51, 78.12),
-        "mooc": (90.83, 86.94, 89.13),
-    },
-}
 # AP under DyGLib's protocol, random negatives: transductive, inductive; as printed by later comparisons.
 LATER = {
     "tgn": {"uci": (92.3, 88.1), "wikipedia": (98.5, 97.8), "enron": (86.5, 77.9), "mooc": (89.2, 89.0)},
@@ -114,22 +63,6 @@ def _cell(cell: Cell | None, *, bold: bool) -> str:
     mean, half = cell[0], cell[1]
     text = f"{100 * mean:.1f}" + ("" if half is None else f" ±{100 * half:.1f}")
     return f"**{text}**" if bold else text
-
-
-def paper_table(auc: dict[str, dict[str, dict[str, Cell]]]) -> str:
-    """Our AUC beside Table 2 of the paper: transductive / new-new / new-old."""
-    lines = [f"| system | {' | '.join(NETWORKS.values())} |", "|---" * (len(NETWORKS) + 1) + "|"]
-    for name, printed in PAPER.items():
-        row = []
-        for network in NETWORKS:
-            ours = [
-                auc.get(network, {}).get(key, {}).get(name)
-                for key in ("all/random", "new-new/random", "new-old/random")
-            ]
-            mine = " / ".join("-" if cell is None else f"{100 * cell[0]:.1f}" for cell in ours)
-            row.append(f"{mine}<br>({' / '.join(f'{value:.1f}' for value in printed[network])})")
-        lines.append(f"| {name} | {' | '.join(row)} |")
-    return "\n".join(lines)
 
 
 def later_table(dyglib: dict[str, dict[str, dict[str, float]]]) -> str:
@@ -192,7 +125,6 @@ def main() -> None:
     here = Path(__file__).parent
     found = json.loads((here / "field.json").read_text())
     sections = {
-        "PAPER": paper_table(found["auc"]),
         "LATER": later_table(found["dyglib"]),
         "SPEED": speed_table(found["speed"]),
     }
