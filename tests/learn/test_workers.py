@@ -195,3 +195,44 @@ def locked(run: Path) -> bool:
     finally:
         os.close(descriptor)
     return False
+
+
+@pytest.mark.usefixtures("reachable")
+def test_what_is_printed_at_the_start_of_a_process_is_ignored(tmp_path: Path, monkeypatch) -> None:
+    printed = b'[1]\n\xff hello\n{"no": 1}\nand no line break'
+    (tmp_path / "sitecustomize.py").write_text(f"import os; os.write(1, {printed!r})")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    ended = []
+    with Workers(1, 1) as started:
+        started.run([echo_call(1)], lambda _, outcome: ended.append(outcome))
+    assert ended[0].value[0] == 1
+
+
+@pytest.mark.usefixtures("reachable")
+def test_a_process_that_dies_between_two_calls_is_replaced() -> None:
+    ended = []
+
+    def calls():
+        yield echo_call(1)
+        (process,) = started._idle
+        process.popen.kill()
+        process.popen.wait()
+        yield echo_call(2)
+
+    with Workers(1, 1) as started:
+        started.run(calls(), lambda _, outcome: ended.append(outcome))
+    assert [outcome.value[0] for outcome in ended] == [1, 2]
+
+
+@pytest.mark.usefixtures("reachable")
+def test_calls_can_be_stopped_in_the_background_of_a_script() -> None:
+    """A shell without job control starts background processes that ignore SIGINT, and so do theirs."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ended = []
+    try:
+        with Workers(1, 1) as started:
+            call = echo_call(1, waits=True)
+            started.run([call], lambda _, outcome: ended.append(outcome), lambda call, _: started.stop(call))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert ended[0].stopped

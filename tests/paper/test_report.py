@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import cawn
 from cawn.paper import EXPERIMENTS, report
 from cawn.paper.experiments import Section
 from cawn.paper.published import NAMES
@@ -44,6 +45,22 @@ def test_as_json(found) -> None:
     assert table2["measured"]["Clock"] == ["strict"]
     assert table2["tables"][2]["rows"][0][6] == "**95.00**<br>(95.25 ± 0.30)"
     assert "in 1 of 1 cells" in found.to_dict()["summary"]["text"][0]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda one: one.value.clear(), "results of table2 are damaged"),
+        (lambda one: one.value["rows"][0].update(auc_batch30="high"), "results of table2 are damaged"),
+        (lambda one: one.settings.clear(), "results of table2 are damaged"),
+        (lambda one: one.value["rows"][0].update(auc_batch30=float("nan")), "auc_batch30 is nan"),
+    ],
+)
+def test_edited_results_are_refused_in_one_line(damage, message) -> None:
+    edited = trained("CAW-N-mean", row(0.95))
+    damage(edited)
+    with pytest.raises(cawn.StorageError, match=message):
+        collect(gather(edited))
 
 
 def test_names_of_plots_are_unique() -> None:

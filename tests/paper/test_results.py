@@ -1,5 +1,6 @@
 """Results of experiments: cached by what they depend on, and never averaged over different splits."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -96,10 +97,71 @@ def test_one_seed_counts_once() -> None:
         cell([result(), result(label="B")], "auc")
 
 
-def test_damaged_results_are_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "uci.json").write_text('{"format": "cawn paper results", "network": "uci"}')
-    with pytest.raises(cawn.CawnError, match="damaged"):
+def write(folder: Path, name: str = "uci.json", **changes: object) -> Path:
+    """Write a file of one result, with changes."""
+    row = {name: value for name, value in vars(result()).items() if name != "network"}
+    about = changes.pop("about", {"digest": "d", "links": 3})
+    network = changes.pop("network", "uci")
+    content = {"format": "cawn paper results", "network": network, "about": about, "results": [row | changes]}
+    path = folder / name
+    path.write_text(json.dumps(content))
+    return path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": [1]},
+        {"labels": "A"},
+        {"settings": []},
+        {"seconds": float("nan")},
+        {"seconds": 10**400},
+        {"versions": {"cawn": 1}},
+        {"links": None},
+        {"color": "of a later version"},
+        {"about": "three links"},
+        {"about": {"links": "3"}},
+        {"network": ["uci"]},
+    ],
+)
+def test_damaged_results_are_refused_in_one_line(tmp_path: Path, changes: dict[str, object]) -> None:
+    write(tmp_path)
+    assert len(list(Results.read(tmp_path).all())) == 1
+    write(tmp_path, **changes)
+    with pytest.raises(cawn.StorageError, match=r"uci\.json: "):
         Results.read(tmp_path)
+
+
+@pytest.mark.parametrize("end", [50, -9])
+def test_a_file_that_was_cut_off_is_refused(tmp_path: Path, end: int) -> None:
+    path = write(tmp_path)
+    path.write_text(path.read_text()[:end])
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        Results.read(tmp_path)
+
+
+def test_a_copy_of_the_results_is_refused(tmp_path: Path) -> None:
+    write(tmp_path)
+    write(tmp_path, "uci-old.json")
+    with pytest.raises(cawn.StorageError, match=r"uci-old\.json: has results of 'uci'"):
+        Results.read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '{"format": 3}', "not JSON", '["cawn paper results"]'])
+def test_other_json_files_are_ignored_and_never_overwritten(tmp_path: Path, text: str) -> None:
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "uci.json").write_text(text)
+    results = Results.read(tmp_path)
+    assert not results.found
+    results.check_writable("enron")
+    with pytest.raises(cawn.StorageError, match="not written by cawn paper"):
+        results.check_writable("uci")
+
+
+@pytest.mark.parametrize("auc", [float("nan"), float("inf"), -0.1, 1.5, 1e308])
+def test_impossible_metrics_are_refused(auc: float) -> None:
+    with pytest.raises(cawn.StorageError, match=r"uci, A, transductive, seed 0: auc is .*, not between 0 and 1"):
+        cell([result(auc=auc)], "auc")
 
 
 def test_the_key_depends_on_everything_that_matters() -> None:

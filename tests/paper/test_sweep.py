@@ -134,6 +134,14 @@ def test_other_links_of_a_network_are_refused(tmp_path: Path) -> None:
         sweep(Squares(1), tmp_path, seed=1)
 
 
+def test_a_file_of_another_program_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "uci.json").write_text("[1, 2]")
+    with pytest.raises(cawn.StorageError, match="not written by cawn paper"):
+        sweep(Squares(1), tmp_path)
+    assert (tmp_path / "uci.json").read_text() == "[1, 2]"
+    assert made == []
+
+
 def test_networks_at_hand(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("CAWN_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

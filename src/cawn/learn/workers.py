@@ -12,6 +12,7 @@ import json
 import mmap
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -170,8 +171,7 @@ class Workers:
         with self._lock:
             if self._ended:
                 return Outcome(failure="stopped", stopped=True)
-            process = self._idle.pop() if self._idle else _Process(self.threads)
-            self._running[call] = process
+            process = self._running[call] = self._take()
         try:
             outcome = process.make(call, lambda value: said.put((call, value)))
         finally:
@@ -182,6 +182,15 @@ class Workers:
         if not reusable:
             process.close()
         return outcome
+
+    def _take(self) -> _Process:
+        """An idle process that is still alive, or a new one."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.popen.poll() is None:
+                return process
+            process.close()
+        return _Process(self.threads)
 
 
 class _Process:
@@ -208,10 +217,11 @@ class _Process:
             self.popen.stdin.write(line.encode())
             self.popen.stdin.flush()
         for answer in self.popen.stdout:
-            found = json.loads(answer)
+            found = _answer(answer)
             if "outcome" in found:
                 return Outcome(**found["outcome"])
-            say(found["said"])
+            if "said" in found:
+                say(found["said"])
         return self._died(call, start)
 
     def _died(self, call: Call, start: int) -> Outcome:
@@ -238,10 +248,21 @@ class _Process:
         self._errors.close()
 
 
+def _answer(line: bytes) -> dict[str, Any]:
+    """What a process reports; nothing if the line was printed before `work` began, for example by a sitecustomize."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def work() -> None:
     """The main function of a process that makes calls."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell script starts background jobs without one
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # anything else that is printed must not mix with the answers
+    answers.write("\n")  # ends what was printed before
     import torch
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))

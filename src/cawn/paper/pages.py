@@ -15,7 +15,7 @@ from cawn.files import write_text
 from cawn.paper.experiments import Section, Table
 from cawn.paper.provenance import Fact, code
 from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
-from cawn.paper.results import Results
+from cawn.paper.results import Results, understood
 
 TITLE = "The CAW-N paper, measured again"
 INTRODUCTION = (
@@ -34,8 +34,9 @@ def write_report(folder: Path) -> tuple[Report, list[Path]]:
     report = collect(Results.read(folder))
     if not report.parts:
         raise QueryError(f"{folder}: has no results; make some with 'cawn paper NAME -o {folder}'")
-    drawn = report.plots(standalone=True)
-    files = {folder / "report.html": to_html(report), folder / "report.md": to_markdown(report, drawn)}
+    with understood(folder, "to plot"):
+        drawn = report.plots(standalone=True)
+        files = {folder / "report.html": to_html(report), folder / "report.md": to_markdown(report, drawn)}
     files |= {folder / f"report-{name}.svg": svg for name, svg in drawn.items()}
     for path, text in files.items():
         write_text(path, text)

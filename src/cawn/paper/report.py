@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cawn.data.datasets import CATALOG
-from cawn.errors import StorageError
 from cawn.learn.plots import INSTALL, can_draw, to_svg
 from cawn.paper import EXPERIMENTS
 from cawn.paper.experiments import Experiment, Section
 from cawn.paper.provenance import Fact, provenance
 from cawn.paper.published import NAMES
-from cawn.paper.results import Results
+from cawn.paper.results import Results, understood
 from cawn.paper.summary import summary
 
 FOLDER = Path("paper")  # of results, if none is given
@@ -77,24 +75,16 @@ class Report:
 
 def collect(results: Results) -> Report:
     """The tables and plots of all results, computed. Refuses results that cannot be compared."""
-    sections = {name: _section(name, results) for name in EXPERIMENTS}
-    parts = [
-        Part(EXPERIMENTS[name], section, provenance(results, section.used), missing_networks(results, name, section))
-        for name, section in sections.items()
-        if section is not None
-    ]
-    command = partial(experiment_command, folder=results.folder)
-    return Report(summary(results), parts, {name: command(name) for name in EXPERIMENTS if sections[name] is None})
-
-
-def _section(name: str, results: Results) -> Section | None:
-    try:
-        return EXPERIMENTS[name]().show(results)
-    except (KeyError, IndexError, TypeError) as error:
-        raise StorageError(
-            f"{results.folder}: results of {name} are damaged, or of another version of cawn; "
-            "measure again, into another folder"
-        ) from error
+    parts, missing = [], {}
+    for name, experiment in EXPERIMENTS.items():
+        with understood(results.folder, f"of {name}"):
+            if (section := experiment().show(results)) is None:
+                missing[name] = experiment_command(name, folder=results.folder)
+            else:
+                facts = provenance(results, section.used)
+                parts.append(Part(experiment, section, facts, missing_networks(results, name, section)))
+    with understood(results.folder, "of table2"):
+        return Report(summary(results), parts, missing)
 
 
 def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cawn.errors import QueryError, StorageError
+from cawn.errors import QueryError, StorageError, brief
 from cawn.files import read_file, write_text
 from cawn.learn.metrics import mean_and_interval
 from cawn.paper.published import NETWORKS
 
 _MARK = "cawn paper results"
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Results:
     folder: Path
     found: dict[str, dict[str, Result]] = field(default_factory=dict)
     about: dict[str, dict[str, Any]] = field(default_factory=dict)  # by network: digest, links, nodes
+    foreign: set[Path] = field(default_factory=set)  # JSON files in the folder that have no results
 
     @classmethod
     def read(cls, folder: Path) -> Results:
@@ -64,16 +68,29 @@ class Results:
         return results
 
     def _read_file(self, path: Path) -> None:
+        text = read_file(path) if path.is_file() else b""
         try:
-            content = json.loads(read_file(path))
-            if content["format"] != _MARK:
+            content = json.loads(text) if _MARK.encode() in text else {}
+            if not isinstance(content, dict) or content.get("format") != _MARK:
+                self.foreign.add(path)
                 return
             network = content["network"]
-            self.about[network] = content["about"]
-            rows = {row["key"]: Result(network=network, **row) for row in content["results"]}
-        except (ValueError, TypeError, KeyError) as error:
-            raise StorageError(f"{path}: damaged, or not written by cawn paper; move it away") from error
-        self.found.setdefault(network, {}).update(rows)
+            rows = [_checked(Result(network=network, **row)) for row in content["results"]]
+            about = _checked_about(content["about"])
+        except _DAMAGED as error:
+            raise StorageError(f"{path}: damaged, or written by another version of cawn; move it away") from error
+        if network != path.stem:
+            raise StorageError(f"{path}: has results of {brief(network)}, so it must have that name; move it away")
+        self.about[network], self.found[network] = about, {row.key: row for row in rows}
+
+    def check_writable(self, network: str) -> None:
+        """Refuse to overwrite the file of another program."""
+        path = self._file(network)
+        if path in self.foreign:
+            raise StorageError(f"{path}: not written by cawn paper; move it away, or give another folder")
+
+    def _file(self, network: str) -> Path:
+        return self.folder / f"{network}.json"
 
     def add(self, result: Result, about: dict[str, Any]) -> None:
         """Add a result and write the file of its network. The caller holds the lock of the folder."""
@@ -100,7 +117,7 @@ class Results:
         rows = sorted(self.found[network].values(), key=lambda row: (row.kind, row.labels, row.key))
         lines = [json.dumps({k: v for k, v in vars(row).items() if k != "network"}) for row in rows]
         head = json.dumps({"format": _MARK, "network": network, "about": self.about[network]})[:-1]
-        write_text(self.folder / f"{network}.json", head + ', "results": [\n' + ",\n".join(lines) + "\n]}\n")
+        write_text(self._file(network), head + ', "results": [\n' + ",\n".join(lines) + "\n]}\n")
 
     def get(self, network: str, key: str) -> Result | None:
         return self.found.get(network, {}).get(key)
@@ -124,6 +141,34 @@ class Results:
             for result in found
             if any(label == start or label.startswith(f"{start}, ") for label in result.labels)
         ]
+
+
+def _checked(result: Result) -> Result:
+    """Refuse wrong types, which only editing can cause; the value is checked by those who use it."""
+    texts = [result.key, result.kind, result.command, result.device, result.links, *result.labels]
+    texts += [*result.versions.keys(), *result.versions.values()]
+    if not (all(isinstance(text, str) for text in texts) and isinstance(result.labels, list)):
+        raise TypeError("not text")
+    if not (math.isfinite(result.seconds) and isinstance(result.settings, dict)):
+        raise TypeError("not a number of seconds, or no settings")
+    return result
+
+
+def _checked_about(about: dict[str, Any]) -> dict[str, Any]:
+    if not all(isinstance(value, str if name == "digest" else int) for name, value in about.items()):
+        raise TypeError("not facts about a network")
+    return about
+
+
+@contextmanager
+def understood(folder: Path, which: str) -> Iterator[None]:
+    """Turns an error caused by unexpected values in results into a StorageError; `which` results, such as "to plot"."""
+    try:
+        yield
+    except _DAMAGED as error:
+        raise StorageError(
+            f"{folder}: results {which} are damaged, or of another version of cawn; measure again, into another folder"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -178,6 +223,11 @@ def by_seed(results: Iterable[Result], metric: str, **wanted: str) -> dict[int, 
     """A metric of results that differ in their seeds only, see `cell`."""
     chosen = [(result, row) for result in results for row in result.rows(**wanted) if row.get(metric) is not None]
     check_same_splits([result for result, _ in chosen])
+    for result, row in chosen:
+        if not 0 <= row[metric] <= 1:
+            raise StorageError(
+                f"{result.name}: {metric} is {brief(row[metric])}, not between 0 and 1; remove this result"
+            )
     found = {result.settings["seed"]: row[metric] for result, row in chosen}
     if len(found) < len(chosen):
         raise QueryError(f"{chosen[0][0].name}: two results with the same seed in one mean; remove one of them")

@@ -24,7 +24,7 @@ from cawn.learn.runs import digest_of_links
 from cawn.learn.workers import Call, Outcome, Workers, call_here
 from cawn.paper.experiments import Experiment, Request
 from cawn.paper.measurements import Measurement
-from cawn.paper.results import Result, Results
+from cawn.paper.results import Result, Results, understood
 from cawn.progress import Report, progress
 
 WORK = "unfinished"  # folder of measurements that were interrupted
@@ -66,7 +66,8 @@ class Sweep:
             request = Request(
                 self.networks, self.seeds, self._results, self.changes, self.systems, self.trials, self._device
             )
-            planned = self.experiment.plan(request)
+            with understood(self.folder, "of earlier sweeps"):
+                planned = self.experiment.plan(request)
             total = self._count(planned) if isinstance(planned, list) else self.experiment.total(request)
             self._waiting = self._count(planned, made=False) if isinstance(planned, list) else total
             try:
@@ -88,8 +89,9 @@ class Sweep:
         return len([key for key in keys if made or self._results.get(*key) is None])
 
     def _check_links(self) -> None:
-        """Refuse results of another version of a network."""
+        """Refuse results of another version of a network, and files that would be overwritten."""
         for name, digest in self._digests.items():
+            self._results.check_writable(name)
             known = self._results.about.get(name, {}).get("digest", digest)
             if known != digest:
                 raise QueryError(f"{self.folder}: has results for other links of {name}; give another folder")
