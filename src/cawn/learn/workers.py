@@ -1,8 +1,8 @@
-"""Functions called in other processes, several at a time.
+"""Worker processes that call functions in parallel.
 
-A process reads calls as lines of JSON from standard input, one after the other, and writes reports and results to
-standard output, one line of JSON each. When its standard input is closed, because the caller was interrupted or killed,
-it stops as after Ctrl-C. Links are written once to a file that all processes map into memory.
+A worker reads calls from standard input and writes reports and outcomes to standard output, each as one line of JSON.
+When its standard input is closed, because the caller was interrupted or killed, it stops as after Ctrl-C. Links are
+written once to a file that all workers map into memory.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from cawn.kernels.threads import num_cores
 if TYPE_CHECKING:
     import torch
 
-_LOOK = 0.25  # seconds between two looks at the running calls
+_POLL = 0.25  # seconds between checks of the running calls
 _JOBS_ON_A_GPU = 4
 _WORKER = "from cawn.learn.workers import work; work()"
 
@@ -46,9 +46,9 @@ class Call:
     """A function to call in another process."""
 
     name: str
-    function: str  # "package.module:function", of the arguments and of a `Say`; returns a JSON-compatible value
+    function: str  # "package.module:function", called with the arguments and a `Say`; returns a JSON-compatible value
     arguments: dict[str, Any]  # JSON-compatible
-    remedy: str = "run fewer at a time"  # if memory runs out
+    remedy: str = "run fewer at a time"  # what to do if memory runs out
 
     def __hash__(self) -> int:
         return id(self)
@@ -59,16 +59,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call has returned, or the reason why it failed, in one line."""
+    """The value that a call returned, or the reason why it failed, in one line."""
 
     value: Any = None
     failure: str | None = None
-    errors: str = ""  # the traceback of an unexpected error, or what a process that died had printed
+    errors: str = ""  # the traceback of an unexpected error, or the error output of a process that died
     stopped: bool = False
 
 
 def call_here(call: Call, say: Say) -> Outcome:
-    """Make a call in this process. Only KeyboardInterrupt and the like are raised."""
+    """Make a call in this process. Raises only exceptions such as KeyboardInterrupt, which are not an `Exception`."""
     module, _, name = call.function.partition(":")
     try:
         return Outcome(getattr(import_module(module), name)(call.arguments, say))
@@ -81,12 +81,12 @@ def call_here(call: Call, say: Say) -> Outcome:
 
 
 def default_jobs(device: torch.device) -> int:
-    """Calls at a time on a device: one per core, on a GPU at most four."""
+    """Number of parallel calls on a device: one per core, on a GPU at most four."""
     return min(num_cores(), _JOBS_ON_A_GPU if device.type == "cuda" else num_cores())
 
 
 class Workers:
-    """Processes that make calls, at most `count` at a time; each makes one call after the other."""
+    """At most `count` processes, each of which makes one call after another."""
 
     def __init__(self, count: int, threads: int | None = None) -> None:
         self._count, self.threads = count, threads or max(num_cores() // count, 1)
@@ -136,7 +136,7 @@ class Workers:
                         running[pool.submit(self._call, call, said)] = call
                     if not running:
                         return
-                    ready, _ = wait(running, _LOOK, FIRST_COMPLETED)
+                    ready, _ = wait(running, _POLL, FIRST_COMPLETED)
                     listen()
                     for future in ready:
                         ended(running.pop(future), future.result())
@@ -146,7 +146,7 @@ class Workers:
                 raise
 
     def stop(self, call: Call) -> None:
-        """Stop a running call as after Ctrl-C; its outcome is `stopped`, unless it has ended before."""
+        """Stop a running call as after Ctrl-C; its outcome is `stopped`, unless it has already ended."""
         with self._lock:
             process = self._running.get(call)
         if process is not None:
@@ -167,7 +167,7 @@ class Workers:
             wait(running)
 
     def _call(self, call: Call, said: SimpleQueue[tuple[Call, Any]]) -> Outcome:
-        """Make one call. Called in a thread."""
+        """Make one call; runs in a thread of the pool."""
         with self._lock:
             if self._ended:
                 return Outcome(failure="stopped", stopped=True)
@@ -194,7 +194,7 @@ class Workers:
 
 
 class _Process:
-    """A Python process that makes one call after the other."""
+    """A Python process that makes one call after another."""
 
     def __init__(self, threads: int) -> None:
         self.stopped = False
@@ -205,7 +205,7 @@ class _Process:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             env=_environment(threads),
-            start_new_session=True,  # Ctrl-C reaches only the caller, which then stops the others
+            start_new_session=True,  # Ctrl-C reaches only the caller, which then stops the workers
         )
 
     def make(self, call: Call, say: Say) -> Outcome:
@@ -258,10 +258,10 @@ def _answer(line: bytes) -> dict[str, Any]:
 
 
 def work() -> None:
-    """The main function of a process that makes calls."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell script starts background jobs without one
+    """The main function of a worker process."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shell scripts start background jobs without one
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # anything else that is printed must not mix with the answers
+    os.dup2(2, 1)  # other output goes to standard error, so that it does not mix with the answers
     answers.write("\n")  # ends what was printed before
     import torch
 
@@ -292,14 +292,14 @@ def _read_requests(requests: SimpleQueue[Call | None]) -> None:
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """The environment of this process, with the same modules and this number of threads."""
+    """The environment of this process, with its module path and this number of threads."""
     modules = os.pathsep.join(path for path in sys.path if path)
     numbers = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
     return dict(os.environ) | numbers | {"PYTHONPATH": modules}
 
 
 def write_links(path: Path, events: Events) -> None:
-    """Write links for `read_links`, with arrays as plain bytes. Only for files that no other program writes."""
+    """Write links for `read_links`, with arrays as plain bytes. Unpickled later, so only for private files."""
     arrays: list[pickle.PickleBuffer] = []
     head = pickle.dumps(events, protocol=5, buffer_callback=arrays.append)
     parts: list[Any] = [head, *(array.raw() for array in arrays)]
@@ -311,14 +311,14 @@ def write_links(path: Path, events: Events) -> None:
 
 
 def read_links(path: Path) -> Events:
-    """The links of `write_links`; arrays are mapped into memory, which all processes share."""
+    """Read the links of `write_links`; arrays are memory-mapped and shared by all processes."""
     with open(path, "rb") as file:
         sizes = json.loads(file.readline())
         start, parts = file.tell(), []
-        held = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     for size in sizes:
         start += -start % 64
-        parts.append(held[start : start + size])
+        parts.append(mapped[start : start + size])
         start += size
     events: Events = pickle.loads(parts[0], buffers=parts[1:])
     return events

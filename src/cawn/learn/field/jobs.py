@@ -1,4 +1,4 @@
-"""The runs of a comparison, each in a call of its own; see `cawn.learn.workers`."""
+"""The runs of a comparison, each of which is a call to a worker process; see `cawn.learn.workers`."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class Job:
         return self.folder.with_name(f"{self.folder.name}.error.txt")
 
     def call(self, links: str, options: dict[str, Any]) -> Call:
-        """The call that trains the system, or resumes its run; it reports the completed fraction.
+        """The call that trains the system, or resumes its run, and reports the completed fraction.
 
         Args:
-            links: A file of `write_links`.
-            options: Of `train`.
+            links: A file written by `write_links`.
+            options: Further arguments of `train`.
         """
         split = options["split"]
         described = {
@@ -91,14 +91,14 @@ def train_job(job: dict[str, Any], say: Say) -> None:
     )
 
 
-def as_fraction(moved: Callable[[float], object]) -> Listener:
-    """Reports the fraction of a run that is done."""
+def as_fraction(report: Callable[[float], object]) -> Listener:
+    """A callback for training that reports the fraction of a run that is done."""
 
     def listen(now: Progress) -> None:
         if now.stage in ("training", "epoch"):
             epochs = now.epoch - 1 + now.done / max(now.total, 1)
-            moved((1 - _TESTING) * epochs / max(now.epochs, 1))
+            report((1 - _TESTING) * epochs / max(now.epochs, 1))
         elif now.stage == "testing":
-            moved(1 - _TESTING + _TESTING * now.done)
+            report(1 - _TESTING + _TESTING * now.done)
 
     return listen

@@ -1,4 +1,4 @@
-"""The parts of CAW-N that use attention: two ways to pool walks, and a transformer in place of the RNN."""
+"""The parts of CAW-N that use attention: two pooling layers for walks, and a transformer in place of the RNN."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class AttentiveWalks(nn.Module):
 
 
 class WalkPooling(nn.Module):
-    """Replaces each walk by a function of all walks of its set, `mix`, then takes the mean."""
+    """Replaces each encoded walk by a function of all walks of its set, `mix`, then takes the mean."""
 
     def mix(self, walks: Tensor, log_weight: Tensor | None) -> Tensor:
-        """Every walk after attention to all walks of its set: [sets, n, d] to [sets, n, d].
+        """Each walk after attention to all walks of its set: [sets, n, d] to [sets, n, d].
 
-        A walk that occurs m_j times has `log_weight` log m_j [sets, n], up to a constant, which is added to its score.
+        `log_weight` [sets, n] is added to the attention scores: log m_j, up to a constant, if walk j occurs m_j times.
         """
         raise NotImplementedError
 
@@ -73,7 +73,7 @@ class WalkPooling(nn.Module):
 
 
 class SelfAttention(WalkPooling):
-    """Self-Att-AGG: each walk replaced by softmax({enc_i^T Q1 enc_j}_j) enc_j Q2, then the mean, over one walk set."""
+    """Self-Att-AGG: each walk i becomes sum_j softmax_j(enc_i^T Q1 enc_j) enc_j Q2, then the mean over the walk set."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ class TransformerLayer(WalkPooling):
 
 
 def pooling_layer(config: Config) -> WalkPooling | None:
-    """Pools the encoded walks of each set; None for their mean."""
+    """The layer that pools the encoded walks of each set; None for their mean."""
     if config.pooling == "mean":
         return None
     return SelfAttention(config) if config.pooling == "attention" else TransformerLayer(config)

@@ -13,15 +13,16 @@ from cawn.systems.cawn.features import Batch
 
 
 class BidirectionalWalks(nn.Module):
-    """enc(W) by a bidirectional LSTM over the positions of a walk and one over its identities alone.
+    """enc(W) from two bidirectional LSTMs: one over the positions of a walk, one over its identities alone.
 
-    Both are read at the last position of the walk, concatenated and projected to d. There the backward direction has
-    seen one position only. The authors read at position m also if a walk is shorter, where they have zeros.
+    Their outputs at the last position of the walk are concatenated and projected to d. At that position, the backward
+    direction has processed a single input. The authors' code reads position m even if a walk is shorter, which gives
+    zeros.
     """
 
     def __init__(self, config: Config, position: Any) -> None:
         super().__init__()
-        d, narrow = config.dim, max(config.dim // 4, 1)  # the ratio of the authors' sizes
+        d, narrow = config.dim, max(config.dim // 4, 1)  # the authors' ratio of widths
         self.position = position  # a `PositionEncoder` of width d
         self.forwards = nn.ModuleList(nn.LSTMCell(d, width) for width in (d, narrow))
         self.backwards = nn.ModuleList(FirstStep(d, width) for width in (d, narrow))
@@ -30,7 +31,7 @@ class BidirectionalWalks(nn.Module):
 
     def forward(self, batch: Batch) -> list[Tensor]:
         tables = self.position.tables(batch)
-        before: list[Any] = [None, None]  # (h, c) of both LSTMs; none before the first position
+        before: list[Any] = [None, None]  # (h, c) of both forward LSTMs; None before the first position
         encoded: list[Tensor] = []
         for level in batch.levels:
             identities = self.position.identities(level, *tables)  # [n_i, d]
@@ -45,7 +46,7 @@ class BidirectionalWalks(nn.Module):
 
 
 class FirstStep(nn.Module):
-    """The first step of an LSTM: there is no state to forget or to read, so it needs no weights for one."""
+    """The first step of an LSTM: without a previous state, it needs no forget gate and no recurrent weights."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
 _FORMER_SIDES = {"together": "joint", "apart": "separate"}  # names in older run folders
 _PAPER = {
-    "length": 3,  # `cawn paper grid` finds 2 to 4
+    "length": 3,  # the best lengths found by `cawn paper grid` are 2 to 4
     "alpha": "paper",
     "dim": 64,
     "sides": "joint",
@@ -30,12 +30,12 @@ _PAPER = {
     "weight_decay": 0.0,
     "negatives": "random",
     "batch_size": 32,
-    "lr": 1e-3,  # `cawn paper grid`; the paper has 1e-4
+    "lr": 1e-3,  # found by `cawn paper grid`; the paper has 1e-4
     "epochs": 50,
     "schedule": "constant",
 }
-# What differs from the paper in the code that its authors published. f2 has 100 numbers there; the width of 200, of
-# encoded walks and of the LSTM in one direction, is inferred from its 1.8 million parameters on UCI.
+# Where the authors' published code differs from the paper. Its f2 has 100 dimensions; the width of 200, of encoded
+# walks and of the LSTM in one direction, is inferred from its 1.8 million parameters on UCI.
 _AUTHORS = {
     "dim": 200,
     "frequencies": 100,
@@ -49,7 +49,7 @@ _AUTHORS = {
 class Config(Settings):
     """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
 
-    "large" has more walks and a wider network than the default; "authors" is "paper-mean" with what differs in the
+    "large" has more walks and a wider network than the default; "authors" is "paper-mean" with the differences of the
     authors' published code.
     """
 
@@ -57,7 +57,7 @@ class Config(Settings):
     num_walks: int = 64  # M
     length: int = 2  # m
     tree: tuple[int, ...] = ()  # fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step,
-    # the k_1 k_2 links of the second, and so on; without them, walks are independent
+    # the k_1 k_2 links of the second, and so on; (): independent walks
     alpha: Alpha = "auto"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
 
     # Network
