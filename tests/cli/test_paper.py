@@ -60,7 +60,7 @@ def test_a_sweep_and_its_report(measured, results: Path, data: Path) -> None:
     assert "uci, rates, transductive, seed 0: " in shown.err
     assert shown.err.splitlines()[-1].startswith("results: ")
     again = call_cawn("paper", "table6", "--datasets", "uci", "-o", results, *QUICK, "--json", CAWN_DATA=str(data))
-    assert "3 results are already there" in again.err
+    assert "reusing 3 results" in again.err
     assert json.loads(again.out)["failed"] == []
     reported = call_cawn("paper", "report", "-o", results)
     assert reported.out.splitlines()[:2] == [str(results / name) for name in ("report.html", "report.md")]
@@ -110,7 +110,9 @@ def test_damaged_results_are_refused(results: Path) -> None:
 def test_results_that_lack_something_are_refused(results: Path) -> None:
     path = results / "uci.json"
     path.write_text(path.read_text().replace('"auc_batch30"', '"other"').replace('"split"', '"other"'))
-    assert_refused(call_cawn("paper", "report", "-o", results), "results of table2 are damaged, or of another version")
+    assert_refused(
+        call_cawn("paper", "report", "-o", results), "results of table2 are damaged, or from another version"
+    )
 
 
 def test_different_splits_are_refused(results: Path) -> None:
@@ -131,7 +133,7 @@ def test_failed_measurements_are_reported(data: Path, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("cawn.paper.training.measure", fail)
     command = ("paper", "table2", "--datasets", "uci", "-o", tmp_path / "out", "-q", *QUICK)
-    reason = "3 of the measurements failed, the first: uci, rates, transductive, seed 0: no links"
+    reason = "3 measurements failed, the first: uci, rates, transductive, seed 0: no links"
     assert_refused(call_cawn(*command, CAWN_DATA=str(data)), reason)
 
 
@@ -148,5 +150,5 @@ def test_ctrl_c_stops_and_says_how_to_continue(data: Path, tmp_path: Path) -> No
     sweep.send_signal(signal.SIGINT)
     _, errors = sweep.communicate(timeout=600)
     assert sweep.returncode == 130
-    assert errors == "stopped; to continue, give the same command again\n"
+    assert errors == "stopped; run the same command again to continue\n"
     assert list(tmp_path.glob("out/unfinished/*/checkpoint.safetensors"))

@@ -58,15 +58,21 @@ def test_differences_from_the_paper_are_said() -> None:
     mooc = value(nodes=7144, intensity=4.48e-5) | {"link attributes": 0}
     uci = value(nodes=1899, links=59835, intensity=3.59e-6, seconds=17555000.0)
     text = " ".join(show(mooc=mooc, uci=uci).text)
-    assert "MOOC: the paper counts one node more, an id 0 that no link has." in text
-    assert "MOOC: the links measured here have no link attributes." in text
+    assert "MOOC: the paper counts one node more, the id 0, which has no links." in text
+    assert "MOOC: our copy lacks link attributes." in text
     assert (
-        "UCI: the paper's τ is 10 times ours; by its formula the links would span 20 days, and they span 203." in text
+        "UCI: the paper's τ is 10 times ours; by its formula, the links would span 20 days, but they span 203." in text
     )
     assert "MOOC: the paper's τ" not in text
 
 
-@pytest.mark.parametrize(("alpha", "claim"), [(2e-6, "Confirmed: 1 of 1"), (1e-7, "Not confirmed: 0 of 1")])
+@pytest.mark.parametrize(
+    ("alpha", "claim"),
+    [
+        (2e-6, "is confirmed: within a factor of 2 of 5 are 1 of 1 ratio;"),
+        (1e-7, "is not confirmed: within a factor of 2 of 5 are 0 of 1 ratio;"),
+    ],
+)
 def test_tau_over_alpha(alpha: float, claim: str) -> None:
     section = show(searched(alpha=alpha), uci=value(intensity=1e-5))
     assert section.tables[2].rows == [["UCI", f"{1e-5 / alpha:.3g} (α = {alpha:.2g})", ""]]

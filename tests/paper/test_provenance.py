@@ -14,7 +14,7 @@ def test_transductive_seeds_share_a_split_and_inductive_ones_do_not() -> None:
     both = [trained("A", row(0.9, split="s"), seed=seed) for seed in range(3)]
     hidden = [trained("A", row(0.9, split=f"s{seed}"), seed=seed, task="inductive") for seed in (0, 1)]
     found = facts(*both, *hidden)
-    assert found["Splits"] == ["UCI, inductive: 0 `s0`, 1 `s1`", "UCI, transductive: `s`"]
+    assert found["Splits"] == ["UCI, inductive: seed 0 `s0`, seed 1 `s1`", "UCI, transductive: digest `s`"]
     assert found["Seeds"] == ["transductive 0 to 2", "inductive 0, 1"]
 
 
@@ -23,7 +23,7 @@ def test_clocks_negatives_and_unusual_splits_are_named() -> None:
     found = facts(trained("A", *rows, ties="rows"))
     assert found["Clock"] == ["strict, event"]
     assert found["Negatives"] == ["historical, random"]
-    assert found["Splits"] == ["UCI, transductive, ties rows: `s`"]
+    assert found["Splits"] == ["UCI, transductive, ties: rows: digest `s`"]
 
 
 def test_results_of_several_machines_are_all_listed() -> None:
@@ -34,7 +34,7 @@ def test_results_of_several_machines_are_all_listed() -> None:
     found = facts(one, two, two)
     assert found["Device"] == ["CPU", "GPU"]
     assert found["Versions"] == ["cawn 1", "cawn 2"]
-    assert found["Time"] == ["2 measurements, 4 min in all, median 2 min; several may have run at a time"]
+    assert found["Time"] == ["2 measurements, 4 min in total, median 2 min; some may have run in parallel"]
     assert found["Commands"] == ["`cawn paper`"]
 
 

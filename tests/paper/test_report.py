@@ -44,7 +44,7 @@ def test_as_json(found) -> None:
     table2 = found.to_dict()["experiments"]["table2"]
     assert table2["measured"]["Clock"] == ["strict"]
     assert table2["tables"][2]["rows"][0][6] == "**95.00**<br>(95.25 ± 0.30)"
-    assert "in 1 of 1 cells" in found.to_dict()["summary"]["text"][0]
+    assert "in 1 of 1 measured cell (UCI)" in found.to_dict()["summary"]["text"][0]
 
 
 @pytest.mark.parametrize(

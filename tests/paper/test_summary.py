@@ -17,22 +17,22 @@ def test_within_one_point_or_above_is_reproduced() -> None:
         ("CAW-N-attn", -1.01),
     ]
     section = summary(results)
-    assert "in 1 of 2 cells at hand (UCI)" in section.text[0]
+    assert "in 1 of 2 measured cells (UCI)" in section.text[0]
     assert section.tables[0].rows == [["UCI", "transductive", "CAW-N-attn", "94.13", "95.14 ± 0.25", "-1.01"]]
 
 
 def test_all_reproduced() -> None:
     section = summary(gather(uci("CAW-N-mean", 96.0), uci("CAW-N-attn", 96.0)))
-    assert "in 2 of 2 cells at hand (UCI)" in section.text[0]
+    assert "in 2 of 2 measured cells (UCI)" in section.text[0]
     assert section.tables == []
 
 
 def test_the_better_of_our_presets_counts() -> None:
     ahead = gather(uci("CAW-N default", 95.0), uci("CAW-N large", 95.26))
     assert [(one.label, one.ahead) for one in surpassed(ahead, "auc")] == [("CAW-N large", 0.01)]
-    assert "in 1 of 1 cells" in summary(ahead).text[0]
+    assert "in 1 of 1 measured cell (UCI)" in summary(ahead).text[0]
     equal = gather(uci("CAW-N default", 95.25))
-    assert "in 0 of 1 cells" in summary(equal).text[0]
+    assert "in 0 of 1 measured cell (UCI)" in summary(equal).text[0]
     assert summary(equal).tables[0].rows == [
         ["UCI", "transductive", "CAW-N default", "95.25", "95.25 ± 0.30", "+0.00"],
     ]
@@ -40,7 +40,10 @@ def test_the_better_of_our_presets_counts() -> None:
 
 def test_auc_and_ap_are_counted_separately() -> None:
     section = summary(gather(uci("CAW-N default", 95.3)))  # the paper's best AP is 95.33
-    assert [text.split(" cells")[0].split()[-3:] for text in section.text] == [["1", "of", "1"], ["0", "of", "1"]]
+    assert [text.split(" measured cell (")[0].split()[-3:] for text in section.text] == [
+        ["1", "of", "1"],
+        ["0", "of", "1"],
+    ]
 
 
 def test_networks_and_systems_that_are_not_in_the_paper_do_not_count() -> None:

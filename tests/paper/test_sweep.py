@@ -77,7 +77,7 @@ def test_results_are_made_once(tmp_path: Path, capsys) -> None:
     assert made == [1, 2, 3]
     assert {number: result.value["square"] for number, result in found(tmp_path).items()} == {1: 1, 2: 4, 3: 9}
     printed = capsys.readouterr().err
-    assert "2 results are already there\n" in printed
+    assert "reusing 2 results\n" in printed
     assert "(1 of 1)" in printed
     one = found(tmp_path)[1]
     assert (one.command, one.labels) == ("cawn paper squares", ["a 1"])
@@ -106,7 +106,7 @@ def test_failures_are_reported_and_do_not_end_the_others(tmp_path: Path, capsys)
 def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
     with pytest.raises(KeyboardInterrupt):
         sweep(Squares(1, 6, 2), tmp_path, quiet=False)
-    assert capsys.readouterr().err.splitlines()[-1] == "stopped; to continue, give the same command again"
+    assert capsys.readouterr().err.splitlines()[-1] == "stopped; run the same command again to continue"
     assert made == [1]
     assert sweep(Squares(1, 6, 2), tmp_path) == []
     assert made == [1, 6, 2]
@@ -130,7 +130,7 @@ def test_the_number_made_and_the_time_left(tmp_path: Path, capsys) -> None:
 
 def test_other_links_of_a_network_are_refused(tmp_path: Path) -> None:
     sweep(Squares(1), tmp_path)
-    with pytest.raises(cawn.QueryError, match="has results for other links of uci"):
+    with pytest.raises(cawn.QueryError, match="has results for a different version of uci"):
         sweep(Squares(1), tmp_path, seed=1)
 
 
@@ -145,7 +145,7 @@ def test_a_file_of_another_program_is_not_overwritten(tmp_path: Path) -> None:
 def test_networks_at_hand(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("CAWN_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(cawn.DataError, match="no dataset is at hand"):
+    with pytest.raises(cawn.DataError, match="no dataset is available locally"):
         load_networks(None, ("uci",))
     (tmp_path / "uci").mkdir()
     (tmp_path / "uci" / "edges.csv.gz").write_bytes(gzip.compress(b"u,i,ts,label\n1,2,3,0\n2,3,4,0\n"))

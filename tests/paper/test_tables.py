@@ -6,6 +6,7 @@ import pytest
 
 import cawn
 from cawn.paper.experiments import Request
+from cawn.paper.published import PaperValue
 from cawn.paper.results import Cell, Results
 from cawn.paper.tables import Table2, Table6, accuracy, beside
 from paper_results import gather, row, trained
@@ -13,9 +14,9 @@ from paper_results import gather, row, trained
 
 def test_our_figure_above_the_papers() -> None:
     ours = Cell(90.123, 1.0, 5)
-    assert beside(ours, (95.25, 0.3)) == "90.12 ± 1.00<br>(95.25 ± 0.30)"
+    assert beside(ours, PaperValue(95.25, 0.3)) == "90.12 ± 1.00<br>(95.25 ± 0.30)"
     assert beside(ours, None, 90.123) == "**90.12 ± 1.00**"
-    assert beside(None, (95.25, 0.3)) == "(95.25 ± 0.30)"
+    assert beside(None, PaperValue(95.25, 0.3)) == "(95.25 ± 0.30)"
     assert beside(None, None) == ""
 
 
@@ -37,6 +38,8 @@ def test_all_networks_of_the_paper_keep_their_column() -> None:
     assert found["rates"] == ["", "", "", "", "", "**90.00**", ""]
     assert found["TGAT"][0] == "(96.65 ± 0.06)"
     assert "GraphMixer" not in found  # neither ours nor the paper's
+    assert "CAW-N large" not in found  # ours, not measured
+    assert "Number of seeds: other systems 1." in section.text[1]
     assert Table6().show(gather()) is None
 
 

@@ -121,7 +121,7 @@ def test_the_plan() -> None:
     assert found[0].networks == ("uci", "enron")
     assert "default" in Transfer.systems
     assert "vgrnn" not in Transfer.systems  # it has a weight for each node
-    with pytest.raises(cawn.QueryError, match="two or more datasets"):
+    with pytest.raises(cawn.QueryError, match="at least two datasets"):
         planned(networks={"uci": NETWORKS["uci"]})
 
 
@@ -162,24 +162,25 @@ def test_a_matrix_of_networks() -> None:
     assert table.rows == [
         ["Enron", "90.00", "94.00"],
         ["UCI", "88.00", "98.00"],
-        ["recency rule", "80.00", "90.00"],
+        ["recency (untrained)", "80.00", "90.00"],
     ]
     assert section.tables[1].rows[0] == ["Enron", "45.00", "47.00"]
-    assert section.text[1] == "Trained with mixed negatives (a quarter are other destinations of the source): rates."
+    assert section.text[1] == "Trained with mixed negatives (a quarter are earlier destinations of the source): rates."
     text = section.text[2]
-    assert "AP is 91.00 if trained elsewhere, 94.00 if trained there and 85.00 by the recency rule" in text
-    assert "transfer closes 67% of the gap of 9.00 points. It is better than the rule in 2 of 2 pairs." in text
-    assert "worth +0.50 points on average over unchanged ones, and are better in 1 of 2 pairs" in text
-    assert "best network to train on is UCI (on average -2.00 points compared with training there)" in text
-    assert "the worst Enron (-4.00)" in text
+    assert "is 91.00 after transfer, 94.00 after training on the test network and 85.00 for recency" in text
+    assert "transfer closes 67 % of the gap of 9.00 points between the latter two." in text
+    assert "Transfer is better than recency in 2 of 2 pairs." in text
+    assert "changes AP by +0.50 points on average and raises it in 1 of 2 pairs" in text
+    assert "best network to train on is UCI (-2.00 points on average compared with training on the test" in text
+    assert "the worst is Enron (-4.00)" in text
 
 
 @pytest.mark.parametrize(
     ("moved", "there", "words"),
     [
-        (0.7, 0.9, "transfer closes none of the gap of 10.00 points. It is better than the rule in 0 of 1 pairs"),
-        (0.7, 0.75, "training there is not better than the rule, so there is no gap to close"),
-        (0.92, 0.9, "transfer closes 120% of the gap of 10.00 points. It is better than the rule in 1 of 1 pairs"),
+        (0.7, 0.9, "transfer closes none of the gap of 10.00 points"),
+        (0.7, 0.75, "training on the test network is not better than recency"),
+        (0.92, 0.9, "transfer closes 120 % of the gap of 10.00 points"),
     ],
 )
 def test_the_words_follow_the_numbers(moved: float, there: float, words: str) -> None:
@@ -188,6 +189,7 @@ def test_the_words_follow_the_numbers(moved: float, there: float, words: str) ->
         transferred("rates", "enron", {"enron": (there, 0.8)}),
     )
     assert words in section.text[2]
+    assert f"is better than recency in {int(moved > 0.8)} of 1 pair." in section.text[2]
 
 
 def test_systems_are_compared_on_common_pairs() -> None:
@@ -196,15 +198,19 @@ def test_systems_are_compared_on_common_pairs() -> None:
         for label, moved in (("rates", 0.85), ("CAW-N default", 0.9))
         for start, test in (("uci", "enron"), ("enron", "uci"))
     ]
-    text = "Systems by AP after transfer: against random negatives CAW-N default 90.00, rates 85.00 (mean over 2 pairs)"
+    text = "by AP after transfer: against random negatives CAW-N default 90.00, rates 85.00 (mean over 2 pairs)"
     assert text in show(*results).text[-1]
-    assert not any("Systems by AP" in line for line in show(*results[:2]).text)
+    assert not any("Systems ranked by AP" in line for line in show(*results[:2]).text)
 
 
 def test_an_unfinished_matrix_is_shown() -> None:
     section = show(transferred("rates", "uci", {"uci": (0.98, 0.9), "enron": (0.9, 0.86, 0.8)}))
-    assert section.tables[0].rows == [["Enron", "", ""], ["UCI", "90.00", "98.00"], ["recency rule", "80.00", "90.00"]]
-    assert section.text[2] == "rates: no two networks have been trained on and tested on yet."
+    assert section.tables[0].rows == [
+        ["Enron", "", ""],
+        ["UCI", "90.00", "98.00"],
+        ["recency (untrained)", "80.00", "90.00"],
+    ]
+    assert section.text[2] == "**rates.** No pair of networks has been measured completely."
     assert Transfer().show(gather()) is None
 
 

@@ -23,30 +23,34 @@ def paper(
         str | None,
         typer.Argument(
             metavar="[NAME]",
-            help="An experiment, or report for tables and plots of all results; without it, a list.",
+            help="An experiment, or 'report' for tables and plots of all results; without NAME, lists the experiments.",
             show_default=False,
         ),
     ] = None,
     datasets: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Datasets to measure; by default all at hand.", show_default=False),
+        typer.Option(
+            metavar="A,B",
+            help="Datasets to measure; by default those of the experiment that need no download.",
+            show_default=False,
+        ),
     ] = None,
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Number of seeds; twice as many for inductive tasks.", show_default=False
+            min=1, metavar="N", help="Number of seeds; the inductive task has twice as many.", show_default=False
         ),
     ] = None,
     systems: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Systems to measure, if the experiment has several.", show_default=False),
+        typer.Option(metavar="A,B", help="Systems to train, if the experiment has several.", show_default=False),
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Trials of grid, for each dataset and preset.", show_default=False),
+        typer.Option(min=1, metavar="N", help="Number of trials of grid per dataset and preset.", show_default=False),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the results; can be resumed.")
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the results; existing results are reused.")
     ] = Path("paper"),
     settings: Annotated[
         list[str] | None,
@@ -58,7 +62,7 @@ def paper(
         typer.Option(
             min=0,
             metavar="N",
-            help="Number of measurements at a time; by default one per core, on a GPU at most 4.",
+            help="Number of parallel measurements; by default one per core, on a GPU at most 4.",
             show_default=False,
         ),
     ] = None,
@@ -66,7 +70,7 @@ def paper(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Repeat the experiments of the paper, and some beyond it.
+    """Reproduce the experiments of the paper, and run some beyond it.
 
     Example: cawn paper table2 --datasets uci,wikipedia --seeds 5 && cawn paper report
     """
@@ -80,6 +84,7 @@ def paper(
         from cawn.devices import pick_device
         from cawn.learn.experiments import check_writable
         from cawn.learn.workers import default_jobs
+        from cawn.paper.experiments import counted
         from cawn.paper.sweep import Sweep, load_networks
         from cawn.paper.variants import check_request
 
@@ -105,9 +110,9 @@ def paper(
         ).run()
         if as_json:
             print(json.dumps({"experiment": name, "folder": str(out), "datasets": list(networks), "failed": failed}))
-        say(f"results: {out}; 'cawn paper report -o {out}' makes tables and plots of them", quiet)
+        say(f"results: {out}; 'cawn paper report -o {out}' turns them into tables and plots", quiet)
         if failed:
-            raise QueryError(f"{len(failed)} of the measurements failed, the first: {failed[0]}")
+            raise QueryError(f"{counted(len(failed), 'measurement')} failed, the first: {failed[0]}")
 
 
 def _experiment(name: str) -> Experiment:
@@ -139,7 +144,7 @@ def _default_seeds(chosen: Experiment, seeds: int | None) -> dict[str, int]:
 
 
 def _command(name: str, given: dict[str, Any]) -> str:
-    """The command that makes the same results."""
+    """The command that reproduces the results."""
     words = ["cawn", "paper", name]
     for option, value in given.items():
         for one in value if isinstance(value, list) else [] if value is None else [value]:

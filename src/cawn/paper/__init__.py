@@ -1,7 +1,7 @@
 """Every table and figure of the paper, and experiments beyond it: `cawn paper`.
 
-An experiment plans measurements; a sweep makes those without a result, several at a time, and writes the results to
-one JSON file per network; the report turns all results into tables and plots, the paper's figures beside ours.
+An experiment plans measurements; a sweep makes those that have no result yet, in parallel, and writes one JSON file of
+results per network; the report turns the results into tables and plots, with the paper's values beside ours.
 """
 
 from __future__ import annotations

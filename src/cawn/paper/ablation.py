@@ -1,4 +1,4 @@
-"""Table 3 of the paper: CAW-N without some of its parts; and what each part that we added is worth."""
+"""Table 3 of the paper, the ablation of CAW-N; and an ablation of what the default preset adds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from cawn.paper.curves import (
     main_settings,
     verdict,
 )
-from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES, NETWORKS, published
+from cawn.paper.published import NETWORKS, display_name, published
 from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
 from cawn.paper.variants import BY_NAME, settings_of
 
@@ -69,14 +69,21 @@ class Evaluation(NamedTuple):
         return TESTED | {"negatives": self.negatives}
 
 
-AS_IN_PAPER = Evaluation("random negatives, means over batches of 30 links", METRIC, "random")
+AS_IN_PAPER = Evaluation("random negatives, averaged over batches of 30 links", METRIC, "random")
 POOLED = Evaluation("random negatives, pooled", "auc", "random")
 HISTORICAL = Evaluation("historical negatives, pooled", "auc", "historical")
 
 
+_PARTS = (
+    "f1 encodes the relative identities of a walk's nodes, f2 the times of its links. I_CAW counts how often a node "
+    "occurs at each position of both walk sets; I_AW numbers the nodes of a single walk. With alpha = 0, links are "
+    "sampled uniformly."
+)
+
+
 class Ablation(Experiment):
     name = "ablation"
-    title = "Table 3: CAW-N without some of its parts, the paper's and ours"
+    title = "Table 3: ablation of CAW-N-mean and of the default preset"
     networks = ("wikipedia", "uci", "socialevolve", "enron")
     options = ("--seeds", "--systems", "--set")
     systems = tuple(ROWS)
@@ -97,7 +104,7 @@ class Ablation(Experiment):
         ]
 
     def show(self, results: Results) -> Section | None:
-        section = Section([METHOD])
+        section = Section([METHOD, _PARTS])
         for preset in ROWS:
             found = Ablated(results, preset)
             if found.networks:
@@ -105,7 +112,7 @@ class Ablation(Experiment):
                 section.used.extend(found.used)
                 section.text.extend(found.statements())
                 section.tables.extend(found.tables())
-                section.plots.append(Plot(f"{TITLES[preset]}: differences to the full model", found.draw, found.size))
+                section.plots.append(Plot(f"{TITLES[preset]}: differences from the full model", found.draw, found.size))
         return section if section.used else None
 
 
@@ -136,7 +143,7 @@ class Ablated:
         return Cell.of(self.gains(network, row, other, how).values())
 
     def worth(self, addition: str, how: Evaluation) -> Cell | None:
-        """How much an addition adds, the mean over the networks; for seeds that were measured on all of them."""
+        """How much an addition raises AUC, averaged over the networks, for the seeds that all of them have."""
         found = [self.gains(network, ORIGINAL, f"without {addition}", how) for network in self.networks]
         return Cell.of(average(found).values())
 
@@ -144,8 +151,8 @@ class Ablated:
 
     def statements(self) -> list[str]:
         full = {network: self.runs[network, ORIGINAL] for network in self.networks}
-        settings = [f"{_name(network)}: {main_settings(runs[0])}, {len(runs)} seeds" for network, runs in full.items()]
-        lines = [f"**{TITLES[self.preset]}.** {'; '.join(settings)}."]
+        settings = [f"{display_name(network)}: {main_settings(runs[0])}" for network, runs in full.items()]
+        lines = [f"**{TITLES[self.preset]}.** Settings of the full model: {'; '.join(settings)}."]
         lines += [self.order(network) for network in self.networks if network in _paper()[0]]
         lines += self.attributes()
         if self.preset == "default":
@@ -153,7 +160,7 @@ class Ablated:
         return lines
 
     def order(self, network: str) -> str:
-        """Whether the rows are in the paper's order, and the pairs of rows that are not."""
+        """Whether AUC ranks the rows as in the paper, and the pairs of rows that it ranks the other way."""
         paper = {name: row[network] for name, row in zip(PAPER_ROWS, _paper(), strict=True)}
         pairs = list(combinations(sorted(PAPER_ROWS, key=lambda name: -paper[name][0]), 2))
         gains = {pair: gain for pair in pairs if (gain := self.gain(network, *pair)) is not None}
@@ -163,21 +170,21 @@ class Ablated:
             if gain.mean < 0:
                 overlap = paper[high][0] - paper[low][0] <= paper[high][1] + paper[low][1]
                 note = "; the paper's own intervals overlap" if overlap else ""
-                others.append(f"{low!r} above {high!r} ({(-gain).signed}{note})")
+                others.append(f"{low!r} is above {high!r} ({(-gain).signed}{note})")
         if "contradicted" in map(verdict, gains.values()):
             outcome = "not confirmed"
         elif clear < len(pairs):
             outcome = "confirmed as far as the differences are clear" if clear else "undecided"
         else:
             outcome = "confirmed"
-        listed = f"in the other order: {', '.join(others)}" if others else "none is in the other order"
+        listed = f"Unlike in the paper, {', '.join(others)}." if others else "All pairs are ranked as in the paper."
         return (
-            f"{_name(network)}: the paper's order of the rows is {outcome}. "
-            f"{clear} of {len(gains)} pairs of rows differ clearly; {listed}."
+            f"{display_name(network)}: the paper's ranking of the rows is {outcome}; "
+            f"the difference is clear for {clear} of {counted(len(gains), 'pair')} of rows. {listed}"
         )
 
     def attributes(self) -> list[str]:
-        """Whether f1 and f2 matter more on networks without attributes: the mean loss of the rows about them."""
+        """Whether f1 and f2 matter more on networks without attributes, by the mean loss of the rows about them."""
         groups: dict[bool, list[str]] = {False: [], True: []}  # without and with attributes
         for network in self.networks:
             if network in published()["networks"]:
@@ -189,9 +196,9 @@ class Ablated:
         more = difference(losses[False], losses[True])
         if more is None:
             return []
-        without, attributed = (", ".join(map(_name, networks)) for networks in groups.values())
-        claim = f"That f1 and f2 matter more without attributes ({without}) than with ({attributed})"
-        return [f"{claim} is {verdict(more)} ({more.signed}, mean over the rows about f1 and f2)."]
+        without, attributed = (", ".join(map(display_name, networks)) for networks in groups.values())
+        claim = f"The claim that f1 and f2 matter more without attributes ({without}) than with them ({attributed})"
+        return [f"{claim} is {verdict(more)} ({more.signed}, averaged over the rows that change f1 or f2)."]
 
     def additions(self, how: Evaluation) -> str:
         """Which additions raise AUC, and which do not."""
@@ -199,10 +206,13 @@ class Ablated:
         groups: dict[str, list[str]] = {"confirmed": [], "undecided": [], "contradicted": []}
         for name, found in sorted(worth.items(), key=lambda item: -item[1].mean):
             groups[verdict(found)].append(f"{name} {found.signed}")
-        words = {"confirmed": "raise AUC", "undecided": "no clear difference", "contradicted": "lower AUC"}
+        words = {"confirmed": "clearly better", "undecided": "no clear difference", "contradicted": "clearly worse"}
         parts = [f"{words[group]}: {', '.join(names)}" for group, names in groups.items() if names]
-        where = ", ".join(map(_name, self.networks))
-        return f"What we added, mean over {where} ({how.title}): {'; '.join(parts)}." if parts else ""
+        where = ", ".join(map(display_name, self.networks))
+        mean = "averaged over" if len(self.networks) > 1 else "on"
+        return (
+            f"Gain in AUC by each of our additions, {mean} {where} ({how.title}); {'; '.join(parts)}." if parts else ""
+        )
 
     # Tables
 
@@ -215,17 +225,17 @@ class Ablated:
         for claim, pair in CLAIMS.items():
             gains = [self.gain(network, *pair) for network in self.networks]
             rows.append([claim, *("" if gain is None else f"{verdict(gain)}<br>{gain.signed}" for gain in gains)])
-        title = f"{TITLES[self.preset]}: the paper's claims"
-        return Table(["claim", *map(_name, self.networks)], rows, title, "Undecided: the difference is not clear.")
+        title, note = f"{TITLES[self.preset]}: the paper's claims", "Undecided: the difference is not clear."
+        return Table(["claim", *map(display_name, self.networks)], rows, title, note)
 
     def _table(self, how: Evaluation) -> Table:
-        """AUC, and its difference to the full model; the paper's figures below ours where the evaluation is its own."""
+        """AUC, and its difference from the full model; the paper's values below ours if the evaluation is the same."""
         beside = how is AS_IN_PAPER
         empty = [name for name in NETWORKS if name not in self.networks and name in _paper()[0]] if beside else []
         shown = [*self.networks, *empty]
         rows = [[name, *(text for network in shown for text in self._cells(network, name, how))] for name in self.rows]
         note = "In parentheses: the paper." if beside else ""
-        headings = [text for network in shown for text in (_name(network), "difference")]
+        headings = [text for network in shown for text in (display_name(network), "difference")]
         return Table(["", *headings], rows, f"{TITLES[self.preset]}: {how.title}", note)
 
     def _cells(self, network: str, row: str, how: Evaluation) -> list[str]:
@@ -245,8 +255,8 @@ class Ablated:
         for name in ADDITIONS:
             gains = [self.gain(network, ORIGINAL, f"without {name}", how) for network in self.networks]
             rows.append([name, *("" if g is None else g.signed for g in (*gains, self.worth(name, how)))])
-        headings = ["", *map(_name, self.networks), "mean"]
-        return Table(headings, rows, f"What each of our additions adds: {how.title}")
+        headings = ["", *map(display_name, self.networks), "mean"]
+        return Table(headings, rows, f"Gain in AUC by each of our additions: {how.title}")
 
     # Plot
 
@@ -255,23 +265,19 @@ class Ablated:
         return 2.0 + 2.4 * len(self.networks), 1.0 + 0.28 * len(self.rows)
 
     def draw(self, figure: Any) -> None:
-        """A panel per network: the difference of each row to the full model, with its interval."""
+        """A panel per network: the difference of each row from the full model, with its interval."""
         rows = self.rows[1:]
         axes = figure.subplots(1, len(self.networks), squeeze=False, sharey=True)[0]
         for axis, network in zip(axes, self.networks, strict=True):
             for place, row in enumerate(rows):
                 if (found := self.gain(network, row, ORIGINAL)) is not None:
                     axis.barh(place, found.mean, xerr=found.half, color="C0", ecolor=INK, capsize=2, height=0.6)
-            axis.set(title=_name(network), xlabel="AUC, difference in points")
+            axis.set(title=display_name(network), xlabel="AUC, difference in points")
             axis.grid(axis="x")
         axes[0].set_yticks(range(len(rows)), rows)
         axes[0].set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _paper() -> list[dict[str, list[float]]]:
-    """The rows of Table 3: AUC and half of its interval, by network."""
+    """The rows of Table 3: AUC and half the width of its interval, by network."""
     return list(published()["ablation"].values())
-
-
-def _name(network: str) -> str:
-    return NAMES.get(network, network)

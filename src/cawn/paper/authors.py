@@ -1,4 +1,4 @@
-"""What each difference between the authors' code and the paper's equations is worth."""
+"""The effect on AUC of each difference between the authors' code and the paper's equations."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from cawn.paper.curves import METRIC, lowest_seed, main_settings, verdict
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES, figure
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits, differences
+from cawn.paper.published import display_name, paper_value
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits, differences
 from cawn.paper.training import KINDS_OF_NEGATIVES, training
 from cawn.paper.variants import paper_config
 from cawn.systems.cawn.config import Config
@@ -27,7 +27,7 @@ _TESTED = {"links": "all", "negatives": "random", "clock": "strict"}
 
 class Authors(Experiment):
     name = "authors"
-    title = "Beyond the paper: what each difference of the authors' code from the equations is worth"
+    title = "Beyond the paper: the effect of each difference between the authors' code and the equations"
     beyond = True
     networks = ("uci",)
     systems = ("paper-mean",)
@@ -47,11 +47,11 @@ class Authors(Experiment):
 
     def show(self, results: Results) -> Section | None:
         text = (
-            "AUC in percent on transductive test links, mean over seeds ± half of the 95 % confidence interval; strict "
-            "clock, random negatives, means over batches of 30 links. One difference at a time is added to CAW-N-mean "
-            "as the paper defines it; gains are paired by seed. With ties read row by row, training and test know "
-            "simultaneous links of earlier rows; the authors' code reads ties so at a node's last moment only. Known "
-            "defects of their code are not repeated."
+            f"AUC in percent on transductive test links, {MEAN_AND_INTERVAL}; strict clock, random negatives, averaged "
+            "over batches of 30 links. One difference at a time is added to CAW-N-mean as the paper defines it; gains "
+            "are paired by seed, and clear if their interval excludes 0. With ties read row by row, a prediction may "
+            "use simultaneous links in earlier rows, in training and in the test; the authors' code allows this only "
+            "at the last time of a node. Known defects of their code are not reproduced."
         )
         section = Section([text])
         for network in results.networks:
@@ -66,12 +66,12 @@ class Authors(Experiment):
                 rows.append([name, str(_auc(runs) or ""), words])
                 section.used.extend(runs)
             section.used.extend(base)
-            paper = figure("auc", network, "CAW-N-mean", "transductive")
+            paper = paper_value("auc", network, "CAW-N-mean", "transductive")
             if paper is not None:
-                rows.append(["the paper", f"{paper[0]:.2f} ± {paper[1]:.2f}", ""])
-            title = f"{NAMES.get(network, network)} ({main_settings(first)})"
+                rows.append(["the paper", str(paper), ""])
+            title = f"{display_name(network)} ({main_settings(first)})"
             section.tables.append(Table(["CAW-N-mean with", "AUC", "gain"], rows, title))
-            section.text.append(f"**{NAMES.get(network, network)}.** {_statement(results, network, base)}")
+            section.text.append(f"**{display_name(network)}.** {_statement(results, network, base)}")
         if not section.tables:
             return None
         check_same_splits(section.used)

@@ -1,4 +1,5 @@
-"""What a test link may know: one training, evaluated by three clocks; and CAW-N trained with ties read by rows."""
+"""Which earlier links a prediction may use: the same runs evaluated with three clocks; and CAW-N trained with ties
+resolved by row order."""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.learn.splits import split
 from cawn.learn.workers import Say
-from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
-from cawn.paper.published import NAMES, TESTS, figure
-from cawn.paper.results import Cell, Result, Results, by_seed, cell, check_same_splits
+from cawn.paper.published import TESTS, PaperValue, display_name, paper_value
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, by_seed, cell, check_same_splits
 from cawn.paper.training import training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 
@@ -25,15 +26,15 @@ BY_ROWS = "ties by rows"
 _SYSTEMS = ("paper-mean", "default", "tgn", "graphmixer", "tpnet", "rates")  # by default
 _TASKS = ("transductive", "inductive")
 _MEANING = {
-    "strict": "all links at earlier times; simultaneous links do not see each other",
-    "event": "all links in earlier rows of the file, also those of the same time",
+    "strict": "all links at earlier times; simultaneous links are hidden from each other",
+    "event": "all links in earlier rows of the file, including simultaneous ones",
     "batch:200": "the links before its batch of 200 consecutive test links, so up to 199 recent ones are missing",
 }
 
 
 class Clocks(Experiment):
     name = "clocks"
-    title = "Beyond the paper: what a test link may know: strict, row by row, or in batches of 200"
+    title = "Beyond the paper: which earlier links a prediction may use (strict, event and batch clocks)"
     beyond = True
     networks = ("uci", "enron", "wikipedia")
     seeds = 3
@@ -52,16 +53,17 @@ class Clocks(Experiment):
         networks = [network for network in results.networks if any(run.network == network for run in runs)]
         section = Section(used=runs)
         section.text.append(
-            "Each system is trained once, by the strict clock, and evaluated by three. A test link may use: "
+            "Each system is trained once, with the strict clock, and evaluated with three clocks. To predict a test "
+            "link, it may use, with "
             + "; ".join(f"**{clock}**: {meaning}" for clock, meaning in _MEANING.items())
-            + ". Random negatives, AP pooled over the test links and MRR among 100 random destinations, in percent, "
-            "mean over seeds; in brackets the difference to the strict clock in points, paired by seed, ± half of its "
-            "95 % confidence interval."
+            + ". AP is pooled over the test links with random negatives, MRR is among 100 random destinations; both in "
+            f"percent, {MEAN_AND_INTERVAL}. In parentheses: the difference from the strict clock in points, paired by "
+            "seed; it is clear if its interval excludes 0."
         )
         section.text.append(trained_with({variant.label: results.labelled(_label(variant)) for variant in VARIANTS}))
         for network in networks:
-            name, found = NAMES.get(network, network), [run for run in runs if run.network == network]
-            section.text.append(f"{name}: " + " ".join([*tie_shares(results, network), *worth(found)]))
+            name, found = display_name(network), [run for run in runs if run.network == network]
+            section.text.append(f"**{name}.** " + " ".join([*tie_shares(results, network), *effects(found)]))
             section.tables.append(_table(found, "ap", f"{name}, AP", tuple(TESTS)))
             section.tables.append(_table(found, "mrr", f"{name}, MRR", ("transductive",)))
         compared = [line for network in networks for line in readings(results, network)]
@@ -73,7 +75,7 @@ class Clocks(Experiment):
 
 
 def _of_network(network: str, chosen: list[Variant], request: Request) -> list[Measurement]:
-    """The ties of a network, and its trainings."""
+    """The measurement of the ties of a network, and its runs."""
     seeds = {task: len(request.seeds_of(task)) for task in _TASKS}
     planned = [Measurement(network, "ties", {"seeds": seeds}, _TIES)]
     for variant in chosen:
@@ -144,10 +146,14 @@ def tie_shares(results: Results, network: str) -> list[str]:
         return []
     row = rows[0]
     return [
-        f"{row['simultaneous']:.1%} of the {row['count']:,} transductive test links have the same time as another "
-        f"link, and {row['repeated']:.1%} repeat an earlier row exactly, with the same ends and time, which the event "
-        "clock can see."
+        f"Of the {row['count']:,} transductive test links, {_percent(row['simultaneous'])} have the same time as "
+        f"another link, and {_percent(row['repeated'])} repeat an earlier row exactly (same nodes, same time), which "
+        "the event clock does not hide."
     ]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 # Differences between clocks.
@@ -156,7 +162,7 @@ def tie_shares(results: Results, network: str) -> list[str]:
 def gain(
     runs: Iterable[Result], others: Iterable[Result], metric: str, clocks: tuple[str, str], **wanted: str
 ) -> Cell | None:
-    """How much higher a metric of `runs` by the first clock is than that of `others` by the second, paired by seed."""
+    """How much higher a metric of `runs` with the first clock is than of `others` with the second, paired by seed."""
     ours, theirs = by_seed(runs, metric, clock=clocks[0], **wanted), by_seed(others, metric, clock=clocks[1], **wanted)
     return Cell.of(ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys()))
 
@@ -170,7 +176,7 @@ def _systems(runs: list[Result]) -> list[Variant]:
 
 
 def _table(runs: list[Result], metric: str, title: str, tests: tuple[str, ...]) -> Table:
-    """A row per system and kind of test links: the metric by each clock, and its difference to the strict one."""
+    """A row per system and kind of test links: the metric with each clock, and its difference from the strict one."""
     rows = []
     for test in tests:
         task, links = TESTS[test]
@@ -188,75 +194,76 @@ def _table(runs: list[Result], metric: str, title: str, tests: tuple[str, ...]) 
     return Table(["system, test links", *CLOCKS], rows, title)
 
 
-def worth(runs: list[Result]) -> list[str]:
-    """How many points of AP and MRR each clock is worth on transductive test links, in words."""
-    wanted = {"links": "all", "negatives": "random"}
+def effects(runs: list[Result]) -> list[str]:
+    """How much each clock changes AP and MRR on transductive test links, in words."""
     sentences = []
     for clock in CLOCKS[1:]:
-        parts = []
-        for metric, printed in (("ap", "AP"), ("mrr", "MRR")):
-            found = []
-            for variant in _systems(runs):
-                same = _runs_of(runs, f"{_label(variant)}, transductive")
-                if (gained := gain(same, same, metric, (clock, CLOCKS[0]), **wanted)) is not None:
-                    found.append((gained.mean, variant.label, gained.clear))
-            if found:
-                low, high = min(found), max(found)
-                between = f" to {high[0]:+.2f} ({high[1]})" if len(found) > 1 else ""
-                clear = sum(one[2] for one in found)
-                parts.append(
-                    f"{low[0]:+.2f} ({low[1]}){between} points of {printed}, clearly different from 0 for {clear} of "
-                    f"{len(found)} systems"
-                )
+        parts = [text for metric in ("ap", "mrr") if (text := _effect(runs, clock, metric))]
         if parts:
-            sentences.append(f"Compared with strict, the clock {clock} is worth {'; and '.join(parts)}.")
+            sentences.append(f"Compared with strict, {clock} changes {' and '.join(parts)}.")
     return sentences
+
+
+def _effect(runs: list[Result], clock: str, metric: str) -> str:
+    """The smallest and the largest change of a metric over the systems, in words."""
+    found: dict[str, Cell] = {}
+    for variant in _systems(runs):
+        same = _runs_of(runs, f"{_label(variant)}, transductive")
+        gained = gain(same, same, metric, (clock, CLOCKS[0]), links="all", negatives="random")
+        if gained is not None:
+            found[variant.label] = gained
+    if not found:
+        return ""
+    ordered = sorted(found, key=lambda label: found[label].mean)
+    between = " to ".join(f"{found[label].mean:+.2f} ({label})" for label in dict.fromkeys((ordered[0], ordered[-1])))
+    clear = sum(one.clear for one in found.values())
+    return f"{metric.upper()} by {between} points (clear for {clear} of {counted(len(found), 'system')})"
 
 
 # The paper's cells.
 
 _ABOUT_READINGS = (
-    "Do the paper's figures rest on how ties are read? CAW-N is also trained and evaluated with ties read by rows, as "
-    "if simultaneous links came one after the other in the order of the file. The published code of the authors hides "
-    "simultaneous links from each other, except those of a node's last moment, which it reads by rows; the share of "
-    "test links that this concerns is the last column. AUC in percent, means over batches of 30 links as in their code."
+    "Do the paper's results depend on how ties are resolved? CAW-N is also trained and evaluated with ties resolved by "
+    "rows: simultaneous links follow each other in the order of the file. The authors' published code hides "
+    "simultaneous links from each other, except at the last time of a node, where it uses row order; the last column "
+    "is the share of test links affected by this. AUC in percent, averaged over batches of 30 links as in their code."
 )
 
 
 class Reading(NamedTuple):
-    """A cell of the paper, and ours by three readings of ties."""
+    """A cell of the paper, and ours for three ways to resolve ties."""
 
     network: str
     variant: Variant
     test: str
-    paper: tuple[float, float] | None
+    paper: PaperValue | None
     strict: Cell
-    event: Cell | None  # trained by the strict clock, evaluated by rows
+    event: Cell | None  # trained with the strict clock, evaluated by rows
     rows: Cell | None  # trained and evaluated by rows
     gained: Cell | None  # rows minus strict, paired by seed
     same_split: bool
-    last: float | None  # share of test links that the authors' code reads by rows
+    last: float | None  # share of test links whose ties the authors' code resolves by rows
 
     def sentence(self) -> str:
-        """Whether the reading of ties accounts for the paper's figure, in words."""
+        """Whether resolving ties by rows explains the paper's value, in words."""
         assert self.paper is not None
-        gap = self.paper[0] - self.strict.mean
-        name = f"{NAMES.get(self.network, self.network)}, {self.test}, {self.variant.label}: the paper has"
-        text = f"{name} {self.paper[0]:.2f}, the strict reading {self.strict.mean:.2f}"
+        gap = self.paper.mean - self.strict.mean
+        name = f"{display_name(self.network)}, {self.test}, {self.variant.label}"
+        text = f"{name}: paper {self.paper.mean:.2f}, strict {self.strict.mean:.2f}"
         if self.rows is None or self.gained is None:
             return f"{text}."
-        text += f", ties by rows {self.rows.mean:.2f} ({self.gained.signed}): "
+        text += f", ties by rows {self.rows.mean:.2f} ({self.gained.signed}). "
         if gap <= 0:
-            return f"{text}the strict reading is not behind the paper."
+            return f"{text}With the strict clock, AUC is not below the paper's."
         if not self.gained.clear:
-            return f"{text}the effect of reading ties by rows is not clear from {self.gained.seeds} seed(s)."
-        if self.gained.mean <= 0:
-            return f"{text}reading ties by rows closes none of the gap of {gap:.2f} points."
-        return f"{text}reading ties by rows closes {min(self.gained.mean / gap, 1):.0%} of the gap of {gap:.2f} points."
+            return f"{text}The effect of resolving ties by rows is not clear from {counted(self.gained.seeds, 'seed')}."
+        share = min(max(self.gained.mean / gap, 0), 1)
+        closes = f"{100 * share:.0f} %" if share else "none"
+        return f"{text}Resolving ties by rows closes {closes} of the gap of {gap:.2f} points."
 
 
 def readings(results: Results, network: str) -> list[Reading]:
-    """The cells of the paper's Table 2 for variants that were also trained with ties by rows."""
+    """The cells of Table 2 for the variants that were also trained with ties resolved by rows."""
     found = []
     for variant in VARIANTS:
         for test, (task, links) in TESTS.items():
@@ -271,7 +278,7 @@ def readings(results: Results, network: str) -> list[Reading]:
                     network=network,
                     variant=variant,
                     test=test,
-                    paper=figure("auc", network, variant.published, test) if variant.published else None,
+                    paper=paper_value("auc", network, variant.published, test) if variant.published else None,
                     strict=ours,
                     event=cell(strict, "auc_batch30", **wanted, clock="event"),
                     rows=cell(by_rows, "auc_batch30", **wanted, clock="strict"),
@@ -296,11 +303,11 @@ def _last_share(results: Results, network: str, task: str, links: str) -> float 
 def _readings_table(compared: list[Reading]) -> Table:
     rows = []
     for line in compared:
-        paper = "" if line.paper is None else f"{line.paper[0]:.2f} ± {line.paper[1]:.2f}"
+        paper = "" if line.paper is None else str(line.paper)
         ours = ["" if found is None else str(found) for found in (line.strict, line.event, line.rows)]
-        name = f"{NAMES.get(line.network, line.network)}, {line.test}, {line.variant.label}"
+        name = f"{display_name(line.network)}, {line.test}, {line.variant.label}"
         gained = "" if line.gained is None else line.gained.signed + ("" if line.same_split else " *")
-        rows.append([name, paper, *ours, gained, "" if line.last is None else f"{line.last:.1%}"])
+        rows.append([name, paper, *ours, gained, "" if line.last is None else _percent(line.last)])
     differ = any(not line.same_split for line in compared)
     return Table(
         [
@@ -310,11 +317,11 @@ def _readings_table(compared: list[Reading]) -> Table:
             "trained strictly, evaluated by rows",
             "trained and evaluated by rows",
             "rows minus strict",
-            "read by rows in the authors' code",
+            "by rows in the authors' code",
         ],
         rows,
-        "AUC by reading of ties",
-        "\\* The splits differ by a few links: read by rows, links of one time can be on both sides of a boundary."
+        "AUC by how ties are resolved",
+        "\\* The splits differ by a few links: by rows, a boundary can lie between simultaneous links."
         if differ
         else "",
     )
@@ -338,7 +345,7 @@ def _draw(runs: list[Result], networks: list[str], figure: Any) -> None:
             known = [(clock, found.mean) for clock, found in zip(CLOCKS, cells, strict=True) if found is not None]
             if known:
                 axis.plot(*zip(*known, strict=True), marker="o", markersize=4, label=variant.label)
-        axis.set_title(NAMES.get(network, network))
+        axis.set_title(display_name(network))
         axis.grid(axis="y")
     axes[0].set_ylabel("AP, %")
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}

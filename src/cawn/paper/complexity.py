@@ -21,7 +21,7 @@ from cawn.learn.trainer import Trainer
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
-from cawn.paper.published import NAMES
+from cawn.paper.published import display_name
 from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, described
 from cawn.paper.variants import paper_config
@@ -37,17 +37,17 @@ SETTINGS = {"num_walks": 32, "length": 2, "batch_size": 32}  # of the paper's fi
 LEAST_R2 = 0.98
 _EXPONENT = 0.2  # largest distance from 1 of the exponent of a linear cost
 _WARM_UP = 3  # steps: the first captures the CUDA graph
-_QUANTITIES = {"walks": "walk extraction", "epoch": "training epoch", "index": "building the index"}
+_QUANTITIES = {"walks": "walk extraction", "epoch": "an epoch", "index": "building the index"}
 _TEXT = (
-    "Seconds of walk extraction (Algorithm 1 for all links of an epoch and their negatives, batch by batch) and of a "
-    "whole training epoch without validation, against the number |E| of training links: the network is cut after its "
-    "first links, and 70 % of what remains are for training. The shortest time of all repetitions counts; sizes are "
-    f"measured in random order. A cost is called linear if R² of the fitted line is at least {LEAST_R2} and the "
-    f"exponent of a power law is within {_EXPONENT} of 1. Intervals are 95 % confidence intervals.",
-    "A step of our sampler is a binary search, so walk extraction takes O(M m log degree) for each link; the paper's "
-    "goes through the links of a node from the newest on, expected 2τ/α + 1 of them. The index takes O(|E|), once.",
+    "Time of walk extraction (Algorithm 1 for all links of an epoch and their negatives, batch by batch) and of a "
+    "training epoch without validation, against the number |E| of training links. Smaller networks are the first links "
+    "of the whole one; 70 % of the links are training links. Sizes are measured in random order, and the shortest time "
+    f"over the repetitions is used. A cost is called linear if R² of the fitted line is at least {LEAST_R2} and the "
+    f"exponent of a fitted power law is within {_EXPONENT} of 1. Intervals are 95 % confidence intervals.",
+    "A step of our sampler is a binary search, so walk extraction takes O(M m log degree) per link; the paper's scans "
+    "the links of a node from the newest on, 2τ/α + 1 of them in expectation. The index is built once, in O(|E|).",
     "Paper (Wikipedia, M = 32, m = 2, batches of 32): the accumulated time of walk extraction and the time of an epoch "
-    "are both linear in |E|; no numbers are printed.",
+    "are both linear in |E|; the paper gives no numbers.",
 )
 
 
@@ -55,7 +55,7 @@ class Complexity(Experiment):
     """Each measurement times all sizes once, in random order; the shortest time of each size is kept."""
 
     name = "complexity"
-    title = "Complexity: time of walk extraction and of a training epoch against the number of links"
+    title = "Complexity: time of walk extraction and of an epoch against the number of links"
     networks = ("wikipedia",)
     systems = ("paper-mean",)
     seeds = 3
@@ -84,10 +84,10 @@ class Complexity(Experiment):
             return None
         section = Section(list(_TEXT), used=[one for repetitions in found.values() for one in repetitions])
         for (network, _), repetitions in found.items():
-            title = f"{NAMES.get(network, network)}, {repetitions[0].device}"
+            title = f"{display_name(network)}, {repetitions[0].device}"
             rows = shortest(repetitions)
             fits = {name: fit([row["links"] for row in rows], [row[name] for row in rows]) for name in _QUANTITIES}
-            section.text.append(f"{title}: {_verdict(fits)} {_growth(rows)}")
+            section.text.append(f"**{title}.** {_verdict(fits)} {_growth(rows)}")
             section.tables.append(_fit_table(title, rows, fits, len(repetitions)))
             section.tables.append(_time_table(title, rows))
             section.plots.append(Plot(title, _drawing(rows, fits), (8.0, 3.0)))
@@ -98,7 +98,7 @@ class Complexity(Experiment):
 
 
 def measure(task: Task, say: Say) -> dict[str, Any]:
-    """The times of every size, in random order, after everything has been compiled on the smallest."""
+    """The times of every size, measured in random order after a warm-up on the smallest, which compiles the kernels."""
     events, settings = task.events(), task.settings
     config = config_of(settings)
     assert isinstance(config, Config)
@@ -184,11 +184,11 @@ def stopwatch(device: torch.device) -> Iterator[Stopwatch]:
 
 @dataclass(frozen=True)
 class Fit:
-    """seconds = constant + slope * links, and the exponent of a power law; halves of 95 % intervals."""
+    """seconds = constant + slope * links, and the exponent of a power law."""
 
     constant: float
     slope: float
-    slope_half: float
+    slope_half: float  # half the width of the 95 % confidence interval
     r2: float
     exponent: float
     exponent_half: float
@@ -208,7 +208,7 @@ def fit(links: Iterable[float], seconds: Iterable[float]) -> Fit:
 
 
 def _line(x: Array, y: Array) -> tuple[float, float, float, float]:
-    """Intercept, slope, half of the slope's 95 % interval, and R²."""
+    """Intercept, slope, half the width of the slope's 95 % confidence interval, and R²."""
     centred, freedom = x - x.mean(), len(x) - 2
     slope = float(centred @ y / (centred @ centred))
     intercept = float(y.mean() - slope * x.mean())
@@ -238,25 +238,26 @@ def _verdict(fits: dict[str, Fit]) -> str:
     parts = []
     for name in ("walks", "epoch"):
         found = fits[name]
-        bar = "is met" if found.r2 >= LEAST_R2 else "is not met"
-        grows = "linear" if found.linear else f"not linear (it grows as |E|^{found.exponent:.2f})"
-        parts.append(f"{_QUANTITIES[name]} is {grows}, and the bar R² ≥ {LEAST_R2} {bar} ({found.r2:.4f})")
+        linear = "linear" if found.linear else "not linear"
+        parts.append(
+            f"the time of {_QUANTITIES[name]} is {linear} (R² = {found.r2:.4f}, grows as |E|^{found.exponent:.2f})"
+        )
     claim = "confirmed" if all(fits[name].linear for name in ("walks", "epoch")) else "not confirmed"
-    return f"**{claim}**: {'; '.join(parts)}."
+    return f"The paper's claim is **{claim}**: {' and '.join(parts)}."
 
 
 def _growth(rows: list[dict[str, Any]]) -> str:
-    """How the number of draws grows: more than linearly where early walks end for lack of a past."""
+    """How the number of draws grows: faster than |E| if many early walks end for lack of earlier links."""
     found = fit([row["links"] for row in rows], [row["draws"] for row in rows])
     first, last = (rows[i]["draws"] / rows[i]["links"] for i in (0, -1))
     return (
         f"The number of links drawn grows as |E|^{found.exponent:.2f}, from {first:.0f} to {last:.0f} per training "
-        "link: a walk ends early if a node has no past."
+        "link; a walk ends early at a node without earlier links."
     )
 
 
 def _fit_table(title: str, rows: list[dict[str, Any]], fits: dict[str, Fit], repetitions: int) -> Table:
-    headings = ["", "constant, s", "slope, µs per link", f"R² (bar: {LEAST_R2})", "exponent", "linear"]
+    headings = ["time of", "constant, s", "slope, µs per link", f"R² (at least {LEAST_R2})", "exponent", "linear"]
     lines = [
         [
             _QUANTITIES[name],
@@ -268,7 +269,7 @@ def _fit_table(title: str, rows: list[dict[str, Any]], fits: dict[str, Fit], rep
         ]
         for name, found in fits.items()
     ]
-    note = f"{len(rows)} sizes; number of repetitions: {repetitions}. Seconds = constant + slope |E|."
+    note = f"Number of sizes: {len(rows)}; number of repetitions: {repetitions}. Seconds = constant + slope |E|."
     return Table(headings, lines, f"{title}: fits", note)
 
 
@@ -278,7 +279,7 @@ def _time_table(title: str, rows: list[dict[str, Any]]) -> Table:
         "walk extraction, s",
         "links drawn per second",
         "epoch, s",
-        "share of walks",
+        "walk extraction / epoch",
         "index, s",
     ]
     lines = [
@@ -292,7 +293,7 @@ def _time_table(title: str, rows: list[dict[str, Any]]) -> Table:
         ]
         for row in rows
     ]
-    note = "On the CPU, another thread samples walks while the network computes, so that they may take no extra time."
+    note = "On the CPU, walks are prefetched by another thread while the network computes, so they may add no time."
     return Table(headings, lines, f"{title}: shortest times", note)
 
 

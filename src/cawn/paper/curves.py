@@ -10,34 +10,34 @@ from statistics import fmean
 from typing import Any
 
 from cawn.paper.measurements import Measurement
-from cawn.paper.results import Cell, Result, Results, cell, differences
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, differences
 from cawn.paper.training import KINDS_OF_NEGATIVES, training
 from cawn.systems.settings import Settings
 
 METRIC = "auc_batch30"  # as in the authors' code
 TESTED = {"links": "all", "negatives": "random", "clock": "strict"}
 METHOD = (
-    "AUC in percent on all inductive test links (new-new and new-old together), mean over seeds ± half of the 95 % "
-    "confidence interval; strict clock, random negatives, means over batches of 30 links as in the authors' code. "
-    "Differences are paired by seed: both sides have the same split and the same negatives. A difference is clear if "
-    "its interval excludes zero."
+    f"AUC in percent on all inductive test links (new-new and new-old together), {MEAN_AND_INTERVAL}; strict clock, "
+    "random negatives, averaged over batches of 30 links as in the authors' code. Differences are paired by seed, so "
+    "that both runs have the same split and the same negatives. A difference is clear if its 95 % confidence interval "
+    "excludes zero; a difference from a single seed has no interval and is never clear."
 )
 
 
 def inductive(network: str, config: Settings, seed: int, label: str) -> Measurement:
-    """A training on the inductive task, evaluated as in table2, so that runs of both are made once."""
+    """A training run on the inductive task, evaluated as in table2, so that equal runs of both are made once."""
     return training(network, config, task="inductive", seed=seed, label=label, negatives=KINDS_OF_NEGATIVES)
 
 
 def lowest_seed(runs: Iterable[Result]) -> Result | None:
-    """The run that the others are compared with; every sweep begins with the lowest seed, so it is of the newest."""
+    """The run that others are compared with. Sweeps begin with the lowest seed, so this run is from the latest one."""
     return min(runs, key=lambda run: int(run.settings["seed"]), default=None)
 
 
 def comparable(runs: Iterable[Result], reference: Result, changed: Collection[str]) -> list[Result]:
-    """The runs whose settings differ from those of a reference in the changed ones at most.
+    """The runs whose settings equal those of a reference, except for the changed ones.
 
-    Others remain from older sweeps, for example with settings of an earlier grid search.
+    Other runs are left from earlier sweeps, for example with the settings of an earlier grid search.
     """
     base = reference.settings["config"]
 
@@ -56,7 +56,7 @@ def main_settings(run: Result) -> str:
 
 
 def verdict(difference: Cell | None) -> str:
-    """What a difference says about the claim that it is positive."""
+    """Whether a difference confirms the claim that it is positive."""
     if difference is None:
         return "not measured"
     if not difference.clear:

@@ -1,4 +1,4 @@
-"""What an experiment is: measurements to make, and tables and plots of their results."""
+"""Base class of the experiments, each of which plans measurements and shows their results in tables and plots."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Request:
     results: Results  # so far; some experiments use those of others
     changes: Mapping[str, Any] = field(default_factory=dict)  # settings of every system that has them
     systems: tuple[str, ...] | None = None  # variants to measure; None for all
-    trials: int | None = None  # of a search, for each network and preset
+    trials: int | None = None  # of the hyperparameter search, for each network and preset
     device: str = "cpu"
 
     def seeds_of(self, task: str) -> range:
-        """The seeds of a task: twice as many if it is inductive, whose hidden nodes vary."""
+        """The seeds of a task: twice as many for the inductive one, because its hidden nodes vary with the seed."""
         return range(self.seeds * (2 if task == "inductive" else 1))
 
 
@@ -40,7 +40,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Plot:
-    """A drawing. `draw` is called with an empty matplotlib figure."""
+    """A plot. `draw` is called with an empty matplotlib figure."""
 
     title: str
     draw: Callable[[Any], object] = field(repr=False)
@@ -57,28 +57,33 @@ class Section:
     used: list[Result] = field(default_factory=list, repr=False)  # for times, commands and digests
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and a noun, such as "1 pair" or "30 pairs"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 class Experiment:
     """An experiment of the paper, or one beyond it."""
 
     name: ClassVar[str]
     title: ClassVar[str]  # what it shows, in one line
     beyond: ClassVar[bool] = False  # not in the paper
-    networks: ClassVar[tuple[str, ...] | None] = None  # measured by default; None for all at hand
+    networks: ClassVar[tuple[str, ...] | None] = None  # measured by default; None for all that are available locally
     seeds: ClassVar[int] = 5  # by default
-    options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # of the command line, beside those of all experiments
-    systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by the names of --systems; () for any
-    alone: ClassVar[bool] = False  # one measurement at a time, because it measures time
+    options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # command-line options that not all experiments have
+    systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by their names in --systems; () for any
+    alone: ClassVar[bool] = False  # whether measurements run one at a time, because they measure time
 
     def plan(self, request: Request) -> Iterable[Measurement]:
-        """The measurements to make; may be taken one by one, as earlier ones end."""
+        """The measurements to make: a list, or an iterator that may depend on the results of earlier ones."""
         raise NotImplementedError
 
     def total(self, request: Request) -> int | None:
-        """The number of measurements, if `plan` is not a list; called after it."""
+        """The number of measurements if `plan` returned an iterator; called after `plan`."""
         return None
 
     def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
-        """Called with what a running measurement reports; `stop` ends it early."""
+        """Called with each value that a running measurement reports; `stop` ends it early."""
 
     def stopped(self, measurement: Measurement) -> Any:
         """The value to keep for a measurement that `heard` has stopped."""

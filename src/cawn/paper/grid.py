@@ -1,7 +1,7 @@
-"""The search of Table 4: number, decay and length of walks, width and learning rate, on validation links.
+"""The hyperparameter search of Table 4: number, decay and length of walks, width and learning rate.
 
-Optuna suggests settings and stops trials that fall behind; the result of a trial is its best validation AP.
-Test links are never looked at. The decay is searched more widely than in the paper.
+Optuna suggests settings and prunes unpromising trials; the value of a trial is its best validation AP. Test links are
+not used. The decay is searched over a wider range than in the paper.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cawn.kernels.rng import seed_for
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
-from cawn.paper.published import NAMES, published
+from cawn.paper.published import display_name, published
 from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, events_of, reporter, training
 from cawn.paper.variants import best_trial
@@ -30,7 +30,7 @@ _INSTALL = "the grid search needs Optuna: pip install 'cawn[paper]'"
 
 class Grid(Experiment):
     name = "grid"
-    title = "Table 4: search for the best walks of CAW-N-mean and CAW-N-attn, on validation links"
+    title = "Table 4: hyperparameter search for CAW-N-mean and CAW-N-attn, on validation links"
     seeds = 1
     options = ("--systems", "--trials", "--set")
     systems = PRESETS
@@ -76,14 +76,14 @@ class Grid(Experiment):
             for preset in PRESETS:
                 trials = [one for one in found if (one.network, one.settings["preset"]) == (network, preset)]
                 if trials:
-                    rows.append([NAMES.get(network, network), preset, *_summary(trials, network, preset, results)])
-        headings = ["network", "preset", "trials", "stopped early", "validation AP", "M", "m", "alpha", "d", "lr"]
-        headings += ["paper's range of alpha", "AP of all trials"]
+                    rows.append([display_name(network), preset, *_summary(trials, network, preset, results)])
+        headings = ["network", "preset", "trials", "pruned", "validation AP", "M", "m", "alpha", "d", "lr"]
+        headings += ["alpha in the paper's search", "AP of complete trials"]
         text = (
-            "The settings of each preset with the least work per link among those whose AP on validation links is "
-            "within 0.1 points of the best (transductive task, random negatives, seed 0), found by Optuna. All other "
-            "experiments use them; a preset without a search of its own uses those of the other. The test links play "
-            "no part in it. The last column is the range over the trials that were not stopped early."
+            "Optuna searches the settings of each preset on validation links (transductive task, random negatives, "
+            "seed 0); test links are not used. Chosen are the cheapest settings, by M m d, whose AP is within 0.1 "
+            "points of the best. Experiments that are run after the search use them; a preset without a search of its "
+            "own uses those of the other. The last column is the range over the trials that were not pruned."
         )
         return Section([text], [Table(headings, rows)], used=found)
 
@@ -114,7 +114,7 @@ def _shown(value: Any) -> str:
 
 
 class _Study:
-    """The search for one network and preset. Its trials are stored beside the results, in a journal of Optuna."""
+    """The search for one network and preset. Its trials are stored next to the results, in an Optuna journal."""
 
     def __init__(self, network: str, events: Events, preset: str, request: Request) -> None:
         self.network, self.preset = network, preset
@@ -202,7 +202,7 @@ def _space(network: str, events: Events, fixed: Any) -> dict[str, Any]:
 
 
 def _first_guesses(base: Config, space: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Where the search starts: the middle of the range of alpha, at the largest learning rate."""
+    """The first trial: the preset with the (geometric) middle of the range of alpha and the largest learning rate."""
     alpha = space.get("alpha")
     middle = {} if alpha is None else {"alpha": (alpha.low * alpha.high) ** 0.5}
     guess = {"num_walks": base.num_walks, "length": base.length, "dim": base.dim, "lr": 1e-3} | middle
@@ -210,7 +210,7 @@ def _first_guesses(base: Config, space: dict[str, Any]) -> Iterator[dict[str, An
 
 
 def measure(task: Task, say: Say) -> dict[str, Any]:
-    """Train and validate after each epoch, without a test."""
+    """Train with validation after each epoch; no test."""
     from cawn.learn.trainer import Trainer
 
     settings, folder = task.settings, task.folder

@@ -1,4 +1,4 @@
-"""Measurements: the units of work of all experiments, each identified by what its result depends on."""
+"""Measurements: the units of work of all experiments, each identified by everything that its result depends on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """What to measure on a network. Equal measurements of different experiments are made once."""
+    """What to measure on a network. A measurement that several experiments need is made once."""
 
     network: str
     kind: str  # a key of `KINDS`
@@ -55,14 +55,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Task:
-    """A measurement, as it reaches the process that makes it."""
+    """A measurement, as passed to the process that makes it."""
 
     network: str
     settings: dict[str, Any]
     links: dict[str, str]  # files of links by network, see `read_links`
     device: str
     threads: int | None
-    folder: Path  # of this measurement alone; removed when it has ended, and kept if it was interrupted
+    folder: Path  # of this measurement alone; kept if it is interrupted, otherwise removed at its end
 
     def events(self, network: str | None = None) -> Events:
         """The links of its network, or of another that it needs."""
@@ -70,7 +70,7 @@ class Task:
 
 
 def measure(arguments: dict[str, Any], say: Say) -> Any:
-    """Make a measurement; the function of every call of a sweep."""
+    """Make a measurement; every call of a sweep calls this function."""
     from importlib import import_module
 
     module, _, name = KINDS[arguments["kind"]].partition(":")

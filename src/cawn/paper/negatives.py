@@ -1,4 +1,4 @@
-"""Three kinds of negatives, from the trainings of Table 2; the paper has random ones alone."""
+"""AP against three kinds of negatives, from the runs of Table 2; the paper has random negatives only."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from cawn.learn.plots import COLOURS
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.published import display_name
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits
 from cawn.paper.tables import Table2, table_runs
 from cawn.paper.training import KINDS_OF_NEGATIVES
 from cawn.paper.variants import VARIANTS
@@ -22,8 +22,8 @@ _TASKS = ("transductive", "inductive")
 _WITH_BASELINES = "rates"  # the variant whose results contain the untrained baselines
 _MEANING = {
     "random": "any destination seen so far",
-    "historical": "a destination that the source had in the training period, but not at this moment",
-    "inductive": "a destination that the source has outside the training period only, and not at this moment",
+    "historical": "one that the source linked to during the training period, but not at this time",
+    "inductive": "one that the source links to only outside the training period, and not at this time",
 }
 
 
@@ -34,10 +34,10 @@ class Line(NamedTuple):
     trained_with: str  # "random", "mixed", or "" if it is not trained
     cells: dict[tuple[str, str], Cell]  # AP by task and kind of negatives
 
-    def fall(self, task: str) -> float | None:
-        """Points of AP lost from random to historical negatives; None if either is missing."""
-        both = [self.cells.get((task, kind)) for kind in ("random", "historical")]
-        return None if both[0] is None or both[1] is None else both[0].mean - both[1].mean
+    def change(self, task: str) -> float | None:
+        """Points of AP gained from random to historical negatives; None if either is missing."""
+        random, historical = (self.cells.get((task, kind)) for kind in ("random", "historical"))
+        return None if random is None or historical is None else historical.mean - random.mean
 
 
 class KindsOfNegatives(Experiment):
@@ -58,21 +58,22 @@ class KindsOfNegatives(Experiment):
         lines = {network: found for network, found in lines.items() if found}
         section = Section(used=runs)
         section.text.append(
-            "AP in percent, pooled over all test links (inductive: all links of hidden nodes), mean over seeds ± half "
-            "of the 95 % confidence interval. Strict clock. Each test link has one negative of the same source: "
-            + "; ".join(f"**{kind}**: {_MEANING[kind]}" for kind in KINDS_OF_NEGATIVES)
-            + ". Links without such a destination get a random one. The paper has random negatives only. Historical "
-            "and inductive negatives of DyGLib replace the source as well: figures published with it are not "
-            "comparable. The best of each column is bold."
+            f"AP in percent, pooled over all test links (inductive: all links of hidden nodes), {MEAN_AND_INTERVAL}; "
+            "strict clock. Each test link has one negative with the same source and another destination: "
+            + "; ".join(f"**{kind}**, {_MEANING[kind]}" for kind in KINDS_OF_NEGATIVES)
+            + ". Where there is no such destination, a random one is taken. The paper has random negatives only. "
+            "DyGLib's historical and inductive negatives replace the source as well, so results published with it are "
+            "not comparable. The best value of each column is bold."
         )
         section.text.append(trained_with({variant.label: results.labelled(variant.label) for variant in VARIANTS}))
         if len(kinds_in_training(runs)) > 1:
             section.text[-1] += (
-                " Systems trained with random negatives only meet historical ones for the first time in the test, so "
-                "the best of them is named as well."
+                " Historical negatives are new to systems trained with random ones only, so the best of these systems "
+                "is named separately."
             )
         for network, found in lines.items():
-            section.text.append(f"{NAMES.get(network, network)}: " + " ".join(findings(found)))
+            if sentences := findings(found):
+                section.text.append(f"**{display_name(network)}.** " + " ".join(sentences))
             section.tables.append(_table(network, found))
         section.plots.append(_plot(lines))
         return section
@@ -104,7 +105,7 @@ def _cells(runs: list[Result]) -> dict[tuple[str, str], Cell]:
 
 
 def baseline_results(runs: Iterable[Result], name: str) -> list[Result]:
-    """Results with the figures of a baseline in place of those of the system that was trained."""
+    """Results with the metrics of a baseline in place of those of the trained system."""
     found = []
     for run in runs:
         rows = [row | row["baselines"][name] for row in run.value["rows"] if name in row.get("baselines", {})]
@@ -123,7 +124,7 @@ def _table(network: str, lines: list[Line]) -> Table:
         shown = [_printed(line.cells.get(column), best[column]) for column in columns]
         rows.append([line.label, line.trained_with or "untrained", *shown])
     headings = ["system", "negatives in training", *(f"{task}, {kind}" for task, kind in columns)]
-    return Table(headings, rows, NAMES.get(network, network))
+    return Table(headings, rows, display_name(network))
 
 
 def _printed(found: Cell | None, best: float | None) -> str:
@@ -131,14 +132,14 @@ def _printed(found: Cell | None, best: float | None) -> str:
 
 
 def trained_with(runs: Mapping[str, Iterable[Result]]) -> str:
-    """Which systems were trained with which negatives, in words; `runs` are the trainings of each system."""
+    """Which systems were trained with which negatives, in words; `runs` are those of each system."""
     groups: dict[str, list[str]] = {}
     for label, found in runs.items():
         for kind in kinds_in_training(found):
             groups.setdefault(kind, []).append(label)
     meaning = {
         "random": "random negatives only",
-        "mixed": "mixed negatives (a quarter are other destinations of the source)",
+        "mixed": "mixed negatives (a quarter are earlier destinations of the source)",
     }
     parts = [f"with {meaning.get(kind, kind)}: {', '.join(labels)}" for kind, labels in groups.items()]
     return f"Trained {'; trained '.join(parts)}."
@@ -150,45 +151,46 @@ def kinds_in_training(runs: Iterable[Result]) -> list[str]:
 
 
 def findings(lines: list[Line]) -> list[str]:
-    """What the figures of a network say, one sentence per task and finding."""
-    sentences = []
-    for task in _TASKS:
-        complete = [line for line in lines if line.fall(task) is not None]
-        if not complete:
-            continue
-        first = {kind: max(complete, key=lambda line: line.cells[task, kind].mean) for kind in KINDS_OF_NEGATIVES[:2]}
-        sentences.append(f"In the {task} task {_leaders(first['random'], first['historical'], task)}.")
-        falls = sorted((line for line in complete if line.trained_with), key=lambda line: line.fall(task) or 0.0)
-        if len(falls) > 1:
-            sentences.append(
-                f"Of the trained systems, from random to historical negatives {falls[0].label} "
-                f"{_change(falls[0].fall(task))} (the least) and {falls[-1].label} {_change(falls[-1].fall(task))} "
-                "(the most)."
-            )
-        random_only = [line for line in complete if line.trained_with == "random"]
-        if random_only and first["historical"].trained_with == "mixed":
-            rival = max(random_only, key=lambda line: line.cells[task, "historical"].mean)
-            gap = first["historical"].cells[task, "historical"].mean - rival.cells[task, "historical"].mean
-            sentences.append(
-                f"Of the systems trained with random negatives only, {rival.label} is the best against historical "
-                f"ones, {gap:.2f} points behind {first['historical'].label}."
-            )
+    """How the systems compare on a network, one sentence per task and finding."""
+    return [sentence for task in _TASKS for sentence in _task_findings(lines, task)]
+
+
+def _task_findings(lines: list[Line], task: str) -> list[str]:
+    changes = {line.label: change for line in lines if (change := line.change(task)) is not None}
+    complete = [line for line in lines if line.label in changes]
+    if len(complete) < 2:
+        return []
+    random, historical = (
+        max(complete, key=lambda line: line.cells[task, kind].mean) for kind in ("random", "historical")
+    )
+    leaders = _leaders(random, historical, task)
+    sentences = [f"Of the {len(complete)} systems and baselines in the {task} task, {leaders}."]
+    trained = sorted((line.label for line in complete if line.trained_with), key=lambda label: changes[label])
+    if len(trained) > 1:
+        low, high = trained[0], trained[-1]
+        sentences.append(
+            f"From random to historical negatives, the AP of the trained systems changes by {changes[low]:+.2f} points "
+            f"({low}) to {changes[high]:+.2f} points ({high})."
+        )
+    random_only = [line for line in complete if line.trained_with == "random"]
+    if random_only and historical.trained_with == "mixed":
+        second = max(random_only, key=lambda line: line.cells[task, "historical"].mean)
+        gap = historical.cells[task, "historical"].mean - second.cells[task, "historical"].mean
+        sentences.append(
+            f"Of the systems trained with random negatives only, {second.label} is the best against historical ones, "
+            f"{gap:.2f} points below {historical.label}."
+        )
     return sentences
 
 
 def _leaders(random: Line, historical: Line, task: str) -> str:
     ap = random.cells[task, "random"].mean, historical.cells[task, "historical"].mean
     if random is historical:
-        return f"{random.label} is the best against random ({ap[0]:.2f}) and against historical negatives ({ap[1]:.2f})"
+        return f"{random.label} has the highest AP against random ({ap[0]:.2f}) and historical negatives ({ap[1]:.2f})"
     return (
-        f"{random.label} is the best against random negatives ({ap[0]:.2f}), but {historical.label} against historical "
-        f"ones ({ap[1]:.2f}; {random.label}: {random.cells[task, 'historical'].mean:.2f})"
+        f"{random.label} has the highest AP against random negatives ({ap[0]:.2f}) and {historical.label} against "
+        f"historical ones ({ap[1]:.2f}; {random.label}: {random.cells[task, 'historical'].mean:.2f})"
     )
-
-
-def _change(fall: float | None) -> str:
-    assert fall is not None
-    return f"loses {fall:.2f} points" if fall >= 0 else f"gains {-fall:.2f} points"
 
 
 def _plot(lines: dict[str, list[Line]]) -> Plot:
@@ -211,14 +213,14 @@ def _draw(lines: dict[str, list[Line]], figure: Any) -> None:
         axis.set_visible(False)
     for axis, (network, found) in zip(axes.flat, lines.items(), strict=False):
         for line in found:
-            if line.fall("transductive") is None:
+            if line.change("transductive") is None:
                 continue
             y, colour = labels.index(line.label), colours.get(line.trained_with, COLOURS[-1])
             start, end = (line.cells["transductive", kind].mean for kind in ("random", "historical"))
             axis.plot([start, end], [y, y], color=colour, linewidth=1.5)
             axis.plot([start], [y], "o", color=colour, markersize=5)
             axis.plot([end], [y], "o", color=colour, markerfacecolor="none", markersize=5)
-        axis.set_title(NAMES.get(network, network))
+        axis.set_title(display_name(network))
         axis.set_xlabel("AP, %")
         axis.grid(axis="x")
     axes[0, 0].set_yticks(range(len(labels)), labels)

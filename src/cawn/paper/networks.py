@@ -1,4 +1,4 @@
-"""Table 1 of the paper, the statistics of the networks, and further ones that say how hard they are to predict."""
+"""Table 1 of the paper, the statistics of the networks; and more about their ties, repetition and new pairs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.learn.splits import split
 from cawn.learn.workers import Say
-from cawn.paper.experiments import Experiment, Request, Section, Table
+from cawn.paper.experiments import Experiment, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
-from cawn.paper.published import NAMES, published
+from cawn.paper.published import NAMES, display_name, published
 from cawn.paper.results import Result, Results
 from cawn.paper.variants import tuned
 
@@ -22,14 +22,14 @@ Array = npt.NDArray[Any]
 
 _LABEL = "statistics"
 _DAY = 86_400
-_RATIO, _FACTOR = 5.0, 2.0  # tau / alpha in the paper, and how far from it still counts as about the same
+_RATIO, _FACTOR = 5.0, 2.0  # tau / alpha in the paper, and the factor within which a ratio counts as equal to it
 _PRESETS = {"paper-mean": "CAW-N-mean", "paper-attn": "CAW-N-attn"}
 _COLUMNS = {  # statistics of the second table, and whether they are shares
     "distinct_times": ("distinct times", False),
     "ties": ("simultaneous with another link", True),
-    "identical": ("same ends and time as an earlier row", True),
+    "identical": ("same nodes and time as an earlier row", True),
     "repeats_directed": ("repeat an earlier pair", True),
-    "repeats_undirected": ("… in either direction", True),
+    "repeats_undirected": ("repeat an earlier pair, in either direction", True),
     "surprise": ("test links with a pair that is not in training (surprise)", True),
     "unseen": ("test links with a node that is not in training", True),
 }
@@ -49,9 +49,9 @@ class Networks(Experiment):
         if not found:
             return None
         text = [
-            "Ours, and below it the paper's figure. τ = 2 |E| / (|V| T), with T in seconds. Training links are the "
-            "first 70 % of the links, test links the last 15 %; pairs are directed unless said otherwise. A network is "
-            "bipartite here if no node is both a source and a destination.",
+            "Our value and, below it in parentheses, the paper's. τ = 2 |E| / (|V| T), with T in seconds. Training "
+            "links are the first 70 % of the links, test links the last 15 %; pairs are directed unless stated "
+            "otherwise. A network counts as bipartite if no node is both a source and a destination.",
             *_differences(found),
         ]
         section = Section(text, [_table1(found), _table_of_shares(found)], used=list(found.values()))
@@ -112,7 +112,7 @@ def _table1(found: dict[str, Result]) -> Table:
         ]
         cells.append(_beside(ours.get("intensity"), paper.get("intensity"), ".3g"))
         cells += [f"{ours['seconds'] / _DAY:,.1f}", "yes" if ours["bipartite"] else "no"] if ours else ["", ""]
-        rows.append([NAMES.get(network, network), *cells])
+        rows.append([display_name(network), *cells])
     return Table(headings, rows, "Table 1")
 
 
@@ -125,33 +125,34 @@ def _table_of_shares(found: dict[str, Result]) -> Table:
             "" if ours is None else f"{100 * ours[name]:.1f} %" if is_share else f"{ours[name]:,}"
             for name, (_, is_share) in _COLUMNS.items()
         ]
-        rows.append([NAMES.get(network, network), *cells])
-    return Table(headings, rows, "Times, repetition and surprise", "Shares of all links, or of the test links.")
+        rows.append([display_name(network), *cells])
+    note = "In percent of all links, or of the test links where these are named."
+    return Table(headings, rows, "Ties, repetition and surprise", note)
 
 
 def _beside(ours: float | None, paper: float | None, form: str) -> str:
-    """Our figure, and below it the paper's."""
+    """Our value, and below it the paper's."""
     parts = ["" if ours is None else format(ours, form), "" if paper is None else f"({paper:{form}})"]
     return "<br>".join(part for part in parts if part)
 
 
 def _differences(found: dict[str, Result]) -> list[str]:
-    """Where our figures differ from the paper's, in sentences."""
+    """Where our values differ from the paper's, in sentences."""
     sentences = []
     for network, paper in published()["networks"].items():
         if network not in found:
             continue
         name, ours = NAMES[network], found[network].value
         if paper["nodes"] == ours["nodes"] + 1:
-            sentences.append(f"{name}: the paper counts one node more, an id 0 that no link has.")
+            sentences.append(f"{name}: the paper counts one node more, the id 0, which has no links.")
         if ours["intensity"] > 0 and not 0.95 < (ratio := paper["intensity"] / ours["intensity"]) < 1.05:
             days = 2 * paper["links"] / (paper["nodes"] * paper["intensity"]) / _DAY
             sentences.append(
-                f"{name}: the paper's τ is {ratio:.2g} times ours; by its formula the links would span {days:,.0f} "
-                f"days, and they span {ours['seconds'] / _DAY:,.0f}."
+                f"{name}: the paper's τ is {ratio:.2g} times ours; by its formula, the links would span {days:,.0f} "
+                f"days, but they span {ours['seconds'] / _DAY:,.0f}."
             )
         if missing := [kind for kind in ("node", "link") if paper[f"{kind} attributes"] > ours[f"{kind} attributes"]]:
-            sentences.append(f"{name}: the links measured here have no {' and no '.join(missing)} attributes.")
+            sentences.append(f"{name}: our copy lacks {' and '.join(missing)} attributes.")
     return [" ".join(sentences)] if sentences else []
 
 
@@ -174,8 +175,8 @@ def _table_of_ratios(ratios: dict[str, dict[str, tuple[float, float]]]) -> Table
             f"{by_preset[preset][1]:.3g} (α = {by_preset[preset][0]:.2g})" if preset in by_preset else ""
             for preset in _PRESETS
         ]
-        rows.append([NAMES.get(network, network), *cells])
-    note = "At the decay α that the grid search found best on validation links."
+        rows.append([display_name(network), *cells])
+    note = "For the decay α chosen by the hyperparameter search on validation links."
     return Table(["network", *_PRESETS.values()], rows, "τ / α", note)
 
 
@@ -183,8 +184,9 @@ def _verdict(ratios: dict[str, dict[str, tuple[float, float]]]) -> str:
     """Whether tau / alpha is about the same everywhere, as the paper says."""
     values = [ratio for by_preset in ratios.values() for _, ratio in by_preset.values()]
     near = sum(_RATIO / _FACTOR <= value <= _RATIO * _FACTOR for value in values)
-    claim = "Confirmed" if near == len(values) else "Not confirmed"
+    claim = "confirmed" if near == len(values) else "not confirmed"
     return (
-        f"Paper: the best α makes τ / α about {_RATIO:g} in different networks. {claim}: {near} of {len(values)} "
-        f"ratios are within a factor of {_FACTOR:g} of it; they range from {min(values):.3g} to {max(values):.3g}."
+        f"The paper's claim that τ / α is about {_RATIO:g} for the best α, in different networks, is {claim}: within a "
+        f"factor of {_FACTOR:g} of {_RATIO:g} are {near} of {counted(len(values), 'ratio')}; the smallest is "
+        f"{min(values):.3g}, the largest {max(values):.3g}."
     )

@@ -1,4 +1,4 @@
-"""The report as one HTML page that opens anywhere, and as Markdown with plots beside it."""
+"""The report as one self-contained HTML page, and as Markdown with plots in separate files."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from cawn.paper.provenance import Fact, code
 from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
 from cawn.paper.results import Results, understood
 
-TITLE = "The CAW-N paper, measured again"
+TITLE = "The CAW-N paper, reproduced"
 INTRODUCTION = (
-    "Every table and figure of *Inductive Representation Learning in Temporal Networks via Causal Anonymous Walks* "
-    "(ICLR 2021), and experiments beyond it, from the results in one folder. `cawn paper report` writes this page."
+    "The tables and figures of *Inductive Representation Learning in Temporal Networks via Causal Anonymous Walks* "
+    "(ICLR 2021), and experiments beyond it. `cawn paper report` writes this page from the results in a folder."
 )
 NO_SUMMARY = "No cell of Table 2 or Table 6 of the paper has been measured yet."
+MISSING_NETWORKS = "Not measured yet; these commands download and measure the network:"
 _PIPE = re.compile(r"(?<!\\)\|")  # not escaped yet
 _NUMBER = re.compile(r"(<br>)?[*(]*[-+−]?\d[^→]*$")
 
@@ -58,14 +59,14 @@ def to_markdown(report: Report, plots: Collection[str] = ()) -> str:
 
 
 def part_markdown(part: Part, plots: Collection[str], where: str = "report-", level: int = 3) -> str:
-    """The text, tables and plots of one experiment, and how it was measured; files of plots begin with `where`."""
+    """The text, tables and plots of one experiment, and how it was measured; paths of plots begin with `where`."""
     text = section_markdown(part.section, level)
     for name, plot in zip(part.plot_names(), part.section.plots, strict=True):
         if name in plots:
             text += f"![{plot.title}]({where}{name}.svg)\n\n"
     if part.missing:
         rows = "".join(f"- {network}: {code(command)}\n" for network, command in part.missing.items())
-        text += f"Without results so far, and the commands that measure them:\n\n{rows}\n"
+        text += f"{MISSING_NETWORKS}\n\n{rows}\n"
     if part.facts:
         text += f"{'#' * level} How it was measured\n\n"
         text += "".join(map(_fact_markdown, part.facts)) + "\n"
@@ -102,7 +103,7 @@ def right_aligned(table: Table) -> list[bool]:
 
 
 def to_html(report: Report) -> str:
-    """The report as one page; plots are part of it."""
+    """The report as one page, including the plots."""
     plots = {name: Markup(svg) for name, svg in report.plots(standalone=False).items()}
     pages = environment("cawn.paper", "cawn.explain")
     pages.filters |= {"inline": inline, "cell": cell, "blocks": blocks, "right_aligned": right_aligned}
@@ -112,6 +113,7 @@ def to_html(report: Report) -> str:
         title=TITLE,
         introduction=INTRODUCTION,
         no_summary=NO_SUMMARY,
+        missing_networks=MISSING_NETWORKS,
         report=report,
         plots=plots,
         missing_plots=MISSING_PLOTS if _lacks_plots(report, plots) else "",
@@ -142,7 +144,7 @@ def inline(text: str) -> Markup:
 
 
 def cell(text: str) -> Markup:
-    """A cell of a table; its second line, usually the figure of the paper, in a fainter colour."""
+    """A cell of a table; its second line, usually the paper's value, in a fainter colour."""
     first, line_break, second = text.partition("<br>")
     return inline(first) + (Markup("<br><span class=second>{}</span>").format(inline(second)) if line_break else "")
 

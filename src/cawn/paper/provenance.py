@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from cawn.learn.reporting import format_duration
-from cawn.paper.published import NAMES
+from cawn.paper.published import display_name
 from cawn.paper.results import Result, Results
 
 _SHORT = 12  # letters of a digest
@@ -52,7 +52,7 @@ def _network(results: Results, name: str) -> str:
     about = results.about.get(name, {})
     sizes = [f"{about[what]:,} {what}" for what in ("links", "nodes") if what in about]
     digest = about.get("digest") or next(one.links for one in results.found[name].values())
-    return f"{NAMES.get(name, name)}: {', '.join([*sizes, f'digest {code(digest[:_SHORT])}'])}"
+    return f"{display_name(name)}: {', '.join([*sizes, f'digest {code(digest[:_SHORT])}'])}"
 
 
 def _rows(result: Result) -> list[dict[str, Any]]:
@@ -66,15 +66,15 @@ def _splits(results: Results, chosen: list[Result]) -> Iterator[str]:
     for result in (one for one in chosen if one.kind == "training"):
         network, task, seed = result.where
         usual = {"protocol": "standard", "ties": "strict"}
-        how = [f"{name} {result.settings[name]}" for name, value in usual.items() if result.settings[name] != value]
+        how = [f"{name}: {result.settings[name]}" for name, value in usual.items() if result.settings[name] != value]
         for row in _rows(result):
             found.setdefault((network, task, *how), {})[seed] = row["split"]
     for (network, *how), digests in sorted(found.items(), key=lambda item: _order(results, item[0])):
-        where = ", ".join([NAMES.get(network, network), *how])
+        where = ", ".join([display_name(network), *how])
         if len(set(digests.values())) == 1:
-            yield f"{where}: {code(next(iter(digests.values())))}"
+            yield f"{where}: digest {code(next(iter(digests.values())))}"
         else:
-            yield f"{where}: " + ", ".join(f"{seed} {code(digests[seed])}" for seed in sorted(digests))
+            yield f"{where}: " + ", ".join(f"seed {seed} {code(digests[seed])}" for seed in sorted(digests))
 
 
 def _order(results: Results, place: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
@@ -98,7 +98,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _distinct(chosen: list[Result], column: str, setting: str) -> list[str]:
-    """The different values of a column of the rows; of measurements without rows, of a setting."""
+    """The distinct values of a column of the rows, or of a setting for measurements without rows."""
     found: dict[str, None] = {}
     for result in chosen:
         given = result.settings.get(setting, [])
@@ -112,8 +112,8 @@ def _time(chosen: list[Result]) -> str:
     if len(seconds) == 1:
         return f"one measurement, {format_duration(seconds[0])}"
     total, middle = format_duration(sum(seconds)), format_duration(median(seconds))
-    together = "; several may have run at a time" if any(one.kind == "training" for one in chosen) else ""
-    return f"{len(seconds):,} measurements, {total} in all, median {middle}{together}"
+    together = "; some may have run in parallel" if any(one.kind == "training" for one in chosen) else ""
+    return f"{len(seconds):,} measurements, {total} in total, median {middle}{together}"
 
 
 def _versions(result: Result) -> str:

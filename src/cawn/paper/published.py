@@ -1,6 +1,6 @@
-"""The figures of the paper: its Tables 1 to 4 and 6, and the tables of TGN in its appendix.
+"""The numbers of the paper: its Tables 1 to 4 and 6, and the tables of TGN in its appendix.
 
-Figures without printed numbers (sensitivity, complexity, tree, shapes) are described in words by their experiments.
+Plots without printed numbers (sensitivity, complexity, tree, shapes) are described in words by their experiments.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 Metric = Literal["auc", "ap"]
 
@@ -31,15 +31,30 @@ TESTS = {
 }
 
 
+class PaperValue(NamedTuple):
+    """A mean in percent and half the width of its 95 % confidence interval, as printed in the paper."""
+
+    mean: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f} ± {self.half:.2f}"
+
+
+def display_name(network: str) -> str:
+    """The name of a network in tables and sentences."""
+    return NAMES.get(network, network)
+
+
 @cache
 def published() -> dict[str, Any]:
-    """All figures, as in published.json. Accuracies are percentages with half of their 95 % confidence intervals."""
+    """All numbers, as in published.json. Accuracies are lists of the two fields of `PaperValue`."""
     found: dict[str, Any] = json.loads((files("cawn.paper") / "published.json").read_text(encoding="utf-8"))
     return found
 
 
-def figure(metric: Metric, network: str, method: str, test: str) -> tuple[float, float] | None:
-    """A cell of Table 2 (AUC) or Table 6 (AP), in percent, with half of its interval; None if the paper has none.
+def paper_value(metric: Metric, network: str, method: str, test: str) -> PaperValue | None:
+    """A cell of Table 2 (AUC) or Table 6 (AP); None if the paper does not have it.
 
     Args:
         method: As in the paper: "CAW-N-mean", "TGAT", ...; or "best", the better of the two variants of CAW-N.
@@ -47,6 +62,6 @@ def figure(metric: Metric, network: str, method: str, test: str) -> tuple[float,
     """
     cells = published()[metric].get(network, {})
     if method == "best":
-        return max((figure(metric, network, name, test) or (0.0, 0.0) for name in CAWN if name in cells), default=None)
+        return max(filter(None, (paper_value(metric, network, name, test) for name in CAWN)), default=None)
     found = cells.get(method, {}).get(test)
-    return None if found is None else (found[0], found[1])
+    return None if found is None else PaperValue(*found)

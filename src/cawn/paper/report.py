@@ -1,4 +1,4 @@
-"""What the report says: the tables and plots of every experiment with results, and how they were measured."""
+"""The content of the report: tables and plots of every experiment with results, and how they were measured."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Report:
-    """What is known about every experiment."""
+    """A summary, and a part for every experiment with results."""
 
     summary: Section
     parts: list[Part]
@@ -74,7 +74,7 @@ class Report:
 
 
 def collect(results: Results) -> Report:
-    """The tables and plots of all results, computed. Refuses results that cannot be compared."""
+    """Compute the tables and plots of all results. Refuses results that cannot be compared."""
     parts, missing = [], {}
     for name, experiment in EXPERIMENTS.items():
         with understood(results.folder, f"of {name}"):
@@ -88,7 +88,7 @@ def collect(results: Results) -> Report:
 
 
 def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
-    """The networks that an experiment measures by default and has no results for, and the commands."""
+    """The networks that an experiment measures by default but has no results for, with the commands to measure them."""
     used = {result.network for result in section.used}
     return {
         NAMES[network]: f"{CATALOG[network].command} && "
@@ -99,6 +99,6 @@ def missing_networks(results: Results, name: str, section: Section) -> dict[str,
 
 
 def experiment_command(name: str, options: list[str] | None = None, *, folder: Path) -> str:
-    """The command that measures an experiment into a folder."""
+    """The command that runs an experiment and writes its results to a folder."""
     where = [] if folder == FOLDER else ["-o", folder.as_posix()]
     return shlex.join(["cawn", "paper", name, *(options or []), *where])

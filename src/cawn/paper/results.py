@@ -15,13 +15,14 @@ from cawn.files import read_file, write_text
 from cawn.learn.metrics import mean_and_interval
 from cawn.paper.published import NETWORKS
 
+MEAN_AND_INTERVAL = "mean over seeds ± half the width of the 95 % confidence interval"  # how a `Cell` is printed
 _MARK = "cawn paper results"
 _DAMAGED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
 
 
 @dataclass(frozen=True)
 class Result:
-    """One measurement and what it found."""
+    """A measurement and its value."""
 
     key: str
     network: str
@@ -101,7 +102,7 @@ class Results:
         self.write(result.network)
 
     def use(self, result: Result, label: str) -> None:
-        """Give a label to a result that exists. A result that had it before stays, without it."""
+        """Give a label to an existing result, and remove it from the result that had it before."""
         if label not in result.labels:
             self._take(result.network, label)
             result.labels.append(label)
@@ -167,21 +168,21 @@ def understood(folder: Path, which: str) -> Iterator[None]:
         yield
     except _DAMAGED as error:
         raise StorageError(
-            f"{folder}: results {which} are damaged, or of another version of cawn; measure again, into another folder"
+            f"{folder}: results {which} are damaged, or from another version of cawn; measure again into another folder"
         ) from error
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Mean of a metric over seeds, in percent, with half of its 95 % confidence interval (None for a single seed)."""
+    """Mean of a metric over seeds, in percent, and its 95 % confidence interval."""
 
     mean: float
-    half: float | None
+    half: float | None  # half the width of the interval; None for a single seed
     seeds: int
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Cell | None:
-        """From one value per seed, as fractions; None without any."""
+        """From one value per seed, as fractions; None if there are no values."""
         found = list(values)
         if not found:
             return None
@@ -220,7 +221,7 @@ def cell(results: Iterable[Result], metric: str, **wanted: str) -> Cell | None:
 
 
 def by_seed(results: Iterable[Result], metric: str, **wanted: str) -> dict[int, float]:
-    """A metric of results that differ in their seeds only, see `cell`."""
+    """A metric by seed; the results may differ in their seeds only, see `cell`."""
     chosen = [(result, row) for result in results for row in result.rows(**wanted) if row.get(metric) is not None]
     check_same_splits([result for result, _ in chosen])
     for result, row in chosen:
@@ -230,7 +231,7 @@ def by_seed(results: Iterable[Result], metric: str, **wanted: str) -> dict[int, 
             )
     found = {result.settings["seed"]: row[metric] for result, row in chosen}
     if len(found) < len(chosen):
-        raise QueryError(f"{chosen[0][0].name}: two results with the same seed in one mean; remove one of them")
+        raise QueryError(f"{chosen[0][0].name}: two results with the same seed cannot be averaged; remove one of them")
     return found
 
 
@@ -243,7 +244,7 @@ def differences(results: Iterable[Result], reference: Iterable[Result], metric: 
 
 
 def check_same_splits(results: Iterable[Result]) -> None:
-    """Refuse trainings with different links, or with different splits for one task and seed.
+    """Refuse runs with different links, or with different splits for one task and seed.
 
     Transductive splits do not depend on the seed; inductive ones do, because the seed draws the hidden nodes.
     """

@@ -1,4 +1,4 @@
-"""The sensitivity to M, alpha and m, one at a time around the best settings; and tau / alpha."""
+"""The sensitivity of AUC to M, alpha and m, varied one at a time around the best settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from cawn.paper.curves import (
 )
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES, published
+from cawn.paper.published import display_name, published
 from cawn.paper.results import Cell, Result, Results, check_same_splits
 from cawn.paper.variants import paper_config
 from cawn.systems.cawn.config import Config
@@ -55,7 +55,7 @@ AXES = (
 
 class Sensitivity(Experiment):
     name = "sensitivity"
-    title = "AUC of CAW-N-mean against M, alpha and m, one varied at a time; and tau / alpha"
+    title = "Sensitivity: AUC of CAW-N-mean against M, alpha and m, varied one at a time"
     networks = ("uci", "wikipedia")
     systems = ("paper-mean",)
     seeds = 3
@@ -78,16 +78,18 @@ class Sensitivity(Experiment):
         section = Section(
             [
                 METHOD,
-                "One setting is varied at a time; the others, in parentheses, are those of the grid search, where "
-                "there was one. The paper claims that few walks suffice and the gain saturates as M grows; that alpha "
-                "has an optimal interval, where tau / alpha is about 5, and smaller and larger values are worse; and "
-                "that AUC peaks at some m. Here the best is the value with the highest mean.",
+                "M is the number of walks, m their length, alpha the decay, and tau the number of links of an average "
+                "node per unit of time. One setting is varied at a time; the others, in parentheses, are those that "
+                "the grid search found, or those of the preset if there was no search. The paper claims that few "
+                "walks suffice and the gain saturates as M grows; that alpha has an optimal interval, where "
+                "tau / alpha is about 5, and that smaller and larger values are worse; and that AUC peaks at some m. "
+                "The best value is the one with the highest mean AUC.",
             ]
         )
         for network in results.networks:
             if (best := lowest_seed(results.labelled(BEST, network))) is not None:
                 found = read_sensitivities(results, network, best)
-                name = NAMES.get(network, network)
+                name = display_name(network)
                 section.used.extend(found.runs)
                 section.text.append(f"**{name}** ({main_settings(best)}). {' '.join(found.statements())}")
                 section.tables.extend(found.tables())
@@ -97,7 +99,7 @@ class Sensitivity(Experiment):
 
 
 def values_of(setting: str, best: Config, events: Events) -> list[Any]:
-    """The values to measure: for alpha a logarithmic grid around the best, zero, and the paper's rule, tau / 5."""
+    """The values to measure: for alpha zero, the paper's rule, tau / 5, and a logarithmic grid around the best."""
     if setting != "alpha":
         return list({"num_walks": NUM_WALKS, "length": LENGTHS}[setting])
     tau = events.intensity
@@ -143,13 +145,13 @@ class Sensitivities:
     def _walks(self) -> list[str]:
         curve = self.curves["M"]
         best, least = curve.best, curve.near_best()[0]
-        fewer = "all smaller ones are clearly worse" if least is best else f"M = {least.x:g} is not clearly worse"
+        fewer = "all smaller values are clearly worse" if least is best else f"M = {least.x:g} is not clearly worse"
         lines = [f"M = {best.x:g} is the best; {'it is the smallest' if best is curve.points[0] else fewer}."]
         steps = [(b.gains(a), a, b) for a, b in pairwise(curve.points)]
         if len(steps) > 1:
             less = difference(steps[0][0], steps[-1][0])
-            shown = [f"from {a.x:g} to {b.x:g} {_signed(gains)}" for gains, a, b in (steps[0], steps[-1])]
-            lines.append(f"AUC changes {' and '.join(shown)}: that the gain saturates is {verdict(less)}.")
+            shown = [f"by {_signed(gains)} from M = {a.x:g} to {b.x:g}" for gains, a, b in (steps[0], steps[-1])]
+            lines.append(f"AUC changes {' and '.join(shown)}: the claim that the gain saturates is {verdict(less)}.")
         return lines
 
     def _decays(self) -> list[str]:
@@ -158,13 +160,13 @@ class Sensitivities:
         lines = [] if self.tau is None else [f"tau is {self.tau:.3g} on the training links{self._published_tau()}."]
         lines += [f"alpha = {best.x:.3g} is the best{self._ratios(best)}."]
         if len(near) > 1:
-            lines.append(f"From {near[0].x:.3g} to {near[-1].x:.3g} it is not clearly worse{self._ratios(*near)}.")
+            lines.append(f"Values from {near[0].x:.3g} to {near[-1].x:.3g} are not clearly worse{self._ratios(*near)}.")
         ends = {"alpha = 0 (uniform sampling)": curve.at(0.0), f"alpha = {curve.points[-1].x:.3g}": curve.points[-1]}
         for name, point in ends.items():
             if point is best:
-                lines.append(f"That {name} is worse is contradicted: it is the best.")
+                lines.append(f"The claim that {name} is worse is contradicted: it is the best.")
             elif point is not None and (gain := point.gain(best)) is not None:
-                lines.append(f"That {name} is worse is {verdict(best.gain(point))} ({gain.signed}).")
+                lines.append(f"The claim that {name} is worse is {verdict(best.gain(point))} ({gain.signed}).")
         return lines + self._five()
 
     def _published_tau(self) -> str:
@@ -176,7 +178,7 @@ class Sensitivities:
         best, rule = self.curves["alpha"].best, self.rule
         if rule is None:
             return []
-        claim = f"The paper's tau / alpha of about {PAPER_RATIO:g} is"
+        claim = f"The paper's tau / alpha = {PAPER_RATIO:g} is"
         if rule is best:
             return [f"{claim} the best."]
         far = verdict(best.gain(rule)) == "confirmed"
@@ -188,8 +190,8 @@ class Sensitivities:
         others = ", ".join(f"{point.x:g}" for point in curve.near_best() if point is not curve.best)
         inside = curve.best not in (curve.points[0], curve.points[-1])
         return [
-            f"m = {curve.best.x:g} is the best, {'inside' if inside else 'at an end of'} the range; "
-            + (f"not clearly worse: {others}." if others else "all others are clearly worse.")
+            f"m = {curve.best.x:g} is the best, {'inside' if inside else 'at an end of'} the range measured; "
+            + (f"not clearly worse: m = {others}." if others else "all others are clearly worse.")
         ]
 
     def ratio(self, point: Point) -> str:
@@ -213,8 +215,8 @@ class Sensitivities:
             gain = None if point is curve.best else point.gain(curve.best)
             row = [f"{point.x:.3g}", mean, "" if gain is None else gain.signed, str(point.auc.seeds)]
             rows.append([row[0], self.ratio(point), *row[1:]] if ratios else row)
-        headings = [symbol, *(["tau / alpha"] if ratios else []), "AUC", "difference to the best", "seeds"]
-        return Table(headings, rows, f"{NAMES.get(self.network, self.network)}: {symbol}")
+        headings = [symbol, *(["tau / alpha"] if ratios else []), "AUC", "difference from the best", "seeds"]
+        return Table(headings, rows, f"{display_name(self.network)}: {symbol}")
 
     def draw(self, figure: Any) -> None:
         """A panel for each setting."""

@@ -1,5 +1,5 @@
-"""Figures 8 and 9 of the paper: which shapes of causal anonymous walks (CAWs) and of anonymous walks (AWs) a model
-relies on, and how often they occur with positive and with negative links."""
+"""Figures 8 and 9 of the paper: the shapes of causal anonymous walks (CAWs) and of anonymous walks (AWs) with the
+highest and lowest scores, and how often they occur with positive and negative links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from cawn.learn.workers import Say
 from cawn.paper import training
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
-from cawn.paper.published import NAMES
+from cawn.paper.published import display_name
 from cawn.paper.results import Cell, Result, Results, cell
 from cawn.paper.variants import paper_config
 
@@ -61,18 +61,19 @@ class Shapes(Experiment):
     def show(self, results: Results) -> Section | None:
         section = Section(
             [
-                "A model with mean pooling and a linear output, whose logit is the mean of a score of each walk "
-                f"(M = {SETTINGS['num_walks']}, m = {SETTINGS['length']}), and the same with the identities of "
-                f"anonymous walks. Up to {LINKS:,} test links and as many random negatives. The score of a shape is "
-                "the mean over its walks; a shape occurs with a link if one of the 2M walks of the pair has it. "
-                f"Shapes that occur with fewer than {100 * MIN_SHARE:g} % of the pairs are not listed. Coordinates are "
-                "those of the paper: (d_uw, d_vw) is the position at which node w first appears among the walks from "
-                "the source u and from the destination v, ∞ if it does not.",
-                "The discriminatory power of a kind of shapes is the total variation distance between their "
-                "distributions over the walks of positives and of negatives: 0 if shapes say nothing about a link, 1 "
-                "if a single walk decides it. It is cross-validated over ten parts of the links.",
-                "Paper (Wikipedia): the 3 highest-scored CAWs almost never occur with negative links, the 3 "
-                f"lowest-scored seldom with positive ones; the highest is {PRINTED}. AWs are highly mixed.",
+                "A model with mean pooling and a linear head, so that the logit of a pair is the mean score of its "
+                f"walks (M = {SETTINGS['num_walks']}, m = {SETTINGS['length']}), is trained once with the identities "
+                "of causal anonymous walks (CAWs) and once with those of anonymous walks (AWs). Shapes are counted on "
+                f"up to {LINKS:,} test links and as many random negatives. The score of a shape is the mean score of "
+                "its walks; a shape occurs with a pair if one of the pair's 2M walks has it. Shapes that occur with "
+                f"fewer than {100 * MIN_SHARE:g} % of the pairs are not listed. Coordinates are those of the paper: "
+                "(d_uw, d_vw) are the positions at which node w first appears in the walks from the source u and in "
+                "those from the destination v, ∞ if it does not appear.",
+                "The discriminatory power of CAWs, or of AWs, is the total variation distance between the "
+                "distributions of their shapes over the walks of positives and of negatives: 0 if the distributions "
+                "are equal, 1 if they have no shape in common. It is cross-validated over ten parts of the links.",
+                f"Paper (Wikipedia): the {SHOWN} highest-scored CAWs almost never occur with negative links, the "
+                f"{SHOWN} lowest-scored seldom with positive ones; the highest is {PRINTED}. AWs are highly mixed.",
             ]
         )
         for network in results.networks:
@@ -82,7 +83,7 @@ class Shapes(Experiment):
             )
             if caws:
                 section.used.extend([*caws, *aws])
-                _show_network(section, NAMES.get(network, network), caws, aws)
+                _show_network(section, display_name(network), caws, aws)
         return section if section.used else None
 
 
@@ -156,11 +157,11 @@ def _describe(key: Array, length: int) -> dict[str, Any]:
 
 
 def discriminatory_power(shape: Array, positive: Array, fold: Array, count: Array) -> tuple[float, float]:
-    """The total variation distance between the shapes of walks of positives and of negatives, and half of its 95 %
-    interval over folds.
+    """The total variation distance between the shapes of walks of positives and of negatives, and half the width of
+    its 95 % interval over folds.
 
-    In each fold, shapes count as signs of a link, or against it, by their frequencies in the other folds: otherwise
-    chance differences of rare shapes would all add up.
+    In each fold, a shape counts for or against a link by its frequencies in the other folds; otherwise chance
+    differences of rare shapes would add up.
 
     Args:
         shape: [n] number of a shape.
@@ -208,12 +209,12 @@ def _show_network(section: Section, name: str, caws: list[Result], aws: list[Res
         rows = aws[0].value["shapes"]
         steps = max((row["steps"] for row in rows), default=0)
         complete = sum(row["steps"] == steps for row in rows)
-        note = f"{complete} shapes have {steps} steps (paper, Wikipedia: 4); others end at a node without a past."
+        note = f"{complete} shapes have {steps} steps (paper, Wikipedia: 4); the others end for lack of earlier links."
         section.tables.append(_table(rows, f"{name}: all AWs", note))
         section.plots.append(Plot(f"{name}: AWs", _bars(rows), (8.0, 3.0)))
         section.tables.append(_power_table(name, caws, aws))
         claims.append(power_claim(_power(caws), _power(aws)))
-    section.text.append(f"{name}: {' '.join([*map(str, claims), _printed(first)])}")
+    section.text.append(f"**{name}.** {' '.join([*map(str, claims), _printed(first)])}")
 
 
 def extremes(rows: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -235,13 +236,13 @@ def caw_claims(highest: list[dict[str, Any]], lowest: list[dict[str, Any]]) -> l
     least = max(positive_share(row) for row in lowest)
     return [
         Claim(
-            f"Of the pairs with a highest-scored shape, up to {100 * most:.1f} % are negatives (“almost never” is at "
-            f"most {100 * _NEVER:g} % here)",
+            f"Of the pairs with one of the {len(highest)} highest-scored shapes, at most {100 * most:.1f} % per shape "
+            f"are negatives (“almost never” is taken as at most {100 * _NEVER:g} %)",
             most <= _NEVER,
         ),
         Claim(
-            f"Of the pairs with a lowest-scored shape, up to {100 * least:.1f} % are positives (“seldom” is at most "
-            f"{100 * _SELDOM:g} % here)",
+            f"Of the pairs with one of the {len(lowest)} lowest-scored shapes, at most {100 * least:.1f} % per shape "
+            f"are positives (“seldom” is taken as at most {100 * _SELDOM:g} %)",
             least <= _SELDOM,
         ),
     ]
@@ -254,7 +255,7 @@ def power_claim(caw: tuple[float, float], aw: tuple[float, float]) -> Claim:
 
 
 def _power(results: list[Result]) -> tuple[float, float]:
-    """Discriminatory power and half of its interval: over seeds, or over the folds of a single one."""
+    """Discriminatory power and half the width of its interval: over seeds, or over the folds of a single one."""
     values = [one.value["power"] for one in results]
     if len(values) == 1:
         return values[0][0], values[0][1]
@@ -262,7 +263,7 @@ def _power(results: list[Result]) -> tuple[float, float]:
 
 
 def _printed(value: dict[str, Any]) -> str:
-    """Where the shape that the paper prints stands here."""
+    """The rank of the shape that the paper prints."""
     row = value["printed"]
     if row is None:
         return f"The paper's highest-scored shape {PRINTED} is too rare to be ranked."
@@ -273,7 +274,7 @@ def _printed(value: dict[str, Any]) -> str:
 
 
 def _rare(value: dict[str, Any]) -> str:
-    return f"{value['ranked']:,} shapes are frequent enough to be ranked; {value['rare']:,} are rarer."
+    return f"Number of shapes frequent enough to be ranked: {value['ranked']:,}; rarer ones: {value['rare']:,}."
 
 
 def _table(rows: list[dict[str, Any]], title: str, note: str) -> Table:
@@ -308,7 +309,10 @@ def _power_table(name: str, caws: list[Result], aws: list[Result]) -> Table:
         auc = cell(results, "auc", links="all", negatives="random", clock="strict")
         rows.append([kind, str(Cell(power, half, len(results))), "" if auc is None else str(auc), str(len(results))])
     headings = ["identities", "discriminatory power", "AUC of the model, %", "seeds"]
-    note = "Intervals are over seeds; with one, that of the power is over parts of the links. Shapes are of seed 0."
+    note = (
+        "Intervals are over seeds; for a single seed, that of the discriminatory power is over the ten parts of the "
+        "links. The shapes listed are those of the lowest seed."
+    )
     return Table(headings, rows, f"{name}: discriminatory power", note)
 
 

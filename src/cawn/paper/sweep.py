@@ -1,4 +1,4 @@
-"""Run an experiment: make the measurements that have no result yet, several at a time."""
+"""Run an experiment: make the measurements that have no result yet, in parallel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import digest_of_links
 from cawn.learn.workers import Call, Outcome, Workers, call_here
-from cawn.paper.experiments import Experiment, Request
+from cawn.paper.experiments import Experiment, Request, counted
 from cawn.paper.measurements import Measurement
 from cawn.paper.results import Result, Results, understood
 from cawn.progress import Report, progress
@@ -48,7 +48,7 @@ class Sweep:
     quiet: bool = False
 
     def run(self) -> list[str]:
-        """Make the measurements; returns the reasons of those that failed."""
+        """Make the measurements; returns a line for each that failed, with the reason."""
         check_writable(self.folder)
         make_folder(self.folder)
         self._device = str(pick_device(self.device))
@@ -77,14 +77,14 @@ class Sweep:
                 ):
                     self._measure(workers, iter(planned), report)
             except KeyboardInterrupt:
-                self._say("stopped; to continue, give the same command again")
+                self._say("stopped; run the same command again to continue")
                 raise
             with suppress(OSError):  # it contains what failed or was interrupted
                 (self.folder / WORK).rmdir()
         return self._failed
 
     def _count(self, planned: list[Measurement], *, made: bool = True) -> int:
-        """The number of different measurements, with those made before or without."""
+        """The number of distinct measurements, including those made before if `made`."""
         keys = {(one.network, one.key(self._digests)) for one in planned}
         return len([key for key in keys if made or self._results.get(*key) is None])
 
@@ -94,7 +94,7 @@ class Sweep:
             self._results.check_writable(name)
             known = self._results.about.get(name, {}).get("digest", digest)
             if known != digest:
-                raise QueryError(f"{self.folder}: has results for other links of {name}; give another folder")
+                raise QueryError(f"{self.folder}: has results for a different version of {name}; give another folder")
 
     def _measure(self, workers: Workers, planned: Iterator[Measurement], report: Report) -> None:
         def heard(call: Call, value: Any) -> None:
@@ -134,7 +134,7 @@ class Sweep:
                 self.experiment.ended(measurement, None)
                 continue
             if done:
-                self._say(f"{done} result{' is' if done == 1 else 's are'} already there")
+                self._say(f"reusing {counted(done, 'result')}")
                 done = 0
             links = {name: workers.share(name, self.networks[name]) for name in measurement.networks}
             arguments = {
@@ -151,7 +151,7 @@ class Sweep:
             self._shares[key] = 0.0
             yield call
         if done:
-            self._say(f"{done} result{' is' if done == 1 else 's are'} already there")
+            self._say(f"reusing {counted(done, 'result')}")
 
     def _end(self, measurement: Measurement, key: str, outcome: Outcome, seconds: float) -> None:
         work, value = self.folder / WORK / key, outcome.value
@@ -184,7 +184,7 @@ class Sweep:
         self.experiment.ended(measurement, result)
 
     def _left(self) -> str:
-        """How many are made, and the time left if the others take as long."""
+        """How many are made, and an estimate of the time left."""
         if self._waiting is None:
             return ""
         remaining = self._waiting - self._made
@@ -202,7 +202,7 @@ class Sweep:
 
 
 def load_networks(names: Sequence[str] | None, default: tuple[str, ...] | None) -> dict[str, Events]:
-    """The links of named datasets; by default those of `default`, or of the whole catalog, that need no download."""
+    """The links of the named datasets; without names, of those in `default` or the catalog that need no download."""
     from cawn.data import datasets
 
     if names is not None:
@@ -212,5 +212,5 @@ def load_networks(names: Sequence[str] | None, default: tuple[str, ...] | None) 
         if datasets.where(name) is not None:
             found[name] = datasets.load(name)
     if not found:
-        raise DataError("no dataset is at hand; give --datasets, or download one with 'cawn datasets download NAME'")
+        raise DataError("no dataset is available locally: download one with 'cawn datasets download NAME'")
     return found

@@ -1,4 +1,4 @@
-"""Tables 2 and 6 of the paper: the accuracy of CAW-N and its rivals on new and on known nodes."""
+"""Tables 2 and 6 of the paper: AUC and AP of CAW-N and other systems, inductive and transductive."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from typing import ClassVar
 
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES, NETWORKS, TESTS, Metric, figure
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.published import NETWORKS, TESTS, Metric, PaperValue, display_name, paper_value
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits
 from cawn.paper.training import KINDS_OF_NEGATIVES, training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 
-_HEADINGS = {"new-new": "new-new", "new-old": "new-old", "transductive": "transductive"}
-
 
 class Accuracy(Experiment):
-    """One of the two tables; both have the same runs."""
+    """One of the two tables; both are computed from the same runs."""
 
     options = ("--seeds", "--systems", "--set")
     systems = tuple(BY_NAME)
@@ -46,15 +44,16 @@ class Accuracy(Experiment):
         check_same_splits(runs)
         section = Section(
             [
-                f"{self.printed} in percent, mean over seeds ± half of the 95 % confidence interval; below it the "
-                "paper's figure in parentheses. Strict clock, random negatives, means over batches of 30 links as in "
-                "the authors' code. The best of ours in each column is bold."
+                f"{self.printed} in percent, {MEAN_AND_INTERVAL}; below it, in parentheses, the paper's value. For our "
+                "own presets, CAW-N default and CAW-N large, that is the better of the paper's two variants. Strict "
+                "clock (a prediction uses links at earlier times only), random negatives, averaged over batches of 30 "
+                "links as in the authors' code. Our highest value in each column is bold.",
+                _seeds(runs),
             ],
             used=runs,
         )
-        section.text.append(_seeds(runs))
-        if short := sorted({f"{one.name.split(', ')[1]} ({NAMES[one.network]})" for one in runs if _cut_short(one)}):
-            section.text.append(f"Stopped by a limit of time before the last epoch: {', '.join(short)}.")
+        if short := _cut_short(runs):
+            section.text.append(f"Stopped by a time limit before the last epoch: {', '.join(short)}.")
         for test in TESTS:
             section.tables.append(self._table(results, test))
         return section
@@ -72,15 +71,14 @@ class Accuracy(Experiment):
         }
         rows = []
         for variant in VARIANTS:
-            ours = [beside(cells[variant.label, n], self._paper(variant, n, test), best[n]) for n in networks]
-            if any(ours):
-                rows.append([variant.label, *ours])
-        return Table(
-            ["system", *(NAMES.get(network, network) for network in networks)], rows, f"{_HEADINGS[test]} test links"
-        )
+            measured = any(cells[variant.label, network] for network in networks)
+            if measured or variant.published == variant.label:
+                shown = [beside(cells[variant.label, n], self._paper(variant, n, test), best[n]) for n in networks]
+                rows.append([variant.label, *shown])
+        return Table(["system", *map(display_name, networks)], rows, f"{test} test links")
 
-    def _paper(self, variant: Variant, network: str, test: str) -> tuple[float, float] | None:
-        return figure(self.metric, network, variant.published, test) if variant.published else None
+    def _paper(self, variant: Variant, network: str, test: str) -> PaperValue | None:
+        return paper_value(self.metric, network, variant.published, test) if variant.published else None
 
 
 def accuracy(results: Results, label: str, network: str, test: str, metric: Metric) -> Cell | None:
@@ -91,43 +89,51 @@ def accuracy(results: Results, label: str, network: str, test: str, metric: Metr
 
 
 def _seeds(runs: list[Result]) -> str:
-    """How many seeds the figures are means of."""
+    """The number of seeds, in words: the smallest and the largest over networks and tasks."""
     counts: dict[str, list[int]] = {}
     for variant in VARIANTS:
         for network in {one.network for one in runs}:
             for task in ("transductive", "inductive"):
-                start = f"{variant.label}, {task}"
-                same = [one for one in runs if one.network == network and any(x.startswith(start) for x in one.labels)]
-                if same:
+                if same := _labelled(runs, f"{variant.label}, {task}", network):
                     counts.setdefault("CAW-N" if variant.own else "other systems", []).append(len(same))
-    words = [f"{name} {min(found)} to {max(found)}" for name, found in counts.items()]
-    return f"Number of seeds: {', '.join(words)}. A figure without an interval is of a single seed."
+    words = [f"{name} {' to '.join(map(str, sorted({min(found), max(found)})))}" for name, found in counts.items()]
+    return f"Number of seeds: {', '.join(words)}. A value without an interval comes from a single seed."
 
 
-def _cut_short(run: Result) -> bool:
-    return bool(run.value.get("cut_short"))
+def _cut_short(runs: list[Result]) -> list[str]:
+    """The systems that a time limit stopped before the last epoch, with the network."""
+    return [
+        f"{variant.label} ({display_name(network)})"
+        for variant in VARIANTS
+        for network in dict.fromkeys(one.network for one in runs)
+        if any(one.value.get("cut_short") for one in _labelled(runs, variant.label, network))
+    ]
+
+
+def _labelled(runs: list[Result], start: str, network: str) -> list[Result]:
+    return [one for one in runs if one.network == network and any(x.startswith(f"{start}, ") for x in one.labels)]
 
 
 def table_runs(results: Results) -> list[Result]:
-    """The trainings of the tables."""
+    """The runs of the tables."""
     return [one for variant in VARIANTS for one in results.labelled(variant.label)]
 
 
-def beside(ours: Cell | None, paper: tuple[float, float] | None, best: float = -1.0) -> str:
-    """Our figure, and below it the paper's in parentheses."""
+def beside(ours: Cell | None, paper: PaperValue | None, best: float = -1.0) -> str:
+    """Our value, bold if it is the best, and below it the paper's in parentheses."""
     lines = [] if ours is None else [f"**{ours}**" if ours.mean == best else str(ours)]
-    return "<br>".join(lines + ([] if paper is None else [f"({paper[0]:.2f} ± {paper[1]:.2f})"]))
+    return "<br>".join(lines + ([] if paper is None else [f"({paper})"]))
 
 
 class Table2(Accuracy):
     name = "table2"
-    title = "Table 2: AUC of CAW-N and its rivals on new and on known nodes"
+    title = "Table 2: AUC of CAW-N and other systems, inductive and transductive"
     metric = "auc"
     printed = "AUC"
 
 
 class Table6(Accuracy):
     name = "table6"
-    title = "Table 6: average precision of CAW-N and its rivals, from the same runs as table2"
+    title = "Table 6: average precision of CAW-N and other systems, from the same runs as Table 2"
     metric = "ap"
     printed = "AP"

@@ -1,4 +1,4 @@
-"""The measurement that most experiments consist of: train a system and evaluate it."""
+"""The most common measurement: train a system and evaluate it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from cawn import systems
 from cawn.data.events import Events
 from cawn.learn.clocks import Clock
-from cawn.learn.reporting import Progress
+from cawn.learn.field.jobs import as_fraction
+from cawn.learn.reporting import Listener, Progress
 from cawn.learn.workers import Say
 from cawn.paper.measurements import Measurement, Task
 from cawn.systems.settings import Settings
 
-_TESTING = 0.05  # share of a run that is not training, for progress
-_FIGURES = ("auc", "ap", "auc_batch30", "ap_batch30")
+_METRICS = ("auc", "ap", "auc_batch30", "ap_batch30")
 KINDS_OF_NEGATIVES = ("random", "historical", "inductive")
 
 
@@ -31,15 +31,15 @@ def training(
     baselines: bool = False,
     protocol: str = "standard",
 ) -> Measurement:
-    """A training as a measurement.
+    """A training run as a measurement.
 
     Args:
         label: Name of the variant, as in the tables.
         negatives: Kinds of negatives to evaluate against.
         clocks: Clocks of the evaluation; see `cawn.learn.clocks`.
-        ties: "strict", or "rows" to train, too, as if simultaneous links came one after the other, in the order of
-            their rows.
-        baselines: Whether to evaluate the untrained rules and the small baselines as well.
+        ties: "strict", or "rows" to train and evaluate as if simultaneous links came one after another, in the order
+            of their rows.
+        baselines: Whether to evaluate the untrained baselines as well.
     """
     settings = {
         **described(config),
@@ -66,13 +66,13 @@ def config_of(settings: Mapping[str, Any]) -> Settings:
 
 
 def events_of(task: Task) -> Events:
-    """The links to train on, with ties separated if the measurement asks for it."""
+    """The links to train on, with simultaneous links put in row order if the measurement has ties="rows"."""
     events = task.events()
     return Clock("event").on(events) if task.settings["ties"] == "rows" else events
 
 
 def measure(task: Task, say: Say) -> dict[str, Any]:
-    """Train, or resume, and evaluate by every clock. Reports the fraction done, and validation after each epoch."""
+    """Train, or resume, and evaluate with every clock. Reports the fraction done and the validation AP of epochs."""
     from cawn.learn.experiments import evaluate_run, train
 
     settings, folder = task.settings, task.folder
@@ -111,29 +111,27 @@ def measure(task: Task, say: Say) -> dict[str, Any]:
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of results.json without what no table of the paper needs."""
+    """The part of a row of results.json that the tables need."""
     found = {name: row[name] for name in ("links", "negatives", "clock", "count", "split", "digest")}
     found |= _rounded(row["model"])
     if "ranks" in row:
         found["mrr"] = round(row["ranks"]["model"]["mrr"], 6)
     if row["rules"]:
-        found["baselines"] = {name: _rounded(figures) for name, figures in row["rules"].items()}
+        found["baselines"] = {name: _rounded(metrics) for name, metrics in row["rules"].items()}
     return found
 
 
-def _rounded(figures: dict[str, float]) -> dict[str, float]:
-    return {name: round(figures[name], 6) for name in _FIGURES}
+def _rounded(metrics: dict[str, float]) -> dict[str, float]:
+    return {name: round(metrics[name], 6) for name in _METRICS}
 
 
-def reporter(say: Say) -> Any:
-    """A listener of a training that reports {"done": fraction} and {"epoch": k, "val_ap": value}."""
+def reporter(say: Say) -> Listener:
+    """A callback for training that reports {"done": fraction} and {"epoch": k, "val_ap": value}."""
+
+    report_fraction = as_fraction(lambda done: say({"done": done}))
 
     def listen(now: Progress) -> None:
-        if now.stage in ("training", "epoch"):
-            epochs = now.epoch - 1 + now.done / max(now.total, 1)
-            say({"done": (1 - _TESTING) * epochs / max(now.epochs, 1)})
-        elif now.stage == "testing":
-            say({"done": 1 - _TESTING + _TESTING * now.done})
+        report_fraction(now)
         if now.stage == "epoch" and now.metrics is not None:
             say({"epoch": now.epoch, "val_ap": now.metrics["val_ap"]})
 

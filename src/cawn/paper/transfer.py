@@ -1,4 +1,4 @@
-"""Train on one network, test on another without any training there: what "inductive" means in full."""
+"""Train on one network and test on another without further training."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
 from cawn.learn.testing import Run
 from cawn.learn.workers import Say
-from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
+from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
-from cawn.paper.published import NAMES
-from cawn.paper.results import Cell, Result, Results, cell, check_same_splits
+from cawn.paper.published import NAMES, display_name
+from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits
 from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, reporter, training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 from cawn.systems.base import Context, Scorer
@@ -39,7 +39,7 @@ _TRAINING = 0.7  # share of a measurement that is training, for progress
 
 class Transfer(Experiment):
     name = "transfer"
-    title = "Beyond the paper: train on one network, test on another without any training there"
+    title = "Beyond the paper: train on one network, test on another without further training"
     beyond = True
     networks = ("uci", "enron", "wikipedia", "bitcoin-otc", "mooc", "flights")
     seeds = 3
@@ -48,7 +48,7 @@ class Transfer(Experiment):
 
     def plan(self, request: Request) -> list[Measurement]:
         if len(request.networks) < 2:
-            raise QueryError("transfer needs two or more datasets: give them with --datasets")
+            raise QueryError("transfer needs at least two datasets: give them with --datasets A,B")
         chosen = [BY_NAME[name] for name in _SYSTEMS] if request.systems is None else chosen_variants(request)
         return [
             transfer(network, settings_of(variant, network, request), request.networks, variant, seed)
@@ -66,18 +66,18 @@ class Transfer(Experiment):
             return None
         section = Section(used=[run for found in runs.values() for run in found])
         section.text.append(
-            "Each row is a network to train on, each column one to test on: its transductive test links with its own "
-            "history, split and negatives, but none of its links was trained on. Where both are the same network, the "
-            "system was trained there. The weights are taken as they are. Decays and the unit of time follow the test "
-            "network by the rule of training (decays keep their ratio to the links of an average node per unit of "
-            "time, tau; the unit is a fixed share of the training period); the text also compares them with those of "
-            "the first network, unchanged. No attributes. AP in percent, pooled, mean over seeds ± half of the 95 % "
-            "confidence interval; strict clock. The last row is a rule without training: pairs by the time of their "
-            "last link, then by that of the destination. The paper does not have this experiment."
+            "Each row is the network trained on, each column the network tested on: its transductive test links, with "
+            "its own history, split and negatives. The weights are not changed. Decays and the unit of time are "
+            "adapted to the test network as in training: decays keep their ratio to tau, the number of links of an "
+            "average node per unit of time, and the unit is a fixed share of the training period. The text compares "
+            "this with keeping those of the training network. Attributes are not used. AP in percent, pooled, "
+            f"{MEAN_AND_INTERVAL}; strict clock. The last row is an untrained baseline, recency: pairs are ranked by "
+            "the time of their last link, then by that of the destination's last link. The paper does not have this "
+            "experiment."
         )
         section.text.append(trained_with({variant.label: found for variant, found in runs.items()}))
         for matrix in matrices:
-            section.text.append(f"{matrix.label}: " + " ".join(matrix.findings()))
+            section.text.append(f"**{matrix.label}.** " + " ".join(matrix.findings()))
             section.tables.extend(matrix.table(kind) for kind in _SHOWN)
         if (text := _compared(matrices)) is not None:
             section.text.append(text)
@@ -86,7 +86,7 @@ class Transfer(Experiment):
 
 
 def transfer(network: str, config: Settings, networks: Iterable[str], variant: Variant, seed: int) -> Measurement:
-    """One training on a network, without attributes, tested on all networks."""
+    """A training run on one network, without attributes, tested on all networks."""
     alone = training(
         network,
         config.with_(attributes=False),
@@ -154,7 +154,7 @@ def _training_links(events: Events, run: Run) -> TrainingLinks:
 
 
 def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]], task: Task) -> dict[str, Any]:
-    """The accuracy of a trained system on the test links of a network, with several facts by name, and of the rule."""
+    """The accuracy on the test links of a network: of a trained system with each set of facts, and of recency."""
     parts, known = split(events, "transductive", seed=run.seed), _training_links(events, run)
     device, model = pick_device(task.device), next(iter(scales))
     scorers: dict[str, Scorer] = {RULE: untrained_scorers(events)[RULE]}
@@ -180,7 +180,7 @@ def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]]
 
 
 def by_test_network(run: Result) -> list[tuple[str, Result]]:
-    """The network it was trained on, and its figures on each test network as a result of that network."""
+    """The network it was trained on, and its metrics on each test network as a result of that network."""
     return [
         (
             run.network,
@@ -196,14 +196,14 @@ def by_test_network(run: Result) -> list[tuple[str, Result]]:
 
 
 class Pair(NamedTuple):
-    """AP on a test network of a system that was trained on another."""
+    """AP of a system on a test network after training on another, and what it is compared with."""
 
-    start: str  # where it was trained
+    start: str  # the network trained on
     test: str
     rescaled: float
     unchanged: float
-    there: float  # trained on the test network
-    rule: float
+    there: float  # AP after training on the test network itself
+    rule: float  # AP of recency
 
 
 @dataclass(frozen=True)
@@ -215,26 +215,26 @@ class Matrix:
     cells: dict[tuple[str, str, str, str], Cell]
 
     def table(self, kind: str) -> Table:
-        """Training networks by test networks, and the rule."""
+        """Training networks by test networks, and recency."""
         rows = []
         for start in self.networks:
             cells = [
                 self.cells.get((start, test, TRAINED if start == test else RESCALED, kind)) for test in self.networks
             ]
             shown = ["" if found is None else str(found) for found in cells]
-            rows.append([NAMES.get(start, start), *shown])
+            rows.append([display_name(start), *shown])
         rule = [self.rule(test, kind) for test in self.networks]
-        rows.append(["recency rule", *("" if found is None else str(found) for found in rule)])
-        headings = ["trained on \\ tested on", *(NAMES.get(test, test) for test in self.networks)]
+        rows.append(["recency (untrained)", *("" if found is None else str(found) for found in rule)])
+        headings = ["trained on \\ tested on", *(display_name(test) for test in self.networks)]
         return Table(headings, rows, f"{self.label}, {kind} negatives")
 
     def rule(self, test: str, kind: str) -> Cell | None:
-        """The rule on a test network, from the training with the most seeds."""
+        """AP of recency on a test network, from the training network with the most seeds."""
         found = [value for key, value in self.cells.items() if key[1:] == (test, RULE, kind)]
         return max(found, key=lambda value: value.seeds, default=None)
 
     def pairs(self, kind: str) -> list[Pair]:
-        """All pairs of networks with everything to compare."""
+        """All pairs of networks for which every value is known."""
         found = []
         for start in self.networks:
             for test in self.networks:
@@ -246,9 +246,9 @@ class Matrix:
         return found
 
     def findings(self) -> list[str]:
-        """What the figures say, in words."""
+        """How transfer compares with training on the test network and with recency, in words."""
         return [sentence for kind in _SHOWN for sentence in findings(self.pairs(kind), kind)] or [
-            "no two networks have been trained on and tested on yet."
+            "No pair of networks has been measured completely."
         ]
 
 
@@ -267,38 +267,39 @@ def matrix_of(label: str, tested: list[tuple[str, Result]]) -> Matrix:
 
 
 def findings(pairs: list[Pair], kind: str) -> list[str]:
-    """How far transfer gets from the rule to training on the spot, and what its time scale is worth, in words."""
+    """AP after transfer beside that of recency and of training on the test network, and the effect of rescaling."""
     if not pairs:
         return []
     moved, there, rule, before = (
         _mean(getattr(pair, name) for pair in pairs) for name in ("rescaled", "there", "rule", "unchanged")
     )
     better = sum(pair.rescaled > pair.rule for pair in pairs)
-    text = (
-        f"Against {kind} negatives, averaged over {len(pairs)} pairs of networks, AP is {moved:.2f} if trained "
-        f"elsewhere, {there:.2f} if trained there and {rule:.2f} by the recency rule; "
-    )
-    if there <= rule:
-        text += "training there is not better than the rule, so there is no gap to close. "
-    elif moved <= rule:
-        text += f"transfer closes none of the gap of {there - rule:.2f} points. "
-    else:
-        text += f"transfer closes {(moved - rule) / (there - rule):.0%} of the gap of {there - rule:.2f} points. "
-    text += f"It is better than the rule in {better} of {len(pairs)} pairs."
     scaled = sum(pair.rescaled > pair.unchanged for pair in pairs)
+    number = counted(len(pairs), "pair")
     sentences = [
-        text,
-        f"Decays and time unit of the test network are worth {moved - before:+.2f} points on average over unchanged "
-        f"ones, and are better in {scaled} of {len(pairs)} pairs.",
+        f"Against {kind} negatives, the mean AP over {number} of networks is {moved:.2f} after transfer, "
+        f"{there:.2f} after training on the test network and {rule:.2f} for recency; {_closed(moved, there, rule)}.",
+        f"Transfer is better than recency in {better} of {number}.",
+        f"Adapting decays and time unit to the test network changes AP by {moved - before:+.2f} points on average and "
+        f"raises it in {scaled} of {number}.",
     ]
     starts = {pair.start: _mean(one.rescaled - one.there for one in pairs if one.start == pair.start) for pair in pairs}
     if len(starts) > 1:
         best, worst = max(starts, key=lambda name: starts[name]), min(starts, key=lambda name: starts[name])
         sentences.append(
-            f"The best network to train on is {NAMES.get(best, best)} (on average {starts[best]:+.2f} points compared "
-            f"with training there), the worst {NAMES.get(worst, worst)} ({starts[worst]:+.2f})."
+            f"The best network to train on is {display_name(best)} ({starts[best]:+.2f} points on average compared "
+            f"with training on the test network), the worst is {display_name(worst)} ({starts[worst]:+.2f})."
         )
     return sentences
+
+
+def _closed(moved: float, there: float, rule: float) -> str:
+    """The share of the gap between recency and training on the test network that transfer closes, in words."""
+    gap = there - rule
+    if gap <= 0:
+        return "training on the test network is not better than recency"
+    share = f"{100 * (moved - rule) / gap:.0f} %" if moved > rule else "none"
+    return f"transfer closes {share} of the gap of {gap:.2f} points between the latter two"
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -307,7 +308,7 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def _compared(matrices: list[Matrix]) -> str | None:
-    """The systems by their AP after transfer, on the pairs of networks that all have; None for a single system."""
+    """The systems ranked by AP after transfer, over the pairs of networks that all have; None for a single system."""
     parts = []
     for kind in _SHOWN:
         pairs = {matrix.label: {(one.start, one.test): one for one in matrix.pairs(kind)} for matrix in matrices}
@@ -316,14 +317,14 @@ def _compared(matrices: list[Matrix]) -> str | None:
             means = {label: _mean(found[place].rescaled for place in common) for label, found in pairs.items()}
             order = sorted(means, key=lambda label: -means[label])
             listed = ", ".join(f"{label} {means[label]:.2f}" for label in order)
-            parts.append(f"against {kind} negatives {listed} (mean over {len(common)} pairs)")
-    return f"Systems by AP after transfer: {'; '.join(parts)}." if parts else None
+            parts.append(f"against {kind} negatives {listed} (mean over {counted(len(common), 'pair')})")
+    return f"Systems ranked by AP after transfer: {'; '.join(parts)}." if parts else None
 
 
 def _plot(matrices: list[Matrix]) -> Plot:
     return Plot(
-        "AP after transfer minus AP if trained there, in points, random negatives; rows: trained on, columns: tested "
-        "on",
+        "AP after transfer minus AP after training on the test network, in points, random negatives; rows: trained on, "
+        "columns: tested on",
         partial(_draw, matrices),
         (3.6 * min(len(matrices), 2) + 0.8, 3.5 * -(-len(matrices) // 2)),
     )
@@ -343,7 +344,7 @@ def _draw(matrices: list[Matrix], figure: Any) -> None:
             colour = "white" if losses[row][column] < 0.6 * _DARKEST else "black"
             axis.text(column, row, f"{losses[row][column]:+.1f}", ha="center", va="center", size=7, color=colour)
         axis.imshow(losses, cmap="Blues_r", vmin=_DARKEST, vmax=0)
-        printed = [NAMES.get(name, name) for name in names]
+        printed = [display_name(name) for name in names]
         axis.set_xticks(range(len(names)), printed, rotation=60, ha="right")
         axis.set_yticks(range(len(names)), printed)
         axis.set_title(matrix.label)

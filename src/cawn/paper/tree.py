@@ -19,7 +19,7 @@ from cawn.paper.curves import (
 )
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement
-from cawn.paper.published import NAMES
+from cawn.paper.published import display_name
 from cawn.paper.results import Cell, Result, Results, check_same_splits
 from cawn.paper.variants import paper_config
 
@@ -51,9 +51,10 @@ class Tree(Experiment):
         section = Section(
             [
                 METHOD,
-                f"k_1 links are drawn at the first step and {NUM_WALKS} / k_1 after each of them; with k_1 = "
-                f"{NUM_WALKS} the walks are independent. Other settings are those of the grid search, where there was "
-                "one. The paper claims that trees are slightly worse, and less so for large k_1.",
+                f"k_1 links are drawn at the first step and k_2 = {NUM_WALKS} / k_1 after each of them; with k_1 = "
+                f"{NUM_WALKS} the walks are independent. Other settings are those that the grid search found, or "
+                "those of the preset if there was no search. The paper claims that trees are slightly worse than "
+                "independent walks, and less so for large k_1.",
             ]
         )
         curves = []
@@ -62,7 +63,7 @@ class Tree(Experiment):
                 curve = read_curve(results, network, "tree", "tree", _first, independent)
                 curves.append(curve)
                 section.used.extend(run for point in curve.points for run in point.runs)
-                name = NAMES.get(network, network)
+                name = display_name(network)
                 section.text.append(f"**{name}** ({main_settings(independent)}). {' '.join(statements(curve))}")
         if not curves:
             return None
@@ -90,16 +91,20 @@ def statements(curve: Curve) -> list[str]:
     words = {
         "contradicted": "clearly worse than independent walks",
         "confirmed": "clearly better than independent walks",
-        "undecided": "not clearly different",
+        "undecided": "not clearly different from independent walks",
     }
     parts = [f"{words[group]} for k_1 = {', '.join(values)}" for group, values in groups.items() if values]
     worst = min(gains, key=lambda k: gains[k].mean)
-    lowest = f"the largest loss is {gains[worst].signed} (k_1 = {worst})" if gains[worst].mean < 0 else "none is worse"
+    lowest = (
+        f"the largest loss is {gains[worst].signed} (k_1 = {worst})"
+        if gains[worst].mean < 0
+        else "none has a lower mean"
+    )
     lines = [f"Trees are {'; '.join(parts)}; {lowest}."]
     if all(k in gains for k in (*SMALL, *LARGE)):
         less = difference(*(average(by_seed[k] for k in some) for some in (LARGE, SMALL)))
         shown = "" if less is None else f" ({less.signed} for {_range(LARGE)} against {_range(SMALL)}, on average)"
-        lines.append(f"That large k_1 lose less is {verdict(less)}{shown}.")
+        lines.append(f"The claim that the loss is smaller for large k_1 is {verdict(less)}{shown}.")
     return lines
 
 
@@ -117,8 +122,9 @@ def _table(curves: list[Curve]) -> Table:
             gain = None if point is None or k == NUM_WALKS else point.gain(curve.points[-1])
             row += ["" if point is None else str(point.auc), "" if gain is None else gain.signed]
         rows.append(row)
-    headings = [text for curve in curves for text in (NAMES.get(curve.network, curve.network), "difference")]
-    note = "Links drawn: for the walks of one node. Difference: to independent walks."
+    headings = [text for curve in curves for text in (display_name(curve.network), "difference")]
+    note = "Links drawn: for the walks of one node, in parentheses relative to independent walks. Difference: from "
+    note += "independent walks."
     return Table(["k_1", "k_2", "links drawn", *headings], rows, note=note)
 
 
@@ -128,4 +134,4 @@ def _draw(curves: list[Curve], figure: Any) -> None:
         draw_curve(axis, curve.points)
         axis.set_xscale("log", base=2)
         axis.set_xticks(FIRST, [str(k) for k in FIRST])
-        axis.set(title=NAMES.get(curve.network, curve.network), xlabel="k_1", ylabel="AUC, %")
+        axis.set(title=display_name(curve.network), xlabel="k_1", ylabel="AUC, %")

@@ -20,8 +20,8 @@ class Variant(NamedTuple):
     label: str
     system: str
     preset: str
-    published: str = ""  # the row of the paper's tables to print beside it
-    own: bool = False  # CAW-N
+    published: str = ""  # the row of the paper's tables to compare it with; "best": the better of its two variants
+    own: bool = False  # whether it is a preset of CAW-N
 
 
 VARIANTS = (
@@ -73,7 +73,7 @@ def chosen_variants(request: Request) -> list[Variant]:
 
 
 def settings_of(variant: Variant, network: str, request: Request) -> Settings:
-    """The settings of a variant on a network: its preset, what the grid search found for it, and the user's changes."""
+    """The settings of a variant on a network: its preset, changed by the grid search and then by the user."""
     kind = systems.settings_type(variant.system)
     config = kind.preset(variant.preset if variant.preset in kind.PRESETS else "default")
     changes = dict(tuned(request.results, network, variant.preset)) if variant.own else {}
@@ -88,9 +88,9 @@ def tuned(results: Results, network: str, preset: str) -> dict[str, Any]:
 
 
 def best_trial(results: Results, network: str, preset: str) -> Result | None:
-    """Among the trials with nearly the best validation AP, the one with the least work per link.
+    """The cheapest of the trials whose validation AP is nearly the best.
 
-    Without a search for this preset, that of the other preset of the paper.
+    If this preset has not been searched, that of the other preset of the paper.
     """
     for name in dict.fromkeys((preset, *_SEARCHED)) if preset in _SEARCHED else ():
         trials = [
@@ -106,7 +106,7 @@ def best_trial(results: Results, network: str, preset: str) -> Result | None:
 
 
 def _work(trial: Result) -> int:
-    """Roughly proportional to the time per link: walks times length times width."""
+    """Roughly proportional to the time per link: M m d."""
     config = Config.preset(trial.settings["preset"]).with_(**trial.settings["searched"])
     return config.num_walks * config.length * config.dim
 
