@@ -104,7 +104,9 @@ def test_folders_that_are_files_are_refused(tmp_path: Path) -> None:
 def test_damaged_results_are_refused(results: Path) -> None:
     path = results / "uci.json"
     path.write_text(path.read_text()[:-20])
-    assert_refused(call_cawn("paper", "report", "-o", results), "damaged, or not written by cawn paper; move it away")
+    assert_refused(
+        call_cawn("paper", "report", "-o", results), "damaged, or written by another version of cawn; move it away"
+    )
 
 
 def test_results_that_lack_something_are_refused(results: Path) -> None:
