@@ -33,6 +33,8 @@ def test_networks_without_results_have_the_command_that_fills_them(found) -> Non
     assert missing["Reddit"] == "cawn datasets download reddit && cawn paper table2 --datasets reddit -o none"
     section = Section(used=[trained("A", row(0.9))])
     assert "UCI" not in missing_networks(gather(), "table2", section)
+    everything = "uci,enron,wikipedia,bitcoin-otc,mooc,flights"  # transfer compares networks with each other
+    assert f"cawn paper transfer --datasets {everything}" in missing_networks(gather(), "transfer", section)["Enron"]
 
 
 def test_the_usual_folder_is_not_named() -> None:

@@ -249,7 +249,7 @@ class _Process:
 
 
 def _answer(line: bytes) -> dict[str, Any]:
-    """What a process reports; nothing if the line was printed before `work` began, for example by a sitecustomize."""
+    """A report or an outcome; empty if the line was printed before `work` began, for example by a sitecustomize."""
     try:
         found = json.loads(line)
     except ValueError:

@@ -72,6 +72,7 @@ class Experiment:
     seeds: ClassVar[int] = 5  # by default
     options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # command-line options that not all experiments have
     systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by their names in --systems; () for any
+    together: ClassVar[bool] = False  # whether all networks must be given in one command, because it compares them
     alone: ClassVar[bool] = False  # whether measurements run one at a time, because they measure time
 
     def plan(self, request: Request) -> Iterable[Measurement]:

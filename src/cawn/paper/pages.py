@@ -15,7 +15,7 @@ from cawn.files import write_text
 from cawn.paper.experiments import Section, Table
 from cawn.paper.provenance import Fact, code
 from cawn.paper.report import MISSING_PLOTS, Part, Report, collect
-from cawn.paper.results import Results, understood
+from cawn.paper.results import Results, refuse_damaged
 
 TITLE = "The CAW-N paper, reproduced"
 INTRODUCTION = (
@@ -35,7 +35,7 @@ def write_report(folder: Path) -> tuple[Report, list[Path]]:
     report = collect(Results.read(folder))
     if not report.parts:
         raise QueryError(f"{folder}: has no results; make some with 'cawn paper NAME -o {folder}'")
-    with understood(folder, "to plot"):
+    with refuse_damaged(folder, "to plot"):
         drawn = report.plots(standalone=True)
         files = {folder / "report.html": to_html(report), folder / "report.md": to_markdown(report, drawn)}
     files |= {folder / f"report-{name}.svg": svg for name, svg in drawn.items()}

@@ -13,7 +13,7 @@ from cawn.paper import EXPERIMENTS
 from cawn.paper.experiments import Experiment, Section
 from cawn.paper.provenance import Fact, provenance
 from cawn.paper.published import NAMES
-from cawn.paper.results import Results, understood
+from cawn.paper.results import Results, refuse_damaged
 from cawn.paper.summary import summary
 
 FOLDER = Path("paper")  # of results, if none is given
@@ -77,25 +77,27 @@ def collect(results: Results) -> Report:
     """Compute the tables and plots of all results. Refuses results that cannot be compared."""
     parts, missing = [], {}
     for name, experiment in EXPERIMENTS.items():
-        with understood(results.folder, f"of {name}"):
+        with refuse_damaged(results.folder, f"of {name}"):
             if (section := experiment().show(results)) is None:
                 missing[name] = experiment_command(name, folder=results.folder)
             else:
                 facts = provenance(results, section.used)
                 parts.append(Part(experiment, section, facts, missing_networks(results, name, section)))
-    with understood(results.folder, "of table2"):
+    with refuse_damaged(results.folder, "of table2"):
         return Report(summary(results), parts, missing)
 
 
 def missing_networks(results: Results, name: str, section: Section) -> dict[str, str]:
     """The networks that an experiment measures by default but has no results for, with the commands to measure them."""
-    used = {result.network for result in section.used}
-    return {
-        NAMES[network]: f"{CATALOG[network].command} && "
-        + experiment_command(name, ["--datasets", network], folder=results.folder)
-        for network in EXPERIMENTS[name].networks or NAMES
-        if network not in used
-    }
+    used, experiment = {result.network for result in section.used}, EXPERIMENTS[name]
+    networks = experiment.networks or tuple(NAMES)
+    commands = {}
+    for network in networks:
+        if network not in used:
+            datasets = ",".join(networks) if experiment.together else network
+            measure = experiment_command(name, ["--datasets", datasets], folder=results.folder)
+            commands[NAMES[network]] = f"{CATALOG[network].command} && {measure}"
+    return commands
 
 
 def experiment_command(name: str, options: list[str] | None = None, *, folder: Path) -> str:

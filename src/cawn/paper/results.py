@@ -43,11 +43,11 @@ class Result:
 
     @property
     def where(self) -> tuple[str, str, int]:
-        """Network, task and seed of a training."""
+        """Network, task and seed of a training run."""
         return self.network, self.settings["task"], self.settings["seed"]
 
     def rows(self, **wanted: str) -> list[dict[str, Any]]:
-        """The rows of a training with these values: links, negatives, clock."""
+        """The rows of a training run with these values: links, negatives, clock."""
         return [row for row in self.value["rows"] if all(row[name] == value for name, value in wanted.items())]
 
 
@@ -145,7 +145,7 @@ class Results:
 
 
 def _checked(result: Result) -> Result:
-    """Refuse wrong types, which only editing can cause; the value is checked by those who use it."""
+    """Refuse wrong types, as in a file edited by hand; the value itself is checked where it is used."""
     texts = [result.key, result.kind, result.command, result.device, result.links, *result.labels]
     texts += [*result.versions.keys(), *result.versions.values()]
     if not (all(isinstance(text, str) for text in texts) and isinstance(result.labels, list)):
@@ -162,8 +162,8 @@ def _checked_about(about: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def understood(folder: Path, which: str) -> Iterator[None]:
-    """Turns an error caused by unexpected values in results into a StorageError; `which` results, such as "to plot"."""
+def refuse_damaged(folder: Path, which: str) -> Iterator[None]:
+    """Turn errors caused by unexpected values in results into a StorageError; `which` results, such as "of table2"."""
     try:
         yield
     except _DAMAGED as error:

@@ -24,7 +24,7 @@ from cawn.learn.runs import digest_of_links
 from cawn.learn.workers import Call, Outcome, Workers, call_here
 from cawn.paper.experiments import Experiment, Request, counted
 from cawn.paper.measurements import Measurement
-from cawn.paper.results import Result, Results, understood
+from cawn.paper.results import Result, Results, refuse_damaged
 from cawn.progress import Report, progress
 
 WORK = "unfinished"  # folder of measurements that were interrupted
@@ -66,7 +66,7 @@ class Sweep:
             request = Request(
                 self.networks, self.seeds, self._results, self.changes, self.systems, self.trials, self._device
             )
-            with understood(self.folder, "of earlier sweeps"):
+            with refuse_damaged(self.folder, "of earlier sweeps"):
                 planned = self.experiment.plan(request)
             total = self._count(planned) if isinstance(planned, list) else self.experiment.total(request)
             self._waiting = self._count(planned, made=False) if isinstance(planned, list) else total

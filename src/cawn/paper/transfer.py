@@ -42,6 +42,7 @@ class Transfer(Experiment):
     title = "Beyond the paper: train on one network, test on another without further training"
     beyond = True
     networks = ("uci", "enron", "wikipedia", "bitcoin-otc", "mooc", "flights")
+    together = True
     seeds = 3
     options = ("--seeds", "--systems", "--set")
     systems = tuple(name for name, variant in BY_NAME.items() if registry.entry(variant.system).new_nodes)
@@ -168,9 +169,9 @@ def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]]
     )
     rows = [
         {"scorer": name, "negatives": row["negatives"]}
-        | {metric: round(figures[metric], 6) for metric in ("auc", "ap")}
+        | {metric: round(metrics[metric], 6) for metric in ("auc", "ap")}
         for row in found
-        for name, figures in ({model: row["model"]} | row["rules"]).items()
+        for name, metrics in ({model: row["model"]} | row["rules"]).items()
     ]
     drawn = {row["negatives"]: row["digest"] for row in found}
     return {"links": digest_of_links(events), "split": parts.digest, "negatives": drawn, "rows": rows}
@@ -267,7 +268,7 @@ def matrix_of(label: str, tested: list[tuple[str, Result]]) -> Matrix:
 
 
 def findings(pairs: list[Pair], kind: str) -> list[str]:
-    """AP after transfer beside that of recency and of training on the test network, and the effect of rescaling."""
+    """AP after transfer, compared with recency and with training on the test network; and the effect of rescaling."""
     if not pairs:
         return []
     moved, there, rule, before = (
