@@ -77,6 +77,8 @@ def test_a_sweep_and_its_report(measured, results: Path, data: Path) -> None:
         (["table2", "--datasets", "frob"], "there is no dataset 'frob'"),
         (["table2", "--systems", "rates,frob"], "system is 'frob': give one of paper-mean, "),
         (["table2", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["table2", "--seeds", "1000000000"], "Invalid value for '--seeds'"),
+        (["table2", "--threads", "0"], "threads is 0"),
         (["table2", "--set", "frob=3"], "--set 'frob': no system that table2 trains has this setting"),
         (["table2", "--set", "epochs"], "write KEY=VALUE"),
         (["table2", "--trials", "3"], "--trials: table2 has no such option; leave it out"),

@@ -80,6 +80,20 @@ def test_a_trial_that_failed_does_not_count(tmp_path: Path) -> None:
     assert len(list(Results.read(tmp_path).all("trial"))) == 3
 
 
+def test_trials_whose_results_were_removed_are_made_again(tmp_path: Path) -> None:
+    search(tmp_path, 2)
+    (tmp_path / "uci.json").unlink()
+    assert search(tmp_path, 2) == []
+    assert len(list(Results.read(tmp_path).all("trial"))) == 2
+
+
+@pytest.mark.parametrize("text", ["garbage\n", '{"op_code": 99}\n', "[]\n{}\n"])
+def test_a_damaged_journal_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "grid-uci-paper-mean.journal").write_text(text)
+    with pytest.raises(cawn.StorageError, match=r"grid-uci-paper-mean\.journal: damaged; move it away"):
+        search(tmp_path, 1)
+
+
 def test_the_table() -> None:
     def trial(number: int, ap: float, length: int, stopped: bool = False) -> Result:
         value = {"validation": [0.5, ap]} | ({"stopped": True} if stopped else {})

@@ -38,7 +38,11 @@ def paper(
     seeds: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="Number of seeds; the inductive task has twice as many.", show_default=False
+            min=1,
+            max=1000,
+            metavar="N",
+            help="Number of seeds; the inductive task has twice as many.",
+            show_default=False,
         ),
     ] = None,
     systems: Annotated[
@@ -47,7 +51,9 @@ def paper(
     ] = None,
     trials: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Number of trials of grid per dataset and preset.", show_default=False),
+        typer.Option(
+            min=1, max=10_000, metavar="N", help="Number of trials of grid per dataset and preset.", show_default=False
+        ),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the results; existing results are reused.")
@@ -61,6 +67,7 @@ def paper(
         int | None,
         typer.Option(
             min=0,
+            max=256,
             metavar="N",
             help="Number of parallel measurements; by default one per core, on a GPU at most 4.",
             show_default=False,
@@ -81,6 +88,7 @@ def paper(
         _refuse_options(_REPORT, given | {"--datasets": datasets}, ())
         _report(out, quiet, as_json)
     else:
+        from cawn.checks import check_threads
         from cawn.devices import pick_device
         from cawn.learn.experiments import check_writable
         from cawn.learn.workers import default_jobs
@@ -92,6 +100,7 @@ def paper(
         _refuse_options(name, given, chosen.options)
         changes, wanted = _changes(settings), _names(systems)
         check_request(chosen, wanted, changes)
+        check_threads(threads)
         check_writable(out)
         networks = load_networks(_names(datasets), chosen.networks)
         failed = Sweep(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cawn.data.events import Events
-from cawn.errors import QueryError
+from cawn.errors import QueryError, StorageError
 from cawn.kernels.rng import seed_for
 from cawn.learn.workers import Say
 from cawn.paper.experiments import Experiment, Request, Section, Table
@@ -127,13 +127,16 @@ class _Study:
     def _open(self, results: Results) -> None:
         optuna = _optuna()
         journal = results.folder / f"grid-{self.network}-{self.preset}.journal"
-        self._study = optuna.create_study(
-            storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
-            study_name=", ".join(sorted(self._distributions)),
-            load_if_exists=True,
-            direction="maximize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
-        )
+        try:
+            self._study = optuna.create_study(
+                storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
+                study_name=", ".join(sorted(self._distributions)),
+                load_if_exists=True,
+                direction="maximize",
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
+            )
+        except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna raises
+            raise StorageError(f"{journal}: damaged; move it away, and the search starts again") from error
         seed = seed_for(len(self._study.trials), self.network, self.preset) % 2**32
         self._study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
         state = optuna.trial.TrialState
@@ -143,7 +146,9 @@ class _Study:
         if not self._study.trials:
             for params in _first_guesses(self._base, self._distributions):
                 self._study.enqueue_trial(params)
-        self.planned = len(self._study.get_trials(states=[state.COMPLETE, state.PRUNED]))
+        known = {label for one in results.all("trial") if one.network == self.network for label in one.labels}
+        ended = self._study.get_trials(states=[state.COMPLETE, state.PRUNED])
+        self.planned = sum(self._label(trial) in known for trial in ended)  # the results may have been removed
 
     def next(self) -> Measurement:
         """The next trial, as a measurement."""
@@ -151,13 +156,16 @@ class _Study:
         changes: dict[str, Any] = dict(trial.params)
         if "alpha" in changes:
             changes["alpha"] = float(f"{changes['alpha']:.2g}")
-        label = f"grid {self.preset}, trial {trial.number}"
+        label = self._label(trial)
         config = self._base.with_(**changes)
         one = training(self.network, config, task="transductive", seed=0, label=label)
         self._running[label], self.curves[label] = trial, []
         self.planned += 1
         found = {name: getattr(config, name) for name in SEARCHED}
         return Measurement(self.network, "trial", {"preset": self.preset, "searched": found, **one.settings}, label)
+
+    def _label(self, trial: Any) -> str:
+        return f"grid {self.preset}, trial {trial.number}"
 
     def heard(self, measurement: Measurement, epoch: int, ap: float, stop: Callable[[], object]) -> None:
         trial, curve = self._running[measurement.label], self.curves[measurement.label]
