@@ -8,7 +8,7 @@ import cawn
 from cawn.paper.experiments import Request
 from cawn.paper.published import PaperValue
 from cawn.paper.results import Cell, Results
-from cawn.paper.tables import Table2, Table6, accuracy, beside
+from cawn.paper.tables import Table2, Table6, accuracy, beside, table_runs
 from paper_results import gather, row, trained
 
 
@@ -59,3 +59,9 @@ def test_both_tables_have_the_same_runs() -> None:
     ]
     assert Table6().plan(request) == plan
     assert plan[0].settings["baselines"]
+
+
+def test_a_run_in_two_rows_counts_once() -> None:
+    run = trained("CAW-N default", row(0.9))
+    run.labels.append(run.labels[0].replace("default", "large"))
+    assert table_runs(gather(run)) == [run]

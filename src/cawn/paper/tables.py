@@ -116,7 +116,8 @@ def _labelled(runs: list[Result], start: str, network: str) -> list[Result]:
 
 def table_runs(results: Results) -> list[Result]:
     """The runs of the tables."""
-    return [one for variant in VARIANTS for one in results.labelled(variant.label)]
+    found = (one for variant in VARIANTS for one in results.labelled(variant.label))
+    return list({(one.network, one.key): one for one in found}.values())  # --set can make two variants equal
 
 
 def beside(ours: Cell | None, paper: PaperValue | None, best: float = -1.0) -> str:
