@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import signal
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,9 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     import cawn
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a background job; tests send Ctrl-C to processes they start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def has_cuda() -> bool:

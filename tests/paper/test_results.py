@@ -112,6 +112,7 @@ def write(folder: Path, name: str = "uci.json", **changes: object) -> Path:
     "changes",
     [
         {"labels": [1]},
+        {"labels": ["A\n# heading"]},
         {"labels": "A"},
         {"settings": []},
         {"seconds": float("nan")},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cawn.errors import QueryError, StorageError, brief
+from cawn.errors import QueryError, StorageError, brief, one_line
 from cawn.files import read_file, write_text
 from cawn.learn.metrics import mean_and_interval
 from cawn.paper.published import NETWORKS
@@ -148,8 +148,8 @@ def _checked(result: Result) -> Result:
     """Refuse wrong types, as in a file edited by hand; the value itself is checked where it is used."""
     texts = [result.key, result.kind, result.command, result.device, result.links, *result.labels]
     texts += [*result.versions.keys(), *result.versions.values()]
-    if not (all(isinstance(text, str) for text in texts) and isinstance(result.labels, list)):
-        raise TypeError("not text")
+    if not (all(isinstance(text, str) and text.isprintable() for text in texts) and isinstance(result.labels, list)):
+        raise TypeError("not text of one line")
     if not (math.isfinite(result.seconds) and isinstance(result.settings, dict)):
         raise TypeError("not a number of seconds, or no settings")
     return result
@@ -167,8 +167,10 @@ def refuse_damaged(folder: Path, which: str) -> Iterator[None]:
     try:
         yield
     except _DAMAGED as error:
+        cause = one_line(f"{type(error).__name__}: {error}")
         raise StorageError(
-            f"{folder}: results {which} are damaged, or from another version of cawn; measure again into another folder"
+            f"{folder}: results {which} are damaged, or from another version of cawn ({cause}); measure again into "
+            "another folder"
         ) from error
 
 
