@@ -50,9 +50,9 @@ def ended_with(jobs: list[Job], events: cawn.Events, count: int = 2) -> dict[str
     return ended
 
 
-def echo(arguments: dict[str, object], say: workers.Say) -> object:
+def echo(arguments: dict[str, object], send: workers.Send) -> object:
     """Called in other processes by the tests below."""
-    say({"first": arguments["value"]})
+    send({"first": arguments["value"]})
     if arguments.get("fails"):
         raise ValueError("three\nlines\nlong")
     if arguments.get("refuses"):
@@ -73,7 +73,7 @@ def reachable(monkeypatch) -> None:
 
 @pytest.mark.usefixtures("reachable")
 def test_calls_are_taken_when_a_process_is_free_and_processes_are_used_again() -> None:
-    ended, said, taken = [], [], []
+    ended, reports, taken = [], [], []
 
     def calls():
         for value in range(5):
@@ -81,10 +81,10 @@ def test_calls_are_taken_when_a_process_is_free_and_processes_are_used_again() -
             yield echo_call(value)
 
     with Workers(1, 1) as started:
-        started.run(calls(), lambda _, outcome: ended.append(outcome.value), lambda call, value: said.append(value))
+        started.run(calls(), lambda _, outcome: ended.append(outcome.value), lambda call, value: reports.append(value))
     assert [value for value, _ in ended] == list(range(5))
     assert len({process for _, process in ended}) == 1
-    assert said == [{"first": value} for value in range(5)]
+    assert reports == [{"first": value} for value in range(5)]
     assert taken == [(value, value) for value in range(5)]
 
 

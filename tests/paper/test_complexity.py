@@ -77,14 +77,14 @@ def test_measured_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     events = random_events(0, num_links=200, span=1000)
     settings = dict(Complexity().plan(request(tmp_path, num_walks=4, dim=4))[0].settings) | {"sizes": 4}
     monkeypatch.setattr(Task, "events", lambda self: events)
-    said: list[dict[str, float]] = []
-    found = measure(Task("uci", settings, {}, "cpu", 1, tmp_path), said.append)
+    reports: list[dict[str, float]] = []
+    found = measure(Task("uci", settings, {}, "cpu", 1, tmp_path), reports.append)
     links = [row["links"] for row in found["rows"]]
     assert links == sorted(links)
     assert len(set(links)) == 4
     for row in found["rows"]:
         assert row["links"] < row["draws"] <= 3 * row["links"] * 4 * 2  # source, destination, negative; M; m
-    assert said[-1] == {"done": 1.0}
+    assert reports[-1] == {"done": 1.0}
 
 
 @pytest.mark.parametrize(

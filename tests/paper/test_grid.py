@@ -17,7 +17,7 @@ from paper_results import gather, result
 tried: list[dict[str, Any]] = []
 
 
-def by_length(task: Any, say: Any) -> dict[str, list[float]]:
+def by_length(task: Any, send: Any) -> dict[str, list[float]]:
     """Stands in for a training: longer walks are better."""
     found = task.settings["searched"]
     tried.append(found)

@@ -28,9 +28,9 @@ def test_the_key_does_not_depend_on_the_label_or_the_order_of_settings() -> None
     assert one.key({"uci": "d"}) == two.key({"uci": "d"})
 
 
-def count_links(task: Task, say) -> dict:
+def count_links(task: Task, send) -> dict:
     """Called below as a kind of measurement."""
-    say({"done": 0.5})
+    send({"done": 0.5})
     return {"links": len(task.events()), "others": len(task.events("other")), "settings": task.settings}
 
 
@@ -43,7 +43,7 @@ def test_a_measurement_gets_its_links_and_settings(tmp_path: Path, monkeypatch) 
         links[name] = str(tmp_path / name)
     arguments = {"kind": "count", "network": "uci", "settings": {"seed": 1}, "links": links}
     arguments |= {"device": "cpu", "threads": 1, "folder": str(tmp_path / "work")}
-    said = []
-    found = measure(json.loads(json.dumps(arguments)), said.append)
+    reports = []
+    found = measure(json.loads(json.dumps(arguments)), reports.append)
     assert found == {"links": 30, "others": 60, "settings": {"seed": 1}}
-    assert said == [{"done": 0.5}]
+    assert reports == [{"done": 0.5}]

@@ -18,10 +18,10 @@ from cawn.paper.sweep import Sweep, load_networks
 made: list[int] = []  # numbers of the measurements that were made
 
 
-def square(task: Task, say: Callable[[Any], object]) -> dict[str, int]:
+def square(task: Task, send: Callable[[Any], object]) -> dict[str, int]:
     """Called by the sweeps below as a kind of measurement."""
     number = task.settings["number"]
-    say({"done": 0.5})
+    send({"done": 0.5})
     if number == 4:
         raise cawn.QueryError("four is refused")
     if number == 5:
@@ -39,7 +39,7 @@ class Squares(Experiment):
 
     def __init__(self, *numbers: int, twice: bool = False, lazy: bool = False) -> None:
         self.numbers, self.twice, self.lazy = numbers, twice, lazy
-        self.said: list[Any] = []
+        self.reports: list[Any] = []
 
     def plan(self, request: Request):
         labels = ("a", "b") if self.twice else ("a",)
@@ -51,8 +51,8 @@ class Squares(Experiment):
         ]
         return iter(plan) if self.lazy else plan
 
-    def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
-        self.said.append((measurement.label, value))
+    def reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
+        self.reports.append((measurement.label, value))
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
 def test_experiments_hear_what_their_measurements_report(tmp_path: Path) -> None:
     experiment = Squares(1)
     sweep(experiment, tmp_path)
-    assert experiment.said == [("a 1", {"done": 0.5})]
+    assert experiment.reports == [("a 1", {"done": 0.5})]
 
 
 def test_the_number_made_and_the_time_left(tmp_path: Path, capsys) -> None:

@@ -37,8 +37,8 @@ def test_settings_survive_json() -> None:
 
 
 def test_a_training_and_its_evaluation(links: Path, tmp_path: Path) -> None:
-    said = []
-    found = measure(task(links, tmp_path / "run", clocks=("strict", "event"), baselines=True), said.append)
+    reports = []
+    found = measure(task(links, tmp_path / "run", clocks=("strict", "event"), baselines=True), reports.append)
     json.dumps(found)
     assert {(row["links"], row["clock"]) for row in found["rows"]} >= {
         (kind, clock) for kind in ("new-old", "all") for clock in ("strict", "event")
@@ -46,8 +46,8 @@ def test_a_training_and_its_evaluation(links: Path, tmp_path: Path) -> None:
     assert "recency" in found["rows"][0]["baselines"]
     assert (found["epochs"], len(found["validation"])) == (2, 2)
     assert found["best_epoch"] == 1 + found["validation"].index(max(found["validation"]))
-    assert [value["epoch"] for value in said if "epoch" in value] == [1, 2]
-    shares = [value["done"] for value in said if "done" in value]
+    assert [value["epoch"] for value in reports if "epoch" in value] == [1, 2]
+    shares = [value["done"] for value in reports if "done" in value]
     assert shares == sorted(shares)
     assert 0 <= shares[0] < shares[-1] <= 1
 
@@ -61,12 +61,12 @@ def test_an_interrupted_training_resumes_to_the_same_result(links: Path, tmp_pat
 
 
 def test_the_fraction_done() -> None:
-    said = []
-    listen = reporter(said.append)
+    reports = []
+    listen = reporter(reports.append)
     listen(Progress("training", done=5, total=10, epoch=1, epochs=2))
     listen(Progress("epoch", done=10, total=10, epoch=2, epochs=2, metrics={"val_ap": 0.7}))
     listen(Progress("testing", done=1.0))
-    assert said == [
+    assert reports == [
         {"done": pytest.approx(0.2375)},
         {"done": pytest.approx(0.95)},
         {"epoch": 2, "val_ap": 0.7},

@@ -88,40 +88,50 @@ def paper(
         _refuse_options(_REPORT, given | {"--datasets": datasets}, ())
         _report(out, quiet, as_json)
     else:
-        from cawn.checks import check_threads
-        from cawn.devices import pick_device
-        from cawn.learn.experiments import check_writable
-        from cawn.learn.workers import default_jobs
-        from cawn.paper.experiments import counted
-        from cawn.paper.sweep import Sweep, load_networks
-        from cawn.paper.variants import check_request
-
-        chosen = _experiment(name)
-        _refuse_options(name, given, chosen.options)
-        changes, wanted = _changes(settings), _names(systems)
-        check_request(chosen, wanted, changes)
-        check_threads(threads)
-        check_writable(out)
-        networks = load_networks(_names(datasets), chosen.networks)
-        failed = Sweep(
-            experiment=chosen,
-            networks=networks,
-            folder=out,
-            seeds=seeds or chosen.seeds,
-            command=_command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds)),
-            device=device,
-            jobs=default_jobs(pick_device(device)) if jobs is None else jobs,
-            threads=threads,
-            changes=changes,
-            systems=wanted,
-            trials=trials,
-            quiet=quiet,
-        ).run()
+        options = {"device": device, "jobs": jobs, "threads": threads, "quiet": quiet}
+        failed, networks = _measure(name, datasets, given, out, options)
         if as_json:
-            print(json.dumps({"experiment": name, "folder": str(out), "datasets": list(networks), "failed": failed}))
+            print(json.dumps({"experiment": name, "folder": str(out), "datasets": networks, "failed": failed}))
         say(f"results: {out}; 'cawn paper report -o {out}' turns them into tables and plots", quiet)
         if failed:
+            from cawn.paper.experiments import counted
+
             raise QueryError(f"{counted(len(failed), 'measurement')} failed, the first: {failed[0]}")
+
+
+def _measure(
+    name: str, datasets: str | None, given: dict[str, Any], out: Path, options: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    """Run an experiment; returns a line for each measurement that failed, and the names of the networks."""
+    from cawn.checks import check_threads
+    from cawn.devices import pick_device
+    from cawn.learn.experiments import check_writable
+    from cawn.learn.workers import default_jobs
+    from cawn.paper.sweep import Sweep, load_networks
+    from cawn.paper.variants import check_request
+
+    chosen = _experiment(name)
+    _refuse_options(name, given, chosen.options)
+    changes, wanted = _changes(given["--set"]), _names(given["--systems"])
+    check_request(chosen, wanted, changes)
+    check_threads(options["threads"])
+    check_writable(out)
+    if options["jobs"] is None:
+        options = options | {"jobs": default_jobs(pick_device(options["device"]))}
+    networks = load_networks(_names(datasets), chosen.networks)
+    seeds = given["--seeds"] or chosen.seeds
+    failed = Sweep(
+        experiment=chosen,
+        networks=networks,
+        folder=out,
+        seeds=seeds,
+        command=_command(name, {"--datasets": ",".join(networks)} | given | _default_seeds(chosen, seeds)),
+        changes=changes,
+        systems=wanted,
+        trials=given["--trials"],
+        **options,
+    ).run()
+    return failed, list(networks)
 
 
 def _experiment(name: str) -> Experiment:

@@ -38,23 +38,17 @@ _POLL = 0.25  # seconds between checks of the running calls
 _JOBS_ON_A_GPU = 4
 _WORKER = "from cawn.learn.workers import work; work()"
 
-Say = Callable[[Any], object]  # reports a JSON-compatible value
+Send = Callable[[Any], object]  # sends a report, a JSON-compatible value, to the caller
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # two calls with equal arguments are different calls
 class Call:
     """A function to call in another process."""
 
     name: str
-    function: str  # "package.module:function", called with the arguments and a `Say`; returns a JSON-compatible value
+    function: str  # "package.module:function", called with the arguments and a `Send`; returns a JSON-compatible value
     arguments: dict[str, Any]  # JSON-compatible
     remedy: str = "run fewer at a time"  # what to do if memory runs out
-
-    def __hash__(self) -> int:
-        return id(self)
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 @dataclass(frozen=True)
@@ -67,11 +61,11 @@ class Outcome:
     stopped: bool = False
 
 
-def call_here(call: Call, say: Say) -> Outcome:
+def call_here(call: Call, send: Send) -> Outcome:
     """Make a call in this process. Raises only exceptions such as KeyboardInterrupt, which are not an `Exception`."""
     module, _, name = call.function.partition(":")
     try:
-        return Outcome(getattr(import_module(module), name)(call.arguments, say))
+        return Outcome(getattr(import_module(module), name)(call.arguments, send))
     except CawnError as error:
         return Outcome(failure=str(error))
     except Exception as error:  # a bug in one call must not end the others
@@ -115,25 +109,25 @@ class Workers:
         self,
         calls: Iterable[Call],
         ended: Callable[[Call, Outcome], object],
-        heard: Callable[[Call, Any], object] = lambda call, value: None,
+        reported: Callable[[Call, Any], object] = lambda call, value: None,
     ) -> None:
         """Make the calls. The next one is taken from `calls` when a process is free.
 
-        `heard` is called with every value that a call reports, and `ended` with its outcome; both in this thread.
+        `reported` is called with every value that a call reports, and `ended` with its outcome; both in this thread.
         """
         waiting, running = iter(calls), dict[Future[Outcome], Call]()
-        said: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
+        reports: SimpleQueue[tuple[Call, Any]] = SimpleQueue()
 
         def listen() -> None:
             with suppress(Empty):
                 while True:
-                    heard(*said.get_nowait())
+                    reported(*reports.get_nowait())
 
         with ThreadPoolExecutor(self._count) as pool:
             try:
                 while True:
                     while len(running) < self._count and (call := next(waiting, None)) is not None:
-                        running[pool.submit(self._call, call, said)] = call
+                        running[pool.submit(self._call, call, reports)] = call
                     if not running:
                         return
                     ready, _ = wait(running, _POLL, FIRST_COMPLETED)
@@ -166,14 +160,14 @@ class Workers:
                 process.popen.kill()
             wait(running)
 
-    def _call(self, call: Call, said: SimpleQueue[tuple[Call, Any]]) -> Outcome:
+    def _call(self, call: Call, reports: SimpleQueue[tuple[Call, Any]]) -> Outcome:
         """Make one call; runs in a thread of the pool."""
         with self._lock:
             if self._ended:
                 return Outcome(failure="stopped", stopped=True)
             process = self._running[call] = self._take()
         try:
-            outcome = process.make(call, lambda value: said.put((call, value)))
+            outcome = process.make(call, lambda value: reports.put((call, value)))
         finally:
             with self._lock:
                 del self._running[call]
@@ -208,7 +202,7 @@ class _Process:
             start_new_session=True,  # Ctrl-C reaches only the caller, which then stops the workers
         )
 
-    def make(self, call: Call, say: Say) -> Outcome:
+    def make(self, call: Call, send: Send) -> Outcome:
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
         start = self._errors.seek(0, os.SEEK_END)
@@ -220,8 +214,8 @@ class _Process:
             found = _answer(answer)
             if "outcome" in found:
                 return Outcome(**found["outcome"])
-            if "said" in found:
-                say(found["said"])
+            if "report" in found:
+                send(found["report"])
         return self._died(call, start)
 
     def _died(self, call: Call, start: int) -> Outcome:
@@ -269,13 +263,13 @@ def work() -> None:
     requests: SimpleQueue[Call | None] = SimpleQueue()
     threading.Thread(target=_read_requests, args=(requests,), daemon=True).start()
 
-    def say(value: Any) -> None:
+    def send(value: Any) -> None:
         with suppress(OSError):  # the caller was killed; the end of the input stops this process
-            print(json.dumps({"said": value}), file=answers, flush=True)
+            print(json.dumps({"report": value}), file=answers, flush=True)
 
     try:
         while (call := requests.get()) is not None:
-            outcome = call_here(call, say)
+            outcome = call_here(call, send)
             print(json.dumps({"outcome": vars(outcome)}), file=answers, flush=True)
     except KeyboardInterrupt:
         sys.exit(130)

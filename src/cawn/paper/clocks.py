@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.learn.splits import split
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
@@ -100,7 +100,7 @@ def _label(variant: Variant) -> str:
 # Ties.
 
 
-def measure_ties(task: Task, say: Say) -> list[dict[str, Any]]:
+def measure_ties(task: Task, send: Send) -> list[dict[str, Any]]:
     """The ties among the test links of every task and seed: see `shares_of_ties`."""
     events, rows = task.events(), []
     shares = shares_of_ties(events)
@@ -110,7 +110,7 @@ def measure_ties(task: Task, say: Say) -> list[dict[str, Any]]:
                 if len(chosen):
                     found = {share: round(float(marked[chosen].mean()), 6) for share, marked in shares.items()}
                     rows.append({"task": name, "seed": seed, "links": links, "count": len(chosen), **found})
-        say({"done": (1 + list(task.settings["seeds"]).index(name)) / len(task.settings["seeds"])})
+        send({"done": (1 + list(task.settings["seeds"]).index(name)) / len(task.settings["seeds"])})
     return rows
 
 

@@ -18,7 +18,7 @@ from cawn.data.events import Events
 from cawn.learn.metrics import t_quantile
 from cawn.learn.plots import COLOURS
 from cawn.learn.trainer import Trainer
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name
@@ -97,7 +97,7 @@ class Complexity(Experiment):
 # The measurement.
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """The times of every size, measured in random order after a warm-up on the smallest, which compiles the kernels."""
     events, settings = task.events(), task.settings
     config = config_of(settings)
@@ -109,7 +109,7 @@ def measure(task: Task, say: Say) -> dict[str, Any]:
     for size in [sizes[0], *order]:
         rows.append(_times(events[: int(size)], config, task))
         done += size
-        say({"done": float(done / (sizes[0] + sizes.sum()))})
+        send({"done": float(done / (sizes[0] + sizes.sum()))})
     return {"rows": sorted(rows[1:], key=lambda row: row["links"])}
 
 

@@ -83,11 +83,11 @@ class Experiment:
         """The number of measurements if `plan` returned an iterator; called after `plan`."""
         return None
 
-    def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
+    def reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
         """Called with each value that a running measurement reports; `stop` ends it early."""
 
     def stopped(self, measurement: Measurement) -> Any:
-        """The value to keep for a measurement that `heard` has stopped."""
+        """The value to keep for a measurement that `reported` has stopped."""
 
     def ended(self, measurement: Measurement, result: Result | None) -> None:
         """Called when a measurement has ended; None if it failed."""

@@ -12,12 +12,12 @@ from typing import Any
 from cawn.data.events import Events
 from cawn.errors import QueryError, StorageError
 from cawn.kernels.rng import seed_for
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name, published
 from cawn.paper.results import Result, Results
-from cawn.paper.training import config_of, events_of, reporter, training
+from cawn.paper.training import config_of, events_of, options_of, training
 from cawn.paper.variants import best_trial
 from cawn.systems.cawn.config import Config
 
@@ -57,9 +57,9 @@ class Grid(Experiment):
     def _study(self, measurement: Measurement) -> _Study:
         return self._studies[str(measurement).rpartition(", trial ")[0]]
 
-    def heard(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
+    def reported(self, measurement: Measurement, value: Any, stop: Callable[[], object]) -> None:
         if "epoch" in value:
-            self._study(measurement).heard(measurement, value["epoch"], value["val_ap"], stop)
+            self._study(measurement).reported(measurement, value["epoch"], value["val_ap"], stop)
 
     def stopped(self, measurement: Measurement) -> Any:
         return {"stopped": True, "validation": self._study(measurement).curves[measurement.label]}
@@ -167,7 +167,7 @@ class _Study:
     def _label(self, trial: Any) -> str:
         return f"grid {self.preset}, trial {trial.number}"
 
-    def heard(self, measurement: Measurement, epoch: int, ap: float, stop: Callable[[], object]) -> None:
+    def reported(self, measurement: Measurement, epoch: int, ap: float, stop: Callable[[], object]) -> None:
         trial, curve = self._running[measurement.label], self.curves[measurement.label]
         curve.append(round(ap, 6))
         trial.report(max(curve), epoch)
@@ -217,21 +217,9 @@ def _first_guesses(base: Config, space: dict[str, Any]) -> Iterator[dict[str, An
     yield {name: value for name, value in guess.items() if name in space}
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """Train with validation after each epoch; no test."""
     from cawn.learn.trainer import Trainer
 
-    settings, folder = task.settings, task.folder
-    trainer = Trainer(
-        events_of(task),
-        config_of(settings),
-        task=settings["task"],
-        seed=settings["seed"],
-        out=folder,
-        device=task.device,
-        threads=task.threads,
-        resume=(folder / "run.json").exists(),
-        quiet=True,
-        callback=reporter(say),
-    )
+    trainer = Trainer(events_of(task), config_of(task.settings), **options_of(task, send))
     return {"validation": [round(row["val_ap"], 6) for row in trainer.fit_untested()]}

@@ -11,9 +11,9 @@ from typing import Any
 
 from cawn import __version__
 from cawn.data.events import Events
-from cawn.learn.workers import Say, read_links
+from cawn.learn.workers import Send, read_links
 
-# The function that makes each kind of measurement, called with a `Task` and a `Say`; returns JSON-compatible values.
+# The function that makes each kind of measurement, called with a `Task` and a `Send`; returns JSON-compatible values.
 KINDS = {
     "complexity": "cawn.paper.complexity:measure",
     "shapes": "cawn.paper.shapes:measure",
@@ -69,7 +69,7 @@ class Task:
         return read_links(Path(self.links[network or self.network]))
 
 
-def measure(arguments: dict[str, Any], say: Say) -> Any:
+def measure(arguments: dict[str, Any], send: Send) -> Any:
     """Make a measurement; every call of a sweep calls this function."""
     from importlib import import_module
 
@@ -82,4 +82,4 @@ def measure(arguments: dict[str, Any], say: Say) -> Any:
         threads=arguments["threads"],
         folder=Path(arguments["folder"]),
     )
-    return getattr(import_module(module), name)(task, say)
+    return getattr(import_module(module), name)(task, send)

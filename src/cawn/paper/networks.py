@@ -11,7 +11,7 @@ from cawn.data.datasets import CATALOG
 from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.learn.splits import split
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import NAMES, display_name, published
@@ -61,7 +61,7 @@ class Networks(Experiment):
         return section
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """The statistics of a network."""
     return statistics(task.events())
 

@@ -139,8 +139,8 @@ class Sensitivities:
     # In words
 
     def statements(self) -> list[str]:
-        say = {"M": self._walks, "alpha": self._decays, "m": self._lengths}
-        return [line for symbol, lines in say.items() if len(self.curves[symbol].points) > 1 for line in lines()]
+        statements = {"M": self._walks, "alpha": self._decays, "m": self._lengths}
+        return [line for symbol, lines in statements.items() if len(self.curves[symbol].points) > 1 for line in lines()]
 
     def _walks(self) -> list[str]:
         curve = self.curves["M"]

@@ -16,7 +16,7 @@ from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.plots import COLOURS
 from cawn.learn.runs import load_system, read_run
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper import training
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
@@ -90,9 +90,9 @@ class Shapes(Experiment):
 # The measurement.
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """Train a model and collect the shapes of its walks."""
-    found = training.measure(task, say)
+    found = training.measure(task, send)
     run = read_run(task.folder)
     scorer = walk_scorer(load_system(run, pick_device(task.device), task.threads).scorer(run.events))
     links = links_of_run(task.folder, run.events, task.settings["links"])

@@ -97,12 +97,12 @@ class Sweep:
                 raise QueryError(f"{self.folder}: has results for a different version of {name}; give another folder")
 
     def _measure(self, workers: Workers, planned: Iterator[Measurement], report: Report) -> None:
-        def heard(call: Call, value: Any) -> None:
+        def reported(call: Call, value: Any) -> None:
             measurement, key, _ = self._running[call]
             if "done" in value:
                 self._shares[key] = value["done"]
                 report(sum(self._shares.values()))
-            self.experiment.heard(measurement, value, partial(workers.stop, call))
+            self.experiment.reported(measurement, value, partial(workers.stop, call))
 
         def ended(call: Call, outcome: Outcome) -> None:
             measurement, key, start = self._running.pop(call)
@@ -113,10 +113,10 @@ class Sweep:
 
         calls = self._calls(workers, planned)
         if self.jobs > 0:
-            workers.run(calls, ended, heard)
+            workers.run(calls, ended, reported)
             return
         for call in calls:
-            ended(call, call_here(call, partial(heard, call)))
+            ended(call, call_here(call, partial(reported, call)))
 
     def _calls(self, workers: Workers, planned: Iterator[Measurement]) -> Iterator[Call]:
         """The calls of the measurements without a result."""

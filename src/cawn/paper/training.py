@@ -10,7 +10,7 @@ from cawn.data.events import Events
 from cawn.learn.clocks import Clock
 from cawn.learn.field.jobs import as_fraction
 from cawn.learn.reporting import Listener, Progress
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.measurements import Measurement, Task
 from cawn.systems.settings import Settings
 
@@ -71,33 +71,33 @@ def events_of(task: Task) -> Events:
     return Clock("event").on(events) if task.settings["ties"] == "rows" else events
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def options_of(task: Task, send: Send) -> dict[str, Any]:
+    """The options of `train` and `Trainer` that all measurements share: an interrupted training is resumed."""
+    return {
+        "task": task.settings["task"],
+        "seed": task.settings["seed"],
+        "out": task.folder,
+        "device": task.device,
+        "threads": task.threads,
+        "resume": (task.folder / "run.json").exists(),
+        "quiet": True,
+        "callback": reporter(send),
+    }
+
+
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """Train, or resume, and evaluate with every clock. Reports the fraction done and the validation AP of epochs."""
     from cawn.learn.experiments import evaluate_run, train
 
-    settings, folder = task.settings, task.folder
+    settings = task.settings
     clock, *other_clocks = settings["clocks"]
     kinds = tuple(settings["negatives"])
-    run = train(
-        events_of(task),
-        config_of(settings),
-        task=settings["task"],
-        seed=settings["seed"],
-        out=folder,
-        device=task.device,
-        threads=task.threads,
-        resume=(folder / "run.json").exists(),
-        quiet=True,
-        kinds=kinds,
-        callback=reporter(say),
-        baselines=settings["baselines"],
-        protocol=settings["protocol"],
-        clock=clock,
-    )
+    how: dict[str, Any] = {"protocol": settings["protocol"], "clock": clock, "baselines": settings["baselines"]}
+    run = train(events_of(task), config_of(settings), kinds=kinds, **how, **options_of(task, send))
     rows = run.results
     options: dict[str, Any] = {"device": task.device, "threads": task.threads, "baselines": settings["baselines"]}
     for other in other_clocks:
-        rows = rows + evaluate_run(folder, kinds, clock=other, **options)
+        rows = rows + evaluate_run(task.folder, kinds, clock=other, **options)
     validation = [round(row["val_ap"], 6) for row in run.epochs]
     return {
         "rows": [_row(row) for row in rows],
@@ -125,14 +125,14 @@ def _rounded(metrics: dict[str, float]) -> dict[str, float]:
     return {name: round(metrics[name], 6) for name in _METRICS}
 
 
-def reporter(say: Say) -> Listener:
+def reporter(send: Send) -> Listener:
     """A callback for training that reports {"done": fraction} and {"epoch": k, "val_ap": value}."""
 
-    report_fraction = as_fraction(lambda done: say({"done": done}))
+    report_fraction = as_fraction(lambda done: send({"done": done}))
 
     def listen(now: Progress) -> None:
         report_fraction(now)
         if now.stage == "epoch" and now.metrics is not None:
-            say({"epoch": now.epoch, "val_ap": now.metrics["val_ap"]})
+            send({"epoch": now.epoch, "val_ap": now.metrics["val_ap"]})
 
     return listen

@@ -17,13 +17,13 @@ from cawn.learn.negatives import training_links
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
 from cawn.learn.testing import Run
-from cawn.learn.workers import Say
+from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
 from cawn.paper.published import NAMES, display_name
 from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits
-from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, reporter, training
+from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, options_of, training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
 from cawn.systems.base import Context, Scorer
 from cawn.systems.baselines import scorers as untrained_scorers
@@ -107,27 +107,18 @@ def _label(variant: Variant) -> str:
 # The measurement.
 
 
-def measure(task: Task, say: Say) -> dict[str, Any]:
+def measure(task: Task, send: Send) -> dict[str, Any]:
     """Train on a network, or resume, and test there and on the others: see `evaluate_with`, by test network."""
     from cawn.learn.experiments import train
 
-    settings, folder = task.settings, task.folder
-    run = train(
-        task.events(),
-        config_of(settings),
-        seed=settings["seed"],
-        out=folder,
-        device=task.device,
-        threads=task.threads,
-        resume=(folder / "run.json").exists(),
-        quiet=True,
-        kinds=("random",),
-        callback=reporter(lambda value: say({"done": _TRAINING * value["done"]} if "done" in value else value)),
-        baselines=False,
-    )
-    networks, tests = [task.network, *settings["others"]], {}
+    def training_is_a_part(value: dict[str, Any]) -> None:
+        send({"done": _TRAINING * value["done"]} if "done" in value else value)
+
+    options = options_of(task, training_is_a_part)
+    run = train(task.events(), config_of(task.settings), kinds=("random",), baselines=False, **options)
+    networks, tests = [task.network, *task.settings["others"]], {}
     for done, network in enumerate(networks):
-        say({"done": _TRAINING + (1 - _TRAINING) * done / len(networks)})
+        send({"done": _TRAINING + (1 - _TRAINING) * done / len(networks)})
         events = task.events(network)
         scales = {TRAINED: run.facts} if network == task.network else transferred_facts(run, events)
         tests[network] = evaluate_with(run, events, scales, task)

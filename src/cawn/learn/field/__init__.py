@@ -263,10 +263,10 @@ class _Sweep:
         def ended(call: Call, outcome: Outcome) -> None:
             job = by_name[call.name]
             self._end(job, job.failure(outcome))
-            heard(call, 1.0)
+            reported(call, 1.0)
             self._summary()  # so that a killed sweep leaves a table
 
-        def heard(call: Call, share: float) -> None:
+        def reported(call: Call, share: float) -> None:
             shares[call.name] = share
             report(before + sum(shares.values()))
 
@@ -274,10 +274,10 @@ class _Sweep:
             links = workers.share("links", self.events)
             if self.jobs > 0:
                 options = self.options | {"threads": workers.threads}
-                workers.run([job.call(links, options) for job in waiting], ended, heard)
+                workers.run([job.call(links, options) for job in waiting], ended, reported)
                 return
             for call in (job.call(links, self.options) for job in waiting):
-                ended(call, call_here(call, partial(heard, call)))
+                ended(call, call_here(call, partial(reported, call)))
 
     def _end(self, job: Job, failure: str | None) -> None:
         if failure is None and not self._collect(job):

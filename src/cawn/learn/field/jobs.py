@@ -11,7 +11,7 @@ from cawn import systems
 from cawn.files import make_folder, write_text
 from cawn.learn.reporting import Listener, Progress
 from cawn.learn.splits import Task, TimeSplit
-from cawn.learn.workers import Call, Outcome, Say, read_links
+from cawn.learn.workers import Call, Outcome, Send, read_links
 from cawn.systems.settings import Settings
 
 _TESTING = 0.05  # share of a run that is not training, for progress
@@ -68,7 +68,7 @@ class Job:
         return f"{outcome.failure} (see {self.traceback})"
 
 
-def train_job(job: dict[str, Any], say: Say) -> None:
+def train_job(job: dict[str, Any], send: Send) -> None:
     """Train one system, or resume its run; see `Job.call`."""
     from cawn.learn.experiments import train
 
@@ -83,7 +83,7 @@ def train_job(job: dict[str, Any], say: Say) -> None:
         out=folder,
         resume=(folder / "run.json").exists(),
         quiet=True,
-        callback=as_fraction(say),
+        callback=as_fraction(send),
         baselines=job["baselines"],
         split=None if split is None else TimeSplit.from_dict(split),
         kinds=None if kinds is None else tuple(kinds),
