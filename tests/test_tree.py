@@ -34,6 +34,7 @@ ELSEWHERE = {
     "kernels/cuda/lstm": ("systems/cawn/test_fused.py", "compared with the CPU"),
     "kernels/cuda/walks": ("walks/test_cuda.py", "compared with the CPU"),
     "kernels/threads": ("kernels/test_jit.py", "runs compiled functions"),
+    "kernels/reference/rates": ("kernels/cpu/test_rates.py", "what the kernel is compared with"),
     "kernels/reference/walks": ("kernels/cpu/test_walks.py", "what the kernels are compared with"),
     "laws": ("test_public.py", "the public name of data/laws"),
     "learn/arguments": ("learn/test_experiments.py", "refused before training begins"),

@@ -24,6 +24,11 @@ def inline(function: Function) -> Function:
     return _compiled(function, inline="always")
 
 
+def njit_fused(function: Function) -> Function:
+    """Like `njit`, with multiply-adds that may be fused: rounded once instead of twice, and faster."""
+    return _compiled(function, fastmath={"contract"})
+
+
 def njit_fast(function: Function) -> Function:
     """Like `njit`, with arithmetic that may be reordered and ignores NaN and infinity, so that LLVM vectorizes it."""
     return _compiled(function, fastmath=True)

@@ -87,7 +87,7 @@ class RatesScorer:
     def network(self, src: Array, dst: Array, t: Array) -> Tensor:
         """Logits [B] of pairs."""
         system = self._system
-        features = torch.from_numpy(self._rates.features(src, dst, t, system.unit))
+        features = torch.from_numpy(self._rates.features(src, dst, t, system.unit, threads=system.context.threads))
         if system.config.symmetric:
             features = symmetric(features, pair_width(features.shape[1]))
         logits: Tensor = system.module(features.to(system.context.device)).squeeze(-1)

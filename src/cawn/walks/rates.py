@@ -6,7 +6,7 @@ sample of its links, although most links repeat earlier ones. These sums over th
 
 from __future__ import annotations
 
-import math
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,16 +14,14 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.index import fill_logsums
-from cawn.kernels.cpu.walks import count_before
-from cawn.kernels.jit import njit
+from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, Lists, RateTables, fill_slots, rate_features
 from cawn.walks.history import History
+
+__all__ = ["AGES", "CLOSENESS_SCALE", "LONGEST", "DecayedCounts", "Rates", "in_units", "part_widths", "rates_width"]
 
 Array = npt.NDArray[Any]
 
 STORED_NAMES = ("pairs", "ways", "sources", "destinations")  # in run folders; "ways" are the directed pairs
-AGES = 3  # of the newest links of a pair
-LONGEST = 1e30  # units of time; longer spans are cut to this, so that features stay finite
-CLOSENESS_SCALE = 14.0  # log(1 + age in units) of a long time ago, so that features are of order one
 
 
 def part_widths(num_decays: int) -> tuple[int, int, int]:
@@ -31,10 +29,15 @@ def part_widths(num_decays: int) -> tuple[int, int, int]:
     return num_decays + 1 + AGES, 2 * num_decays + 1, num_decays + 1
 
 
+def part_columns(num_decays: int, *, directed: bool) -> npt.NDArray[np.int64]:
+    """Where each part of a row of features starts, in the order of `kernels.cpu.rates`, and where the last ends."""
+    pair, end, directed_count = part_widths(num_decays)
+    return np.cumsum([0, pair, end, end, *[directed_count] * 3 * directed])
+
+
 def rates_width(num_decays: int, *, directed: bool) -> int:
     """Number of features per pair, see `Rates.features`."""
-    pair, end, directed_count = part_widths(num_decays)
-    return pair + 2 * end + directed * 3 * directed_count
+    return int(part_columns(num_decays, directed=directed)[-1])
 
 
 def pair_width(rates_width: int) -> int:
@@ -61,38 +64,17 @@ class DecayedCounts(NamedTuple):
             fill_logsums(starts, time, alphas[a], logsum[a], 0, len(different))
         return cls(different, starts, time, logsum, alphas)
 
-    def before(self, keys: Array, t: Array, num_ages: int = 1) -> tuple[Array, Array, Array]:
-        """Occurrences of each key before t [B], ages of the newest [B, num_ages], decayed counts [B, decays]."""
+    @property
+    def lists(self) -> Lists:
+        """The lists in the layout of the kernel."""
+        return Lists(self.starts, self.time, np.ascontiguousarray(self.logsum.T))
+
+    def rows(self, keys: Array) -> npt.NDArray[np.int32]:
+        """The row of each key, -1 where it never occurred."""
         at = np.searchsorted(self.keys, keys)
         known = at < len(self.keys)
         known[known] = self.keys[at[known]] == keys[known]
-        ages, rates = np.empty((len(keys), num_ages)), np.empty((len(keys), self.alphas.size))
-        rows = np.where(known, at, -1)
-        count = _before(rows, t.astype(self.time.dtype), *self[1:], ages, rates)
-        return count, ages, rates
-
-
-@njit
-def _before(
-    rows: Array, t: Array, starts: Array, time: Array, logsum: Array, alphas: Array, ages: Array, rates: Array
-) -> Array:
-    """Entries of each list strictly before t [B]; fills ages [B, r] of the newest, inf where there are fewer, and the
-    decayed counts [B, decays], sums of exp(-alpha age). A row outside the lists is empty."""
-    count = np.zeros(rows.size, np.int64)
-    for q in range(rows.size):
-        ages[q] = np.inf
-        rates[q] = 0.0
-        if rows[q] < 0 or rows[q] >= starts.size - 1:
-            continue
-        first = starts[rows[q]]
-        count[q] = count_before(time, first, starts[rows[q] + 1], t[q])
-        newest = first + count[q] - 1
-        for r in range(min(count[q], ages.shape[1])):
-            ages[q, r] = t[q] - time[newest - r]
-        if count[q] > 0:
-            for a in range(alphas.size):
-                rates[q, a] = math.exp(logsum[a, newest] - alphas[a] * ages[q, 0])
-    return count
+        return np.where(known, at, -1).astype(np.int32)
 
 
 class Rates:
@@ -133,32 +115,36 @@ class Rates:
         counts = zip(STORED_NAMES, (self._pairs, *self._directed), strict=False)
         return {f"{name}.{field}": array for name, one in counts for field, array in one._asdict().items()}
 
-    def features(self, src: Array, dst: Array, t: Array, unit: float) -> npt.NDArray[np.float32]:
+    @cached_property
+    def _tables(self) -> RateTables:
+        """The counts as the kernel reads them."""
+        pairs, nodes, directed = self._pairs, self._nodes, self._directed
+        slots = np.full(1 << (2 * len(pairs.keys)).bit_length(), -1, np.int32)
+        fill_slots(pairs.keys, slots)
+        of_pairs = pairs.lists
+        rows = [np.empty((0, 2), np.int32), np.empty(0, np.int32), np.empty(0, np.int32)]
+        lists = [of_pairs] * 3  # not read
+        if directed:
+            low, high = pairs.keys >> 32, pairs.keys & 0xFFFFFFFF
+            both_ways = [directed[0].rows(_pair(*ends)) for ends in ((low, high), (high, low))]
+            rows = [np.stack(both_ways, axis=1), *(one.rows(nodes.keys) for one in directed[1:])]
+            lists = [one.lists for one in directed]
+        return RateTables(nodes.alphas, pairs.keys, slots, of_pairs, nodes.lists, rows[0], rows[1], rows[2], *lists)
+
+    def features(
+        self, src: Array, dst: Array, t: Array, unit: float, *, threads: int | None = None
+    ) -> npt.NDArray[np.float32]:
         """[B, R]: decayed counts, number and ages of the pair's links; then for each end its decayed counts, last
         activity and the probability of a step to the other end; then decayed counts and last activity by direction."""
-        src, dst = src.astype(np.int64), dst.astype(np.int64)
-        count, ages, rates = self._pairs.before(_pair(np.minimum(src, dst), np.maximum(src, dst)), t, AGES)
-        parts = [np.log1p(rates), np.log1p(count)[:, None], _closeness(ages, unit)]
-        for end in (src, dst):
-            _, age, end_rates = self._nodes.before(end, t)
-            one_step = rates / np.maximum(end_rates, np.finfo(float).tiny)  # probability of a walk's first step
-            parts += [np.log1p(end_rates), _closeness(age, unit), one_step]
-        if self._directed:
-            for counts, keys in zip(self._directed, (_pair(src, dst), src, dst), strict=True):
-                _, age, rates = counts.before(keys, t)
-                parts += [np.log1p(rates), _closeness(age, unit)]
-        return np.concatenate(parts, axis=1).astype(np.float32)
+        columns = part_columns(len(self._pairs.alphas), directed=bool(self._directed))
+        src, dst = (np.ascontiguousarray(nodes, np.int64) for nodes in (src, dst))
+        times = np.ascontiguousarray(t, self._pairs.time.dtype)
+        return rate_features(self._tables, columns, src, dst, times, float(unit), threads)
 
 
 def _pair(a: Array, b: Array) -> npt.NDArray[np.int64]:
     """One key for two nodes."""
     return np.asarray(a << 32 | b)
-
-
-def _closeness(age: Array, unit: float) -> Array:
-    """1 for age 0, decreasing with the logarithm of the age to about 0; -1 for never."""
-    ever = np.isfinite(age)
-    return np.where(ever, 1 - np.log1p(in_units(np.where(ever, age, 0), unit)) / CLOSENESS_SCALE, -1)
 
 
 def in_units(span: Array, unit: float) -> Array:

@@ -133,7 +133,7 @@ class Batcher:
         rates = np.empty((len(rows), 0), np.float32)
         if self.rates is not None:
             u, v = rows.T
-            rates = self.rates.features(nodes[u], nodes[v], t[u], self.unit)
+            rates = self.rates.features(nodes[u], nodes[v], t[u], self.unit, threads=self.threads)
         return Batch(config.num_walks, vectors, levels, rates)
 
     def _with_features(self, level: Level, above: Level) -> Level:
