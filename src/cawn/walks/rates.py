@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.index import fill_logsums
-from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, Lists, RateTables, fill_slots, rate_features
+from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, SAME, Lists, RateTables, fill_slots, rate_features
 from cawn.walks.history import History
 
 __all__ = ["AGES", "CLOSENESS_SCALE", "LONGEST", "DecayedCounts", "Rates", "in_units", "part_widths", "rates_width"]
@@ -69,12 +69,12 @@ class DecayedCounts(NamedTuple):
         """The lists in the layout of the kernel."""
         return Lists(self.starts, self.time, np.ascontiguousarray(self.logsum.T))
 
-    def rows(self, keys: Array) -> npt.NDArray[np.int32]:
-        """The row of each key, -1 where it never occurred."""
-        at = np.searchsorted(self.keys, keys)
-        known = at < len(self.keys)
-        known[known] = self.keys[at[known]] == keys[known]
-        return np.where(known, at, -1).astype(np.int32)
+    def rows_like(self, others: DecayedCounts, keys: Array) -> npt.NDArray[np.int32]:
+        """The row of each key, -1 where it never occurred; SAME where it occurred as often as row i of `others`."""
+        rows = np.full(len(keys), -1, np.int32)
+        _, at, row = np.intersect1d(keys, self.keys, assume_unique=True, return_indices=True)
+        rows[at] = np.where(np.diff(self.starts)[row] == np.diff(others.starts)[at], SAME, row)
+        return rows
 
 
 class Rates:
@@ -121,15 +121,15 @@ class Rates:
         pairs, nodes, directed = self._pairs, self._nodes, self._directed
         slots = np.full(1 << (2 * len(pairs.keys)).bit_length(), -1, np.int32)
         fill_slots(pairs.keys, slots)
-        of_pairs = pairs.lists
-        rows = [np.empty((0, 2), np.int32), np.empty(0, np.int32), np.empty(0, np.int32)]
-        lists = [of_pairs] * 3  # not read
+        of_nodes = nodes.lists
+        lists = [pairs.lists, of_nodes, of_nodes, *([one.lists for one in directed] or [of_nodes] * 3)]
+        rows = np.empty((0, 2), np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
         if directed:
             low, high = pairs.keys >> 32, pairs.keys & 0xFFFFFFFF
-            both_ways = [directed[0].rows(_pair(*ends)) for ends in ((low, high), (high, low))]
-            rows = [np.stack(both_ways, axis=1), *(one.rows(nodes.keys) for one in directed[1:])]
-            lists = [one.lists for one in directed]
-        return RateTables(nodes.alphas, pairs.keys, slots, of_pairs, nodes.lists, rows[0], rows[1], rows[2], *lists)
+            both_ways = [directed[0].rows_like(pairs, _pair(*ends)) for ends in ((low, high), (high, low))]
+            by_side = [one.rows_like(nodes, nodes.keys) for one in directed[1:]]
+            rows = np.stack(both_ways, axis=1), by_side[0], by_side[1]
+        return RateTables(nodes.alphas, pairs.keys, slots, *rows, tuple(lists))
 
     def features(
         self, src: Array, dst: Array, t: Array, unit: float, *, threads: int | None = None

@@ -31,6 +31,16 @@ def test_consecutive_pairs_of_one_source(per_query: int) -> None:
     check(Rates(events, cawn.History(events, ALPHAS), directed=True), src, dst, t)
 
 
+def test_a_bipartite_network() -> None:
+    """Every list of directed links is also a list without direction, except those of node 0 and one partner."""
+    rng = np.random.default_rng(0)
+    src, dst, t = rng.integers(0, 6, 200), rng.integers(6, 12, 200), np.sort(rng.integers(0, 50, 200))
+    src[50], dst[50] = dst[50], 0
+    events = cawn.Events(src, dst, t)
+    rates = Rates(events, cawn.History(events, ALPHAS), directed=True)
+    check(rates, rng.integers(0, 12, 150), rng.integers(0, 12, 150), rng.integers(0, 60, 150))
+
+
 def test_pairs_of_lists_that_are_neighbours_in_memory() -> None:
     """The list of node 1 has no link before 5, and stands after that of node 0."""
     events = cawn.Events([0, 0, 1], [2, 3, 2], [1, 2, 7])

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.cpu.walks import count_before
 from cawn.kernels.jit import inline, njit_fused
 from cawn.kernels.rng import GOLDEN_64
 from cawn.kernels.threads import even_bounds, in_parallel
@@ -32,6 +31,7 @@ LONGEST = 1e30  # units of time; longer spans are cut to this, so that features 
 CLOSENESS_SCALE = 14.0  # log(1 + age in units) of a long time ago, so that features are of order one
 
 PAIR, SOURCE, DESTINATION, DIRECTED_PAIR, AS_SOURCE, AS_DESTINATION = range(6)
+SAME = -2  # instead of a row: all links of the pair or node have this direction
 
 _TINY = float(np.finfo(np.float64).tiny)
 _HALF_WORD = np.uint64(32)
@@ -53,14 +53,10 @@ class RateTables(NamedTuple):
     alphas: Array  # [decays]
     keys: Array  # [K] int64, of the pairs
     slots: Array  # [a power of two] int32, hash table of the keys: their rows, -1 where it is free
-    pairs: Lists  # of K keys
-    nodes: Lists  # of N nodes
-    directed_rows: Array  # [K, 2] int32, rows of `directed_pairs`: from the smaller node to the larger, and back
-    source_rows: Array  # [N] int32, rows of `sources`
-    destination_rows: Array  # [N] int32, rows of `destinations`
-    directed_pairs: Lists
-    sources: Lists
-    destinations: Lists
+    directed_rows: Array  # [K, 2] int32, rows of directed pairs: from the smaller node to the larger, and back
+    source_rows: Array  # [N] int32, rows of nodes as sources
+    destination_rows: Array  # [N] int32, rows of nodes as destinations
+    lists: tuple[Lists, ...]  # of each part; without directed counts, the last three are not read
 
 
 def rate_features(
@@ -88,7 +84,6 @@ class Block(NamedTuple):
     out: Array  # [n, R]
     newest: Array  # [n] int64, the newest entry before `now`, -1 if there is none
     seen: Array  # [n] int64, number of entries before `now`
-    rates: Array  # [n, decays], sums of exp(-alpha age) over these entries
 
 
 @njit_fused
@@ -96,62 +91,72 @@ def fill_rates(
     tables: RateTables, columns: Array, src: Array, dst: Array, t: Array, unit: float, out: Array, lo: int, hi: int
 ) -> None:
     """Rows lo..hi of `rate_features`, a block at a time: its loops are vectorized, and its cache misses overlap."""
-    directed = columns.size > AS_DESTINATION + 1
-    alphas = tables.alphas
-    pair_rates, rates = np.empty((_BLOCK, alphas.size)), np.empty((_BLOCK, alphas.size))
-    newest, seen, key, row = np.empty((4, _BLOCK), np.int64)
+    num_parts = columns.size - 1
+    rows = np.empty((AS_DESTINATION + 1, _BLOCK), np.int64)  # of the lists of each part
+    rates = np.empty((AS_DESTINATION + 1, _BLOCK, tables.alphas.size))  # decayed counts
+    newest, seen = np.empty((2, _BLOCK), np.int64)
     for first in range(lo, hi, _BLOCK):
         last = min(first + _BLOCK, hi)
-        u, v, now, to = src[first:last], dst[first:last], t[first:last], out[first:last]
-        find_pairs(tables, u, v, key)
-        fill_pair(Block(now, unit, alphas, to, newest, seen, pair_rates), tables.pairs, key, columns[PAIR])
-        block = Block(now, unit, alphas, to, newest, seen, rates)
-        fill_end(block, tables.nodes, u, pair_rates, columns[SOURCE])
-        fill_end(block, tables.nodes, v, pair_rates, columns[DESTINATION])
-        if directed:
-            find_directions(tables, u, v, key, row)
-            fill_list(block, tables.directed_pairs, row, columns[DIRECTED_PAIR])
-            find_rows(tables.source_rows, u, row)
-            fill_list(block, tables.sources, row, columns[AS_SOURCE])
-            find_rows(tables.destination_rows, v, row)
-            fill_list(block, tables.destinations, row, columns[AS_DESTINATION])
-
-
-# The parts: each looks up its lists and fills the columns of `block.out` from `column` on.
+        u, v, now = src[first:last], dst[first:last], t[first:last]
+        block = Block(now, unit, tables.alphas, out[first:last], newest, seen)
+        find_rows(tables, u, v, rows)
+        for part in range(num_parts):
+            find_newest(block, tables.lists[part], rows[part])
+            fill_decayed(block, tables.lists[part], rates[part], columns[part])
+            if part == PAIR:
+                fill_pair(block, tables.lists[part].time, columns[part] + tables.alphas.size)
+            else:
+                fill_closeness(block, tables.lists[part].time, 0, columns[part] + tables.alphas.size)
+            if part >= DIRECTED_PAIR:
+                like = part - DIRECTED_PAIR
+                copy_same(block, rows[part], columns[like], like == PAIR, columns[part])
+            elif part != PAIR:
+                fill_shares(block, rates[PAIR], rates[part], columns[part] + tables.alphas.size + 1)
 
 
 @njit_fused
-def fill_pair(block: Block, pairs: Lists, key: Array, column: int) -> None:
-    """Decayed counts and number of the pairs' links, and closeness of the newest."""
-    find_newest(block, pairs, key)
-    fill_decayed(block, pairs, column)
-    column += block.alphas.size
+def find_rows(tables: RateTables, u: Array, v: Array, rows: Array) -> None:
+    """The row of each pair in the lists of each part."""
+    for i in range(u.size):
+        key = find_key(tables.keys, tables.slots, min(u[i], v[i]) << 32 | max(u[i], v[i]))
+        rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = key, u[i], v[i]
+        known = key >= 0 and tables.directed_rows.size > 0
+        rows[DIRECTED_PAIR, i] = tables.directed_rows[key, 1 if u[i] > v[i] else 0] if known else -1
+        rows[AS_SOURCE, i] = tables.source_rows[u[i]] if 0 <= u[i] < tables.source_rows.size else -1
+        known = 0 <= v[i] < tables.destination_rows.size
+        rows[AS_DESTINATION, i] = tables.destination_rows[v[i]] if known else -1
+
+
+# What the parts consist of. Functions that fill columns of `block.out` start at `column`.
+
+
+@njit_fused
+def fill_pair(block: Block, time: Array, column: int) -> None:
+    """Number of the pairs' links, and closeness of the newest."""
     for i in range(block.now.size):
         block.out[i, column] = log1p(float(block.seen[i]))
     for r in range(AGES):
-        fill_closeness(block, pairs.time, r, column + 1 + r)
+        fill_closeness(block, time, r, column + 1 + r)
 
 
 @njit_fused
-def fill_end(block: Block, nodes: Lists, ends: Array, pair_rates: Array, column: int) -> None:
-    """`fill_list` of the nodes, and the probability of a step to the other end at each decay."""
-    fill_list(block, nodes, ends, column)
-    column += block.alphas.size + 1
+def fill_shares(block: Block, pair: Array, end: Array, column: int) -> None:
+    """The probability of a step from an end to the other one, at each decay."""
     for i in range(block.now.size):
-        share, pair, end = block.out[i, column : column + block.alphas.size], pair_rates[i], block.rates[i]
+        share, of_pair, of_end = block.out[i, column : column + block.alphas.size], pair[i], end[i]
         for a in range(share.size):
-            share[a] = pair[a] / max(end[a], _TINY)
+            share[a] = of_pair[a] / max(of_end[a], _TINY)
 
 
 @njit_fused
-def fill_list(block: Block, lists: Lists, row: Array, column: int) -> None:
-    """Decayed counts, and closeness of the newest link."""
-    find_newest(block, lists, row)
-    fill_decayed(block, lists, column)
-    fill_closeness(block, lists.time, 0, column + block.alphas.size)
-
-
-# What the parts consist of.
+def copy_same(block: Block, row: Array, from_column: int, is_pair: bool, column: int) -> None:
+    """Overwrite what was computed for rows that are SAME with the features of the lists without direction."""
+    D, out = block.alphas.size, block.out
+    for i in range(block.now.size):
+        if row[i] == SAME:
+            for a in range(D):
+                out[i, column + a] = out[i, from_column + a]
+            out[i, column + D] = out[i, from_column + D + is_pair]  # the number of a pair's links precedes
 
 
 @njit_fused
@@ -166,15 +171,23 @@ def find_newest(block: Block, lists: Lists, row: Array) -> None:
         newest[i], seen[i] = -1, 0
         if 0 <= row[i] < starts.size - 1:
             start, stop = starts[row[i]], starts[row[i] + 1]
-            if start < stop and not time[stop - 1] < now[i]:  # otherwise all of the list, as usual when predicting
-                stop = start + count_before(time, start, stop, now[i])
-            if start < stop:
-                newest[i], seen[i] = stop - 1, stop - start
+            if start == stop:
+                continue
+            size, at = stop - start, start
+            while size > 1:  # without branches that depend on times, which cannot be predicted
+                half = size >> 1
+                at = at + half if time[at + half - 1] < now[i] else at
+                size -= half
+            seen[i] = at - start + (time[at] < now[i])
+            newest[i] = start + seen[i] - 1 if seen[i] > 0 else -1
 
 
 @njit_fused
-def fill_decayed(block: Block, lists: Lists, column: int) -> None:
-    """Fills `rates`, and columns with their logarithms; equal consecutive entries are computed once."""
+def fill_decayed(block: Block, lists: Lists, rates: Array, column: int) -> None:
+    """Sums of exp(-alpha age) over the entries before `now`, and columns with their logarithms.
+
+    Consecutive pairs with the same list and time share them.
+    """
     now, newest, D = block.now, block.newest, block.alphas.size
     start = np.empty(now.size, np.int64)  # of the decayed counts of each pair in `values`
     values = np.empty(now.size * D)
@@ -196,7 +209,7 @@ def fill_decayed(block: Block, lists: Lists, column: int) -> None:
     for j in range(size):
         logarithms[j] = log1p(values[j])
     for i in range(now.size):
-        rate, out = block.rates[i], block.out[i, column : column + D]
+        rate, out = rates[i], block.out[i, column : column + D]
         for a in range(D):
             rate[a], out[a] = values[start[i] + a], logarithms[start[i] + a]
 
@@ -212,30 +225,6 @@ def fill_closeness(block: Block, time: Array, r: int, column: int) -> None:
         value[i] = 1.0 - log1p(value[i]) / CLOSENESS_SCALE
     for i in range(now.size):
         block.out[i, column] = value[i] if seen[i] > r else -1.0
-
-
-# Rows of lists.
-
-
-@njit_fused
-def find_pairs(tables: RateTables, u: Array, v: Array, key: Array) -> None:
-    """The row of each pair in `tables.pairs`."""
-    for i in range(u.size):
-        key[i] = find_key(tables.keys, tables.slots, min(u[i], v[i]) << 32 | max(u[i], v[i]))
-
-
-@njit_fused
-def find_directions(tables: RateTables, u: Array, v: Array, key: Array, row: Array) -> None:
-    """The row of each pair in `tables.directed_pairs`, given that in `tables.pairs`."""
-    for i in range(u.size):
-        row[i] = tables.directed_rows[key[i], 1 if u[i] > v[i] else 0] if key[i] >= 0 else -1
-
-
-@njit_fused
-def find_rows(rows: Array, nodes: Array, row: Array) -> None:
-    """rows[nodes], -1 for unknown nodes."""
-    for i in range(nodes.size):
-        row[i] = rows[nodes[i]] if 0 <= nodes[i] < rows.size else -1
 
 
 @njit_fused
