@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cawn.learn.comparison import advantage, choose_alternative
+from cawn.learn.comparison import advantage, choose_alternative, trial_steps
 
 NAMES = ("wide", "slow", "fast")
 
@@ -33,3 +33,13 @@ def test_a_clear_gain_does() -> None:
 def test_too_few_links_to_tell() -> None:
     one = (np.array([1.0]), np.array([0.0]))
     assert choose_alternative({"wide": (one[1], one[0]), "slow": one, "fast": one}) == "wide"
+
+
+def test_short_trainings_take_at_most_a_tenth_of_the_training() -> None:
+    for planned in range(0, 5_000, 7):
+        for alternatives in (2, 3, 4):
+            assert trial_steps(planned, alternatives) * alternatives <= planned / 10
+    assert trial_steps(3_000, 3) == trial_steps(1_000_000, 3) == 100
+    assert trial_steps(1_500, 3) == 50
+    assert trial_steps(750, 3) == 25
+    assert trial_steps(749, 3) == trial_steps(0, 3) == 0

@@ -8,13 +8,15 @@ import pytest
 
 import cawn
 from cawn.data.decays import LADDERS
+from cawn.learn import comparison
 from cawn.learn.splits import split
 from cawn.systems.cawn.system import decays
 from small_runs import TINY, assert_same_weights
 
 
-def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, capsys) -> None:
-    config = TINY.with_(alpha="auto", epochs=1)
+def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(comparison, "MIN_TRIAL_STEPS", 1)
+    config = TINY.with_(alpha="auto", epochs=1, batch_size=8)
     run = cawn.train(events, config, seed=0, out=tmp_path, kinds=("random",))
     assert "decays: " in capsys.readouterr().err
     assert run.alpha in [
@@ -24,6 +26,16 @@ def test_alpha_auto_is_settled_before_training_and_kept(events, tmp_path: Path, 
     assert "decays: " not in capsys.readouterr().err
     assert again.alpha == run.alpha
     assert_same_weights(run, again)
+
+
+def test_alpha_auto_compares_nothing_before_a_short_training(events, capsys) -> None:
+    run = cawn.train(events, TINY.with_(alpha="auto", epochs=1), seed=0, kinds=("random",))
+    shown = capsys.readouterr().err
+    assert "decays: wide (the training is too short for a comparison)" in shown
+    assert "comparing" not in shown
+    plain = cawn.train(events, TINY.with_(epochs=1), seed=0, kinds=("random",), quiet=True)
+    assert run.alpha == plain.alpha
+    assert_same_weights(run, plain)
 
 
 def test_several_seeds(events, tmp_path: Path) -> None:

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 import cawn
+from cawn.learn import comparison
 from small_runs import TINY
 
 
-def test_progress_is_told(events, capsys) -> None:
-    cawn.train(events, TINY.with_(alpha="auto", epochs=2), kinds=("random",))
+def test_progress_is_told(events, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(comparison, "MIN_TRIAL_STEPS", 1)
+    cawn.train(events, TINY.with_(alpha="auto", epochs=2, batch_size=8), kinds=("random",))
     shown = capsys.readouterr().err
-    assert "3 short training runs of 9 steps" in shown
+    assert "3 short training runs of 4 steps" in shown
     first, last = (line for line in shown.splitlines() if line.startswith("epoch "))
     assert first.startswith("epoch 1/2  loss ")
     assert "links/s  at most " in first

@@ -1,4 +1,4 @@
-"""Which of several alternatives is clearly better on the same validation links."""
+"""Which of several alternatives is clearly better on the same validation links, after a short training of each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,19 @@ from cawn.learn import metrics
 
 BLOCKS = 20  # blocks of validation links, for the standard error of a comparison
 CLEARLY = 3.0  # standard errors
+MAX_TRIAL_STEPS, MIN_TRIAL_STEPS = 100, 25  # of each short training; after fewer, the alternatives hardly differ
+TRAINING_SHARE = 10  # all short trainings together take at most a tenth of the steps of the training
 
 Scores = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]  # of positives and of negatives
+
+
+def trial_steps(planned: int, num_alternatives: int) -> int:
+    """Number of steps of each short training before a training of `planned` steps; 0 if these are too few.
+
+    Steps are counted instead of seconds, so that the choice does not depend on the machine.
+    """
+    steps = min(planned // (TRAINING_SHARE * num_alternatives), MAX_TRIAL_STEPS)
+    return steps if steps >= MIN_TRIAL_STEPS else 0
 
 
 def advantage(candidate: Scores, incumbent: Scores) -> tuple[float, float]:

@@ -19,14 +19,14 @@ from cawn.files import write_text
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.clocks import Clock, recorded_clock
-from cawn.learn.comparison import choose_alternative
+from cawn.learn.comparison import choose_alternative, trial_steps
 from cawn.learn.evaluation import mean_rows
 from cawn.learn.negatives import check_kinds, training_links
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
 from cawn.learn.splits import Protocol, Task, TimeSplit, recorded_cuts, split_of_run
 from cawn.learn.testing import Run, evaluate_system
-from cawn.learn.trainer import TRIAL_STEPS, Stopped, Trainer
+from cawn.learn.trainer import Stopped, Trainer
 from cawn.systems.base import Context, HasAlternatives
 from cawn.systems.settings import Settings, memory_to
 
@@ -155,14 +155,17 @@ def compare_alternatives(
 ) -> dict[str, Any] | None:
     """The facts of the alternative that does best on validation links after a short training.
 
-    None if the system or its settings leave nothing to compare.
+    None if the system or its settings leave nothing to compare, or if the training is too short for a comparison.
     """
     kind = systems.system_type(systems.name_of(config))
     found = kind.alternatives(config, train) if isinstance(kind, HasAlternatives) else None
     if found is None:
         return None
-    steps = found.steps or min(TRIAL_STEPS, -(-len(train) // config.batch_size))
     names, trials = list(found.facts), {}
+    steps = found.steps or trial_steps(-(-len(train) // config.batch_size) * config.epochs, len(names))
+    if steps == 0:
+        listeners(Progress("message", text=f"{found.what}: {names[0]} (the training is too short for a comparison)"))
+        return None
     line = f"comparing {found.what} ({', '.join(names)}): {len(names)} short training runs of {steps} steps ..."
     listeners(Progress("message", text=line))
     try:
@@ -172,7 +175,7 @@ def compare_alternatives(
                 listeners(Progress("comparing", before + count, len(names) * steps))
 
             trainer = Trainer(events, found.config, **options, quiet=True, facts=found.facts[name])
-            whole = trainer.num_steps * found.config.epochs  # a trial is never longer than a training
+            whole = trainer.num_steps * config.epochs  # a trial is never longer than the training
             trials[name] = trainer.trial(min(steps, whole), steps_done)
     finally:
         listeners.close()

@@ -40,7 +40,7 @@ from cawn.systems.settings import Settings, memory_to
 from cawn.systems.training import Optimizer, seed_step
 
 REPORT_INTERVAL = 0.25  # seconds between two reports within an epoch
-TRIAL_STEPS, TRIAL_LINKS = 100, 2_000  # of a short training, and validation links to compare it on
+TRIAL_LINKS = 2_000  # validation links to compare a short training on
 
 
 class Stopped(KeyboardInterrupt):

@@ -136,7 +136,7 @@ class Alternatives(NamedTuple):
     what: str  # what is compared, for messages: "decays"
     config: Any  # settings of the short training runs
     facts: dict[str, dict[str, Any]]  # the facts of each choice, by its name
-    steps: int | None = None  # of each short training; by default one epoch, but not more than a hundred
+    steps: int | None = None  # of each short training; by default all together take a tenth of the training
 
 
 @dataclass(frozen=True)
