@@ -11,6 +11,7 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.learn.calibration import RollingCalibration
 from cawn.learn.runs import load_system, read_run
 from cawn.predictor import LinkPredictor, Scores
 from cawn.systems.cawn.config import Config
@@ -49,7 +50,7 @@ def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor
     batcher, model = system.scorer(predictor._events).batcher, system.module.eval()
     logits = model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
     found = json.loads((folder / "report.json").read_text())["calibration"]
-    expected = 1 / (1 + np.exp(-(logits / found["temperature"] + found["shift"])))
+    expected = RollingCalibration.from_dict(found).probability(logits, t)
     assert_same_scores(predictor.score(src, dst, t), expected)
 
 
@@ -134,7 +135,7 @@ def test_embeddings(events, folder, predictor) -> None:
     model = load_system(read_run(folder), torch.device("cpu")).module.eval()
     assert found.shape == (20, model.width)
     logits = model.head(torch.from_numpy(found)).squeeze(-1).detach().double().numpy()
-    assert_same_scores(predictor._calibration.probability(logits), predictor.score(src, dst, t))
+    assert_same_scores(predictor.calibration.probability(logits, t), predictor.score(src, dst, t))
 
 
 def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
@@ -285,3 +286,50 @@ def test_without_directions_both_orders_are_one_question() -> None:
     assert len(predictor.score([], [], [])) == 0
     last = int(one_way.t[-1]) + 1  # node 0 is never a destination, and a candidate all the same
     assert 0 in [name for name, *_ in predictor.rank(39, last, k=40, candidates="all")]
+
+
+def later(events: cawn.Events, count: int) -> cawn.Events:
+    """More links after the last one, between the same nodes."""
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, events.num_nodes, (2, count))
+    return cawn.Events(src, dst, events.t[-1] + 1 + np.arange(count), labels=events.labels)
+
+
+def test_updates_recalibrate_later_queries_only(events, folder, tmp_path) -> None:
+    src, dst, t = some(events)
+    predictor, fixed = LinkPredictor.load(folder), LinkPredictor.load(folder, recalibrate=False)
+    before, new = predictor.score(src, dst, t), later(events, 300)
+    steps = len(predictor.calibration.steps)
+    for each in (predictor, fixed):
+        each.update(new)
+    np.testing.assert_array_equal(predictor.score(src, dst, t), before)
+    assert len(fixed.calibration.steps) == steps
+    assert len(predictor.calibration.steps) == steps + 3  # 125 links each: 100 after the last fit on test links, and these
+    end = events.t[-1] + 1_000
+    assert predictor.score(src, dst, end).tolist() != fixed.score(src, dst, end).tolist()
+    np.testing.assert_array_equal(*(np.argsort(p.score(src[0], dst, end)) for p in (predictor, fixed)))
+
+    predictor.save(tmp_path / "saved")
+    read = LinkPredictor.load(tmp_path / "saved")
+    assert read.calibration == predictor.calibration
+    np.testing.assert_array_equal(read.score(src, dst, end), predictor.score(src, dst, end))
+    assert read.identity == predictor.identity != fixed.identity
+
+
+def test_recalibration_counts_the_links_of_several_updates(events, folder) -> None:
+    """Too few links change nothing until further ones arrive."""
+    predictor, new = LinkPredictor.load(folder), later(events, 30)
+    steps = len(predictor.calibration.steps)
+    assert (events.t > predictor.calibration.since[-1]).sum() == 100
+    predictor.update(new[:20])
+    assert len(predictor.calibration.steps) == steps
+    predictor.update(new[20:])
+    assert len(predictor.calibration.steps) == steps + 1
+
+
+def test_recalibration_scores_only_the_newest_links(events, folder, monkeypatch) -> None:
+    monkeypatch.setattr("cawn.learn.testing.MOST_RECALIBRATED", 150)
+    predictor, new = LinkPredictor.load(folder), later(events, 600)
+    steps = len(predictor.calibration.steps)
+    predictor.update(new)
+    assert predictor.calibration.since[steps:] == (events.t[-1] + 450 + 125,)

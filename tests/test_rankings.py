@@ -45,7 +45,7 @@ def renumbered(model: LinkPredictor, events: cawn.Events, seed: int) -> LinkPred
     labels = np.empty(events.num_nodes, object)
     labels[new] = events.labels
     moved = cawn.Events(new[events.src], new[events.dst], events.t, labels=labels)
-    return LinkPredictor(model._system, model._config, moved, predictor.NameIndex.of(moved.labels), model._calibration)
+    return LinkPredictor(model._system, model._config, moved, predictor.NameIndex.of(moved.labels), model.calibration)
 
 
 @pytest.mark.parametrize("given", [None, "all"])

@@ -28,9 +28,9 @@ from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, m
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder
-from cawn.learn.calibration import FITTED_PRIOR, Calibration, check_prior
+from cawn.learn.calibration import FITTED_PRIOR, Calibration, RollingCalibration, check_prior
 from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
-from cawn.learn.testing import candidates_on
+from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.systems.base import Bounded, Embedder, Indexed, Scorer, Seeded, System
 from cawn.systems.settings import Settings, memory_to
@@ -71,6 +71,7 @@ class Snapshot:
     scorer: Scorer
     names: NameIndex
     candidates: Candidates
+    calibration: RollingCalibration
 
 
 class _State(NamedTuple):
@@ -109,16 +110,21 @@ class LinkPredictor:
         config: Settings,
         events: Events,
         names: NameIndex,
-        calibration: Calibration,
+        calibration: Calibration | RollingCalibration,
         *,
         name: str = "",
         prefixes: tuple[str, str] | None = None,
         reading: Reading | None = None,
         folder: Path | None = None,
         record: Record | None = None,
+        recalibrate: bool = True,
     ) -> None:
-        self._system, self._config, self._calibration, self._name = system, config, calibration, name
-        self._state = _State(self._snapshot_of(events, names), [])
+        """See `load` and `of`, which most callers need instead."""
+        check_flags(recalibrate=recalibrate)
+        self._system, self._config, self._name, self._recalibrate = system, config, name, recalibrate
+        fitted = RollingCalibration.of(calibration)
+        fitted = fitted.known_since(events.t[-1].item()) if len(events) else fitted
+        self._state = _State(self._snapshot_of(events, names, fitted), [])
         updates = [] if record is None else record.description.get("updates", [])
         self._known, self._all_names = KnownLinks(updates), ExtendedNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
@@ -148,11 +154,13 @@ class LinkPredictor:
         device: Device = "auto",
         threads: int | None = None,
         verify: bool = True,
+        recalibrate: bool = True,
     ) -> LinkPredictor:
         """Load a run folder. Every file is checked first, in time linear in its size.
 
         Args:
             verify: Whether to compare checksums; types, shapes and ranges are always checked.
+            recalibrate: Whether `update` also refits the calibration of the probabilities.
         """
         path = check_path(folder, "folder")
         check_device(device)
@@ -170,11 +178,12 @@ class LinkPredictor:
             folder=run.folder,
             record=run.record,
             name=run.description["system"],
+            recalibrate=recalibrate,
         )
 
     @classmethod
-    def of(cls, run: Run) -> LinkPredictor:
-        """The predictor of a run that has just been trained."""
+    def of(cls, run: Run, *, recalibrate: bool = True) -> LinkPredictor:
+        """The predictor of a run that has just been trained; `recalibrate` as for `load`."""
         if not hasattr(run, "system") or not hasattr(run, "events"):
             raise QueryError(f"run is {brief(run)}: give the result of cawn.train")
         events = run.events
@@ -189,6 +198,7 @@ class LinkPredictor:
             folder=run.folder,
             record=run.record,
             name=run.record.description["system"],
+            recalibrate=recalibrate,
         )
 
     def save(self, folder: str | os.PathLike[str]) -> None:
@@ -197,8 +207,8 @@ class LinkPredictor:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = check_path(folder, "folder")
         refuse_existing(target)
-        index, named, updates = self._links()
-        record = replace(self._record, description=self._record.description | {"updates": updates})
+        index, named, changes = self._links()
+        record = replace(self._record, description=self._record.description | changes)
         make_folder(target.absolute().parent)
         with temporary_folder(target.absolute()) as part:
             write_report(part, self._weights(), record.report, record.results, record.metrics)
@@ -209,16 +219,19 @@ class LinkPredictor:
         """Write all links, including updates, to the run folder it was loaded from; the caller holds its lock."""
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
-        index, named, updates = self._links()
-        replace_links(self._folder, named, index, lock=lock, updates=updates)
+        index, named, changes = self._links()
+        replace_links(self._folder, named, index, lock=lock, **changes)
 
-    def _links(self) -> tuple[dict[str, Array] | None, Events, list[str]]:
-        """The index of the system if it has one, the links with node names, and the digests of exactly the batches that
-        they include."""
+    def _links(self) -> tuple[dict[str, Array] | None, Events, dict[str, Any]]:
+        """The index of the system if it has one, the links with node names, and what updates changed in run.json: the
+        digests of exactly the batches that the links include, and the calibration."""
         with self._updating:
-            snapshot, updates = self._snapshot(), list(self._known.digests)
+            snapshot = self._snapshot()
+            changes: dict[str, Any] = {"updates": list(self._known.digests)}
             index = self._system.index(snapshot.events) if isinstance(self._system, Indexed) else None
-        return index, snapshot.events.named(snapshot.names.all()), updates
+        if self.finished:
+            changes["calibration"] = snapshot.calibration.to_dict()
+        return index, snapshot.events.named(snapshot.names.all()), changes
 
     def _weights(self) -> dict[str, Array]:
         return {name: value.detach().cpu().numpy() for name, value in self._system.module.state_dict().items()}
@@ -251,12 +264,12 @@ class LinkPredictor:
             check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
         snapshot, ends = self._question(src, dst, t)
-        ends, asked = _distinct(self._config, ends)
+        t, (ends, asked) = ends[2], _distinct(self._config, ends)
         if draws is None:
-            return self._calibration.probability(in_time_order(snapshot.scorer, *ends)[asked], prior)
+            return snapshot.calibration.probability(in_time_order(snapshot.scorer, *ends)[asked], t, prior)
         scorer = self._require(snapshot.scorer, Seeded, "draws no samples: omit draws")
         logits = [in_time_order(partial(scorer.logits, seed=DRAW_SEED + i), *ends) for i in range(draws)]
-        drawn = self._calibration.probability(np.stack(logits)[:, asked], prior)  # [draws, B]
+        drawn = snapshot.calibration.probability(np.stack(logits)[:, asked], t, prior)  # [draws, B]
         return Scores(drawn.mean(axis=0), drawn.std(axis=0, ddof=1) / np.sqrt(draws))
 
     @_answering
@@ -313,7 +326,7 @@ class LinkPredictor:
         node = int(self._spelling.ids(snapshot.names, [src], 0)[0])
         considered = self._considered(snapshot, src, node, moment, self._given(snapshot, candidates), kinds)
         (logits,) = self._rank_logits(snapshot, [(src, node, moment, considered)], byte_budget)
-        return self._ranking(snapshot, src, considered, logits, int(k), prior)
+        return self._ranking(snapshot, src, moment, considered, logits, int(k), prior)
 
     def rank_many(
         self,
@@ -356,8 +369,8 @@ class LinkPredictor:
             for group in _groups(asked):
                 with memory_to("answering", self._config, scoring=True):
                     logits = self._rank_logits(snapshot, group, byte_budget)
-                for (src, _, _, considered), found in zip(group, logits, strict=True):
-                    yield self._ranking(snapshot, src, considered, found, int(k), prior)
+                for (src, _, now, considered), found in zip(group, logits, strict=True):
+                    yield self._ranking(snapshot, src, now, considered, found, int(k), prior)
 
         return answers()
 
@@ -393,7 +406,8 @@ class LinkPredictor:
         for name, node in zip(given, ends[:2], strict=True):
             if node[0] >= len(names):
                 raise QueryError(f"{brief(name)} is not in the network, so it has no history to explain a score with")
-        return explain_link(snapshot.scorer, names, self._calibration, ends, draws=int(draws), prior=prior)
+        calibration = snapshot.calibration.at(ends[2][0])
+        return explain_link(snapshot.scorer, names, calibration, ends, draws=int(draws), prior=prior)
 
     @_answering
     def law(self, links: int = 5_000) -> Law:
@@ -415,6 +429,8 @@ class LinkPredictor:
 
         Columns that are not given default to those of the training data, if the file or table has them. The index is
         rebuilt at the next query, in time linear in the number of links; several updates before it cost one rebuild.
+        The calibration is then refitted too, if enough links are newer than those it was fitted on (see `load`): up to
+        2,000 of them are scored, each with the links before it.
 
         If links have ids (`link_id="column"`, or Events with `link_id`), those with known ids are skipped. Without ids,
         links that were added before are added again, with a warning.
@@ -494,13 +510,12 @@ class LinkPredictor:
     @property
     def identity(self) -> str:
         """A digest of the model and the history."""
-        snapshot, calibration = self._snapshot(), self._calibration
+        snapshot = self._snapshot()
         events, facts = snapshot.events, {} if self._record is None else self._record.description.get("facts", {})
-        words = json.dumps([self._name, self._config.to_toml(), facts], sort_keys=True)
-        numbers = np.array([calibration.temperature, calibration.shift])
+        words = json.dumps([self._name, self._config.to_toml(), facts, snapshot.calibration.to_dict()], sort_keys=True)
         attributes = [array for array in (events.msg, events.x) if array is not None]
         network = (events.src, events.dst, events.t, *attributes, *snapshot.names.arrays.values())
-        return digest(*self._weights().values(), np.frombuffer(words.encode(), np.uint8), numbers, *network)
+        return digest(*self._weights().values(), np.frombuffer(words.encode(), np.uint8), *network)
 
     @property
     def num_links(self) -> int:
@@ -522,14 +537,21 @@ class LinkPredictor:
             if not pending:
                 return state.snapshot
             events, names = merge_batches(state.snapshot.events, state.snapshot.names, pending, self._spelling)
-            built = self._snapshot_of(events, names)
+            built = self._snapshot_of(events, names, state.snapshot.calibration)
+            if self._recalibrate and self.finished:
+                built = replace(built, calibration=recalibrate(built.calibration, built.scorer, built.events))
             with self._swapping:
                 self._state = _State(built, state.pending[len(pending) :])
             return built
 
-    def _snapshot_of(self, events: Events, names: NameIndex) -> Snapshot:
+    def _snapshot_of(self, events: Events, names: NameIndex, calibration: RollingCalibration) -> Snapshot:
         scorer = self._system.scorer(events)
-        return Snapshot(events, scorer, names, candidates_on(scorer, events, self._config))
+        return Snapshot(events, scorer, names, candidates_on(scorer, events, self._config), calibration)
+
+    @property
+    def calibration(self) -> RollingCalibration:
+        """The calibration of the probabilities, refitted on all updates."""
+        return self._snapshot().calibration
 
     def _require(self, scorer: Scorer, protocol: type[Any], reason: str) -> Any:
         """The scorer, if it implements this optional protocol."""
@@ -593,10 +615,10 @@ class LinkPredictor:
         return _Considered(np.array(list(choice), np.int64), list(choice.values()), None)
 
     def _ranking(
-        self, snapshot: Snapshot, src: Name, considered: _Considered, logits: Array, k: int, prior: float
+        self, snapshot: Snapshot, src: Name, t: Any, considered: _Considered, logits: Array, k: int, prior: float
     ) -> Ranking:
         """The k best candidates, in an order that does not depend on node ids."""
-        probability = self._calibration.probability(logits, prior)
+        probability = snapshot.calibration.at(t).probability(logits, prior)
         best = np.argsort(-probability, kind="stable")
         if len(best) > k:
             best = best[: np.searchsorted(-probability[best], -probability[best[k - 1]], side="right")]

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from cawn.learn.plots import can_draw
 from cawn.learn.run_info import run_info
 from command_line import assert_refused, call_cawn
 
@@ -16,3 +19,10 @@ def test_as_text_and_as_json(trained: Path, tmp_path: Path) -> None:
     assert "400 links, 30 nodes" in shown.out
     assert "src rater; dst ratee; time when" in shown.out
     assert_refused(call_cawn("info", tmp_path), "holds no run")
+
+
+@pytest.mark.skipif(not can_draw(), reason="matplotlib is not installed")
+def test_reliability_diagram(trained: Path, tmp_path: Path) -> None:
+    drawn = tmp_path / "reliability.svg"
+    assert call_cawn("info", trained / "run", "--plot", drawn).code == 0
+    assert "fitted on validation links: ECE" in drawn.read_text()

@@ -66,3 +66,18 @@ def test_bad_links_change_nothing(run: Path, tmp_path: Path, content: str, reaso
     before = (run / "run.json").read_bytes()
     assert_refused(call_cawn("update", run, new), reason)
     assert (run / "run.json").read_bytes() == before
+
+
+def test_the_calibration_is_refitted_unless_it_is_kept(run: Path, tmp_path: Path, now: int) -> None:
+    first, second = tmp_path / "first.csv", tmp_path / "second.csv"
+    for path, start in ((first, 0), (second, 200)):
+        rows = "".join(f"{1_000 + start + i},n{i % 30},n{(7 * i + 1) % 30},{now + start + i}\n" for i in range(150))
+        path.write_text("number,rater,ratee,when\n" + rows)
+    before = LinkPredictor.load(run).calibration
+    assert call_cawn("update", run, first, "--keep-calibration").code == 0
+    assert LinkPredictor.load(run).calibration == before
+    assert call_cawn("update", run, second).code == 0
+    after = LinkPredictor.load(run).calibration
+    assert after.steps[: len(before.steps)] == before.steps
+    assert len(after.steps) == len(before.steps) + 2
+    assert "refitted 2 times since validation" in call_cawn("info", run).out

@@ -170,7 +170,7 @@ def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
     held = LinkPredictor.of(run)
     index = NameIndex.of(events.labels)
-    predictor = LinkPredictor(held._system, SMALL, events, index, held._calibration, prefixes=("user", "item"))
+    predictor = LinkPredictor(held._system, SMALL, events, index, held.calibration, prefixes=("user", "item"))
     table = pa.table({"user": names, "item": ["1", "1"], "t": [10_000, 10_001]})
     assert predictor.update(table) == Update(2, 0, 1)
     assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [10_002]})) == Update(1, 0, 0)
@@ -182,7 +182,7 @@ def test_integers_have_one_spelling(run) -> None:
     plain = run.events
     unnamed = cawn.Events(plain.src, plain.dst, plain.t)
     held = LinkPredictor.of(run)
-    predictor = LinkPredictor(held._system, SMALL, unnamed, NameIndex.of(unnamed.labels), held._calibration)
+    predictor = LinkPredictor(held._system, SMALL, unnamed, NameIndex.of(unnamed.labels), held.calibration)
     table = pa.table({"src": ["77", "77.0"], "dst": ["1", "1.0"], "t": [90_000, 90_001]})
     assert predictor.update(table) == Update(2, 0, 1)
     assert predictor.nodes()[-1] == 77

@@ -18,6 +18,8 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.files import FolderLock
+from cawn.learn.calibration import Calibration, RollingCalibration
+from cawn.learn.evaluation import Evaluation
 from cawn.learn.runs import _checksum, read_description, read_events, read_weights, replace_links
 from cawn.learn.splits import split
 from cawn.learn.store import _stamp
@@ -385,7 +387,8 @@ def contents(folder: Path) -> tuple:
 
 @pytest.mark.parametrize("error", [Killed(), OSError(errno.ENOSPC, "No space left on device")], ids=["kill", "full"])
 def test_a_training_that_fails_anywhere_is_resumed_to_the_same(tmp_path: Path, error, monkeypatch) -> None:
-    monkeypatch.setattr("cawn.learn.testing.evaluate_system", lambda *_, **__: [{"auc": 0.5}])  # the slowest part
+    result = Evaluation([{"auc": 0.5}], RollingCalibration.of(Calibration()))
+    monkeypatch.setattr("cawn.learn.testing.evaluate_system", lambda *_, **__: result)  # the slowest part
     monkeypatch.setattr("cawn.learn.testing.candidate_recall", lambda *_: {})
     operations = operations_of(lambda: train(tmp_path / "whole", SMALLER))
     expected = contents(tmp_path / "whole")

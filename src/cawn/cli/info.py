@@ -3,21 +3,49 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
 
 from cawn.cli.options import AsJson, RunFolder
 
 
-def info(run: RunFolder, as_json: AsJson = False) -> None:
+def info(
+    run: RunFolder,
+    plot: Annotated[
+        Path | None, typer.Option("--plot", metavar="SVG", help="Draw the reliability diagram of the test links.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show the data, settings, accuracy, versions and files of a run.
 
-    Example: cawn info runs/mine
+    Example: cawn info runs/mine --plot reliability.svg
     """
     from cawn.learn.run_info import run_info
 
     found = run_info(run)
+    if plot is not None:
+        _plot(found, plot)
     if as_json:
         print(json.dumps(found))
     else:
         from cawn.cli.reports import show_info
 
         show_info(found)
+
+
+def _plot(found: dict[str, Any], path: Path) -> None:
+    """Draw the reliability of the largest part of the test links."""
+    from cawn.errors import QueryError
+    from cawn.files import write_text
+    from cawn.learn.plots import INSTALL, can_draw
+    from cawn.learn.reliability import diagram
+
+    if not can_draw():
+        raise QueryError(f"--plot needs matplotlib: {INSTALL}")
+    rows = [row for row in found["results"] or [] if "bins" in row.get("reliability", {}).get("calibrated", {})]
+    if not rows:
+        why = "it has not been tested with random negatives, or by an earlier version"
+        raise QueryError(f"{found['run']}: no reliability is recorded: {why}; train it again")
+    write_text(path, diagram(max(rows, key=lambda row: row["count"])["reliability"]))

@@ -59,9 +59,17 @@ def show_results(
         console.print(
             f"MRR: up to {most['ranks']['links']} links, each among {most['ranks']['candidates']} random destinations. "
             f"Expected calibration error on {most['links']} links, with one negative per positive: "
-            f"{most['reliability']['calibrated']['ece']:.3f}.",
+            f"{_calibration_error(most['reliability'])}.",
             style="dim",
         )
+
+
+def _calibration_error(found: dict[str, Any]) -> str:
+    """Results of earlier versions have no rolling calibration."""
+    fixed = f"{found['calibrated']['ece']:.3f}"
+    if "rolling" not in found:
+        return fixed
+    return f"{found['rolling']['ece']:.3f} if refitted as links arrive, {fixed} if fitted on validation links alone"
 
 
 def _protocol(row: dict[str, Any]) -> str:
@@ -201,9 +209,8 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + (" (alpha)" if info["alpha"] else ""),
         "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items()) or "default preset",
         "epochs": epochs,
-        "calibration": "temperature {temperature:.3f}, shift {shift:.3f}".format(**info["calibration"])
-        if info["calibration"]
-        else "",
+        "calibration": _calibration(info["calibration"]) if info["calibration"] else "",
+        "expected drift": _drift(info["calibration"]) if info["calibration"] else "",
         "cost": in_words(info["cost"]) if info.get("cost") else "",
         "versions": ", ".join(f"{name} {value}" for name, value in info["versions"].items() if value is not None),
         "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
@@ -211,6 +218,28 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "split digest": info["split"] or "",
         "weights digest": info["weights"] or "",
     }
+
+
+def _calibration(found: dict[str, Any]) -> str:
+    """The newest step of a calibration, and the number of earlier ones."""
+    later = found.get("later") or []
+    newest = later[-1] if later else found
+    low = newest.get("low_temperature")
+    text = f"temperature {newest['temperature']:.3f}" + ("" if low is None else f" ({low:.3f} for low logits)")
+    fitted = f", refitted {len(later)} times since validation" if later else ""
+    return f"{text}, shift {newest['shift']:.3f}{fitted}"
+
+
+def _drift(found: dict[str, Any]) -> str:
+    """What to expect of the calibration on later links."""
+    expected = found.get("expected")
+    if not expected:
+        return ""
+    fixed, rolling = (expected[kind]["ece"] for kind in ("fixed", "rolling"))
+    return (
+        f"calibration error {fixed:.3f}, or {rolling:.3f} if refitted as links arrive "
+        f"(fitted on earlier validation links, measured on {expected['links']:,} later ones)"
+    )
 
 
 def in_words(cost: dict[str, Any]) -> str:

@@ -20,6 +20,9 @@ def update(
     once: Annotated[
         bool, typer.Option("--once", help="Do nothing if the same links were added as one file before.")
     ] = False,
+    keep_calibration: Annotated[
+        bool, typer.Option("--keep-calibration", help="Do not refit the calibration of probabilities on the new links.")
+    ] = False,
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -27,7 +30,7 @@ def update(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Add new links to the history of a run; the model is not retrained.
+    """Add new links to the history of a run and refit its calibration; the model is not retrained.
 
     Columns are recognised by the names they had in the training data. The run is updated atomically.
 
@@ -41,7 +44,7 @@ def update(
     given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}
     columns = {role: said for role, said in given.items() if said is not None}
     with FolderLock(run) as lock:
-        predictor = LinkPredictor.load(run, device="cpu", threads=threads)
+        predictor = LinkPredictor.load(run, device="cpu", threads=threads, recalibrate=not keep_calibration)
         done = predictor.update(new, once=once, **columns)
         if done.added:
             predictor.save_links(lock)

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from cawn.data.events import Events, by_first_appearance
 from cawn.data.hashing import digest
 from cawn.learn import metrics
-from cawn.learn.calibration import Calibration, reliability, sigmoid
+from cawn.learn.calibration import Calibration, RollingCalibration, sigmoid
 from cawn.learn.clocks import Clock
-from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, part_negatives
+from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, part_negatives, seen_before
+from cawn.learn.reliability import reliability
 from cawn.learn.splits import Split
 from cawn.progress import Report
 from cawn.systems.base import Scorer
@@ -99,18 +100,30 @@ class _Ranked(NamedTuple):
     false: int
 
 
-def evaluate(
+class Evaluation(NamedTuple):
+    """The rows of an evaluation, and the calibration after the last test link."""
+
+    rows: list[dict[str, Any]]
+    calibration: RollingCalibration
+
+
+def evaluate(*args: Any, **options: Any) -> list[dict[str, Any]]:
+    """The rows of `evaluate_and_calibrate`, with the same arguments."""
+    return evaluate_and_calibrate(*args, **options).rows
+
+
+def evaluate_and_calibrate(
     scorers: Mapping[str, Scorer],
     events: Events,
     split: Split,
     kinds: tuple[str, ...],
-    calibration: Calibration,
+    calibration: Calibration | RollingCalibration,
     *,
     seed: int,
     clock: Clock = STRICT,
     trained_with: str = "",
     report: Report = lambda _: None,
-) -> list[dict[str, Any]]:
+) -> Evaluation:
     """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
     In DyGLib's protocol also in batches of 200.
@@ -118,7 +131,9 @@ def evaluate(
     Inductive test links are evaluated by kind and, in rows named "all", together.
 
     Test links with user-given negatives also get a row "own". Rows with random negatives also have "ranks" (MRR and
-    Hits@k of evenly spaced test links, among random destinations) and "reliability" (calibration errors of the model).
+    Hits@k of evenly spaced test links, among random destinations) and "reliability" (errors of the probabilities of the
+    model: "raw"; "calibrated" on validation links; "rolling", refitted on the test links before each, with those of
+    their negatives that have been destinations by then).
 
     Args:
         scorers: By name; all except "model" are baselines. They must follow the clock.
@@ -140,7 +155,24 @@ def evaluate(
         answers[name] = questions.ask(scorer, part_done)
     given = events.negative is not None and bool((events.negative[split.train] >= 0).any())
     about = {"protocol": split.protocol, "clock": clock.name, "trained_with": "own, " * given + trained_with}
-    return [_row(test, answers, calibration, split, about) for test in tests]
+    rolling = RollingCalibration.of(calibration).initial
+    timed = clock.on(events)
+    rolling = _follow(rolling, tests, answers.get(MODEL, []), timed)
+    return Evaluation([_row(test, answers, rolling, timed.t, split, about) for test in tests], rolling)
+
+
+def _follow(
+    calibration: RollingCalibration, tests: list[_Test], answers: list[Array], events: Events
+) -> RollingCalibration:
+    """Refit on all test links that have random negatives."""
+    random = [test for test in tests if test.kind == "random"]
+    if not random:
+        return calibration
+    test = max(random, key=lambda test: len(test.links))
+    order = test.links.argsort(kind="stable")
+    t = events.t[test.links[order]]
+    known = seen_before(events, test.negatives.dst[order], t)
+    return calibration.follow(t, *test.logits(answers), known)
 
 
 def _tests(
@@ -187,7 +219,12 @@ def _ranked(questions: Questions, events: Events, times: Array, links: Array, se
 
 
 def _row(
-    test: _Test, answers: dict[str, list[Array]], calibration: Calibration, split: Split, about: dict[str, str]
+    test: _Test,
+    answers: dict[str, list[Array]],
+    calibration: RollingCalibration,
+    times: Array,
+    split: Split,
+    about: dict[str, str],
 ) -> dict[str, Any]:
     batches = (30,) if split.protocol == "standard" else (30, PAIR_BATCH)
     figures = {name: _figures(*test.logits(logits), batches) for name, logits in answers.items()}
@@ -214,10 +251,11 @@ def _row(
             "digest": digest(ranked.links, ranked.candidates),
             **{name: _rank_figures(found) for name, found in ranks.items()},
         }
-        true, false = test.logits(answers[MODEL])
+        logits, t = test.logits(answers[MODEL]), np.sort(times[test.links])
         row["reliability"] = {
-            "calibrated": reliability(*(calibration.probability(logits) for logits in (true, false))),
-            "raw": reliability(sigmoid(true), sigmoid(false)),
+            "rolling": reliability(*(calibration.probability(each, t) for each in logits)),
+            "calibrated": reliability(*(calibration.steps[0].probability(each) for each in logits)),
+            "raw": reliability(*map(sigmoid, logits)),
         }
     return row
 

@@ -261,6 +261,6 @@ def evaluate_run(
             options: dict[str, Any] = {"clock": followed, "compared": baselines}
             return evaluate_system(
                 context, system, scorer, events, split, kinds, calibration, listeners.stage, **options
-            )
+            ).rows
     finally:
         listeners.close()

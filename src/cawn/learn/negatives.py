@@ -7,7 +7,7 @@ listed in order of first appearance in the stream, so renaming nodes does not ch
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -221,6 +221,23 @@ def _random_pairs(pool: Events, own: Positions, count: int, generator: np.random
         more = generator.choice(src, 2 * count) << 32 | generator.choice(dst, 2 * count)
         found = np.concatenate([found, more[~np.isin(more, own)]])
     return found[:count]
+
+
+def known_negatives(events: Events, links: Positions, seed: int) -> Nodes:
+    """A random negative for each link among the destinations before its time; -1 if there is no other: [n]."""
+    first = np.sort(np.unique(events.dst, return_index=True)[1])
+    known = np.searchsorted(first, np.searchsorted(events.t, events.t[links]))
+    drawn = random_choices(events, links, links)
+    own = drawn.skipped < known  # whether the link's own destination is among them
+    return replace(drawn, count=known - own, skip_to=drawn.skip_from + own).draw(seed)
+
+
+def seen_before(events: Events, nodes: Nodes, t: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Whether each node was the destination of a link before time t: [n]."""
+    known, first = np.unique(events.dst, return_index=True)
+    position = np.full(events.num_nodes, len(events))
+    position[known] = first
+    return np.asarray(position[nodes] < np.searchsorted(events.t, t))
 
 
 def training_links(events: Events, split: Split, config: Settings, seed: int) -> TrainingLinks:

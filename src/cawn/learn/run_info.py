@@ -39,7 +39,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "changed": changed_settings(config),
         "training": _training(record, config),
         "results": _check_results(path, record.results),
-        "calibration": record.report.get("calibration"),
+        "calibration": _calibration(record),
         "candidates": record.report.get("candidates"),
         "cost": record.report.get("cost"),
         "versions": {"cawn": found.get("cawn"), "format": found["format"]} | record.report.get("versions", {}),
@@ -108,6 +108,12 @@ def _parsed(line: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return row if isinstance(row, dict) else {}
+
+
+def _calibration(record: Record) -> dict[str, Any] | None:
+    """The calibration with its check on validation links, and with the steps of updates."""
+    fitted: dict[str, Any] | None = record.report.get("calibration")
+    return fitted and fitted | (record.description.get("calibration") or {})
 
 
 def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:

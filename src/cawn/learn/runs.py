@@ -1,6 +1,7 @@
 """The run folder: its files are replaced atomically, and read without pickle.
 
-run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays
+run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays; after
+                         updates, also their digests and the calibration refitted on them
 config.toml              the settings, for people to read
 network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
 index-*/                 the index that the system's scorers read, if it has one: likewise
@@ -37,7 +38,7 @@ from cawn.data.reading import Reading
 from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
-from cawn.learn.calibration import Calibration
+from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.splits import Task
 from cawn.learn.store import (
     Arrays,
@@ -78,7 +79,7 @@ class StoredRun:
     names: NameIndex
     index: Arrays | None  # what `Indexed.index` returned; None if it has to be built
     weights: Weights
-    calibration: Calibration
+    calibration: RollingCalibration
     record: Record
 
     @property
@@ -615,12 +616,12 @@ def _best_weights(path: Path) -> Weights:
     return part(found[0], "best.")
 
 
-def _calibration(folder: Path, record: Record) -> Calibration:
-    """The calibration of the run; the identity if training has not ended."""
+def _calibration(folder: Path, record: Record) -> RollingCalibration:
+    """The calibration of the run, as refitted by updates; the identity if training has not ended."""
     if not record.finished:
-        return Calibration()
+        return RollingCalibration.of(Calibration())
     try:
-        return Calibration.from_dict(record.report["calibration"])
+        return RollingCalibration.from_dict(record.description.get("calibration") or record.report["calibration"])
     except DataError as error:
         raise StorageError(f"{folder / 'report.json'}: damaged ({error}); {_TRAIN_AGAIN}") from error
 
@@ -669,6 +670,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
         value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
     ),
     "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
+    "calibration": _holds(RollingCalibration.from_dict),
     "encoder": _holds(Encoder.from_dict),
     "reading": _holds(Reading.from_dict),
     "config": lambda value: value is None or isinstance(value, dict),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,10 @@ import torch
 from cawn import systems
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
-from cawn.learn.calibration import FITTED_PRIOR, Calibration
+from cawn.learn.calibration import STEP, Calibration, RollingCalibration, fit_and_check
 from cawn.learn.clocks import Clock
-from cawn.learn.evaluation import MODEL, STRICT, candidate_recall, evaluate
-from cawn.learn.negatives import kinds_for
+from cawn.learn.evaluation import MODEL, STRICT, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
+from cawn.learn.negatives import kinds_for, known_negatives
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import Split, Task
@@ -32,6 +32,7 @@ BASELINES: dict[str, tuple[str, dict[str, Any]]] = {  # trained for every table:
     "counts": ("counts", {"epochs": 10}),
 }
 BASELINE_LINKS = 100_000  # per epoch
+MOST_RECALIBRATED = 2_000  # links scored to recalibrate after an update
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Run:
     config: Settings
     task: Task
     seed: int
-    calibration: Calibration
+    calibration: RollingCalibration
     results: list[dict[str, Any]] = field(repr=False)
     report: dict[str, Any] = field(repr=False)
     epochs: list[dict[str, Any]] = field(default_factory=list, repr=False)
@@ -123,13 +124,13 @@ def evaluate_system(
     events: Events,
     split: Split,
     kinds: tuple[str, ...] | None,
-    calibration: Calibration,
+    calibration: Calibration | RollingCalibration,
     report: Callable[[Any], Report],
     *,
     clock: Clock = STRICT,
     compared: bool = True,
-) -> list[dict[str, Any]]:
-    """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate`.
+) -> Evaluation:
+    """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate_and_calibrate`.
 
     Args:
         scorer: The system's, on all events.
@@ -144,7 +145,7 @@ def evaluate_system(
             trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
             strict[name] = trained[name].scorer(timed)
     make = {name: one.scorer for name, one in trained.items()}
-    return evaluate(
+    return evaluate_and_calibrate(
         {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()},
         events,
         split,
@@ -155,6 +156,21 @@ def evaluate_system(
         trained_with=context.config.negatives,
         report=report("testing"),
     )
+
+
+def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events) -> RollingCalibration:
+    """Refit on links that are newer than the last fit, each scored with the links before it; unchanged if too few.
+
+    Only the newest `MOST_RECALIBRATED` are used. Negatives are random destinations before the time of each link.
+    """
+    since = calibration.since[-1]
+    first = 0 if since is None else np.searchsorted(events.t, since, side="right")
+    links = np.arange(max(int(first), len(events) - MOST_RECALIBRATED), len(events))
+    if len(links) < STEP or (events.dst == events.dst[0]).all():
+        return calibration
+    negatives = known_negatives(events, links, seed_for(0, "recalibration"))
+    src, dst, t, known = events.src[links], events.dst[links], events.t[links], negatives >= 0
+    return calibration.follow(t, *score_contrast(scorer, src, dst, np.where(known, negatives, dst), t), known)
 
 
 def _part(report: Report, index: int, count: int) -> Report:
@@ -175,12 +191,14 @@ def finish(
     compared: bool = True,
 ) -> Run:
     """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
-    scorer, calibration = system.scorer(events), Calibration.fit(*validation)
+    scorer, checked = system.scorer(events), fit_and_check(events.t[split.val], *validation)
     options: dict[str, Any] = {"clock": clock, "compared": compared}
-    results = evaluate_system(context, system, scorer, events, split, kinds, calibration, stage, **options)
+    results, calibration = evaluate_system(
+        context, system, scorer, events, split, kinds, checked.calibration, stage, **options
+    )
     candidates, tested = candidates_on(scorer, events, context.config), np.concatenate(list(split.test.values()))
     report = {
-        "calibration": asdict(calibration) | {"prior": FITTED_PRIOR},
+        "calibration": calibration.to_dict() | checked.to_dict(),
         "candidates": candidate_recall(candidates, events, tested),
         "versions": current_versions() | {"device": context.device.type},
     }
