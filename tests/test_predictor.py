@@ -304,7 +304,7 @@ def test_updates_recalibrate_later_queries_only(events, folder, tmp_path) -> Non
         each.update(new)
     np.testing.assert_array_equal(predictor.score(src, dst, t), before)
     assert len(fixed.calibration.steps) == steps
-    assert len(predictor.calibration.steps) == steps + 3  # 125 links each: 100 after the last fit on test links, and these
+    assert len(predictor.calibration.steps) == steps + 3  # of 125 links: 100 test links and these
     end = events.t[-1] + 1_000
     assert predictor.score(src, dst, end).tolist() != fixed.score(src, dst, end).tolist()
     np.testing.assert_array_equal(*(np.argsort(p.score(src[0], dst, end)) for p in (predictor, fixed)))

@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.negatives import KINDS, PAIR_KINDS, negatives, pair_negatives, part_negatives
+from cawn.learn.negatives import (
+    KINDS,
+    PAIR_KINDS,
+    known_negatives,
+    negatives,
+    pair_negatives,
+    part_negatives,
+    seen_before,
+)
 from cawn.learn.splits import split
 from networks import random_events
 from statistics_of_draws import assert_follows
@@ -192,3 +200,16 @@ def test_random_negatives_of_dyglibs_inductive_links_are_destinations_of_such_li
     drawn = part_negatives(events, parts, "inductive", "random", 0)
     assert set(drawn.dst) <= set(events.dst[links])
     assert (drawn.dst != events.dst[links]).all()
+
+
+def test_known_negatives_are_earlier_destinations() -> None:
+    """By hand: destinations 5, 6, 7 first appear at times 1, 2 and 3; two links share time 2."""
+    events = cawn.Events([0, 1, 0, 1, 0, 1], [5, 6, 5, 7, 6, 7], [1, 2, 2, 3, 4, 5])
+    links = np.arange(6)
+    drawn = np.stack([known_negatives(events, links, seed) for seed in range(40)], axis=1)
+    found = [set(row.tolist()) for row in drawn]
+    assert found == [{-1}, {5}, {-1}, {5, 6}, {5, 7}, {5, 6}]
+    nodes = np.array([5, 6, 6, 7, 0])
+    np.testing.assert_array_equal(
+        seen_before(events, nodes, np.array([2, 2, 3, 3, 9])), [True, False, True, False, False]
+    )

@@ -1,7 +1,7 @@
 """The run folder: its files are replaced atomically, and read without pickle.
 
-run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays; after
-                         updates, also their digests and the calibration refitted on them
+run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays;
+                         after updates, also their digests and the calibration refitted on them
 config.toml              the settings, for people to read
 network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
 index-*/                 the index that the system's scorers read, if it has one: likewise
