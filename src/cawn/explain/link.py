@@ -119,7 +119,7 @@ def explain_link(
     if not (walks.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
     contribution, _, logits = group_contributions(walk_scores, batch, walks, np.arange(len(walks.pair)))
-    without_history = batch if batcher.rates is None else replace(batch, rates=_rates_without_history(batcher, t))
+    without_history = batch if batcher.exact is None else replace(batch, rates=_rates_without_history(batcher, t))
     of_rates = logits - walk_scores.logits_of(without_history)
     others = [walk_scores.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
@@ -133,7 +133,7 @@ def explain_link(
         draws=draws,
         logit=float(logits[0]),
         base=float(logits_without_walks(walk_scores, without_history)[0]),
-        rates=None if batcher.rates is None else float(of_rates[0]),
+        rates=None if batcher.exact is None else float(of_rates[0]),
         method="additive" if is_additive(config) else "leave-group-out",
         walks=[_walk(walks, i, float(contribution[i]), batcher, names) for i in order.tolist()],
         num_walks=config.num_walks,
@@ -183,6 +183,6 @@ def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
 
 def _rates_without_history(batcher: Batcher, t: Array) -> Array:
     """The rates of two nodes without history."""
-    assert batcher.rates is not None
+    assert batcher.exact is not None
     unknown = np.array([batcher.events.num_nodes])
-    return batcher.rates.features(unknown, unknown + 1, t, batcher.unit)
+    return batcher.exact.features(unknown, unknown + 1, t)

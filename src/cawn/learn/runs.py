@@ -479,15 +479,15 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
     path, kind = folder / "config.toml", systems.settings_type(found["system"])
     try:
         if found["format"] == 2:
-            return kind.from_toml(read_file(path).decode())
-        written = kind.from_dict(found["config"])
+            return kind.from_toml(read_file(path).decode(), stored=True)
+        written = kind.from_stored(found["config"])
     except (OSError, ValueError, KeyError, QueryError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         where = path if found["format"] == 2 else folder / "run.json"
         raise StorageError(f"{where}: missing or damaged ({reason}); {_TRAIN_AGAIN}") from error
     if path.exists():
         try:
-            shown: Settings | None = kind.from_toml(read_file(path).decode())
+            shown: Settings | None = kind.from_toml(read_file(path).decode(), stored=True)
         except (OSError, ValueError, QueryError, RecursionError):
             shown = None
         if shown != written:

@@ -20,6 +20,8 @@ from cawn.data.events import Events
 from cawn.errors import DataError
 from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.history import History
+from cawn.walks.pairs import PairParts
+from cawn.walks.rates import part_widths
 
 Array = npt.NDArray[Any]
 
@@ -172,3 +174,11 @@ def symmetric(pairs: Tensor, shared: int) -> Tensor:
     """
     u, v = pairs[:, shared:].chunk(2, dim=-1)  # [B, n] each
     return torch.cat([pairs[:, :shared], (u + v) / 2, (u - v).abs()], dim=-1)
+
+
+def symmetric_features(features: Tensor, parts: PairParts, num_decays: int) -> Tensor:
+    """The same for undirected `PairFeatures`."""
+    width, _ = parts.widths(num_decays)
+    rates, sequences = features[:, :width], features[:, width:]
+    of_pair = part_widths(num_decays)[0] if width else 0
+    return torch.cat([symmetric(rates, of_pair), symmetric(sequences, 0)], dim=-1)

@@ -16,11 +16,11 @@ from torch import Tensor, nn
 
 from cawn.data.decays import ladder, time_unit
 from cawn.data.events import Events
-from cawn.systems.base import Context, symmetric
+from cawn.systems.base import Context, symmetric_features
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, contrast_loss
 from cawn.walks.history import History
-from cawn.walks.rates import Rates, pair_width, rates_width
+from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
 
 Array = npt.NDArray[Any]
 
@@ -36,10 +36,19 @@ class RatesSettings(Settings):
     epochs: int = 6
     weight_decay: float = 0.0
     hidden: int = 64
+    since: bool = True  # the number of links of each end since the last link of the pair
+    two_steps: bool = True  # how often the recent partners of each end have linked to the other end
+    transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
+    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES
+
+    @property
+    def pair_parts(self) -> PairParts:
+        """The features that are used."""
+        return PairParts(True, self.directed, self.since, self.two_steps, self.transitions)
 
     @property
     def symmetric(self) -> bool:
@@ -51,17 +60,17 @@ class RatesSettings(Settings):
 
 
 class RatesSystem:
-    """An MLP on `Rates.features`."""
+    """An MLP on `PairFeatures`."""
 
     def __init__(self, context: Context) -> None:
         config: RatesSettings = context.config
         self.context, self.config = context, config
         self.alpha = tuple(context.fact("alpha", lambda: ladder(context.train.known.intensity)))
         self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
-        width, hidden = rates_width(len(self.alpha), directed=config.directed), config.hidden
+        width, hidden = config.pair_parts.width(len(self.alpha)), config.hidden
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
         self.module = nn.Sequential(*layers).to(context.device)
-        self._rates: tuple[Events, Rates] | None = None  # of the most recent events
+        self._features: tuple[Events, PairFeatures] | None = None  # of the most recent events
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer = self.scorer(self.context.events)
@@ -72,24 +81,26 @@ class RatesSystem:
             yield contrast_loss(logits, links.weight)
 
     def scorer(self, events: Events) -> RatesScorer:
-        if self._rates is None or self._rates[0] is not events:
+        if self._features is None or self._features[0] is not events:
             history = History(events, self.alpha, threads=self.context.threads)
-            self._rates = events, Rates(events, history, directed=self.config.directed)
-        return RatesScorer(self, self._rates[1])
+            features = PairFeatures.of(self.config.pair_parts, events, history, self.unit)
+            assert features is not None
+            self._features = events, features
+        return RatesScorer(self, self._features[1])
 
 
 class RatesScorer:
-    """Scores pairs by the rates of a history."""
+    """Scores pairs by their exact features on a history."""
 
-    def __init__(self, system: RatesSystem, rates: Rates) -> None:
-        self._system, self._rates = system, rates
+    def __init__(self, system: RatesSystem, features: PairFeatures) -> None:
+        self._system, self._features = system, features
 
     def network(self, src: Array, dst: Array, t: Array) -> Tensor:
         """Logits [B] of pairs."""
         system = self._system
-        features = torch.from_numpy(self._rates.features(src, dst, t, system.unit, threads=system.context.threads))
+        features = torch.from_numpy(self._features.features(src, dst, t, threads=system.context.threads))
         if system.config.symmetric:
-            features = symmetric(features, pair_width(features.shape[1]))
+            features = symmetric_features(features, system.config.pair_parts, len(system.alpha))
         logits: Tensor = system.module(features.to(system.context.device)).squeeze(-1)
         return logits
 

@@ -37,6 +37,7 @@ class Settings:
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
+    FORMER: ClassVar[dict[str, Any]] = {}  # settings that older run folders do not name, with what they did then
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -100,15 +101,20 @@ class Settings:
         return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
 
     @classmethod
-    def from_toml(cls, text: str) -> Self:
-        """The inverse of `to_toml`; missing settings get their defaults."""
+    def from_toml(cls, text: str, *, stored: bool = False) -> Self:
+        """The inverse of `to_toml`; missing settings get their defaults, or those of `from_stored`."""
         if not isinstance(text, str):
             raise QueryError(f"settings are {brief(text)}: give the text of a TOML file")
         try:
             values = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also raised for oversized integers and deep nesting
             raise QueryError(f"not TOML: {error}") from error
-        return cls.from_dict(values)
+        return cls.from_stored(values) if stored else cls.from_dict(values)
+
+    @classmethod
+    def from_stored(cls, values: dict[str, Any]) -> Self:
+        """From the settings in a run folder, which may be older than some settings."""
+        return cls.from_dict(cls.FORMER | values if isinstance(values, dict) else values)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

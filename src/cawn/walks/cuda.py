@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
+from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.cuda.walks import sample_walks
@@ -19,6 +20,7 @@ from cawn.walks.history import RecentLinks
 from cawn.walks.neighbours import Neighbours
 from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
 from cawn.walks.sampling import Walks, query_arrays, step_widths
+from cawn.walks.sequences import DEPTH, PARTNERS, STRIDE, Parts, Sequences
 
 if TYPE_CHECKING:
     from cawn.walks.history import History
@@ -133,6 +135,25 @@ class DeviceRates:
             "num_ages": AGES,
             "closeness_scale": CLOSENESS_SCALE,
             "longest": LONGEST,
+        }
+
+
+class DeviceSequences:
+    """`Sequences` on a device."""
+
+    def __init__(self, sequences: Sequences, parts: Parts, device: torch.device) -> None:
+        arrays = [np.array(array) for array in sequences.lists[:-1]] + [np.array([sequences.lists.scale])]
+        with memory_for(f"the sequences of links ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
+            self.lists = [torch.from_numpy(array).to(device) for array in arrays]
+        num_decays = -(-len(sequences.lists.alphas) // STRIDE)
+        self.constants: dict[str, Any] = {  # of `kernels.cuda.sequences.sequence_features`, beside the lists
+            "since": parts.since,
+            "partners": PARTNERS * parts.two_steps,
+            "stride": STRIDE,
+            "depth": DEPTH * parts.transitions,
+            "num_decays": num_decays * parts.two_steps,
+            "since_scale": SINCE_SCALE,
+            "log_scale": LOG_SCALE,
         }
 
 

@@ -40,11 +40,6 @@ def rates_width(num_decays: int, *, directed: bool) -> int:
     return int(part_columns(num_decays, directed=directed)[-1])
 
 
-def pair_width(rates_width: int) -> int:
-    """How many of `rates_width` undirected features are the pair's; those of u and then of v follow."""
-    return part_widths((rates_width - AGES - 3) // 5)[0]
-
-
 class DecayedCounts(NamedTuple):
     """For each key the times at which it occurred, in order, and the running log-sums of their weights."""
 
@@ -103,6 +98,11 @@ class Rates:
         fields = DecayedCounts._fields
         rates._set([DecayedCounts(*(arrays[f"{name}.{field}"] for field in fields)) for name in names], history)
         return rates
+
+    @property
+    def pairs(self) -> DecayedCounts:
+        """Of undirected pairs."""
+        return self._pairs
 
     @property
     def counts(self) -> list[DecayedCounts]:

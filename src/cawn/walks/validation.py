@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from cawn.data.validation import Array, Arrays, check_array, check_offsets, check_range, check_times, require
+from cawn.walks.pairs import PairParts, named
 from cawn.walks.rates import STORED_NAMES
+from cawn.walks.sequences import STORED
 
 _ROUNDING = 1e-9
 
@@ -19,6 +21,39 @@ def check_history(arrays: Arrays, t: Array, num_nodes: int, alpha: tuple[float, 
     check_range(node, "hop", 0, num_nodes)
     check_range(link, "hop", 0, 2 * len(t))
     require(bool((cut >= 0).all() and (cut <= np.diff(starts)[node]).all()), "hop points outside a node's list")
+
+
+def check_pairs(arrays: Arrays, t: Array, num_nodes: int, alpha: tuple[float, ...], parts: PairParts) -> None:
+    """The arrays of `PairFeatures` of links at times t."""
+    rates, sequences = named(arrays, "rates."), named(arrays, "sequences.")
+    require(bool(rates) == parts.any, "the rates do not match the settings")
+    require(bool(sequences) == any(parts.sequences), "the sequences do not match the settings")
+    if rates:
+        check_rates(rates, t, alpha, directed=parts.rates and parts.directed)
+    if sequences:
+        check_sequences(sequences, t, num_nodes)
+
+
+def check_sequences(arrays: Arrays, t: Array, num_nodes: int) -> None:
+    """The arrays of `Sequences` of links at times t, as `kernels.cpu.sequences.Lists` describes them."""
+    require(set(arrays) == set(STORED), "the sequences are incomplete")
+    starts = _check_times(arrays, t, num_nodes, "time", "starts")
+    check_range(check_array(arrays, "partner", np.int32, 1, len(arrays["time"])), "partner", 0, num_nodes)
+    keys = check_array(arrays, "next_keys", np.int64, 1)
+    require(bool((keys[1:] > keys[:-1]).all()), "next_keys are not sorted")
+    for node in (keys >> 32, keys & 0xFFFFFFFF):
+        check_range(node, "next_keys", 0, num_nodes)
+    _check_times(arrays, t, len(keys), "next_time", "next_starts")
+    _check_times(arrays, t, num_nodes, "from_time", "from_starts")
+    first = check_array(arrays, "first_time", t.dtype, 1, int(np.count_nonzero(np.diff(starts))))
+    require(bool((first[1:] >= first[:-1]).all()), "first_time is not sorted")
+    sizes = {"activity": "time", "next_sum": "next_time", "from_sum": "from_time"}
+    sums = {name: len(arrays[times]) for name, times in sizes.items()} | {"pair_sum": len(t), "all_sum": len(t)}
+    for name, size in sums.items():
+        values = check_array(arrays, name, np.float64, 1, size)
+        if size:
+            lowest, highest = float(values.min()), float(values.max())  # NaN, if there is any
+            require(lowest >= 1 - _ROUNDING and highest <= size + _ROUNDING, f"{name} is out of range")
 
 
 def check_rates(arrays: Arrays, t: Array, alpha: tuple[float, ...], *, directed: bool) -> None:
@@ -35,17 +70,7 @@ def check_rates(arrays: Arrays, t: Array, alpha: tuple[float, ...], *, directed:
 
 def _check_lists(arrays: Arrays, t: Array, count: int, alpha: tuple[float, ...]) -> Array:
     """`count` lists of sorted times with running log-sums; returns their offsets [count + 1]."""
-    time, starts = check_array(arrays, "time", None, 1), check_array(arrays, "starts", np.int64, 1)
-    n = len(time)
-    check_offsets(starts, "starts", count, n)
-    require(time.dtype == t.dtype, f"time is {time.dtype}, but the links' is {t.dtype}")
-    check_times(time, "time")
-    if n:
-        require(len(t) > 0 and bool(time.min() >= t[0] and time.max() <= t[-1]), "time is not that of the links")
-    falls = time[1:] < time[:-1]
-    inner = starts[1:-1]
-    falls[inner[(inner > 0) & (inner < n)] - 1] = False  # between two lists
-    require(not falls.any(), "a list is not sorted by time")
+    starts, n = _check_times(arrays, t, count, "time", "starts"), len(arrays["time"])
     alphas = check_array(arrays, "alphas", np.float64, 1)
     require(tuple(alphas.tolist()) == alpha, "alphas are not those of the run")
     logsum = check_array(arrays, "logsum", np.float64, 2, len(alphas))
@@ -53,4 +78,21 @@ def _check_lists(arrays: Arrays, t: Array, count: int, alpha: tuple[float, ...])
     if n:
         lowest, highest = float(logsum.min()), float(logsum.max())  # NaN, if there is any
         require(lowest >= -_ROUNDING and highest <= np.log(n) + _ROUNDING, "logsum is out of range")
+    return starts
+
+
+def _check_times(arrays: Arrays, t: Array, count: int, time_name: str, starts_name: str) -> Array:
+    """`count` lists of sorted times; returns their offsets [count + 1]."""
+    time, starts = check_array(arrays, time_name, None, 1), check_array(arrays, starts_name, np.int64, 1)
+    n = len(time)
+    check_offsets(starts, starts_name, count, n)
+    require(time.dtype == t.dtype, f"{time_name} is {time.dtype}, but the links' is {t.dtype}")
+    check_times(time, time_name)
+    if n:
+        inside = len(t) > 0 and bool(time.min() >= t[0] and time.max() <= t[-1])
+        require(inside, f"{time_name} is not that of the links")
+    falls = time[1:] < time[:-1]
+    inner = starts[1:-1]
+    falls[inner[(inner > 0) & (inner < n)] - 1] = False  # between two lists
+    require(not falls.any(), f"a list of {time_name} is not sorted")
     return starts

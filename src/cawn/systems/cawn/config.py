@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from cawn.data.decays import ladder
 from cawn.errors import QueryError, brief
 from cawn.systems.settings import Settings, is_number
+from cawn.walks.pairs import NO_SEQUENCES, PairParts
 
 Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
 
@@ -24,6 +25,7 @@ _PAPER = {
     "logarithms": False,
     "degree": False,
     "rates": False,
+    **NO_SEQUENCES,
     "directed": False,
     "standardise": False,
     "dropout_at": "walks",
@@ -75,6 +77,9 @@ class Config(Settings):
     logarithms: bool = True  # add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features
     degree: bool = True  # log(1 + number of earlier links) of the node at each position
     rates: bool = True  # exact decayed counts of the links of both ends and of the pair, added to the pooled walks
+    since: bool = True  # the number of links of each end since the last link of the pair, likewise
+    two_steps: bool = True  # how often the recent partners of each end have linked to the other end, likewise
+    transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other, likewise
     directed: bool = True  # the direction of each link
     head: Literal["mlp", "linear"] = "mlp"  # from the pair's embedding to the logit; "linear" makes walks additive
     dropout: float = 0.1
@@ -88,6 +93,7 @@ class Config(Settings):
         "dropout": (0, 0.95),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
+    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,
@@ -133,7 +139,13 @@ class Config(Settings):
     @property
     def symmetric(self) -> bool:
         """Whether the logits of (u, v) and (v, u) are equal, up to rounding."""
-        return self.sides == "symmetric" or (self.sides == "joint" and not self.directed and not self.rates)
+        joint = self.sides == "joint" and not self.directed and not self.pair_parts.any
+        return self.sides == "symmetric" or joint
+
+    @property
+    def pair_parts(self) -> PairParts:
+        """The exact features of pairs that are used beside the walks."""
+        return PairParts(self.rates, self.directed, self.since, self.two_steps, self.transitions)
 
     @property
     def uses_direction(self) -> bool:

@@ -21,6 +21,7 @@ from cawn.kernels.cuda.features import gather_rows, position_features, rate_feat
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for
 from cawn.kernels.cuda.links import take_links
 from cawn.kernels.cuda.negatives import DeviceChoices
+from cawn.kernels.cuda.sequences import sequence_features
 from cawn.kernels.cuda.walks import sample_walks
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.cawn import fused
@@ -29,7 +30,7 @@ from cawn.systems.cawn.fused import Dense
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.graphs import CapturedStep
 from cawn.systems.training import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
-from cawn.walks.cuda import DeviceHistory, DeviceRates
+from cawn.walks.cuda import DeviceHistory, DeviceRates, DeviceSequences
 from cawn.walks.identities import first_occurrences
 from cawn.walks.rates import LONGEST
 
@@ -81,8 +82,13 @@ class DeviceBatcher:
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
         self._index = list(self.history.index.values())
         self._widths = torch.tensor(config.widths, device=device)
-        self.rates = None if host.rates is None else DeviceRates(host.rates, device)
+        exact = host.exact
+        self.rates = DeviceRates(exact.rates, device) if exact is not None and exact.parts.rates else None
+        self.sequences: DeviceSequences | None = None
+        if exact is not None and exact.sequences is not None:
+            self.sequences = DeviceSequences(exact.sequences, exact.parts.sequences, device)
         self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
+        self._sequences_from, _ = config.pair_parts.widths(len(host.history.alpha))
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * _free_memory(device)))
         self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
@@ -136,14 +142,18 @@ class DeviceBatcher:
 
     @contextmanager
     def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
-        """`Rates.features` [B, R], computed on a side stream; ready on exit."""
+        """`PairFeatures.features` [B, R], computed on a side stream; ready on exit."""
         rates = torch.empty(len(src), self.rates_width, device=self.device)
-        if self.rates is None:
+        if self.rates_width == 0:
             yield rates
             return
         try:
             with self._side_stream():
-                rate_features(self.rates.lists, src, dst, t, self._unit, rates, **self.rates.constants)
+                if self.rates is not None:
+                    rate_features(self.rates.lists, src, dst, t, self._unit, rates, **self.rates.constants)
+                if self.sequences is not None:
+                    lists, constants = self.sequences.lists, self.sequences.constants
+                    sequence_features(lists, src, dst, t, rates, column=self._sequences_from, **constants)
             yield rates
         finally:
             self._side_stream.join()

@@ -23,7 +23,8 @@ from cawn.systems.cawn.config import Config
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
-from cawn.walks.rates import Rates, in_units, rates_width
+from cawn.walks.pairs import PairFeatures
+from cawn.walks.rates import in_units
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
@@ -42,7 +43,7 @@ class Batch:
     num_walks: int  # M, of each side
     vectors: Any  # [K, L] int32, the distinct count vectors g(w, S)
     levels: list[Level]  # L trees of prefixes, one level for each depth
-    rates: Any  # [B, R] exact rates of both ends and of the pair; R = 0 without them
+    rates: Any  # [B, R] exact features of the pair, see `PairFeatures`; R = 0 without them
 
     @property
     def num_pairs(self) -> int:
@@ -67,7 +68,7 @@ class Batcher:
     events: Events
     history: History
     unit: float
-    rates: Rates | None
+    exact: PairFeatures | None
     threads: int | None = None
 
     @classmethod
@@ -83,8 +84,8 @@ class Batcher:
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
         history = History(events, alpha, threads=build_threads)
-        rates = Rates(events, history, directed=config.directed) if config.rates else None
-        return cls(config, events, history, unit, rates, threads)
+        exact = PairFeatures.of(config.pair_parts, events, history, unit)
+        return cls(config, events, history, unit, exact, threads)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""
@@ -131,9 +132,9 @@ class Batcher:
         if config.identity == "aw":
             levels = [level._replace(order=path_orders(levels[: i + 1])) for i, level in enumerate(levels)]
         rates = np.empty((len(rows), 0), np.float32)
-        if self.rates is not None:
+        if self.exact is not None:
             u, v = rows.T
-            rates = self.rates.features(nodes[u], nodes[v], t[u], self.unit, threads=self.threads)
+            rates = self.exact.features(nodes[u], nodes[v], t[u], threads=self.threads)
         return Batch(config.num_walks, vectors, levels, rates)
 
     def _with_features(self, level: Level, above: Level) -> Level:
@@ -236,9 +237,8 @@ def width_of_x(config: Config, events: Events) -> int:
 
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
-    """Number of columns of X, and of rates of a pair: the widths that `CAWN` is built with."""
-    rates = rates_width(num_decays, directed=config.directed) if config.rates else 0
-    return width_of_x(config, events), rates
+    """Number of columns of X, and of exact features of a pair: the widths that `CAWN` is built with."""
+    return width_of_x(config, events), config.pair_parts.width(num_decays)
 
 
 def pairs_within(byte_budget: int, config: Config, x_width: int) -> int:

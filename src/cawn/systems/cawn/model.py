@@ -18,13 +18,12 @@ from torch.nn.functional import embedding, embedding_bag
 
 from cawn.kernels.cpu.lstm import LstmStep
 from cawn.kernels.cpu.prefixes import Level
-from cawn.systems.base import symmetric
+from cawn.systems.base import symmetric, symmetric_features
 from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
 from cawn.systems.cawn.bidirectional import BidirectionalWalks
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 from cawn.systems.layers import TimeEncoding
-from cawn.walks.rates import pair_width
 
 _DECADES = 6  # the periods of f2 range from one time unit to a million
 
@@ -192,8 +191,8 @@ class CAWN(nn.Module):
             self.walks = RecurrentWalks(config, x_width)
         self.attention = pooling_layer(config)
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
-        self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if config.rates else None
-        self.width = d * ((1 if config.sides == "joint" else 2) + config.rates)
+        self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if rates_width else None
+        self.width = d * ((1 if config.sides == "joint" else 2) + (self.from_rates is not None))
         deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
 
@@ -232,6 +231,7 @@ class CAWN(nn.Module):
         pooled = pooled.reshape(len(rates), -1)
         if self.config.sides == "symmetric":
             pooled = symmetric(pooled, 0)
-            rates = symmetric(rates, pair_width(rates.shape[1])) if self.from_rates is not None else rates
+            if self.from_rates is not None:
+                rates = symmetric_features(rates, self.config.pair_parts, self.config.num_decays)
         pooled = self.dropout(pooled)
         return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(rates)], dim=-1)

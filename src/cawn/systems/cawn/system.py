@@ -22,8 +22,8 @@ from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Optimizer
 from cawn.walks.history import History
-from cawn.walks.rates import Rates
-from cawn.walks.validation import check_history, check_rates
+from cawn.walks.pairs import PairFeatures, named
+from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -93,21 +93,15 @@ class CawnSystem:
     def index(self, events: Events) -> dict[str, Array]:
         batcher = self.batcher(events)
         arrays = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
-        if batcher.rates is not None:
-            arrays |= {f"rates.{key}": value for key, value in batcher.rates.arrays.items()}
-        return arrays
+        return arrays if batcher.exact is None else arrays | batcher.exact.arrays
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        lists, counts = (
-            {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
-            for prefix in ("history.", "rates.")
-        )
+        lists, parts = named(arrays, "history."), self.config.pair_parts
         check_history(lists, events.t, events.num_nodes, self.alpha)
-        if self.config.rates:
-            check_rates(counts, events.t, self.alpha, directed=self.config.directed)
+        check_pairs(arrays, events.t, events.num_nodes, self.alpha, parts)
         history = History.adopt(lists)
-        rates = Rates.adopt(counts, history) if self.config.rates else None
-        self._batcher = Batcher(self.config, events, history, self.unit, rates, self._batch_threads)
+        exact = PairFeatures.adopt(parts, arrays, events, history, self.unit)
+        self._batcher = Batcher(self.config, events, history, self.unit, exact, self._batch_threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_engine": None}  # device memory is not pickled; it is allocated again

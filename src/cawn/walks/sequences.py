@@ -1,0 +1,145 @@
+"""Exact features of pairs from the sequence of links of each end.
+
+For a pair (u, v) at time t, and with the roles of u and v exchanged:
+
+since        the number of links of u since the last link of the pair: the rank of v among the recent partners of u.
+two steps    over the last links (u, w): how often w and v have linked.
+transitions  P(v), P(v | u) and, for the last partners w of u, P(v | w): how often a node linked to w and next to v.
+             Decayed counts, smoothed as in `cawn.systems.counts`.
+
+Simultaneous links are in canonical order, so that features do not depend on the order of rows.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.data.ties import in_canonical_order
+from cawn.kernels.cpu.sequences import Lists, decayed_counts, sequence_features
+from cawn.kernels.threads import even_bounds, in_parallel
+from cawn.walks.rates import DecayedCounts
+
+Array = npt.NDArray[Any]
+
+SCALE = 0.15 / 0.70 * 1e6  # time units after which a link counts 1 / e in transitions; see `decays.time_unit`
+PARTNERS = 24  # recent links for two steps
+STRIDE = 2  # every second decay is used for two steps
+DEPTH = 5  # recent partners for transitions
+_PAIRS_PER_TASK = 4096
+
+STORED = (
+    *("starts", "time", "partner", "activity", "pair_sum"),
+    *("next_keys", "next_starts", "next_time", "next_sum", "from_starts", "from_time", "from_sum"),
+    *("all_sum", "first_time"),
+)
+
+
+class Parts(NamedTuple):
+    """Which features are computed."""
+
+    since: bool = True
+    two_steps: bool = True
+    transitions: bool = True
+
+    def width(self, num_decays: int) -> int:
+        """Number of features of each end."""
+        two_steps = 2 * -(-num_decays // STRIDE) + 1
+        return 2 * self.since + two_steps * self.two_steps + (2 + DEPTH) * self.transitions
+
+
+class Sequences:
+    """The links of every node in the order of time, and how often one partner follows another.
+
+    Args:
+        arrays: The index by name, see `arrays`.
+        events: The network.
+        pairs: The decayed counts of its undirected pairs.
+        unit: The unit of time of the model.
+    """
+
+    def __init__(self, arrays: dict[str, Array], events: Events, pairs: DecayedCounts, unit: float) -> None:
+        nodes = np.arange(events.num_nodes + 1) << 32
+        self.lists = Lists(
+            **arrays,
+            pair_rows=np.searchsorted(pairs.keys, nodes),
+            pair_keys=pairs.keys,
+            pair_starts=pairs.starts,
+            pair_time=pairs.time,
+            pair_logsum=pairs.logsum,
+            next_rows=np.searchsorted(arrays["next_keys"], nodes),
+            all_time=events.t,
+            alphas=pairs.alphas,
+            scale=SCALE * unit,
+        )
+
+    @classmethod
+    def of(cls, events: Events, pairs: DecayedCounts, unit: float) -> Sequences:
+        """Index the events."""
+        scale, sorted_events = SCALE * unit, in_canonical_order(events)
+        owner, partner, t = _sides(sorted_events)
+        nodes = np.arange(events.num_nodes + 1)
+        order = np.argsort(owner, kind="stable")
+        starts, time, partner_of = np.searchsorted(owner[order], nodes), t[order], partner[order]
+        follows = np.flatnonzero(owner[order][1:] == owner[order][:-1]) + 1  # entries with an earlier one in their list
+        in_time = np.argsort(order[follows], kind="stable")
+        before, after, when = partner_of[follows - 1][in_time], partner_of[follows][in_time], time[follows][in_time]
+        keys = before << 32 | after
+        next_order, from_order = np.argsort(keys, kind="stable"), np.argsort(before, kind="stable")
+        next_keys, first = np.unique(keys[next_order], return_index=True)
+        next_starts, next_time = np.append(first, len(keys)).astype(np.int64), when[next_order]
+        from_starts, from_time = np.searchsorted(before[from_order], nodes), when[from_order]
+        arrays = {
+            "starts": starts,
+            "time": time,
+            "partner": partner_of.astype(np.int32),
+            "activity": decayed_counts(starts, time, scale),
+            "pair_sum": decayed_counts(pairs.starts, pairs.time, scale),
+            "next_keys": next_keys,
+            "next_starts": next_starts,
+            "next_time": next_time,
+            "next_sum": decayed_counts(next_starts, next_time, scale),
+            "from_starts": from_starts,
+            "from_time": from_time,
+            "from_sum": decayed_counts(from_starts, from_time, scale),
+            "all_sum": decayed_counts(np.array([0, len(events)]), events.t, scale),
+            "first_time": np.sort(time[starts[:-1][np.diff(starts) > 0]]),
+        }
+        return cls(arrays, events, pairs, unit)
+
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """What is stored in run folders; the rest of the lists is derived from it, from the events and from `Rates`."""
+        return {name: getattr(self.lists, name) for name in STORED}
+
+    def features(
+        self, nodes: Array, others: Array, t: Array, parts: Parts, *, threads: int | None = None
+    ) -> npt.NDArray[np.float32]:
+        """The features of one end of each pair, given the other: [B, parts.width]."""
+        out = np.empty((len(nodes), parts.width(len(self.lists.alphas))), np.float32)
+        work = partial(
+            sequence_features,
+            nodes.astype(np.int64),
+            others.astype(np.int64),
+            np.ascontiguousarray(t, self.lists.time.dtype),
+            self.lists,
+            parts.since,
+            PARTNERS * parts.two_steps,
+            STRIDE,
+            DEPTH * parts.transitions,
+            out,
+        )
+        in_parallel(work, even_bounds(len(nodes), _PAIRS_PER_TASK), threads)
+        return out
+
+
+def _sides(events: Events) -> tuple[Array, Array, Array]:
+    """Each link as seen by its source, then by its destination: node, partner and time; a self-loop once."""
+    src, dst = events.src.astype(np.int64), events.dst.astype(np.int64)
+    once = np.stack([np.ones(len(src), np.bool_), src != dst], axis=1).ravel()
+    owner, partner = (np.stack(ends, axis=1).ravel()[once] for ends in ((src, dst), (dst, src)))
+    return owner, partner, np.repeat(events.t, 2)[once]
