@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+_SMALLEST_DEVIATION, _MOST_DEVIATIONS = 1e-3, 8.0  # of standardised features
 _PERIOD = 1e6  # the length of the training period in the unit of time gaps
 
 
@@ -35,6 +36,23 @@ class TimeEncoding(nn.Module):
         if not self.learned:
             return torch.cos(angle)
         return torch.cos(angle + gap.float()[..., None] * (self.change / self.period) + self.b)
+
+
+class Standardise(nn.Module):
+    """Features with mean 0 and deviation 1 over the training pairs, cut at 8 deviations: [B, width] -> [B, width]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mean, self.deviation = nn.Buffer(torch.zeros(width)), nn.Buffer(torch.ones(width))
+
+    def fit(self, features: Tensor) -> None:
+        """Set the mean and deviation to those of features [n, width]."""
+        values = features.double()
+        self.mean.copy_(values.mean(dim=0))
+        self.deviation.copy_(values.std(dim=0, correction=0) + _SMALLEST_DEVIATION)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return ((features - self.mean) / self.deviation).clamp(-_MOST_DEVIATIONS, _MOST_DEVIATIONS)
 
 
 def dropout(x: Tensor, rate: float, training: bool) -> Tensor:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from cawn.data.decays import ladder, time_unit
 from cawn.data.events import Events
 from cawn.systems.base import Context, symmetric_features
+from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, contrast_loss
 from cawn.walks.history import History
@@ -39,11 +40,12 @@ class RatesSettings(Settings):
     since: bool = True  # the number of links of each end since the last link of the pair
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other
+    scaled: bool = True  # scale these features to mean 0 and deviation 1 over the training pairs
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
-    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES
+    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES | {"scaled": False}
 
     @property
     def pair_parts(self) -> PairParts:
@@ -69,8 +71,11 @@ class RatesSystem:
         self.unit = float(context.fact("unit", lambda: time_unit(context.train.known)))
         width, hidden = config.pair_parts.width(len(self.alpha)), config.hidden
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
-        self.module = nn.Sequential(*layers).to(context.device)
+        standardise = Standardise(width)
+        self.module = nn.Sequential(*[standardise] * config.scaled, *layers).to(context.device)
         self._features: tuple[Events, PairFeatures] | None = None  # of the most recent events
+        if context.training is not None and config.scaled:
+            standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer = self.scorer(self.context.events)
@@ -95,13 +100,18 @@ class RatesScorer:
     def __init__(self, system: RatesSystem, features: PairFeatures) -> None:
         self._system, self._features = system, features
 
-    def network(self, src: Array, dst: Array, t: Array) -> Tensor:
-        """Logits [B] of pairs."""
+    def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:
+        """The features of pairs: [B, R]."""
         system = self._system
         features = torch.from_numpy(self._features.features(src, dst, t, threads=system.context.threads))
         if system.config.symmetric:
             features = symmetric_features(features, system.config.pair_parts, len(system.alpha))
-        logits: Tensor = system.module(features.to(system.context.device)).squeeze(-1)
+        return features
+
+    def network(self, src: Array, dst: Array, t: Array) -> Tensor:
+        """Logits [B] of pairs."""
+        device = self._system.context.device
+        logits: Tensor = self._system.module(self.inputs(src, dst, t).to(device)).squeeze(-1)
         return logits
 
     @torch.no_grad()

@@ -82,6 +82,14 @@ class TrainingLinks:
             negatives = np.where(chosen, historical, negatives)
         return np.where(self.own_negatives == NO_NEGATIVE, negatives, self.own_negatives)
 
+    def example_pairs(self, most: int = 20_000) -> tuple[Array, Array, Array]:
+        """Evenly spaced links and a negative of each: sources, destinations and times, at most 2 * `most`."""
+        n = len(self.positions)
+        some = np.linspace(0, n - 1, min(n, most)).astype(np.int64)
+        links, events = self.positions[some], self.events
+        dst = np.concatenate([events.dst[links], self.negatives(0)[some]])
+        return np.tile(events.src[links], 2), dst, np.tile(events.t[links], 2)
+
     def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
         """The links of each step of an epoch from step `first`, in time order unless they are `shuffled`."""
         negatives, events = self.negatives(epoch), self.events

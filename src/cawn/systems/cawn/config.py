@@ -80,6 +80,7 @@ class Config(Settings):
     since: bool = True  # the number of links of each end since the last link of the pair, likewise
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end, likewise
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other, likewise
+    scaled: bool = True  # scale these exact features to mean 0 and deviation 1 over the training pairs
     directed: bool = True  # the direction of each link
     head: Literal["mlp", "linear"] = "mlp"  # from the pair's embedding to the logit; "linear" makes walks additive
     dropout: float = 0.1
@@ -93,7 +94,7 @@ class Config(Settings):
         "dropout": (0, 0.95),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
-    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES
+    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES | {"scaled": False}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,
