@@ -7,6 +7,7 @@ import cawn
 from cawn.learn.negatives import (
     KINDS,
     PAIR_KINDS,
+    choices,
     known_negatives,
     negatives,
     pair_negatives,
@@ -213,3 +214,19 @@ def test_known_negatives_are_earlier_destinations() -> None:
     np.testing.assert_array_equal(
         seen_before(events, nodes, np.array([2, 2, 3, 3, 9])), [True, False, True, False, False]
     )
+
+
+def test_training_negatives_appear_by_the_end_of_their_links_period() -> None:
+    t = np.repeat(np.arange(10), 2)  # five periods of two times each
+    dst = np.arange(20) % 16 + 1  # a new destination with each link, at first
+    events = cawn.Events(np.zeros(20, int), dst, t)
+    drawn = [choices(events, np.arange(20), "period", seen=np.arange(20)).draw(seed) for seed in range(300)]
+    for link, found in enumerate(np.transpose(drawn)):
+        period = link // 4
+        assert set(found) == set(dst[: 4 * period + 4]) - {dst[link]}
+
+
+def test_a_period_with_one_destination_draws_the_next() -> None:
+    lonely = cawn.Events([0] * 10, [1] * 5 + [2, 3, 4, 5, 6], np.arange(10))
+    drawn = choices(lonely, np.arange(10), "period", seen=np.arange(10)).draw(0)
+    assert drawn[:2].tolist() == [2, 2]

@@ -26,6 +26,7 @@ from cawn.systems.training import TrainingLinks
 Nodes = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]
 
+PERIODS = 5  # of the training links, each about as long as the test period
 PARTNERS_SALT = 0x5851F42D4C957F2D  # separates the draws among a source's partners from the random ones
 
 
@@ -56,6 +57,19 @@ def random_choices(events: Events, links: Positions, seen: Positions) -> Choices
         skip_to=each[1:],
         salt=0,
     )
+
+
+def period_choices(events: Events, links: Positions, seen: Positions) -> Choices:
+    """Destinations up to the end of the link's period, except the link's own; `links` are divided into `PERIODS`.
+
+    The negatives of a test link are destinations of its past and of its period, almost never of a distant future. With
+    those of training links drawn in the same way, a destination without history means the same to a model in both.
+    """
+    every, t = random_choices(events, links, seen), events.t[links]
+    ends = np.quantile(t, np.arange(1, PERIODS + 1) / PERIODS, method="lower")
+    end = np.searchsorted(events.t, ends[np.searchsorted(ends, t)], side="right")  # position after the link's period
+    first = np.sort(np.unique(events.dst, return_index=True)[1])[: len(every.nodes)]  # link of each destination
+    return replace(every, count=np.maximum(np.searchsorted(first, end) - 1, 1))
 
 
 def partner_choices(events: Events, links: Positions, seen: Positions, *, new: bool) -> Choices:
@@ -96,8 +110,7 @@ KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
     "historical": partial(partner_choices, new=False),  # a destination of the source in training
     "inductive": partial(partner_choices, new=True),  # a destination of the source, but not in training
 }
-
-
+_CHOICES = KINDS | {"period": period_choices}  # for training only
 PAIR_KINDS = ("historical pairs", "inductive pairs")  # replace the source too, see `pair_negatives`
 PAIR_BATCH = 200  # links
 
@@ -123,9 +136,9 @@ def choices(
 ) -> Choices:
     """The destinations from which negatives of `links` are drawn; see `negatives`."""
     if visible is None:
-        return KINDS[kind](events, links, seen)
+        return _CHOICES[kind](events, links, seen)
     position = np.cumsum(visible) - 1
-    return KINDS[kind](events[visible], position[links], position[seen])
+    return _CHOICES[kind](events[visible], position[links], position[seen])
 
 
 def negatives(
@@ -252,7 +265,7 @@ def training_links(events: Events, split: Split, config: Settings, seed: int) ->
         part=train,
         positions=links,
         own_negatives=own_negatives(events, split, links),
-        random=draw("random"),
+        random=draw("period" if config.pool == "period" else "random"),
         historical=draw("historical") if config.negatives == "mixed" else None,
         batch_size=config.batch_size,
         seed=seed,

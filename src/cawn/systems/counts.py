@@ -43,6 +43,7 @@ class CountsSettings(Settings):
     schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"
+    pool: Literal["period", "training"] = "training"
     attributes: bool = False  # has no effect
     depth: int = 5  # K, the number of last destinations of the source that are used
     smoothing: float = 1.0  # pseudo-counts of each estimate

@@ -45,7 +45,7 @@ class RatesSettings(Settings):
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
-    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES | {"scaled": False}
+    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
 
     @property
     def pair_parts(self) -> PairParts:

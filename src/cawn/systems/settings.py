@@ -25,6 +25,8 @@ class Settings:
     schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over all epochs
     weight_decay: float = 0.1  # decoupled, times the learning rate
     negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are other destinations of the source
+    pool: Literal["period", "training"] = "period"  # of random negatives: destinations seen by the end of the link's
+    # period, a fifth of the training links, which is how test negatives are drawn; or of all training links
     attributes: bool = True  # use link and node attributes, if there are any
     standardise: bool = True  # scale numeric attributes to mean 0 and deviation 1 over the training links
 
@@ -37,7 +39,7 @@ class Settings:
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
-    FORMER: ClassVar[dict[str, Any]] = {}  # settings that older run folders do not name, with what they did then
+    FORMER: ClassVar[dict[str, Any]] = {"pool": "training"}  # what older run folders, which do not name it, did then
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -164,6 +166,7 @@ class PublishedSettings(Settings):
     schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"
+    pool: Literal["period", "training"] = "training"
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},

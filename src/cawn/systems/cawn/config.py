@@ -31,6 +31,7 @@ _PAPER = {
     "dropout_at": "walks",
     "weight_decay": 0.0,
     "negatives": "random",
+    "pool": "training",
     "batch_size": 32,
     "lr": 1e-3,  # the paper: 1e-4, which needs two to three times the epochs on UCI
     "epochs": 50,
@@ -94,7 +95,7 @@ class Config(Settings):
         "dropout": (0, 0.95),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
-    FORMER: ClassVar[dict[str, Any]] = NO_SEQUENCES | {"scaled": False}
+    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,

@@ -38,6 +38,7 @@ class SnapshotSettings(Settings):
     schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"
+    pool: Literal["period", "training"] = "training"
     snapshots: int = 0  # equal spans of time in the training period; 0 compares several numbers on validation links
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"snapshots": (0, 1_000_000)}
