@@ -100,7 +100,7 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
     figures = {}
     for name, run in runs.items():
         (row,) = run.results
-        assert (row["clock"], row["protocol"]) == (name, "standard")
+        assert (row["clock"], row["protocol"]) == (name, "strict")
         figures[name] = row["model"]["ap"], row["rules"]["recency"]["ap"], row["rules"]["counts"]["ap"]
         assert row["digest"] == runs["strict"].results[0]["digest"]
         for key, value in runs["strict"].model.state_dict().items():

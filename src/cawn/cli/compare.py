@@ -20,6 +20,7 @@ from cawn.cli.options import (
     Negative,
     NodeColumn,
     NodesTable,
+    ProtocolName,
     Quiet,
     Src,
     Threads,
@@ -27,7 +28,7 @@ from cawn.cli.options import (
     Weight,
     say,
 )
-from cawn.cli.train import ProtocolName, TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
 from cawn.errors import QueryError
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def compare(
     negatives: Annotated[
         list[str] | None, typer.Option(help="A kind of negatives to test against; may be repeated. All by default.")
     ] = None,
-    protocol: ProtocolName = "standard",
+    protocol: ProtocolName = None,
     clock: ClockName = None,
     device: DeviceName = "auto",
     jobs: Annotated[
@@ -101,6 +102,7 @@ def compare(
     from cawn.learn.clocks import Clock
     from cawn.learn.field import compare as compare_systems
     from cawn.learn.field import plan
+    from cawn.learn.protocols import check_protocol
 
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
@@ -112,7 +114,7 @@ def compare(
         raise QueryError(
             f"--set {unused[0]}.{next(iter(changes[unused[0]]))}: {unused[0]} is not compared; add it to --systems"
         )
-    followed = Clock("strict" if clock is None else clock).name
+    followed, tested_by = Clock("strict" if clock is None else clock).name, check_protocol(protocol or "strict")
     events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
     say(in_words(describe(events)), quiet)
     found = compare_systems(
@@ -128,7 +130,7 @@ def compare(
         threads=threads,
         split=cuts,
         kinds=tuple(negatives) if negatives else None,
-        protocol=protocol,
+        protocol=tested_by,
         clock=followed,
         quiet=quiet,
     )

@@ -84,6 +84,16 @@ ClockName = Annotated[
         show_default=False,
     ),
 ]
+ProtocolName = Annotated[
+    str | None,
+    typer.Option(
+        "--protocol",
+        metavar="strict|tgb[:N]|dyglib|paper",
+        help="Split, negatives and metrics: our own (strict, the default), or those of TGB (with N candidates per "
+        "link), DyGLib or the paper's code.",
+        show_default=False,
+    ),
+]
 BatchMetrics = Annotated[bool, typer.Option("--batch-metrics", help="Also report means over batches of 30 links.")]
 
 

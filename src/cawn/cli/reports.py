@@ -16,6 +16,7 @@ from cawn.data.events import Events
 from cawn.data.times import format_as_read
 from cawn.errors import printable
 from cawn.learn.metrics import mean_and_interval
+from cawn.learn.protocols import check_protocol
 from cawn.learn.reporting import format_duration
 from cawn.rankings import Ranked
 
@@ -38,7 +39,12 @@ def show_results(
 ) -> None:
     """Print a table for each kind of negatives: the model and its baselines; means over runs."""
     console = console or Console()
-    sizes = [size for size in (30, 200) if f"ap_batch{size}" in runs[0][0]["model"] and (batch_metrics or size == 200)]
+    if "ap" not in runs[0][0]["model"]:
+        return show_ranks(runs, console)
+    shown = 30 if runs[0][0].get("protocol") == "paper" else 200
+    sizes = [
+        size for size in (30, 200) if f"ap_batch{size}" in runs[0][0]["model"] and (batch_metrics or size == shown)
+    ]
     if len(runs) > 1:
         console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
     for against in dict.fromkeys(row["negatives"] for row in runs[0]):
@@ -62,6 +68,26 @@ def show_results(
             f"{_calibration_error(most['reliability'])}.",
             style="dim",
         )
+    return None
+
+
+def show_ranks(runs: list[list[dict[str, Any]]], console: Console) -> None:
+    """Print MRR and Hits@10 under TGB's protocol: the model and its baselines; means over runs."""
+    first = runs[0][0]
+    table = Table(title=f"among {first['negatives']}, {_protocol(first)}", title_justify="left", box=SIMPLE)
+    table.add_column("", no_wrap=True)
+    for name in ("MRR", "Hits@10"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for same in zip(*runs, strict=True):
+        for rule in (None, *same[0]["rules"]):
+            figures = [row["model"] if rule is None else row["rules"][rule] for row in same]
+            cells = [_figure([each[key] for each in figures]) for key in ("mrr", "hits@10")]
+            name = f"{same[0]['links']} links: {same[0]['count']:,}" if rule is None else f"  {rule}"
+            table.add_row(name, *cells, style="bold" if rule is None else "dim")
+    if len(runs) > 1:
+        console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
+    console.print(table)
+    _show_training(first, console)
 
 
 def _calibration_error(found: dict[str, Any]) -> str:
@@ -74,15 +100,16 @@ def _calibration_error(found: dict[str, Any]) -> str:
 
 def _protocol(row: dict[str, Any]) -> str:
     """The clock of a row, and its protocol if it is not the usual one."""
-    clock, protocol = row.get("clock", "strict"), row.get("protocol", "standard")
-    return f"{clock} clock" + (f", protocol {protocol}" if protocol != "standard" else "")
+    clock, protocol = row.get("clock", "strict"), check_protocol(row.get("protocol", "strict"))
+    return f"{clock} clock" + (f", protocol {protocol}" if protocol != "strict" else "")
 
 
 def _show_training(row: dict[str, Any], console: Console) -> None:
     """Print which negatives the model was trained with, because the results depend on it."""
     kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
     if kinds:
-        console.print(f"model, rates only and counts: trained with {', else '.join(kinds)} negatives", style="dim")
+        trained = "model, rates only and counts" if "rates only" in row["rules"] else "model"
+        console.print(f"{trained}: trained with {', else '.join(kinds)} negatives", style="dim")
 
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:

@@ -22,6 +22,7 @@ from cawn.cli.options import (
     Negative,
     NodeColumn,
     NodesTable,
+    ProtocolName,
     Quiet,
     RunFolder,
     Src,
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from cawn.learn.splits import TimeSplit
 
 
-ProtocolName = Annotated[
-    Literal["standard", "dyglib"],
-    typer.Option("--protocol", help="Split and negatives; dyglib for comparison with figures of DyGLib."),
-]
 TrainUntil = Annotated[
     str | None, typer.Option("--train-until", metavar="TIME", help="Train on links before this date or number.")
 ]
@@ -95,7 +92,7 @@ def train(
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
-    protocol: ProtocolName = "standard",
+    protocol: ProtocolName = None,
     clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
@@ -116,23 +113,25 @@ def train(
     from cawn.learn.clocks import recorded_clock
     from cawn.learn.experiments import check_options, train_seeds
     from cawn.learn.experiments import train as train_once
+    from cawn.learn.protocols import check_protocol, recorded_protocol
     from cawn.learn.runs import read_config, read_description
     from cawn.learn.splits import recorded_cuts
 
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = split_from(train_until, test_from, train_share, val_share)
     followed = "strict" if clock is None else clock
+    check_protocol(protocol or "strict")
     check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard, clock=followed)
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        kept = not settings and (system, preset, protocol) == (systems.DEFAULT, "default", "standard")
-        if not kept or cuts is not None or clock is not None:
+        kept = not settings and (system, preset) == (systems.DEFAULT, "default")
+        if not kept or cuts is not None or clock is not None or protocol is not None:
             raise QueryError(
                 "--resume keeps the run's own settings and split; leave out --system, --preset, --set, the split, "
                 "--protocol and --clock"
             )
-        cuts, protocol = recorded_cuts(description), description.get("protocol") or "standard"
+        cuts, protocol = recorded_cuts(description), recorded_protocol(description)
         followed = recorded_clock(description).name
     else:
         config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
@@ -142,7 +141,7 @@ def train(
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
-    options |= {"protocol": protocol, "clock": followed}
+    options |= {"protocol": protocol or "strict", "clock": followed}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
         rows, run = [found.results for found in runs], runs[0]
@@ -164,6 +163,7 @@ def evaluate(
     negatives: Annotated[
         list[str] | None, typer.Option(help="A kind of negatives, such as historical; may be repeated. All by default.")
     ] = None,
+    protocol: ProtocolName = None,
     clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
     device: DeviceName = "auto",
@@ -173,15 +173,16 @@ def evaluate(
 ) -> None:
     """Test a run again on its last links and compare it with its baselines.
 
-    Example: cawn evaluate runs/mine --negatives historical
+    Example: cawn evaluate runs/mine --protocol tgb
     """
     use_threads(threads)
     from cawn.cli import reports
-    from cawn.learn.experiments import evaluate_run
+    from cawn.learn.experiments import evaluate as evaluate_run
 
     kinds = None if negatives is None else tuple(negatives)
     say(f"testing {run}", quiet or not sys.stderr.isatty())
-    results = evaluate_run(run, kinds, device=device, threads=threads, quiet=quiet, clock=clock)
+    options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
+    results = evaluate_run(run, kinds, protocol=protocol, clock=clock, **options)
     if as_json:
         print(json.dumps({"run": str(run), "results": results}))
     else:

@@ -84,7 +84,7 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, cl
         "nodes": events.num_nodes,
         "split": split.digest,
         "cuts": None if cuts == TimeSplit() else cuts.to_dict(),
-        "protocol": None if split.protocol == "standard" else split.protocol,
+        "protocol": None if split.protocol == "strict" else split.protocol,
         "clock": None if clock == Clock() else clock.name,
         "prefixes": bipartite_prefixes(events),
         "encoder": None if events.encoder is None else events.encoder.to_dict(),

@@ -18,7 +18,9 @@ from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, RollingCalibration, sigmoid
 from cawn.learn.clocks import Clock
-from cawn.learn.negatives import PAIR_BATCH, Negatives, destinations, part_negatives, seen_before
+from cawn.learn.negatives import Negatives, part_negatives, seen_before
+from cawn.learn.protocols import rules_of
+from cawn.learn.ranking import random_candidates
 from cawn.learn.reliability import reliability
 from cawn.learn.splits import Split
 from cawn.progress import Report
@@ -28,7 +30,8 @@ from cawn.walks.candidates import Candidates
 Array = npt.NDArray[Any]
 
 MODEL = "model"  # name of the scorer that is evaluated; all others are its baselines
-RANKED_LINKS, CANDIDATES = 200, 100  # links to rank, and random destinations for each
+RANKED_LINKS, CANDIDATES = 1_000, 100  # links to rank, and random destinations for each
+RECALL_LINKS = 200
 STRICT = Clock()
 _PIECE = 1 << 14  # pairs scored between two progress reports
 
@@ -126,7 +129,8 @@ def evaluate_and_calibrate(
 ) -> Evaluation:
     """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
-    In DyGLib's protocol also in batches of 200.
+    In DyGLib's protocol also in batches of 200. As in the paper's code, its protocol leaves out the last link of each
+    kind.
 
     Inductive test links are evaluated by kind and, in rows named "all", together.
 
@@ -143,7 +147,7 @@ def evaluate_and_calibrate(
     """
     questions = Questions()
     tests = list(_tests(questions, events, clock.on(events).t, split, kinds, seed))
-    if split.task == "inductive":
+    if split.task == "inductive" and "all" not in split.test:
         tests += _together(tests)
     answers: dict[str, list[Array]] = {}
     for i, (name, scorer) in enumerate(scorers.items()):
@@ -180,17 +184,18 @@ def _tests(
 ) -> Iterator[_Test]:
     """The rows to evaluate; adds their pairs to `questions`, at the `times` of the links."""
     for name, links in split.test.items():
-        if len(links) == 0:
+        kept = links[:-1] if split.protocol == "paper" else links
+        if len(kept) == 0:
             continue
-        drawn = {kind: part_negatives(events, split, name, kind, seed) for kind in kinds}
-        tested = {kind: (links, found) for kind, found in drawn.items()}
-        if events.negative is not None and len(some := links[events.negative[links] >= 0]):
+        drawn = {kind: part_negatives(events, split, name, kind, seed).first(len(kept)) for kind in kinds}
+        tested = {kind: (kept, found) for kind, found in drawn.items()}
+        if events.negative is not None and len(some := kept[events.negative[kept] >= 0]):
             tested["own"] = some, Negatives(events.negative[some], 0.0)
         for kind, (some, found) in tested.items():
             src, dst, t = events.src[some], events.dst[some], times[some]
             true = questions.add(src, dst, t)
             false = questions.add(src if found.src is None else found.src, found.dst, t)
-            ranked = _ranked(questions, events, times, links, seed) if kind == "random" else None
+            ranked = _ranked(questions, events, times, kept, seed) if kind == "random" else None
             yield _Test(name, kind, some, found, (true,), (false,), ranked)
 
 
@@ -211,9 +216,7 @@ def _together(tests: list[_Test]) -> Iterator[_Test]:
 def _ranked(questions: Questions, events: Events, times: Array, links: Array, seed: int) -> _Ranked:
     some = spread(links, RANKED_LINKS)
     src, dst, t = events.src[some], events.dst[some], times[some]
-    pool, place = destinations(events, links[-1] + 1)
-    drawn = np.random.default_rng(seed).integers(0, len(pool) - 1, (len(some), CANDIDATES))
-    candidates = pool[drawn + (drawn >= place[dst][:, None])]  # any but the true one
+    candidates = random_candidates(events, some, CANDIDATES, seed)
     repeated = np.repeat(src, CANDIDATES), candidates.ravel(), np.repeat(t, CANDIDATES)
     return _Ranked(some, candidates, questions.add(src, dst, t), questions.add(*repeated))
 
@@ -226,7 +229,7 @@ def _row(
     split: Split,
     about: dict[str, str],
 ) -> dict[str, Any]:
-    batches = (30,) if split.protocol == "standard" else (30, PAIR_BATCH)
+    batches = rules_of(split.protocol).batches
     figures = {name: _figures(*test.logits(logits), batches) for name, logits in answers.items()}
     row: dict[str, Any] = {
         "links": test.links_name,
@@ -263,7 +266,7 @@ def _row(
 def candidate_recall(candidates: Candidates, events: Events, links: Array) -> dict[str, float]:
     """How often the true destination of a test link is among the candidates that `rank` would choose."""
     places, sizes = [], []
-    some = spread(links, RANKED_LINKS)
+    some = spread(links, RECALL_LINKS)
     for link in some:
         found = list(candidates.choose(int(events.src[link]), events.t[link]))
         sizes.append(len(found))

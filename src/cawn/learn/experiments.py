@@ -21,10 +21,11 @@ from cawn.learn.arguments import check_training, how_to_resume
 from cawn.learn.clocks import Clock, recorded_clock
 from cawn.learn.comparison import choose_alternative, trial_steps
 from cawn.learn.evaluation import mean_rows
-from cawn.learn.negatives import check_kinds, training_links
+from cawn.learn.negatives import check_kinds, refuse_kinds, training_links
+from cawn.learn.protocols import check_protocol
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
-from cawn.learn.splits import Protocol, Task, TimeSplit, recorded_cuts, split_of_run
+from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run, split_under
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import Stopped, Trainer
 from cawn.systems.base import Context, HasAlternatives
@@ -48,7 +49,7 @@ def train(
     split: TimeSplit | None = None,
     callback: Listener | None = None,
     baselines: bool = True,
-    protocol: Protocol = "standard",
+    protocol: str = "strict",
     clock: str = "strict",
 ) -> Run:
     """Train a system on a network and evaluate it on its last links.
@@ -74,8 +75,9 @@ def train(
         callback: Called with a `Progress` a few times a second and at the end of each epoch. An exception it raises
             ends the training.
         baselines: Whether to evaluate the baselines on the same links as well.
-        protocol: "standard", or "dyglib" to compare with figures of DyGLib: a tenth of the nodes are hidden from
-            training, and one run is tested on all last links and on those with a new node.
+        protocol: Split, negatives and metrics: "strict", or as published by others: "tgb" (TGB; "tgb:N" for N
+            candidates per link), "dyglib" (DyGLib: a tenth of the nodes are hidden from training, and one run is tested
+            on all last links and on those with a new node) or "paper" (the CAW-N paper's code).
         clock: Which earlier links a test link may use: "strict", "event" or "batch:N", see `cawn.learn.clocks`.
             Training is always strict.
     """
@@ -85,6 +87,7 @@ def train(
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds, clock=clock)
     if resume and out is not None:
         split = split or recorded_cuts(read_description(check_path(out, "out")))
+    refuse_kinds(check_protocol(protocol), kinds)
     parts = splits.split(events, task, seed=seed, by=split, protocol=protocol)
     training_links(events, parts, config, seed)  # raises DataError if there are none
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
@@ -218,13 +221,14 @@ def train_seeds(
     return runs, summary
 
 
-def evaluate_run(
+def evaluate(
     folder: str | os.PathLike[str],
     kinds: tuple[str, ...] | None = None,
     *,
     device: Device = "auto",
     threads: int | None = None,
     quiet: bool = True,
+    protocol: str | None = None,
     clock: str | None = None,
     baselines: bool = True,
 ) -> list[dict[str, Any]]:
@@ -232,7 +236,8 @@ def evaluate_run(
     are the same.
 
     Args:
-        kinds: The kinds of negatives; by default those of the run's protocol.
+        kinds: The kinds of negatives; by default those of the protocol.
+        protocol: See `train`; by default that of the run. Refused if it tests links that the run was trained on.
         clock: See `train`; by default that of the run.
         baselines: Whether to evaluate the baselines on the same links as well.
     """
@@ -243,13 +248,17 @@ def evaluate_run(
     check_flags(quiet=quiet, baselines=baselines)
     if clock is not None:
         Clock(clock)
+    if protocol is not None:
+        check_protocol(protocol)
     run = read_run(path)
     found, events = run.description, run.events
     if not run.record.finished:
         warnings.warn(f"{path}: its training has not ended; these are its best weights so far", stacklevel=2)
     if len(events) != found["links"]:
         raise QueryError(f"{path}: links were added after its training; evaluate the run it was saved from")
-    place, split, seed = pick_device(device), split_of_run(events, found), found["seed"]
+    split = split_of_run(events, found) if protocol is None else split_under(protocol, events, found)
+    refuse_kinds(split.protocol, kinds)
+    place, seed = pick_device(device), found["seed"]
     followed = recorded_clock(found) if clock is None else Clock(clock)
     training = training_links(events, split, run.config, seed)
     context = Context(run.config, events[split.visible], seed, place, threads, training)
@@ -264,3 +273,6 @@ def evaluate_run(
             ).rows
     finally:
         listeners.close()
+
+
+evaluate_run = evaluate  # its former name

@@ -16,10 +16,12 @@ import numpy.typing as npt
 from cawn.checks import check_words
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
-from cawn.errors import DataError
+from cawn.errors import DataError, QueryError
 from cawn.kernels.cpu.negatives import Choices
 from cawn.kernels.rng import seed_for
-from cawn.learn.splits import Protocol, Split, by_appearance
+from cawn.learn import dyglib
+from cawn.learn.protocols import rules_of
+from cawn.learn.splits import Split, by_appearance
 from cawn.systems.settings import Settings
 from cawn.systems.training import TrainingLinks
 
@@ -41,6 +43,10 @@ class Negatives:
     @property
     def digest(self) -> str:
         return digest(self.dst) if self.src is None else digest(self.src, self.dst)
+
+    def first(self, count: int) -> Negatives:
+        """Those of the first `count` links."""
+        return replace(self, dst=self.dst[:count], src=None if self.src is None else self.src[:count])
 
 
 def random_choices(events: Events, links: Positions, seen: Positions) -> Choices:
@@ -112,7 +118,7 @@ KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
 }
 _CHOICES = KINDS | {"period": period_choices}  # for training only
 PAIR_KINDS = ("historical pairs", "inductive pairs")  # replace the source too, see `pair_negatives`
-PAIR_BATCH = 200  # links
+PAIR_BATCH = dyglib.BATCH
 
 
 def check_kinds(kinds: tuple[str, ...] | None) -> None:
@@ -121,9 +127,15 @@ def check_kinds(kinds: tuple[str, ...] | None) -> None:
         check_words(kinds, "negatives", (*KINDS, *PAIR_KINDS))
 
 
-def kinds_for(protocol: Protocol) -> tuple[str, ...]:
+def refuse_kinds(protocol: str, kinds: tuple[str, ...] | None) -> None:
+    """Refuse kinds of negatives for a protocol that ranks links among candidates of its own."""
+    if kinds is not None and not rules_of(protocol).kinds:
+        raise QueryError(f"protocol {protocol} has its own candidates; leave out the kinds of negatives")
+
+
+def kinds_for(protocol: str) -> tuple[str, ...]:
     """The kinds of negatives to evaluate against by default."""
-    return tuple(KINDS) if protocol == "standard" else ("random", *PAIR_KINDS)
+    return rules_of(protocol).kinds
 
 
 def choices(
@@ -170,39 +182,39 @@ def negatives(
 
 
 def part_negatives(events: Events, split: Split, part: str, kind: str, seed: int) -> Negatives:
-    """Negatives of one kind for a part of the test links.
-
-    In DyGLib's protocol, random negatives of inductive links are destinations of inductive test links, and pairs are
-    drawn among inductive test links alone.
-    """
+    """Negatives of one kind for a part of the test links, by the rules of the split's protocol."""
     links = split.test[part]
-    within = links if split.protocol == "dyglib" and part == "inductive" else None
+    if split.protocol == "dyglib" and kind == "random":
+        return Negatives(dyglib.random_destinations(events, links, part), 0.0)
+    if split.protocol == "dyglib" and kind in PAIR_KINDS:
+        new = kind == "inductive pairs"
+        src, dst, random = dyglib.pairs(events, links, part, new=new, first_test=split.first_test)
+        return Negatives(dst, random / max(len(links), 1), src)
+    if split.protocol == "paper" and kind == "random":
+        return _unchecked_negatives(events, split, part, seed)
     if kind in PAIR_KINDS:
-        return pair_negatives(events, links, kind, first_test=split.first_test, seed=seed, within=within)
-    if within is None or kind != "random":
-        return negatives(events, links, kind, seen=split.train, seed=seed)
-    visible = np.zeros(len(events), np.bool_)
-    visible[within] = True
-    return negatives(events, links, kind, seen=within, seed=seed, visible=visible)
+        return pair_negatives(events, links, kind, first_test=split.first_test, seed=seed)
+    return negatives(events, links, kind, seen=split.train, seed=seed)
 
 
-def pair_negatives(
-    events: Events, links: Positions, kind: str, *, first_test: int, seed: int, within: Positions | None = None
-) -> Negatives:
+def _unchecked_negatives(events: Events, split: Split, part: str, seed: int) -> Negatives:
+    """Random destinations of training, validation and test links. As in the paper's code, they may be the true ones."""
+    used = np.sort(np.concatenate([split.train, split.val, *split.test.values()]))
+    generator = np.random.default_rng([seed, list(split.test).index(part)])
+    return Negatives(generator.choice(_by_first_link(events.dst[used]), len(split.test[part])), 0.0)
+
+
+def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: int, seed: int) -> Negatives:
     """For each batch of `PAIR_BATCH` links, distinct pairs that linked up to its first time but not from there to its
     last: "historical pairs" at any time, "inductive pairs" only in the test period.
 
     Where these are too few, the rest are random sources and destinations that are not in the batch.
-
-    Args:
-        within: The links that pairs are drawn from; all by default.
     """
     check_kinds((kind,))
-    pool = events if within is None else events[within]
-    code = pool.src.astype(np.int64) << 32 | pool.dst
+    code = events.src.astype(np.int64) << 32 | events.dst
     distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)  # of pairs by their first link
-    place, since = np.empty(len(order), np.int64), pool.t[first[order]]
+    place, since = np.empty(len(order), np.int64), events.t[first[order]]
     place[order] = np.arange(len(order))
     number, distinct = place[number], distinct[order]
     from_test = np.searchsorted(since, events.t[first_test]) if kind == "inductive pairs" else 0
@@ -210,7 +222,7 @@ def pair_negatives(
     for batch, start in enumerate(range(0, len(links), PAIR_BATCH)):
         some = links[start : start + PAIR_BATCH]
         begin, end = events.t[some[0]], events.t[some[-1]]
-        span = slice(int(np.searchsorted(pool.t, begin)), int(np.searchsorted(pool.t, end, "right")))
+        span = slice(int(np.searchsorted(events.t, begin)), int(np.searchsorted(events.t, end, "right")))
         known = np.arange(from_test, np.searchsorted(since, begin, "right"))
         candidates = distinct[np.setdiff1d(known, number[span])]
         generator = np.random.default_rng([seed, batch])
@@ -218,17 +230,17 @@ def pair_negatives(
         missing = len(some) - len(found)
         fallbacks += missing
         own = events.src[some].astype(np.int64) << 32 | events.dst[some]
-        drawn.append(np.concatenate([found, _random_pairs(pool, own, missing, generator)]))
+        drawn.append(np.concatenate([found, _random_pairs(events, own, missing, generator)]))
     pairs = np.concatenate([np.empty(0, np.int64), *drawn])
     src, dst = (pairs >> 32).astype(np.int32), (pairs & 0x7FFFFFFF).astype(np.int32)
     return Negatives(dst, fallbacks / max(len(links), 1), src)
 
 
-def _random_pairs(pool: Events, own: Positions, count: int, generator: np.random.Generator) -> Positions:
+def _random_pairs(events: Events, own: Positions, count: int, generator: np.random.Generator) -> Positions:
     """Pairs of a source and a destination that are not in `own`, as codes: [count]."""
-    src, dst = (_by_first_link(ends).astype(np.int64) for ends in (pool.src, pool.dst))
+    src, dst = (_by_first_link(ends).astype(np.int64) for ends in (events.src, events.dst))
     if count and len(src) * len(dst) <= len(np.unique(own)):
-        raise DataError("every source links to every destination: there are no negatives to compare them with")
+        raise DataError(dyglib.NO_NEGATIVES)
     found = np.empty(0, np.int64)
     while len(found) < count:
         more = generator.choice(src, 2 * count) << 32 | generator.choice(dst, 2 * count)

@@ -6,7 +6,7 @@ share the work on the source. Nothing is sorted, and memory is bounded by the si
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,13 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.errors import QueryError
+from cawn.learn import metrics
 from cawn.learn.negatives import destinations
 from cawn.progress import Report
 from cawn.systems.base import Scorer
 
 Array = npt.NDArray[Any]
-Ranks = npt.NDArray[np.float64]
+Measure = Callable[[Array, Array], Array]
 
 BLOCK = 1 << 17  # pairs scored at once
 NO_CANDIDATE = -1
@@ -32,32 +33,32 @@ def rank_among(
     candidates: Array,
     *,
     times: Array | None = None,
+    measure: Measure = metrics.ranks,
     block: int = BLOCK,
     report: Report = lambda _: None,
-) -> Ranks:
+) -> Array:
     """The rank, from 1, of each link's destination among its candidates; ties count half: [n].
 
     Args:
         links: Positions [n] in the events, ascending.
         candidates: Negatives of each link [n, K]; NO_CANDIDATE where there are fewer.
-        times: When each link is scored [n]; by default at its own time.
+        times: When each link is scored [n], ascending; by default at its own time.
+        measure: What to return instead of the rank: a function of the scores of b links [b] and of their candidates
+            [b, K], where NaN is no candidate, that returns [b] or [b, m].
         report: Called with the fraction that is done.
     """
     if candidates.shape[:1] != links.shape or candidates.ndim != 2:
         raise QueryError(f"candidates of {len(links):,} links have shape {candidates.shape}: give a row for each link")
     width = candidates.shape[1] + 1
     src, dst, t = events.src[links], events.dst[links], events.t[links] if times is None else times
-    found = np.empty(len(links))
+    found = []
     for part in _blocks(len(links), block // width, report):
         asked = np.concatenate([dst[part, None], candidates[part]], axis=1)  # [b, K + 1], the link itself first
         given = np.maximum(asked, 0).astype(np.int32)
         scores = scorer(np.repeat(src[part], width), given.ravel(), np.repeat(t[part], width)).reshape(given.shape)
         _refuse_nan(scores)
-        true, is_asked = scores[:, :1], asked != NO_CANDIDATE
-        is_asked[:, 0] = False
-        above, equal = ((is_asked & found_so).sum(axis=1) for found_so in (scores > true, scores == true))
-        found[part] = 1 + above + equal / 2
-    return found
+        found.append(measure(scores[:, 0], np.where(asked == NO_CANDIDATE, np.nan, scores)[:, 1:]))
+    return np.concatenate(found) if found else np.empty(0)
 
 
 def rank_among_all(
@@ -67,9 +68,10 @@ def rank_among_all(
     pool: Array,
     *,
     times: Array | None = None,
+    measure: Measure = metrics.ranks,
     block: int = BLOCK,
     report: Report = lambda _: None,
-) -> Ranks:
+) -> Array:
     """The rank, from 1, of each link's destination among all nodes of a pool; ties count half: [n].
 
     Other destinations that the link's source has at the same time, among `links`, are not counted. The pairs of one
@@ -79,17 +81,18 @@ def rank_among_all(
         links: Positions [n] in the events, ascending.
         pool: Distinct nodes [K] in ascending order, with the destinations of all links.
         times: When each link is scored [n], ascending; by default at its own time.
+        measure: See `rank_among`.
         report: Called with the fraction that is done.
     """
     src, own, t = events.src[links], events.t[links], events.t[links] if times is None else times
     place = np.searchsorted(pool, events.dst[links]).clip(max=len(pool) - 1)
     if not np.array_equal(pool[place], events.dst[links]):
         raise QueryError("the pool lacks destinations of the links to rank")
-    together, _ = _groups(src, own)  # of links with one source and time
+    together, _ = groups(src, own)  # of links with one source and time
     excluded = np.unique(together * len(pool) + place)
-    query, first = _groups(src, own, t)  # of links that are scored at one time, too
+    query, first = groups(src, own, t)  # of links that are scored at one time, too
     asked, inverse = np.unique(query * len(pool) + place, return_inverse=True)  # a query, and a destination to rank
-    ranks = np.empty(len(asked))
+    found = []
     for part in _blocks(len(first), block // len(pool), report):
         some = first[part]
         pairs = np.repeat(src[some], len(pool)), np.tile(pool, len(some)), np.repeat(t[some], len(pool))
@@ -98,12 +101,10 @@ def rank_among_all(
         ours = slice(*np.searchsorted(asked, np.array([part.start, part.stop]) * len(pool)))
         row, column = np.divmod(asked[ours] - part.start * len(pool), len(pool))
         true = scores[row, column]
-        scores[_entries(excluded, together[some], len(pool))] = np.nan  # neither above nor equal
+        scores[_entries(excluded, together[some], len(pool))] = np.nan
         for rows in _blocks(len(row), block // len(pool)):
-            compared, score = scores[row[rows]], true[rows, None]
-            above, equal = (found.sum(axis=1) for found in (compared > score, compared == score))
-            ranks[ours][rows] = 1 + above + equal / 2
-    return ranks[inverse]
+            found.append(measure(true[rows], scores[row[rows]]))
+    return np.concatenate(found)[inverse] if found else np.empty(0)
 
 
 def mean_reciprocal_rank(
@@ -116,7 +117,7 @@ def mean_reciprocal_rank(
     report: Report = lambda _: None,
 ) -> float:
     """The mean reciprocal rank of links [n] among their candidates [n, K]; see `rank_among`."""
-    return float((1 / rank_among(scorer, events, links, candidates, times=times, report=report)).mean())
+    return metrics.mrr(rank_among(scorer, events, links, candidates, times=times, report=report))
 
 
 def random_candidates(events: Events, links: Array, count: int, seed: int) -> npt.NDArray[np.int32]:
@@ -135,7 +136,7 @@ def _blocks(total: int, size: int, report: Report = lambda _: None) -> Iterator[
         report(end / total)
 
 
-def _groups(*columns: Array) -> tuple[Array, Array]:
+def groups(*columns: Array) -> tuple[Array, Array]:
     """Groups of rows that are equal in all columns, numbered in the order of their first rows.
 
     Returns the group of each row [n] and the first row of each group [g].
@@ -151,10 +152,10 @@ def _groups(*columns: Array) -> tuple[Array, Array]:
     return number[group], np.sort(first)
 
 
-def _entries(codes: Array, groups: Array, width: int) -> tuple[Array, Array]:
-    """Rows and columns of the codes group * width + column, which are sorted, where row i is the group groups[i]."""
-    start, end = (np.searchsorted(codes, bound * width) for bound in (groups, groups + 1))
-    row = np.repeat(np.arange(len(groups)), end - start)
+def _entries(codes: Array, of: Array, width: int) -> tuple[Array, Array]:
+    """Rows and columns of sorted codes `group * width + column`, where row i is of the group of[i]."""
+    start, end = (np.searchsorted(codes, bound * width) for bound in (of, of + 1))
+    row = np.repeat(np.arange(len(of)), end - start)
     offset = np.arange(len(row)) - np.repeat(np.cumsum(end - start) - (end - start), end - start)
     return row, codes[start[row] + offset] % width
 

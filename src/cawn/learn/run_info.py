@@ -14,6 +14,7 @@ from cawn.data.events import Events
 from cawn.data.reading import Reading
 from cawn.data.times import format_as_read
 from cawn.errors import StorageError
+from cawn.learn.protocols import recorded_protocol
 from cawn.learn.runs import Record, read_record
 from cawn.systems.settings import Settings
 
@@ -30,7 +31,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "task": found["task"],
         "seed": found["seed"],
         "split": found.get("split"),
-        "protocol": found.get("protocol") or "standard",
+        "protocol": recorded_protocol(found),
         "clock": found.get("clock") or "strict",
         "system": found["system"],
         "facts": found["facts"],
@@ -121,8 +122,9 @@ def _check_results(folder: Path, rows: list[dict[str, Any]] | None) -> list[dict
     try:
         for row in rows or []:
             names = [row["links"], row["negatives"]]
-            figures = [row["count"], row["fallback"], *(row["model"][name] for name in ("auc", "ap"))]
-            figures += [rule[name] for rule in row["rules"].values() for name in ("auc", "ap")]
+            metrics = ("auc", "ap") if "auc" in row["model"] else ("mrr", "hits@10")
+            figures = [row["count"], row["fallback"], *(row["model"][name] for name in metrics)]
+            figures += [rule[name] for rule in row["rules"].values() for name in metrics]
             if not all(isinstance(name, str) for name in names) or not all(isinstance(f, int | float) for f in figures):
                 raise TypeError
     except (KeyError, TypeError, AttributeError) as error:

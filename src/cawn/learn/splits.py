@@ -14,12 +14,13 @@ from cawn.data.hashing import digest
 from cawn.data.reading import Reading
 from cawn.data.times import format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
+from cawn.learn import dyglib
+from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rules_of
 
 Task = Literal["transductive", "inductive"]
-Protocol = Literal["standard", "dyglib"]  # "dyglib": as in the library DyGLib, for comparison with published figures
 
 HIDDEN_SHARE = 0.10  # of all nodes
-DYGLIB_SEED = 2020  # its hidden nodes are the same for every seed
+PUBLISHED_QUANTILES = (0.70, 0.85)  # of all protocols but "strict"
 
 Positions = npt.NDArray[np.int64]
 
@@ -124,7 +125,7 @@ class Split:
     hidden: npt.NDArray[np.bool_]  # [num_nodes]
     visible: npt.NDArray[np.bool_]  # [E], links that training and validation may see
     first_test: int  # position of the first link of the test period
-    protocol: Protocol = "standard"
+    protocol: str = "strict"
 
     @property
     def digest(self) -> str:
@@ -132,9 +133,7 @@ class Split:
         return digest(self.train, self.val, *(self.test[kind] for kind in sorted(self.test)), self.hidden)
 
 
-def split(
-    events: Events, task: Task, *, seed: int, by: TimeSplit | None = None, protocol: Protocol = "standard"
-) -> Split:
+def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None, protocol: str = "strict") -> Split:
     """Cut the links by time, by default at the 70 % and 85 % quantiles of their times; see `TimeSplit`.
 
     Inductive: a tenth of all nodes, drawn from those that occur after the training period, are hidden. Their
@@ -142,23 +141,26 @@ def split(
     ends are hidden, `new-old` if one is.
 
     Protocol "dyglib": nodes are hidden as for the inductive task, and there are two overlapping parts of test links:
-    `transductive`, all of the test period, and `inductive`, those with an end that has no training link.
+    `transductive`, all of the test period, and `inductive`, those with an end that has no training link. All protocols
+    but "strict" split at quantiles that NumPy interpolates between two times, as published code does.
     """
     check_choice(task, "task", get_args(Task))
-    check_choice(protocol, "protocol", get_args(Protocol))
-    if protocol == "dyglib" and task == "inductive":
-        raise QueryError('protocol "dyglib" has both transductive and inductive test links; leave out the task')
+    protocol, by = check_protocol(protocol), by or TimeSplit()
+    if task == "inductive" and (reason := rules_of(protocol).inductive):
+        raise QueryError(f"protocol {protocol} {reason}; leave out the task")
+    if protocol != "strict" and by != TimeSplit():
+        raise QueryError(f"protocol {protocol} splits at the 70 % and 85 % quantiles of time; leave out the split")
     if len(events) == 0:
         raise DataError("no links to split")
-    by = by or TimeSplit()
-    period = by.periods(events)
+    period = by.periods(events) if protocol == "strict" else _published_periods(events)
     hidden = np.zeros(events.num_nodes, np.bool_)
-    if task == "inductive" or protocol == "dyglib":
+    if protocol == "dyglib":
+        hidden = dyglib.hidden_nodes(events, period > 0, HIDDEN_SHARE)
+    elif task == "inductive":
         later = by_appearance(events)
         later = later[np.isin(later, np.concatenate([events.src[period > 0], events.dst[period > 0]]))]
         count = min(int(HIDDEN_SHARE * events.num_nodes), len(later))
-        draw = np.random.default_rng(DYGLIB_SEED if protocol == "dyglib" else seed)
-        hidden[draw.choice(later, count, replace=False)] = True
+        hidden[np.random.default_rng(seed).choice(later, count, replace=False)] = True
     touched = hidden[events.src].astype(np.int8) + hidden[events.dst]
     visible = touched == 0
     tested = period == 2
@@ -168,9 +170,11 @@ def split(
         new[events.src[train]] = new[events.dst[train]] = False
         chosen = {"transductive": tested, "inductive": tested & (new[events.src] | new[events.dst])}
     elif task == "transductive":
-        chosen = {"all": tested}
+        chosen = {"test" if is_tgb(protocol) else "all": tested}
     else:
         chosen = {"new-new": tested & (touched == 2), "new-old": tested & (touched == 1)}
+        if protocol == "paper":
+            chosen = {"all": tested & (touched > 0)} | chosen
     found = Split(
         task=task,
         train=train,
@@ -183,6 +187,12 @@ def split(
     )
     _refuse_empty(found, events, by)
     return found
+
+
+def _published_periods(events: Events) -> Positions:
+    """0 for links of the training period, 1 for validation, 2 for test: [E]."""
+    t = events.t.astype(np.float64)
+    return np.searchsorted(np.quantile(t, PUBLISHED_QUANTILES), t, side="left")  # 0: t <= first quantile
 
 
 def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:
@@ -210,8 +220,7 @@ def recorded_cuts(description: dict[str, Any]) -> TimeSplit:
 def split_of_run(events: Events, description: dict[str, Any]) -> Split:
     """The split that a run was trained with, from its run.json."""
     try:
-        protocol: Any = description.get("protocol") or "standard"
-        by = recorded_cuts(description)
+        by, protocol = recorded_cuts(description), recorded_protocol(description)
         parts = split(events, description["task"], seed=description["seed"], by=by, protocol=protocol)
     except (DataError, QueryError) as error:
         raise StorageError(
@@ -220,6 +229,22 @@ def split_of_run(events: Events, description: dict[str, Any]) -> Split:
     if description.get("split", parts.digest) != parts.digest:
         raise StorageError("the run was split by another version of cawn; train it again to test it")
     return parts
+
+
+def split_under(protocol: str, events: Events, description: dict[str, Any]) -> Split:
+    """The split of a protocol for a run that was trained on the same links; QueryError if it was trained on others."""
+    own, name = split_of_run(events, description), check_protocol(protocol)
+    if name == own.protocol:
+        return own
+    why = f"the run was trained with the split of protocol {own.protocol}, {own.task} task"
+    refusal = QueryError(f"{why}, so it may have seen test links of protocol {name}; train with --protocol {name}")
+    if own.task == "inductive" and rules_of(name).inductive:
+        raise refusal
+    by = recorded_cuts(description) if name == "strict" else None
+    other = split(events, own.task, seed=description["seed"], by=by, protocol=name)
+    if not all(np.array_equal(getattr(own, part), getattr(other, part)) for part in ("train", "val", "hidden")):
+        raise refusal
+    return other
 
 
 def by_appearance(events: Events) -> npt.NDArray[np.int32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from cawn.learn.calibration import STEP, Calibration, RollingCalibration, fit_an
 from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import MODEL, STRICT, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
 from cawn.learn.negatives import kinds_for, known_negatives
+from cawn.learn.protocols import is_tgb
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import Split, Task
+from cawn.learn.tgb import rank_rows
 from cawn.progress import Report
 from cawn.systems import baselines
 from cawn.systems.base import Context, HasHistory, Scorer, System
@@ -132,6 +135,8 @@ def evaluate_system(
 ) -> Evaluation:
     """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate_and_calibrate`.
 
+    In TGB's protocol, links are ranked, and only untrained baselines are compared; see `rank_rows`.
+
     Args:
         scorer: The system's, on all events.
         kinds: Kinds of negatives; None for those of the split's protocol.
@@ -141,10 +146,18 @@ def evaluate_system(
     strict, trained = {MODEL: scorer if timed is events else system.scorer(timed)}, {MODEL: system}
     if compared:
         strict |= baselines.scorers(timed)
-        for i, name in enumerate(BASELINES):
+        for i, name in enumerate(() if is_tgb(split.protocol) else BASELINES):
             trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
             strict[name] = trained[name].scorer(timed)
     make = {name: one.scorer for name, one in trained.items()}
+    trained_with = context.config.negatives
+    if is_tgb(split.protocol):
+        from_first = {
+            name: partial(_from_first, clock, one, timed, make=make.get(name)) for name, one in strict.items()
+        }
+        about: dict[str, Any] = {"clock": clock, "model": MODEL, "trained_with": trained_with}
+        rows = rank_rows(from_first, events, split, **about, report=report("testing"))
+        return Evaluation(rows, RollingCalibration.of(calibration))
     return evaluate_and_calibrate(
         {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()},
         events,
@@ -153,7 +166,7 @@ def evaluate_system(
         calibration,
         seed=seed_for(context.seed, "test"),
         clock=clock,
-        trained_with=context.config.negatives,
+        trained_with=trained_with,
         report=report("testing"),
     )
 
@@ -171,6 +184,13 @@ def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events)
     negatives = known_negatives(events, links, seed_for(0, "recalibration"))
     src, dst, t, known = events.src[links], events.dst[links], events.t[links], negatives >= 0
     return calibration.follow(t, *score_contrast(scorer, src, dst, np.where(known, negatives, dst), t), known)
+
+
+def _from_first(
+    clock: Clock, strict: Scorer, timed: Events, first: int, *, make: Callable[[Events], Scorer] | None
+) -> Scorer:
+    """A scorer that follows the clock, with batches from position `first` on."""
+    return clock.scorer(strict, timed, first, make)
 
 
 def _part(report: Report, index: int, count: int) -> Report:
@@ -196,7 +216,8 @@ def finish(
     results, calibration = evaluate_system(
         context, system, scorer, events, split, kinds, checked.calibration, stage, **options
     )
-    candidates, tested = candidates_on(scorer, events, context.config), np.concatenate(list(split.test.values()))
+    candidates = candidates_on(scorer, events, context.config)
+    tested = np.unique(np.concatenate(list(split.test.values())))
     report = {
         "calibration": calibration.to_dict() | checked.to_dict(),
         "candidates": candidate_recall(candidates, events, tested),

@@ -32,7 +32,7 @@ from cawn.learn.evaluation import score_contrast
 from cawn.learn.negatives import check_kinds, training_links, validation_negatives
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import Record, read_description
-from cawn.learn.splits import Protocol, Task, TimeSplit
+from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
 from cawn.systems.base import Context, Scorer
@@ -66,7 +66,7 @@ class Trainer:
         tensorboard: bool = False,
         split: TimeSplit | None = None,
         callback: Listener | None = None,
-        protocol: Protocol = "standard",
+        protocol: str = "strict",
         clock: str = "strict",
     ) -> None:
         """See `train`; the type of `config` determines the system.

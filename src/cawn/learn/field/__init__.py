@@ -27,12 +27,13 @@ from cawn.learn.clocks import Clock
 from cawn.learn.experiments import check_writable
 from cawn.learn.field.jobs import Job
 from cawn.learn.field.plot import MISSING, draw
-from cawn.learn.field.table import Comparison, Finished, summarise
+from cawn.learn.field.table import Comparison, Finished, main_metric, summarise
 from cawn.learn.negatives import check_kinds
 from cawn.learn.plots import can_draw
+from cawn.learn.protocols import FORMER_NAMES, check_protocol
 from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
-from cawn.learn.splits import Protocol, Task, TimeSplit
+from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.splits import split as split_events
 from cawn.learn.workers import Call, Outcome, Workers, call_here, default_jobs
 from cawn.progress import Report, progress
@@ -56,7 +57,7 @@ def compare(
     threads: int | None = None,
     split: TimeSplit | None = None,
     kinds: tuple[str, ...] | None = None,
-    protocol: Protocol = "standard",
+    protocol: str = "strict",
     clock: str = "strict",
     quiet: bool = False,
 ) -> Comparison:
@@ -82,7 +83,7 @@ def compare(
         threads: CPU threads of each run; by default the cores are divided evenly.
         split: Where training ends and the test begins; see `train`.
         kinds: The kinds of negatives to evaluate against; by default those of the protocol.
-        protocol: "standard" or "dyglib"; see `train`.
+        protocol: "strict", "tgb", "dyglib" or "paper"; see `train`.
         clock: Which earlier links a test link may use; see `train`.
         quiet: Print nothing.
     """
@@ -97,6 +98,7 @@ def compare(
     check_threads(threads)
     check_device(device)
     Clock(clock)
+    protocol = check_protocol(protocol)
     place = pick_device(device)
     if jobs is None:
         jobs = 0 if out is None else default_jobs(place)
@@ -224,6 +226,7 @@ class _Sweep:
                 found = dict(json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
+            found["protocol"] = FORMER_NAMES.get(found.get("protocol"), found.get("protocol"))
             if other := [key for key, value in described.items() if found.get(key) != value]:
                 what = "its links" if other[0] in ("links", "contents") else other[0]
                 raise QueryError(f"{self.folder}: contains a comparison that differs in {what}; choose another folder")
@@ -290,9 +293,10 @@ class _Sweep:
         self.failed.pop(job, None)
         found = self.finished[job]
         rows = [row for row in found.results if row["links"] == found.main]
-        ap = ", ".join(f"{row['negatives']} {row['model']['ap']:.4f}" for row in rows)
+        figures = ", ".join(f"{row['negatives']} {main_metric(row['model']):.4f}" for row in rows)
         cost = found.report.get("cost") or {}
-        self._say(f"{job}: AP {ap}; {format_duration(cost.get('seconds', 0))}{self._left()}")
+        metric = "AP" if "ap" in rows[0]["model"] else "MRR"
+        self._say(f"{job}: {metric} {figures}; {format_duration(cost.get('seconds', 0))}{self._left()}")
 
     def _left(self) -> str:
         done = len(self.finished) + len(self.failed)

@@ -16,6 +16,7 @@ from cawn.data.summary import describe
 from cawn.files import write_text
 from cawn.learn.field.jobs import Job
 from cawn.learn.metrics import mean_and_interval
+from cawn.learn.protocols import is_tgb
 from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import changed_settings
 from cawn.learn.testing import BASELINES
@@ -85,7 +86,8 @@ class Comparison:
     def accuracy_table(
         self, task: str, links: str, metrics: tuple[str, ...] = tuple(METRICS)
     ) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows: trained systems sorted by AP against the first kind of negatives, then untrained ones."""
+        """Headings and rows: trained systems sorted by AP (MRR for TGB) against the first kind of negatives, then
+        untrained ones."""
         kinds = self.kinds(task, links)
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for row in self.accuracy:
@@ -146,8 +148,9 @@ class Comparison:
         for name, changed in about["settings"].items():
             yield f"- Settings of {name}: {', '.join(f'{key}={value}' for key, value in changed.items())}\n"
         yield f"- cawn {about['versions']['cawn']}, torch {about['versions'].get('torch', '')}\n"
+        candidates = "the candidates of TGB" if is_tgb(about["protocol"]) else "100 random destinations"
         yield (
-            "\nMeans over seeds ± half of the 95 % confidence interval. MRR: among 100 random destinations. Training "
+            f"\nMeans over seeds ± half of the 95 % confidence interval. MRR: among {candidates}. Training "
             "time includes validation; pairs/s is scoring after training; peak memory is that of the process on a CPU "
             "and of PyTorch's tensors on a GPU. The best of each column is bold.\n"
         )
@@ -209,6 +212,11 @@ def _accuracy(task: str, name: str, runs: dict[int, Finished]) -> Iterator[dict[
             yield where | {"system": rule, "trained": False} | about | figures
 
 
+def main_metric(figures: dict[str, Any]) -> float:
+    """AP or, for links that are only ranked, MRR."""
+    return float(figures["ap"] if "ap" in figures else figures["mrr"])
+
+
 def _of_model(row: dict[str, Any]) -> dict[str, Any]:
     figures: dict[str, Any] = row["model"] | row.get("ranks", {}).get("model", {})
     return figures
@@ -259,8 +267,8 @@ def device_name(device: str) -> str:
 def _place(rows: dict[str, dict[str, Any]], kind: str) -> tuple[bool, float]:
     """The sort key of a system in the table."""
     first = next(iter(rows.values()))
-    ap = rows[kind]["ap"][0] if kind in rows else -1.0
-    return not first["trained"], -ap
+    found = (rows[kind]["ap"] or rows[kind]["mrr"])[0] if kind in rows else -1.0
+    return not first["trained"], -found
 
 
 def _figure(value: list[Any] | None, best: float) -> str:

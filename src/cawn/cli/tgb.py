@@ -1,0 +1,145 @@
+"""`cawn tgb`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cawn import systems
+from cawn.cli.options import AsJson, Bipartite, ClockName, DeviceName, Quiet, Threads, say, use_threads
+from cawn.cli.train import read_links
+from cawn.errors import QueryError
+
+if TYPE_CHECKING:
+    from cawn.data.events import Events
+    from cawn.learn.tgb import Benchmark
+
+
+def tgb(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="wiki, enron, uci or subreddit; with --data also lastfm, review, coin, comment or flight.",
+            show_default=False,
+        ),
+    ],
+    run: Annotated[
+        list[Path] | None,
+        typer.Option("--run", metavar="RUN", help="Test this run instead of training; may be repeated."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", metavar="FILE", help="The links, for datasets that cawn does not have.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the runs; continued if it exists.")
+    ] = None,
+    system: Annotated[str, typer.Option(help="System to train; 'cawn systems' lists them.")] = systems.DEFAULT,
+    preset: Annotated[str, typer.Option(help="Settings to start from.")] = "default",
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="First seed of weights and walks.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, metavar="N", help="Number of seeds; TGB's leaderboard asks for 5.")] = 1,
+    bipartite: Bipartite = None,
+    clock: ClockName = None,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a system on a dataset of the Temporal Graph Benchmark (TGB), and rank its last links by TGB's rules.
+
+    The figures come from the Evaluator of py-tgb if it is installed (pip install 'cawn[tgb]'), else from our own, which
+    agrees with it.
+
+    Example: cawn tgb wiki --seeds 5 -o runs/tgbl-wiki
+    """
+    use_threads(threads)
+    from cawn.checks import check_choice
+    from cawn.cli.reports import show_results
+    from cawn.cli.settings import parse_settings
+    from cawn.learn.clocks import Clock
+    from cawn.learn.experiments import evaluate, train, train_seeds
+    from cawn.learn.tgb import BENCHMARKS, summarise
+
+    check_choice(name, "NAME", tuple(BENCHMARKS))
+    benchmark, followed = BENCHMARKS[name], Clock("strict" if clock is None else clock).name
+    if run and (settings or (system, preset) != (systems.DEFAULT, "default") or out is not None):
+        raise QueryError("--run tests runs as they are; leave out --system, --preset, --set and --out")
+    config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
+    plain = _links(name, benchmark, data, quiet)
+    one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)
+    options: dict[str, Any] = {"protocol": benchmark.protocol, "clock": followed, "baselines": False}
+    options |= {"device": device, "threads": threads, "quiet": quiet}
+    if run:
+        one_name_space = _check_runs(run, plain, name)
+        rows, folders = [evaluate(folder, **options) for folder in run], [str(folder) for folder in run]
+    else:
+        events = _variant(plain, one_name_space)
+        if out is None:
+            runs = [train(events, config, seed=each, **options) for each in range(seed, seed + seeds)]
+        else:
+            order = range(seed, seed + seeds)
+            runs, _ = train_seeds(events, config, seeds=order, out=out, resume=out.exists(), **options)
+        rows, folders = [found.results for found in runs], [str(found.folder) for found in runs if found.folder]
+    notes = _notes(name, benchmark, one_name_space=one_name_space)
+    if as_json:
+        found = {"benchmark": f"tgbl-{name}", "runs": folders, "notes": notes}
+        print(json.dumps(found | {"results": rows, "summary": summarise(rows)}))
+        return
+    show_results(rows)
+    for note in [f"tgbl-{name}: ranked with {rows[0][0]['evaluator']}", *notes]:
+        say(note, quiet)
+
+
+def _links(name: str, benchmark: Benchmark, data: str | None, quiet: bool) -> Events:
+    """The links of the benchmark."""
+    source = data or benchmark.dataset
+    if source is None:
+        raise QueryError(f"the links of tgbl-{name} are not among our datasets; give TGB's file of links with --data")
+    return read_links(source, {}, {}, quiet)
+
+
+def _variant(plain: Events, one_name_space: bool) -> Events:
+    """The links as TGB's loader has them, or with equal names as one node."""
+    from cawn.learn.tgb import two_sided
+
+    return plain if one_name_space else two_sided(plain)
+
+
+def _check_runs(folders: list[Path], plain: Events, name: str) -> bool:
+    """Refuse runs on other links, or on different ones; returns whether equal names are one node in them."""
+    import numpy as np
+
+    from cawn.learn.runs import read_events
+
+    found = set()
+    for folder in folders:
+        links = read_events(folder)
+        for one_name_space in (True, False):
+            same = _variant(plain, one_name_space)
+            pairs = ((links.src, same.src), (links.dst, same.dst), (links.t, same.t))
+            if all(np.array_equal(*columns) for columns in pairs):
+                found.add(one_name_space)
+                break
+        else:
+            raise QueryError(f"{folder}: was not trained on the links of tgbl-{name}; leave out --run to train on them")
+    if len(found) > 1:
+        raise QueryError("some of these runs distinguish sources from destinations of equal name, others do not")
+    return found.pop()
+
+
+def _notes(name: str, benchmark: Benchmark, *, one_name_space: bool) -> list[str]:
+    """What must be known to compare the figures with TGB's."""
+    notes = []
+    if benchmark.two_sided and one_name_space:
+        notes.append("equal names are one node here, but two in TGB's loader; --bipartite has them so")
+    elif benchmark.two_sided:
+        notes.append("a node is two, as source and as destination, as in TGB's loader; --one-name-space makes it one")
+    if benchmark.two_sided or benchmark.dataset is None:
+        notes.append(f"comparable with TGB's tgbl-{name} if the file has its order of rows and its numbering of nodes")
+    return notes
