@@ -7,8 +7,10 @@ import cawn
 from cawn.learn.negatives import (
     KINDS,
     PAIR_KINDS,
+    Negatives,
     choices,
     known_negatives,
+    linked_share,
     negatives,
     pair_negatives,
     seen_before,
@@ -218,3 +220,12 @@ def test_a_period_with_one_destination_draws_the_next() -> None:
     lonely = cawn.Events([0] * 10, [1] * 5 + [2, 3, 4, 5, 6], np.arange(10))
     drawn = choices(lonely, np.arange(10), "period", seen=np.arange(10)).draw(0)
     assert drawn[:2].tolist() == [2, 2]
+
+
+def test_share_of_negatives_that_are_links_at_the_same_time() -> None:
+    events = cawn.Events([0, 0, 1, 0, 0, 1], [5, 6, 6, 5, 6, 6], [1, 1, 1, 2, 2, 3])
+    links = np.array([3, 4, 5])  # (0, 5) and (0, 6) at time 2, (1, 6) at time 3
+    ends = np.array([6, 7, 5], np.int32)  # (0, 6) is a link at time 2
+    assert linked_share(events, links, Negatives(ends, 0.0)) == pytest.approx(1 / 3)
+    sources = np.array([0, 0, 1], np.int32)
+    assert linked_share(events, links, Negatives(np.full(3, 6, np.int32), 0.0, sources)) == 1

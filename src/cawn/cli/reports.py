@@ -131,6 +131,8 @@ def _add_rows(table: Table, same: tuple[dict[str, Any], ...], sizes: list[int]) 
     """Add the model's row for one kind of test links, and the rows of the baselines; also means over batches."""
     row = same[0]
     note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
+    if row.get("linked", 0) > 0.01:  # not in results of earlier versions
+        note += f" ({row['linked']:.0%} of the negatives are links at the same time)"
     rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
     for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
         figures = [r["model"] if rule is None else r["rules"][rule] for r in same]

@@ -18,7 +18,7 @@ from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, RollingCalibration, sigmoid
 from cawn.learn.clocks import Clock
-from cawn.learn.negatives import Negatives, part_negatives, seen_before
+from cawn.learn.negatives import Negatives, linked_share, part_negatives, seen_before
 from cawn.learn.protocols import rules_of
 from cawn.learn.ranking import random_candidates
 from cawn.learn.reliability import reliability
@@ -162,7 +162,7 @@ def evaluate_and_calibrate(
     rolling = RollingCalibration.of(calibration).initial
     timed = clock.on(events)
     rolling = _follow(rolling, tests, answers.get(MODEL, []), timed)
-    return Evaluation([_row(test, answers, rolling, timed.t, split, about) for test in tests], rolling)
+    return Evaluation([_row(test, answers, rolling, events, timed.t, split, about) for test in tests], rolling)
 
 
 def _follow(
@@ -225,6 +225,7 @@ def _row(
     test: _Test,
     answers: dict[str, list[Array]],
     calibration: RollingCalibration,
+    events: Events,
     times: Array,
     split: Split,
     about: dict[str, str],
@@ -237,6 +238,7 @@ def _row(
         **about,
         "count": len(test.links),
         "fallback": round(test.negatives.fallback, 4),
+        "linked": round(linked_share(events, test.links, test.negatives), 4),
         "split": split.digest,
         "digest": test.negatives.digest,
         "model": figures.pop(MODEL),

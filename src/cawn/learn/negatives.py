@@ -265,6 +265,19 @@ def seen_before(events: Events, nodes: Nodes, t: npt.NDArray[np.generic]) -> npt
     return np.asarray(position[nodes] < np.searchsorted(events.t, t))
 
 
+def linked_share(events: Events, links: Positions, drawn: Negatives) -> float:
+    """The share of negatives that are links of the network at the same time, which limits what any model can reach.
+
+    Random negatives exclude only the link's own destination.
+    """
+    period = events[int(np.searchsorted(events.t, events.t[links].min())) :]
+    src = events.src[links] if drawn.src is None else drawn.src
+    ends = np.concatenate([period.src, src]).astype(np.int64) << 32 | np.concatenate([period.dst, drawn.dst])
+    times = np.concatenate([period.t, events.t[links]])
+    key = np.unique(ends, return_inverse=True)[1] * (len(period) + 1) + np.searchsorted(period.t, times)
+    return float(np.isin(key[len(period) :], key[: len(period)]).mean())
+
+
 def training_links(events: Events, split: Split, config: Settings, seed: int) -> TrainingLinks:
     """The links to train on and the choices of their negatives; only visible links are used."""
     train = split.train
