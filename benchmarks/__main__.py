@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks import engine, explaining, learning, loading
+from benchmarks import counting, engine, explaining, learning, loading
 from benchmarks.report import show
 
 PARTS = {
@@ -12,6 +12,7 @@ PARTS = {
     "streaming": engine.streaming,
     "reading": engine.reading,
     "learning": learning.learning,
+    "counting": counting.counting,
     "explaining": explaining.explaining,
     "loading": loading.loading,
     "growth": engine.growth,

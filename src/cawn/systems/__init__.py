@@ -33,7 +33,9 @@ def _untrained(settings: str, summary: str) -> Entry:
 _MEMORY = "cawn.systems.memory"
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
-    "rates": Entry("cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "decayed counts, no walks"),
+    "rates": Entry(
+        "cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "baseline on decayed counts, no walks"
+    ),
     "tgn": Entry(
         f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:TgnSettings", "memory and graph attention", state=True
     ),

@@ -1,6 +1,7 @@
 """A baseline without walks: a small MLP on exact decayed link counts of both ends and of the pair.
 
-Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting.
+Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting. It
+scores millions of pairs per second on a CPU.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
 
 Array = npt.NDArray[Any]
 
-_PAIRS = 1 << 16  # per forward pass
+_PAIRS = 1 << 13  # per forward pass: their features and hidden layers stay in cache
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class RatesSettings(Settings):
     lr: float = 3e-3
     epochs: int = 6
     weight_decay: float = 0.0
-    hidden: int = 64
+    hidden: int = 64  # width of the two hidden layers
     since: bool = True  # the number of links of each end since the last link of the pair
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other

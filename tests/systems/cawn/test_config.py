@@ -55,7 +55,7 @@ def test_refused(changes: dict, message: str) -> None:
 
 def test_unknown_preset_and_broken_file() -> None:
     with pytest.raises(
-        cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn, large, authors"
+        cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn, fast, large, authors"
     ):
         Config.preset("frob")
     with pytest.raises(cawn.QueryError, match="not TOML"):
@@ -87,6 +87,7 @@ def test_links_drawn_at_each_step() -> None:
 
 
 def test_presets_beside_the_papers() -> None:
+    assert Config.preset("fast") == Config(num_walks=16, dim=32)
     assert Config.preset("large") == Config(num_walks=256, dim=128)
     authors, paper = (Config.preset(name).to_dict() for name in ("authors", "paper-mean"))
     differences = {"dim", "frequencies", "rnn", "sides", "time_code"}

@@ -35,7 +35,7 @@ SAME = -2  # instead of a row: all links of the pair or node have this direction
 
 _TINY = float(np.finfo(np.float64).tiny)
 _HALF_WORD = np.uint64(32)
-_PAIRS_PER_TASK = 4096
+_PAIRS_PER_TASK = 2048
 _BLOCK = 64
 
 
