@@ -28,7 +28,8 @@ def test_the_settings_of_a_system() -> None:
     assert description["presets"] == ["default"]
     rows = {row["name"]: row for row in description["settings"]}
     assert rows.keys() == systems.settings_type("rates")().to_dict().keys()
-    assert rows["hidden"] == {"name": "hidden", "default": 64, "values": "1 to 4,096", "meaning": ""}
+    hidden = {"name": "hidden", "default": 64, "values": "1 to 4,096", "meaning": "width of the two hidden layers"}
+    assert rows["hidden"] == hidden
     assert rows["schedule"]["values"] == "constant, one-cycle"
     assert rows["patience"]["meaning"] == "epochs without a better validation AP before training stops"
     shown = call_cawn("systems", "rates")

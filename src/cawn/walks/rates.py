@@ -61,8 +61,8 @@ class DecayedCounts(NamedTuple):
 
     @property
     def lists(self) -> Lists:
-        """The lists in the layout of the kernel."""
-        return Lists(self.starts, self.time, np.ascontiguousarray(self.logsum.T))
+        """The lists without their keys, as the kernel takes them."""
+        return Lists(*map(_constant, (self.starts, self.time, self.logsum)))
 
     def rows_like(self, others: DecayedCounts, keys: Array) -> npt.NDArray[np.int32]:
         """The row of each key, -1 where it never occurred; SAME where it occurred as often as row i of `others`."""
@@ -121,15 +121,14 @@ class Rates:
         pairs, nodes, directed = self._pairs, self._nodes, self._directed
         slots = np.full(1 << (2 * len(pairs.keys)).bit_length(), -1, np.int32)
         fill_slots(pairs.keys, slots)
-        of_nodes = nodes.lists
-        lists = [pairs.lists, of_nodes, of_nodes, *([one.lists for one in directed] or [of_nodes] * 3)]
+        lists = tuple(one.lists for one in (pairs, nodes, nodes, *(directed or [nodes] * 3)))
         rows = np.empty((0, 2), np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
         if directed:
             low, high = pairs.keys >> 32, pairs.keys & 0xFFFFFFFF
             both_ways = [directed[0].rows_like(pairs, _pair(*ends)) for ends in ((low, high), (high, low))]
             by_side = [one.rows_like(nodes, nodes.keys) for one in directed[1:]]
             rows = np.stack(both_ways, axis=1), by_side[0], by_side[1]
-        return RateTables(nodes.alphas, pairs.keys, slots, *rows, tuple(lists))
+        return RateTables(lists, *map(_constant, (nodes.alphas, pairs.keys, slots, *rows)))
 
     def features(
         self, src: Array, dst: Array, t: Array, unit: float, *, threads: int | None = None
@@ -137,9 +136,16 @@ class Rates:
         """[B, R]: decayed counts, number and ages of the pair's links; then for each end its decayed counts, last
         activity and the probability of a step to the other end; then decayed counts and last activity by direction."""
         columns = part_columns(len(self._pairs.alphas), directed=bool(self._directed))
-        src, dst = (np.ascontiguousarray(nodes, np.int64) for nodes in (src, dst))
-        times = np.ascontiguousarray(t, self._pairs.time.dtype)
+        src, dst = (_constant(np.asarray(nodes, np.int64)) for nodes in (src, dst))
+        times = _constant(np.asarray(t, self._pairs.time.dtype))
         return rate_features(self._tables, columns, src, dst, times, float(unit), threads)
+
+
+def _constant(array: Array) -> Array:
+    """A read-only view. A stored index is read-only; if all arrays are, the kernel is compiled only once."""
+    view = np.ascontiguousarray(array).view()
+    view.flags.writeable = False
+    return view
 
 
 def _pair(a: Array, b: Array) -> npt.NDArray[np.int64]:

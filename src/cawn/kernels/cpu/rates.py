@@ -44,19 +44,19 @@ class Lists(NamedTuple):
 
     starts: Array  # [K + 1]
     time: Array  # [n]
-    logsum: Array  # [n, decays]: an entry's are in one cache line
+    logsum: Array  # [decays, n]
 
 
 class RateTables(NamedTuple):
     """What `fill_rates` reads. Row -1 of any lists is empty."""
 
+    lists: tuple[Lists, ...]  # of each part; without directed counts, the last three are not read
     alphas: Array  # [decays]
     keys: Array  # [K] int64, of the pairs
     slots: Array  # [a power of two] int32, hash table of the keys: their rows, -1 where it is free
     directed_rows: Array  # [K, 2] int32, rows of directed pairs: from the smaller node to the larger, and back
     source_rows: Array  # [N] int32, rows of nodes as sources
     destination_rows: Array  # [N] int32, rows of nodes as destinations
-    lists: tuple[Lists, ...]  # of each part; without directed counts, the last three are not read
 
 
 def rate_features(
@@ -196,7 +196,7 @@ def fill_decayed(block: Block, lists: Lists, rates: Array, column: int) -> None:
         if i == 0 or newest[i] != newest[i - 1] or (now[i] != now[i - 1] and newest[i] >= 0):
             x = values[size : size + D]
             if newest[i] >= 0:
-                age, logsum = float(now[i] - lists.time[newest[i]]), lists.logsum[newest[i]]
+                age, logsum = float(now[i] - lists.time[newest[i]]), lists.logsum[:, newest[i]]
                 for a in range(D):
                     x[a] = logsum[a] - block.alphas[a] * age
             else:
