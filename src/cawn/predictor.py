@@ -29,7 +29,16 @@ from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, RollingCalibration, check_prior
-from cawn.learn.runs import Record, load_system, read_run, refuse_existing, replace_links, write_report, write_run
+from cawn.learn.runs import (
+    Record,
+    load_system,
+    read_run,
+    refuse_existing,
+    replace_links,
+    write_report,
+    write_run,
+    write_served,
+)
 from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import Ranked, Ranking, Scores, names_column
 from cawn.systems.base import Bounded, Embedder, Indexed, Scorer, Seeded, System
@@ -211,7 +220,10 @@ class LinkPredictor:
         record = replace(self._record, description=self._record.description | changes)
         make_folder(target.absolute().parent)
         with temporary_folder(target.absolute()) as part:
-            write_report(part, self._weights(), record.report, record.results, record.metrics)
+            own = self._weights()
+            write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
+            if record.evaluated is not None:
+                write_served(part, own, record.report)
             write_run(part, self._config, named, record.description, index)
             part.rename(target)
 

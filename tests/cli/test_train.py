@@ -159,3 +159,18 @@ def test_another_system(tmp_path: Path) -> None:
     code, _, said = call_cawn("train", edges, "--system", "rates", "--resume", "-o", run)
     assert code == 2
     assert "leave out --system" in said
+
+
+def test_refit(tmp_path: Path) -> None:
+    edges, run = tmp_path / "edges.csv", tmp_path / "run"
+    edges.write_text("src,dst,t\n" + "".join(f"{i % 7},{7 + i * i % 11},{i}\n" for i in range(300)))
+    code, _, said = call_cawn("train", edges, "--system", "rates", "--set", "epochs=1", "-o", run, "--refit")
+    assert code == 0
+    assert "training on all 300 links" in said
+    assert "refit epoch 1/1  loss" in said
+    shown = call_cawn("info", run).out
+    assert "weights trained on all links (300) for 1 epochs" in " ".join(shown.split())
+    tested = call_cawn("evaluate", run, "--json", "-q")
+    assert json.loads(tested.out)["results"] == json.loads((run / "results.json").read_text())
+    (run / "served.safetensors").write_bytes(b"")
+    assert_refused(call_cawn("rank", run, "--node", "1", "--time", "301"), "served.safetensors: damaged")

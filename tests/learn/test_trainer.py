@@ -1,6 +1,7 @@
 """Training: it learns a law, stops and resumes exactly."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.learn.run_info import run_info
+from cawn.learn.runs import read_weights
 from cawn.learn.trainer import Trainer
 from ctrl_c import interrupted, stopped_after
 from networks import with_columns
@@ -176,3 +179,55 @@ def test_training_links_without_weight_are_refused(events) -> None:
     weight = (np.arange(len(events)) > 0.9 * len(events)).astype(np.float32)
     with pytest.raises(cawn.DataError, match="training part have weight 0"):
         cawn.train(with_columns(events, weight=weight), TINY, quiet=True)
+
+
+def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path) -> None:
+    """The results stay those of the evaluated weights, which are kept beside the served ones."""
+    own = laws.triadic_closure(60, 800, seed=0).events
+    run = cawn.train(own, TINY, seed=3, out=tmp_path / "run", quiet=True, kinds=("random",), refit=True)
+    assert run.results == whole.results == cawn.learn.experiments.evaluate_run(tmp_path / "run", ("random",))
+    assert run.report["served"] == "all links"
+    assert whole.report["served"] == run.results[0]["weights"] == "training links"
+    best = max(range(len(whole.epochs)), key=lambda epoch: whole.epochs[epoch]["val_ap"]) + 1
+    assert run.report["refit"]["epochs"] == best
+    assert run.report["refit"]["links"] == len(events)
+    for name, value in read_weights(tmp_path / "run").items():
+        np.testing.assert_array_equal(value, weights(whole)[name])
+    assert any(not torch.equal(value, weights(whole)[name]) for name, value in weights(run).items())
+
+    src, dst, t = events.labels[events.src[-9:]], events.labels[events.dst[-9:]], events.t[-9:]
+    served = cawn.LinkPredictor.load(tmp_path / "run")
+    scores = served.score(src, dst, t)
+    np.testing.assert_array_equal(scores, cawn.LinkPredictor.of(run).score(src, dst, t))
+    assert (scores != cawn.LinkPredictor.load(whole.folder).score(src, dst, t)).all()
+    served.save(tmp_path / "copy")
+    np.testing.assert_array_equal(scores, cawn.LinkPredictor.load(tmp_path / "copy").score(src, dst, t))
+    assert cawn.learn.experiments.evaluate_run(tmp_path / "copy", ("random",)) == whole.results
+
+
+@pytest.mark.parametrize("task", ["transductive", "inductive"])
+def test_an_interrupted_refit_resumes_to_the_same_weights(events, tmp_path: Path, task: str) -> None:
+    config = TINY.with_(epochs=2)
+    options = {"task": task, "quiet": True, "kinds": ("random",), "baselines": False}
+    straight = cawn.train(events, config, seed=3, refit=True, **options)
+    steps = Trainer(events, config, seed=3, task=task, quiet=True).num_steps * 2
+    said: list[str] = []
+    with stopped_after(steps + 3):
+        cawn.train(events, config, seed=3, out=tmp_path / "run", refit=True, callback=said.append, **options)
+    assert "stopped in refit epoch 1/" in said[-1].text
+    assert run_info(tmp_path / "run")["served"] == "training links"
+    with stopped_after(2):  # the training is not repeated
+        cawn.train(events, config, seed=3, out=tmp_path / "run", resume=True, **options)
+    resumed = cawn.train(events, config, seed=3, out=tmp_path / "run", resume=True, **options)
+    assert_same_weights(straight, resumed)
+    assert straight.results == resumed.results
+    assert run_info(tmp_path / "run")["served"] == "all links"
+
+
+def test_a_finished_run_can_be_refitted(events, whole, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole.folder, folder)
+    options = {"seed": 3, "out": folder, "quiet": True, "kinds": ("random",), "resume": True}
+    run = cawn.train(events, TINY, refit=True, **options)
+    assert (run.report["served"], run.results) == ("all links", whole.results)
+    assert_same_weights(run, cawn.train(events, TINY, **options))  # the choice is recorded

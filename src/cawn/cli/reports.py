@@ -238,6 +238,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + (" (alpha)" if info["alpha"] else ""),
         "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items()) or "default preset",
         "epochs": epochs,
+        "served": _served(info) if info["finished"] else "",
         "calibration": _calibration(info["calibration"]) if info["calibration"] else "",
         "expected drift": _drift(info["calibration"]) if info["calibration"] else "",
         "cost": in_words(info["cost"]) if info.get("cost") else "",
@@ -247,6 +248,16 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "split digest": info["split"] or "",
         "weights digest": info["weights"] or "",
     }
+
+
+def _served(info: dict[str, Any]) -> str:
+    """Which weights predictors use, and which ones the results belong to."""
+    if not info["refit"]:
+        return f"weights trained on {info['served']}, which are those of the results"
+    return (
+        f"weights trained on {info['served']} ({info['refit']['links']:,}) for {info['refit']['epochs']} epochs; "
+        "the results are those of weights trained on training links"
+    )
 
 
 def _calibration(found: dict[str, Any]) -> str:

@@ -91,6 +91,9 @@ def train(
         int, typer.Option(min=1, metavar="N", help="Number of seeds, starting at --seed; reports 95 % intervals.")
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
+    refit: Annotated[
+        bool, typer.Option("--refit", help="After the test, train once more on all links; these weights are served.")
+    ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     protocol: ProtocolName = None,
     clock: ClockName = None,
@@ -141,7 +144,7 @@ def train(
     say(in_words(describe(events)), quiet)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
-    options |= {"protocol": protocol or "strict", "clock": followed}
+    options |= {"protocol": protocol or "strict", "clock": followed, "refit": refit}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
         rows, run = [found.results for found in runs], runs[0]

@@ -18,6 +18,7 @@ from cawn.errors import QueryError, StorageError
 from cawn.files import FolderLock, write_text
 from cawn.learn.clocks import Clock
 from cawn.learn.runs import (
+    Weights,
     begin_run,
     continue_run,
     digest_of_links,
@@ -29,8 +30,9 @@ from cawn.learn.runs import (
     write_checkpoint,
     write_index,
     write_report,
+    write_served,
 )
-from cawn.learn.splits import Split, TimeSplit
+from cawn.learn.splits import ALL_LINKS, Split, TimeSplit
 from cawn.systems.base import Context, HasTrainingState, Indexed, System
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer
@@ -95,9 +97,17 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, cl
 class Checkpoints:
     """Writes checkpoints to the run folder and restores them; does nothing without a folder."""
 
-    def __init__(self, folder: Path | None, system: System, optimizer: Optimizer) -> None:
-        self.folder, self._system, self._optimizer = folder, system, optimizer
+    def __init__(
+        self, folder: Path | None, system: System, optimizer: Optimizer, file: str = "checkpoint.safetensors"
+    ) -> None:
+        self.folder, self._system, self._optimizer, self._file = folder, system, optimizer, file
         self._lock: FolderLock | None = None  # held while the folder is written to
+
+    def for_refit(self, system: System, optimizer: Optimizer) -> Checkpoints:
+        """The checkpoints of a training on all links in the same folder, under the same lock."""
+        found = Checkpoints(self.folder, system, optimizer, "refit.safetensors")
+        found._lock = self._lock
+        return found
 
     def refuse_existing(self) -> None:
         """Refuse a folder that already holds a run or other files."""
@@ -127,15 +137,25 @@ class Checkpoints:
             tensors |= {f"state.{name}": value for name, value in self._system.training_state().items()}
         if state.best_epoch >= 0:  # no best weights before a validation
             tensors |= {f"best.{name}": value for name, value in state.best.items()}
-        write_checkpoint(self.folder, tensors, {"progress": state.numbers(), "log": state.log})
-        write_text(self.folder / "metrics.jsonl", state.metrics)
+        write_checkpoint(self.folder / self._file, tensors, {"progress": state.numbers(), "log": state.log})
+        self._write_metrics(state)
+
+    def _write_metrics(self, state: State) -> None:
+        if self.folder is not None and self._file == "checkpoint.safetensors":
+            write_text(self.folder / "metrics.jsonl", state.metrics)
 
     def restore(self, config: Settings, events: Events, description: dict[str, Any]) -> State | None:
         """Continue a run with the same settings, links, task and seed; None if it has no checkpoint yet."""
         if self.folder is None:
             raise QueryError("resume=True needs out=, the folder of the run to resume")
         self.open(config, events, description, begun=True)
-        path = self.folder / "checkpoint.safetensors"
+        return self.read()
+
+    def read(self) -> State | None:
+        """Load the weights and the optimizer of the last checkpoint, if there is one."""
+        if self.folder is None:
+            return None
+        path = self.folder / self._file
         found = read_checkpoint(path)
         if found is None:
             return None
@@ -153,7 +173,7 @@ class Checkpoints:
                 state.best = {name: torch.from_numpy(best[name]).to(value.device) for name, value in weights.items()}
         except (KeyError, TypeError, ValueError, StorageError) as error:
             raise StorageError(f"{path}: damaged; remove it to start over") from error
-        write_text(self.folder / "metrics.jsonl", state.metrics)
+        self._write_metrics(state)
         return state
 
     def finish(self, events: Events, state: State, report: dict[str, Any], results: list[dict[str, Any]]) -> None:
@@ -163,8 +183,20 @@ class Checkpoints:
         self._lock.check()
         if isinstance(self._system, Indexed):
             write_index(self.folder, self._system.index(events))
-        weights = {name: value.detach().cpu().numpy() for name, value in state.best.items()}
-        write_report(self.folder, weights, report, results, state.metrics)
+        write_report(self.folder, as_arrays(state.best), report, results, state.metrics)
+
+    def serve(self, report: dict[str, Any], weights: Weights) -> dict[str, Any]:
+        """Record that these weights, trained on all links, are served; returns the report."""
+        report = report | {"served": ALL_LINKS}
+        if self.folder is None or self._lock is None:
+            return report
+        self._lock.check()
+        return write_served(self.folder, weights, report)
+
+
+def as_arrays(weights: dict[str, Tensor]) -> Weights:
+    """Weights as NumPy arrays that later training does not change."""
+    return {name: value.detach().cpu().numpy().copy() for name, value in weights.items()}
 
 
 def moments(optimizer: Optimizer) -> dict[str, Tensor]:

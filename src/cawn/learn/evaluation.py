@@ -22,7 +22,7 @@ from cawn.learn.negatives import Negatives, linked_share, part_negatives, seen_b
 from cawn.learn.protocols import rules_of
 from cawn.learn.ranking import random_candidates
 from cawn.learn.reliability import reliability
-from cawn.learn.splits import Split
+from cawn.learn.splits import TRAINING_LINKS, Split
 from cawn.progress import Report
 from cawn.systems.base import Scorer
 from cawn.walks.candidates import Candidates
@@ -159,6 +159,7 @@ def evaluate_and_calibrate(
         answers[name] = questions.ask(scorer, part_done)
     given = events.negative is not None and bool((events.negative[split.train] >= 0).any())
     about = {"protocol": split.protocol, "clock": clock.name, "trained_with": "own, " * given + trained_with}
+    about["weights"] = TRAINING_LINKS
     rolling = RollingCalibration.of(calibration).initial
     timed = clock.on(events)
     rolling = _follow(rolling, tests, answers.get(MODEL, []), timed)

@@ -51,6 +51,7 @@ def train(
     baselines: bool = True,
     protocol: str = "strict",
     clock: str = "strict",
+    refit: bool = False,
 ) -> Run:
     """Train a system on a network and evaluate it on its last links.
 
@@ -80,19 +81,23 @@ def train(
             on all last links and on those with a new node) or "paper" (the CAW-N paper's code).
         clock: Which earlier links a test link may use: "strict", "event" or "batch:N", see `cawn.learn.clocks`.
             Training is always strict.
+        refit: After the evaluation, train once more on all links, for the number of epochs that was best. A predictor
+            then uses these weights; the results remain those of the evaluated ones. A resumed run keeps its choice.
     """
     config = settings_for(config, system)
     check_training(events, config, task, seed, out, device, threads, split, callback)
-    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, baselines=baselines)
+    check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, baselines=baselines, refit=refit)
     check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds, clock=clock)
     if resume and out is not None:
-        split = split or recorded_cuts(read_description(check_path(out, "out")))
+        found = read_description(check_path(out, "out"))
+        split, refit = split or recorded_cuts(found), refit or bool(found.get("refit"))
     refuse_kinds(check_protocol(protocol), kinds)
     parts = splits.split(events, task, seed=seed, by=split, protocol=protocol)
     training_links(events, parts, config, seed)  # raises DataError if there are none
     options: dict[str, Any] = {"task": task, "seed": seed, "device": device, "threads": threads, "split": split}
     options |= {"protocol": protocol, "clock": clock}
     more: dict[str, Any] = {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "callback": callback}
+    more |= {"refit": refit}
     try:
         facts = None
         if not resume:
@@ -233,7 +238,7 @@ def evaluate(
     baselines: bool = True,
 ) -> list[dict[str, Any]]:
     """Evaluate the model of a run folder again; returns the rows of its results.json, identical if software and device
-    are the same.
+    are the same. Weights that were trained on all links, if there are any, are not used.
 
     Args:
         kinds: The kinds of negatives; by default those of the protocol.
@@ -250,7 +255,7 @@ def evaluate(
         Clock(clock)
     if protocol is not None:
         check_protocol(protocol)
-    run = read_run(path)
+    run = read_run(path, evaluated=True)
     found, events = run.description, run.events
     if not run.record.finished:
         warnings.warn(f"{path}: its training has not ended; these are its best weights so far", stacklevel=2)

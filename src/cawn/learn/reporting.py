@@ -34,6 +34,7 @@ class Progress:
     seconds_left: float | None = None  # until the last epoch, if training does not stop earlier
     metrics: dict[str, Any] = field(default_factory=dict)  # of an epoch: epoch, loss, val_auc, val_ap
     best: bool = False  # whether the epoch is the best so far
+    refit: bool = False  # whether this is the training on all links, after the test
     text: str = ""
 
 
@@ -53,7 +54,7 @@ class Terminal:
             self.close()
             print(now.text if now.stage == "message" else epoch_line(now), file=sys.stderr, flush=True)
             return
-        title = _TITLES.get(now.stage, f"epoch {now.epoch}/{now.epochs}")
+        title = _TITLES.get(now.stage, _epoch(now))
         if self._bar is None or self._bar[0] != title:
             self.close()
             stack = ExitStack()
@@ -77,7 +78,7 @@ class Board:
         self._writer: Any = None
 
     def __call__(self, now: Progress) -> None:
-        if now.stage != "epoch":
+        if now.stage != "epoch" or now.refit:
             return
         with storing(self._folder):
             if self._writer is None:
@@ -129,10 +130,16 @@ class Listeners:
 
 def epoch_line(now: Progress) -> str:
     """An epoch as a line of text."""
-    figures = "  loss {loss:.4f}  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**now.metrics)
+    figures = "  loss {loss:.4f}".format(**now.metrics)
+    if "val_ap" in now.metrics:
+        figures += "  val AUC {val_auc:.4f}  AP {val_ap:.4f}".format(**now.metrics)
     rate = "" if now.links_per_second is None else f"  {now.links_per_second:,.0f} links/s"
     left = "" if now.seconds_left is None else f"  at most {format_duration(now.seconds_left)} left"
-    return f"epoch {now.epoch}/{now.epochs}{figures}{rate}{left}{' *' * now.best}"
+    return f"{_epoch(now)}{figures}{rate}{left}{' *' * now.best}"
+
+
+def _epoch(now: Progress) -> str:
+    return f"{'refit ' * now.refit}epoch {now.epoch}/{now.epochs}"
 
 
 def format_duration(seconds: float) -> str:

@@ -44,6 +44,8 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "candidates": record.report.get("candidates"),
         "cost": record.report.get("cost"),
         "versions": {"cawn": found.get("cawn"), "format": found["format"]} | record.report.get("versions", {}),
+        "served": record.served,
+        "refit": record.report.get("refit"),
         "weights": (record.report.get("weights") or [None, None])[1],
         "files": _files(path),
     }

@@ -8,8 +8,10 @@ index-*/                 the index that the system's scorers read, if it has one
 checkpoint.safetensors   the state of training: weights, best weights, optimizer, progress
 metrics.jsonl            one line per epoch
 weights.safetensors      the best weights, once training has ended
+refit.safetensors        the state of a further training on all links, if one was asked for
+served.safetensors       its weights at the end, which predictors use instead of the best ones
 results.json             the evaluation at the end
-report.json              calibration, candidate recall and cost; holds the checksums of the two files above
+report.json              calibration, candidate recall and cost; holds the checksums of weights and results
 .lock                    held by the process that writes to the run
 
 A reader opens run.json first, and then only what it names: replacing run.json replaces the whole run in one step. Files
@@ -22,7 +24,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
@@ -39,7 +41,7 @@ from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn.calibration import Calibration, RollingCalibration
-from cawn.learn.splits import Task
+from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS, Task
 from cawn.learn.store import (
     Arrays,
     check_weights,
@@ -102,6 +104,12 @@ class Record:
     report: dict[str, Any]  # empty until training has ended
     results: list[dict[str, Any]] | None = None
     metrics: str = ""  # lines of JSON
+    evaluated: Weights | None = None  # the weights of the results, if others are served
+
+    @property
+    def served(self) -> str:
+        """The links that the served weights were trained on."""
+        return str(self.report.get("served") or TRAINING_LINKS)
 
     @property
     def finished(self) -> bool:
@@ -170,7 +178,9 @@ def continue_run(folder: Path, config: Settings, events: Events, description: di
         if found["format"] != FORMAT:
             write_run(folder, config, events, description)
             _remove_format_2(folder)
-        elif not (folder / "config.toml").exists():
+        elif found.get("refit") != description.get("refit"):
+            _commit(folder, found | {"refit": description.get("refit")})
+        if not (folder / "config.toml").exists():
             write_text(folder / "config.toml", config.to_toml())
     return lock
 
@@ -228,17 +238,29 @@ def write_report(
     write_text(folder / "metrics.jsonl", metrics)
 
 
+def write_served(folder: Path, weights: Weights, report: dict[str, Any]) -> dict[str, Any]:
+    """Write the weights that predictors use instead of the evaluated ones; `write_report` comes first.
+
+    Returns the report as written, with the checksum of these weights.
+    """
+    content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
+    write_bytes(folder / "served.safetensors", content)
+    kept = {key: value for key, value in _read_report(folder, verify=True).items() if key in ("weights", "results")}
+    found = report | kept | {"served": ALL_LINKS, "served_weights": stamp_of(content)}
+    _write_sealed(folder / "report.json", found)
+    return found
+
+
 def _stamps(config: Settings) -> dict[str, Any]:
     settings = config.to_dict()
     return {"format": FORMAT, "cawn": __version__, "config": settings}
 
 
-def write_checkpoint(folder: Path, tensors: Mapping[str, Any], state: dict[str, Any]) -> None:
+def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, Any]) -> None:
     """Write tensors and state to one file, so that they always belong together."""
     arrays = {name: np.array(value.detach().cpu().numpy(), order="C") for name, value in tensors.items()}
     text = json.dumps(state)
-    held = tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)})
-    write_bytes(folder / "checkpoint.safetensors", held)
+    write_bytes(path, tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)}))
 
 
 def _write_links(folder: Path, events: Events, index: Arrays | None) -> dict[str, Any]:
@@ -282,11 +304,12 @@ def _checksum(content: dict[str, Any]) -> str:
 # Reading.
 
 
-def read_run(folder: Path, *, verify: bool = True) -> StoredRun:
+def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False) -> StoredRun:
     """Everything a predictor needs, in a consistent state; StorageError if anything is damaged.
 
     Args:
         verify: Whether to compare checksums. Shapes, types and ranges are checked in any case.
+        evaluated: Whether to read the weights of the results, even if others are served.
     """
 
     def read(found: dict[str, Any]) -> StoredRun:
@@ -295,6 +318,9 @@ def read_run(folder: Path, *, verify: bool = True) -> StoredRun:
         index = _read_index(folder, found, verify=verify)
         record = _read_record(folder, found, verify=verify)
         weights = _read_weights(folder, record, verify=verify)
+        if record.served == ALL_LINKS and not evaluated:
+            record = replace(record, evaluated=weights)
+            weights = _read_weights(folder, record, verify=verify, served=True)
         try:
             check_weights(weights)
         except DataError as error:
@@ -429,7 +455,7 @@ def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> 
     mine = json.loads(json.dumps(description))
     if "contents" not in found:
         found["contents"] = digest_of_links(read_events(folder))
-    if other := [key for key in mine if found.get(key) != mine[key]]:
+    if other := [key for key in mine if key != "refit" and found.get(key) != mine[key]]:
         raise QueryError(f"{folder}: was started with other {', '.join(other)}; resume with the same")
     return found
 
@@ -575,9 +601,10 @@ def _read_metrics(folder: Path) -> str:
         return ""
 
 
-def _read_weights(folder: Path, record: Record, *, verify: bool = True) -> Weights:
+def _read_weights(folder: Path, record: Record, *, verify: bool = True, served: bool = False) -> Weights:
     """The weights, checked against the report; if there is no report yet, the best weights of the checkpoint."""
-    path, stamp = folder / "weights.safetensors", record.report.get("weights")
+    name, key = ("served.safetensors", "served_weights") if served else ("weights.safetensors", "weights")
+    path, stamp = folder / name, record.report.get(key)
     checkpoint = folder / "checkpoint.safetensors"
     if not record.report and (checkpoint.exists() or record.description["format"] != 2):
         return _best_weights(checkpoint)
@@ -671,6 +698,7 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     ),
     "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
     "calibration": _holds(RollingCalibration.from_dict),
+    "refit": lambda value: value is None or isinstance(value, bool),
     "encoder": _holds(Encoder.from_dict),
     "reading": _holds(Reading.from_dict),
     "config": lambda value: value is None or isinstance(value, dict),

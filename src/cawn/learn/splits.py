@@ -19,6 +19,7 @@ from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rule
 
 Task = Literal["transductive", "inductive"]
 
+TRAINING_LINKS, ALL_LINKS = "training links", "all links"  # what weights were trained on
 HIDDEN_SHARE = 0.10  # of all nodes
 PUBLISHED_QUANTILES = (0.70, 0.85)  # of all protocols but "strict"
 
@@ -193,6 +194,13 @@ def _published_periods(events: Events) -> Positions:
     """0 for links of the training period, 1 for validation, 2 for test: [E]."""
     t = events.t.astype(np.float64)
     return np.searchsorted(np.quantile(t, PUBLISHED_QUANTILES), t, side="left")  # 0: t <= first quantile
+
+
+def whole(events: Events, parts: Split) -> Split:
+    """All links for training, those of hidden nodes too, and none for validation and test."""
+    none, every = np.empty(0, np.int64), np.arange(len(events))
+    hidden, visible = np.zeros(events.num_nodes, np.bool_), np.ones(len(events), np.bool_)
+    return Split(parts.task, every, none, {}, hidden, visible, len(events), parts.protocol)
 
 
 def _refuse_empty(parts: Split, events: Events, by: TimeSplit) -> None:

@@ -21,7 +21,7 @@ from cawn.learn.negatives import kinds_for, known_negatives
 from cawn.learn.protocols import is_tgb
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
-from cawn.learn.splits import Split, Task
+from cawn.learn.splits import TRAINING_LINKS, Split, Task
 from cawn.learn.tgb import rank_rows
 from cawn.progress import Report
 from cawn.systems import baselines
@@ -221,6 +221,7 @@ def finish(
     report = {
         "calibration": calibration.to_dict() | checked.to_dict(),
         "candidates": candidate_recall(candidates, events, tested),
+        "served": TRAINING_LINKS,
         "versions": current_versions() | {"device": context.device.type},
     }
     return Run(

@@ -26,7 +26,7 @@ from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
-from cawn.learn.checkpoints import Checkpoints, State, describe, encode
+from cawn.learn.checkpoints import Checkpoints, State, as_arrays, describe, encode
 from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import score_contrast
 from cawn.learn.negatives import check_kinds, training_links, validation_negatives
@@ -50,6 +50,8 @@ class Stopped(KeyboardInterrupt):
 class Trainer:
     """Trains one system on the links of one network. Ctrl-C stops `fit` after writing a checkpoint."""
 
+    _refitting = False
+
     def __init__(
         self,
         events: Events,
@@ -68,6 +70,7 @@ class Trainer:
         callback: Listener | None = None,
         protocol: str = "strict",
         clock: str = "strict",
+        refit: bool = False,
     ) -> None:
         """See `train`; the type of `config` determines the system.
 
@@ -75,10 +78,11 @@ class Trainer:
             facts: Values to use instead of those the system derives from the training links.
         """
         check_training(events, config, task, seed, out, device, threads, split, callback)
-        check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard)
+        check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, refit=refit)
         if tensorboard:
             check_board(out)
         self.config, self.folder = config, None if out is None else Path(out)
+        self.epochs, self.refit = config.epochs, refit
         if resume and self.folder is not None:
             facts = read_description(self.folder)["facts"]
         self.device = pick_device(device)
@@ -88,35 +92,44 @@ class Trainer:
         self.clock = Clock(clock)
         self.split = splits.split(events, task, seed=seed, by=self.cuts, protocol=protocol)
         self.events = encode(events, config, self.split, self.folder if resume else None)
-        self.visible = self.events[self.split.visible]
-        self.training = training_links(self.events, self.split, config, seed)
         self.negatives = validation_negatives(self.events, self.split, seed)
-        torch.manual_seed(seed_for(seed, "weights"))
-        self.context = Context(config, self.visible, seed, self.device, threads, self.training, dict(facts or {}))
-        with memory_to("training", config):
-            self.system = systems.build(systems.name_of(config), self.context)
-        self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
-        self.optimizer = Optimizer(self.system.module, config, self.num_steps)
+        self._build(seed, threads, dict(facts or {}))
         self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer)
         self.state, self.interrupt = State(best=self._weights()), Interrupt()
         self.listeners = Listeners(quiet, self.folder if tensorboard else None, callback)
-        self._seconds: list[float] = []  # of each epoch since training began or was resumed
         if resume:
             self.state = self.checkpoints.restore(config, self.events, self._description()) or self.state
         else:
             self.checkpoints.refuse_existing()
 
+    def _build(self, seed: int, threads: int | None, facts: dict[str, Any]) -> None:
+        """A new system for the training links of the split, and its optimizer."""
+        self.visible = self.events[self.split.visible]
+        self.training = training_links(self.events, self.split, self.config, seed)
+        torch.manual_seed(seed_for(seed, "weights"))
+        self.context = Context(self.config, self.visible, seed, self.device, threads, self.training, facts)
+        with memory_to("training", self.config):
+            self.system = systems.build(systems.name_of(self.config), self.context)
+        self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
+        self.optimizer = Optimizer(self.system.module, self.config, self.num_steps)
+        self._seconds: list[float] = []  # of each epoch since training began or was resumed
+
     def _weights(self) -> dict[str, Tensor]:
         return {name: value.clone() for name, value in self.system.module.state_dict().items()}
 
     def _description(self) -> dict[str, Any]:
-        return describe(self.context, self.events, self.split, self.cuts, self.clock)
+        return describe(self.context, self.events, self.split, self.cuts, self.clock) | {"refit": self.refit or None}
 
     def fit(self, kinds: tuple[str, ...] | None = None, *, baselines: bool = True) -> Run:
-        """Train to the end, restore the best weights, and evaluate them and the baselines on the test links."""
+        """Train to the end, restore the best weights, and evaluate them and the baselines on the test links.
+
+        With `refit`, then train new weights on all links, for the number of epochs that was best.
+        """
         check_kinds(kinds)
-        with self._trained(), memory_to("testing", self.config, scoring=True):
-            return self._test(kinds, baselines)
+        with self._trained():
+            with memory_to("testing", self.config, scoring=True):
+                run = self._test(kinds, baselines)
+            return Refit(self).fit_all(run) if self.refit else run
 
     def fit_untested(self) -> list[dict[str, Any]]:
         """Train to the end without a test; returns the loss and the validation metrics of each epoch."""
@@ -168,13 +181,13 @@ class Trainer:
     def _epoch(self) -> None:
         """One pass over the training links, then validation. If interrupted, writes a checkpoint."""
         state, start, first = self.state, time.perf_counter(), self.state.step
-        now = Progress("training", first, self.num_steps, state.epoch + 1, self.config.epochs)
+        now = Progress("training", first, self.num_steps, state.epoch + 1, self.epochs, refit=self._refitting)
         try:
             self._pass(now, first, start)
         except Interrupted:
             self._add_cost(start)
             self.checkpoints.save(state)
-            where = f"stopped in epoch {now.epoch}/{now.epochs}, step {state.step}"
+            where = f"stopped in {'refit ' * now.refit}epoch {now.epoch}/{now.epochs}, step {state.step}"
             self.listeners(Progress("message", text=where + how_to_resume(self.folder)))
             raise Stopped from None
         steps = state.step - first
@@ -246,13 +259,13 @@ class Trainer:
 
     def _finished(self) -> bool:
         stale = self.state.epoch - 1 - self.state.best_epoch
-        return self.state.epoch >= self.config.epochs or (self.state.epoch > 0 and stale >= self.config.patience)
+        return self.state.epoch >= self.epochs or (self.state.epoch > 0 and stale >= self.config.patience)
 
     def _seconds_left(self) -> float | None:
         """Time until the last epoch, if training does not stop earlier."""
         if not self._seconds:
             return None
-        return (self.config.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
+        return (self.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
 
     def _test(self, kinds: tuple[str, ...] | None, baselines: bool) -> Run:
         """Evaluate the best weights on the test links, and write what a predictor needs."""
@@ -270,3 +283,40 @@ class Trainer:
         self.checkpoints.finish(self.events, state, run.report, run.results)
         record = Record(self._description(), run.report, run.results, state.metrics)
         return replace(run, epochs=state.log, folder=self.folder, record=record)
+
+
+class Refit(Trainer):
+    """Trains a new system on all links for as many epochs as were best; without validation, as no links are left."""
+
+    _refitting = True
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.config, self.folder, self.device = trainer.config, trainer.folder, trainer.device
+        self.events, self.listeners, self.interrupt = trainer.events, trainer.listeners, Interrupt()
+        self.epochs, self.split = trainer.state.best_epoch + 1, splits.whole(trainer.events, trainer.split)
+        context = trainer.context
+        self._build(context.seed, context.threads, dict(context.facts))
+        self.checkpoints = trainer.checkpoints.for_refit(self.system, self.optimizer)
+        self.state = self.checkpoints.read() or State()
+
+    def fit_all(self, run: Run) -> Run:
+        """The run with the new weights, which are served; its results are those of the evaluated ones."""
+        self.listeners(Progress("message", text=f"training on all {len(self.events):,} links ..."))
+        with self.interrupt, memory_to("training", self.config):
+            while not self._finished():
+                self._epoch()
+        cost = {"epochs": self.epochs, "links": len(self.training.positions), "seconds": self.state.seconds}
+        evaluated = as_arrays(run.system.module.state_dict())
+        report = self.checkpoints.serve(run.report | {"refit": cost}, as_arrays(self._weights()))
+        record = replace(run.record, report=report, evaluated=evaluated)
+        return replace(run, system=self.system, scorer=self.system.scorer(self.events), report=report, record=record)
+
+    def _end_epoch(self) -> dict[str, Any]:
+        state = self.state
+        row = {"epoch": state.epoch + 1, "loss": state.loss / max(state.step, 1)}
+        state.log.append(row)
+        state.epoch, state.step, state.loss = state.epoch + 1, 0, 0.0
+        return row
+
+    def _finished(self) -> bool:
+        return self.state.epoch >= self.epochs
