@@ -159,9 +159,11 @@ def _show(found: Comparison, out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from cawn.learn.field.table import name_of_links
+
     console = Console()
     tables = [
-        (f"{task}, {links} test links", found.accuracy_table(task, links, ("ap", "mrr")))
+        (f"{task}, {name_of_links(links)}", found.accuracy_table(task, links, ("ap", "mrr")))
         for task, links in found.tests()
     ]
     tables += [(f"cost, {task}", found.cost_table(task)) for task in dict.fromkeys(row["task"] for row in found.cost)]

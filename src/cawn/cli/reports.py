@@ -235,6 +235,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "added since": f"{added:,} links" if added > 0 else "",
         "system": info["system"],
         "task": f"{info['task']}, seed {info['seed']}",
+        "protocol": f"{info['protocol']}, {info['clock']} clock",
         "decays": ", ".join(f"{alpha:.3g}" for alpha in info["alpha"]) + (" (alpha)" if info["alpha"] else ""),
         "settings": ", ".join(f"{name}={value}" for name, value in info["changed"].items()) or "default preset",
         "epochs": epochs,

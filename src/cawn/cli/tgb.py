@@ -53,8 +53,7 @@ def tgb(
 ) -> None:
     """Train a system on a dataset of the Temporal Graph Benchmark (TGB), and rank its last links by TGB's rules.
 
-    The figures come from the Evaluator of py-tgb if it is installed (pip install 'cawn[tgb]'), else from our own, which
-    agrees with it.
+    The figures come from py-tgb's Evaluator if it is installed (the extra tgb), else from our own, which agrees.
 
     Example: cawn tgb wiki --seeds 5 -o runs/tgbl-wiki
     """

@@ -146,6 +146,23 @@ def test_bad_arguments(events, options, reason: str) -> None:
         cawn.compare(events, **{"systems": "rates", "quiet": True} | options)
 
 
+def test_links_are_ranked_under_tgbs_protocol(events, tmp_path: Path) -> None:
+    options = {"seeds": 1, "protocol": "tgb", "settings": {"rates": {"epochs": 1}}, "jobs": 0, "quiet": True}
+    found = cawn.compare(events, "recency", out=tmp_path, **options)
+    assert found.tests() == [("transductive", "test"), ("transductive", "validation")]
+    assert {row["ap"] for row in found.accuracy} == {None}
+    headings, rows = found.accuracy_table("transductive", "test")
+    assert headings == ["system", "MRR all destinations", "seeds"]
+    assert rows[0][0] == "rates"
+    shown = (tmp_path / "comparison.md").read_text()
+    assert "## Accuracy: transductive, test links" in shown
+    assert "MRR: among the candidates of TGB" in shown
+    described = json.loads((tmp_path / "sweep.json").read_text())
+    (tmp_path / "sweep.json").write_text(json.dumps(described | {"protocol": "standard"}))
+    with pytest.raises(cawn.QueryError, match="differs in protocol"):
+        cawn.compare(events, "recency", out=tmp_path, **options)
+
+
 def test_all_systems_and_more() -> None:
     everything = plan("all", "default", {})
     assert {"rates", "cawn", "tgn"} <= set(everything)

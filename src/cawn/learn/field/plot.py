@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cawn.files import write_text
+from cawn.learn.field.table import Comparison, main_figure
 from cawn.learn.plots import COLOURS, INK, INSTALL, MARKERS, can_draw, to_svg
-
-if TYPE_CHECKING:
-    from cawn.learn.field.table import Comparison
 
 MISSING = f"comparison.svg is not drawn: it needs matplotlib, {INSTALL}"
 _AXES = {"seconds": "training time, s", "pairs_per_second": "scoring, pairs/s"}
 
 
 def draw(comparison: Comparison, path: Path) -> None:
-    """Plot AP for each kind of negatives against training time and scoring speed; does nothing without matplotlib.
+    """Plot AP (MRR for TGB) for each kind of negatives against training time and scoring speed.
+
+    Does nothing without matplotlib.
 
     Each task has a row of panels, for the kind of test links with the most links.
     """
@@ -25,13 +25,14 @@ def draw(comparison: Comparison, path: Path) -> None:
     tests = _largest_tests(comparison)
     kinds = list(dict.fromkeys(kind for test in tests for kind in comparison.kinds(*test)))
     rows = [(test, quantity) for test in tests for quantity in _AXES]
+    metric = "MRR" if comparison.accuracy[0]["ap"] is None else "AP"
 
     def panels(figure: Any) -> None:
         axes = figure.subplots(len(rows), len(kinds), squeeze=False, sharey="row")
         for row, (test, quantity) in zip(axes, rows, strict=True):
             for axis, kind in zip(row, kinds, strict=True):
                 _panel(axis, comparison, test, kind, quantity)
-            row[0].set_ylabel(f"AP, {test[0]}, {test[1]} links")
+            row[0].set_ylabel(f"{metric}, {test[0]}, {test[1]} links")
         for axis, kind in zip(axes[0], kinds, strict=True):
             axis.set_title(f"{kind} negatives")
         handles = {label: handle for handle, label in zip(*axes[0][0].get_legend_handles_labels(), strict=True)}
@@ -53,7 +54,7 @@ def _panel(axis: Any, comparison: Comparison, test: tuple[str, str], kind: str, 
     names = list(dict.fromkeys(row["system"] for row in comparison.cost))
     found = [row for row in comparison.accuracy if (row["task"], row["links"], row["negatives"]) == (*test, kind)]
     for row in found:
-        mean, half = row["ap"]
+        mean, half = main_figure(row)
         if row["system"] in cost and cost[row["system"]]:
             number = names.index(row["system"])
             marker, colour = MARKERS[number % len(MARKERS)], COLOURS[number % len(COLOURS)]
@@ -63,11 +64,12 @@ def _panel(axis: Any, comparison: Comparison, test: tuple[str, str], kind: str, 
             axis.annotate(row["system"], (x, y), (5, 3), textcoords="offset points", size=6.5, color=colour)
     untrained = [row for row in found if not row["trained"] and row["system"] not in cost]
     if untrained:
-        best = max(untrained, key=lambda row: row["ap"][0])
-        axis.axhline(100 * best["ap"][0], color=INK, linewidth=0.8, linestyle="--")
+        best = max(untrained, key=lambda row: main_figure(row)[0])
+        height = 100 * main_figure(best)[0]
+        axis.axhline(height, color=INK, linewidth=0.8, linestyle="--")
         label = f"best untrained: {best['system']}"
-        axis.text(0.01, 100 * best["ap"][0], label, transform=axis.get_yaxis_transform(), va="bottom", size=7)
-    means = [100 * row["ap"][0] for row in comparison.accuracy if (row["task"], row["links"]) == test]
+        axis.text(0.01, height, label, transform=axis.get_yaxis_transform(), va="bottom", size=7)
+    means = [100 * main_figure(row)[0] for row in comparison.accuracy if (row["task"], row["links"]) == test]
     shown = min(means) - 3, min(max(means) + 3, 101)  # intervals of few seeds can be much wider
     axis.set(xscale="log", xlabel=_AXES[quantity], ylim=shown)
     axis.margins(x=0.15)

@@ -66,7 +66,9 @@ class Comparison:
         """The tables of accuracy and cost as Markdown."""
         parts = ["# Comparison of systems\n\n", *self._header()]
         for task, links in self.tests():
-            parts.append(f"\n## Accuracy: {task}, {links} test links\n\n{_markdown(*self.accuracy_table(task, links))}")
+            parts.append(
+                f"\n## Accuracy: {task}, {name_of_links(links)}\n\n{_markdown(*self.accuracy_table(task, links))}"
+            )
         for task in dict.fromkeys(row["task"] for row in self.cost):
             parts.append(f"\n## Cost: {task}\n\n{_markdown(*self.cost_table(task))}")
         if self.failed:
@@ -212,9 +214,20 @@ def _accuracy(task: str, name: str, runs: dict[int, Finished]) -> Iterator[dict[
             yield where | {"system": rule, "trained": False} | about | figures
 
 
+def name_of_links(kind: str) -> str:
+    """A kind of test links in words; TGB's protocol has validation links, too."""
+    return f"{kind} links" if kind in ("test", "validation") else f"{kind} test links"
+
+
 def main_metric(figures: dict[str, Any]) -> float:
     """AP or, for links that are only ranked, MRR."""
     return float(figures["ap"] if "ap" in figures else figures["mrr"])
+
+
+def main_figure(row: dict[str, Any]) -> tuple[float, float | None]:
+    """Mean and half-width of AP or, for links that are only ranked, of MRR, in a row of `accuracy`."""
+    mean, half = row["mrr"] if row["ap"] is None else row["ap"]
+    return mean, half
 
 
 def _of_model(row: dict[str, Any]) -> dict[str, Any]:
@@ -267,8 +280,7 @@ def device_name(device: str) -> str:
 def _place(rows: dict[str, dict[str, Any]], kind: str) -> tuple[bool, float]:
     """The sort key of a system in the table."""
     first = next(iter(rows.values()))
-    found = (rows[kind]["ap"] or rows[kind]["mrr"])[0] if kind in rows else -1.0
-    return not first["trained"], -found
+    return not first["trained"], -main_figure(rows[kind])[0] if kind in rows else 1.0
 
 
 def _figure(value: list[Any] | None, best: float) -> str:
