@@ -11,8 +11,12 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import RollingCalibration
-from cawn.learn.runs import load_system, read_run
+from cawn.learn.negatives import part_negatives
+from cawn.learn.reliability import reliability
+from cawn.learn.runs import load_system, read_description, read_run
+from cawn.learn.splits import split_of_run
 from cawn.predictor import LinkPredictor, Scores
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import WALK_SEED
@@ -333,3 +337,17 @@ def test_recalibration_scores_only_the_newest_links(events, folder, monkeypatch)
     steps = len(predictor.calibration.steps)
     predictor.update(new)
     assert predictor.calibration.since[steps:] == (events.t[-1] + 450 + 125,)
+
+
+def test_probabilities_of_test_links_are_those_of_the_results(events, folder, predictor) -> None:
+    """The predictor's calibration at a time is the one that the evaluation used: fitted on earlier links alone."""
+    parts = split_of_run(events, read_description(folder))
+    links, names = parts.test["all"], events.labels
+    negatives = part_negatives(events, parts, "all", "random", seed_for(0, "test")).dst
+    true, false = (
+        predictor.score(names[events.src[links]], names[dst], events.t[links]) for dst in (events.dst[links], negatives)
+    )
+    expected = json.loads((folder / "results.json").read_text())[0]["reliability"]["rolling"]
+    found = reliability(true, false)
+    assert found["brier"] == pytest.approx(expected["brier"], abs=1e-4)
+    assert found["ece"] == pytest.approx(expected["ece"], abs=5e-3)  # rounding may move a pair to the next bin
