@@ -30,7 +30,7 @@ def test_hidden_nodes_by_sets() -> None:
     [("wikipedia", 81_029, 11_715), ("uci", 34_352, 5_932), ("enron", 69_452, 4_206), ("mooc", 227_485, 29_179)],
 )
 def test_the_split_of_real_networks(network, name: str, train: int, inductive: int) -> None:
-    """The numbers for Wikipedia are those that TGN's and DyGLib's code prints."""
+    """The numbers of links do not change with the version of Python."""
     parts = split(network(name), "transductive", seed=0, protocol="dyglib")
     assert (len(parts.train), len(parts.test["inductive"])) == (train, inductive)
 
