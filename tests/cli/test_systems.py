@@ -25,7 +25,7 @@ def test_the_settings_of_a_system() -> None:
     assert (found.code, found.err) == (0, "")
     description = json.loads(found.out)
     assert description["name"] == "rates"
-    assert description["presets"] == ["default"]
+    assert description["presets"] == ["default", "fast"]
     rows = {row["name"]: row for row in description["settings"]}
     assert rows.keys() == systems.settings_type("rates")().to_dict().keys()
     hidden = {"name": "hidden", "default": 64, "values": "1 to 4,096", "meaning": "width of the two hidden layers"}

@@ -1,7 +1,7 @@
 """A baseline without walks: a small MLP on exact decayed link counts of both ends and of the pair.
 
-Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting. It
-scores millions of pairs per second on a CPU.
+Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting.
+The preset "fast" has decayed counts alone, and scores about a million pairs per second and core.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class RatesSettings(Settings):
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
+    PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
     FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.index import fill_logsums
-from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, SAME, Lists, RateTables, fill_slots, rate_features
+from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, SAME, Lists, RateTables, hash_table, rate_features
 from cawn.walks.history import History
 
 __all__ = ["AGES", "CLOSENESS_SCALE", "LONGEST", "DecayedCounts", "Rates", "in_units", "part_widths", "rates_width"]
@@ -119,8 +119,7 @@ class Rates:
     def _tables(self) -> RateTables:
         """The counts as the kernel reads them."""
         pairs, nodes, directed = self._pairs, self._nodes, self._directed
-        slots = np.full(1 << (2 * len(pairs.keys)).bit_length(), -1, np.int32)
-        fill_slots(pairs.keys, slots)
+        slots = hash_table(pairs.keys)
         lists = tuple(one.lists for one in (pairs, nodes, nodes, *(directed or [nodes] * 3)))
         rows = np.empty((0, 2), np.int32), np.empty(0, np.int32), np.empty(0, np.int32)
         if directed:

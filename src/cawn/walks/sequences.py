@@ -12,7 +12,7 @@ Simultaneous links are in canonical order, so that features do not depend on the
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
+from cawn.kernels.cpu.rates import hash_table
 from cawn.kernels.cpu.sequences import Lists, decayed_counts, sequence_features
 from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.rates import DecayedCounts
@@ -77,6 +78,11 @@ class Sequences:
             scale=SCALE * unit,
         )
 
+    @cached_property
+    def _slots(self) -> tuple[Array, Array]:
+        """Hash tables of the keys of pairs and of transitions."""
+        return hash_table(self.lists.pair_keys), hash_table(self.lists.next_keys)
+
     @classmethod
     def of(cls, events: Events, pairs: DecayedCounts, unit: float) -> Sequences:
         """Index the events."""
@@ -127,6 +133,7 @@ class Sequences:
             others.astype(np.int64),
             np.ascontiguousarray(t, self.lists.time.dtype),
             self.lists,
+            *self._slots,
             parts.since,
             PARTNERS * parts.two_steps,
             STRIDE,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.cpu.rates import fill_slots, find_key
+from cawn.kernels.cpu.rates import find_key, hash_table
 from cawn.kernels.reference import rates as reference
 from cawn.walks.rates import Rates
 from networks import queries, random_events
@@ -75,7 +75,6 @@ def test_a_network_without_links() -> None:
 
 def test_the_hash_table_finds_every_key_and_no_other() -> None:
     keys = np.unique(np.random.default_rng(0).integers(0, 1 << 62, 500))
-    slots = np.full(1024, -1, np.int32)
-    fill_slots(keys, slots)
+    slots = hash_table(keys)
     assert [find_key(keys, slots, key) for key in keys] == list(range(len(keys)))
     assert {find_key(keys, slots, key) for key in (*(keys + 1), -1)} <= {-1, *np.flatnonzero(np.diff(keys) == 1)}

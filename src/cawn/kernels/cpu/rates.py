@@ -237,6 +237,13 @@ def find_key(keys: Array, slots: Array, key: Any) -> Any:
     return slots[slot]
 
 
+def hash_table(keys: Array) -> npt.NDArray[np.int32]:
+    """The slots in which `find_key` looks distinct keys up."""
+    slots = np.full(1 << (2 * len(keys)).bit_length(), -1, np.int32)
+    fill_slots(keys, slots)
+    return slots
+
+
 @njit_fused
 def fill_slots(keys: Array, slots: Array) -> None:
     """Build the hash table of distinct keys; `slots` is -1 everywhere, and longer than `keys`."""

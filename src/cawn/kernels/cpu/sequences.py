@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.cpu.logarithms import exp, log1p
+from cawn.kernels.cpu.rates import find_key
 from cawn.kernels.cpu.walks import count_before
-from cawn.kernels.jit import njit
+from cawn.kernels.jit import inline, njit, njit_fused
 
 Array = npt.NDArray[Any]
 
@@ -45,12 +47,25 @@ class Lists(NamedTuple):
     scale: float  # time after which a link counts 1 / e in the sums
 
 
-@njit
+class Recent(NamedTuple):
+    """What depends on one end and the time alone; consecutive pairs with the same end and time share it."""
+
+    partner: Array  # [P] int64, the distinct partners of its recent links
+    links: Array  # [P] int64, number of recent links with each
+    weight: Array  # [P, decays], the sum of their weights
+    root: Array  # [P, decays], the sum of the square roots of their weights
+    sums: Array  # [3, decays], for sums over the partners
+    followed: Array  # [depth] decayed count of the links after each of the last partners
+
+
+@njit_fused
 def sequence_features(
     owner: Array,
     other: Array,
     t: Array,
     lists: Lists,
+    pair_slots: Array,
+    next_slots: Array,
     since: bool,
     partners: int,
     stride: int,
@@ -64,129 +79,195 @@ def sequence_features(
     Args:
         owner: The end, [B] int64.
         other: The other end.
+        pair_slots, next_slots: Hash tables of `pair_keys` and `next_keys`.
         since: Whether to count links since the pair's last one.
         partners: Recent links whose partners' counts with the other end are summed; 0 for no two-step counts.
         stride: Every so many decays are used for them.
         depth: Recent links whose successors are counted; 0 for none.
     """
-    width = 0
-    num_nodes = lists.starts.size - 1
     num_decays = (lists.alphas.size + stride - 1) // stride if partners > 0 else 0
-    weight, total_weight = np.empty(num_decays), np.empty(num_decays)
-    affinity, log_sum = np.empty(num_decays), np.empty(num_decays)
+    alphas = np.ascontiguousarray(lists.alphas[::stride])[:num_decays]
+    recent = Recent(
+        np.empty(partners, np.int64),
+        np.empty(partners, np.int64),
+        np.empty((partners, num_decays)),
+        np.empty((partners, num_decays)),
+        np.empty((3, num_decays)),
+        np.empty(depth),
+    )
+    start = end = size = 0
+    num_links = num_known = 0.0
     for q in range(first, last):
-        u, v, now = owner[q], other[q], t[q]
-        row = out[q]
+        u, v, now, row = owner[q], other[q], t[q], out[q]
+        same_time = q > first and now == t[q - 1]
+        if not (same_time and u == owner[q - 1]):
+            start, end = _links_before(lists, u, now)
+            size = _find_recent(lists, alphas, start, end, now, partners, recent)
+            _count_followers(lists, start, end, now, recent.followed)
+        newest, pair_count = _newest_pair(lists, pair_slots, u, v, now)
         width = 0
-        start = lists.starts[u] if 0 <= u < num_nodes else 0
-        end = start + count_before(lists.time, start, lists.starts[u + 1], now) if 0 <= u < num_nodes else 0
-        newest, pair_count = _newest_pair(lists, min(u, v), max(u, v), now)
         if since:
-            row[0], row[1] = -1.0, 0.0
-            if pair_count > 0:
-                earlier = count_before(lists.time, start, end, lists.pair_time[newest])
-                links = max(end - start - earlier, 1)
-                row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
+            _fill_since(lists, start, end, newest, pair_count, row)
             width = 2
         if partners > 0:
-            total_weight[:] = 0.0
-            affinity[:] = 0.0
-            log_sum[:] = 0.0
-            hits = 0
-            for i in range(max(start, end - partners), end):
-                w = np.int64(lists.partner[i])
-                if w == v:
-                    continue
-                for a in range(num_decays):
-                    weight[a] = math.exp(-lists.alphas[a * stride] * (now - lists.time[i]))
-                    total_weight[a] += weight[a]
-                at, count = _newest_pair(lists, min(w, v), max(w, v), now)
-                if count > 0:
-                    hits += 1
-                    age = now - lists.pair_time[at]
-                    for a in range(num_decays):
-                        rate = math.exp(lists.pair_logsum[a * stride, at] - lists.alphas[a * stride] * age)
-                        affinity[a] += weight[a] * rate / (1.0 + rate)
-                        log_sum[a] += math.sqrt(weight[a] * rate)
-            for a in range(num_decays):
-                row[width + a] = affinity[a] / (total_weight[a] + 1e-6)
-                row[width + num_decays + a] = math.log1p(log_sum[a])
-            row[width + 2 * num_decays] = math.log1p(hits)
+            _fill_two_steps(lists, pair_slots, alphas, stride, recent, size, v, now, row[width:])
             width += 2 * num_decays + 1
         if depth > 0:
-            _successions(lists, u, v, now, start, end, newest, pair_count, depth, row[width:])
+            if not same_time:
+                num_links, num_known = _all_before(lists, now)
+            base = (_activity(lists, *_links_before(lists, v, now), now) + 1.0) / (2.0 * num_links + num_known)
+            pair = _decayed(lists.pair_sum, lists.pair_time, newest, now, lists.scale) if pair_count > 0 else 0.0
+            row[width] = math.log(base) / LOG_SCALE
+            row[width + 1] = math.log((pair + base) / (_activity(lists, start, end, now) + 1.0)) / LOG_SCALE
+            _fill_transitions(lists, next_slots, start, end, v, now, base, recent.followed, row[width + 2 :])
 
 
-@njit
-def _successions(
+# The parts of a row.
+
+
+@njit_fused
+def _fill_since(lists: Lists, start: int, end: int, newest: int, pair_count: int, row: Array) -> None:
+    row[0], row[1] = -1.0, 0.0
+    if pair_count > 0:
+        earlier = count_before(lists.time, start, end, lists.pair_time[newest])
+        links = max(end - start - earlier, 1)
+        row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
+
+
+@njit_fused
+def _fill_two_steps(
     lists: Lists,
-    u: int,
+    pair_slots: Array,
+    alphas: Array,
+    stride: int,
+    recent: Recent,
+    size: int,
     v: int,
     now: Any,
-    start: int,
-    end: int,
-    newest: int,
-    pair_count: int,
-    depth: int,
     row: Array,
 ) -> None:
-    """log P(v), log P(v | u), log P(v | w) for each of the last partners w of u; 0 where there is none."""
-    num_nodes = lists.starts.size - 1
-    popularity = 0.0
-    if 0 <= v < num_nodes:
-        links = count_before(lists.time, lists.starts[v], lists.starts[v + 1], now)
-        if links > 0:
-            at = lists.starts[v] + links - 1
-            popularity = lists.activity[at] * math.exp(-(now - lists.time[at]) / lists.scale)
-    links = count_before(lists.all_time, 0, lists.all_time.size, now)
-    total = lists.all_sum[links - 1] * math.exp(-(now - lists.all_time[links - 1]) / lists.scale) if links > 0 else 0.0
-    nodes = max(count_before(lists.first_time, 0, lists.first_time.size, now), 1)
-    base = (popularity + 1.0) / (2.0 * total + nodes)
-    activity = lists.activity[end - 1] * math.exp(-(now - lists.time[end - 1]) / lists.scale) if end > start else 0.0
-    pair = lists.pair_sum[newest] * math.exp(-(now - lists.pair_time[newest]) / lists.scale) if pair_count > 0 else 0.0
-    row[0] = math.log(base) / LOG_SCALE
-    row[1] = math.log((pair + base) / (activity + 1.0)) / LOG_SCALE
-    for k in range(depth):
+    num_decays, hits = alphas.size, 0
+    recent.sums[:] = 0.0
+    total, affinity, roots = recent.sums[0], recent.sums[1], recent.sums[2]
+    for k in range(size):
+        w = recent.partner[k]
+        if w == v:
+            continue
+        weight, root = recent.weight[k], recent.root[k]
+        for a in range(num_decays):
+            total[a] += weight[a]
+        at, count = _newest_pair(lists, pair_slots, w, v, now)
+        if count > 0:
+            hits += recent.links[k]
+            age = float(now - lists.pair_time[at])
+            for a in range(num_decays):
+                rate = exp(lists.pair_logsum[a * stride, at] - alphas[a] * age)
+                affinity[a] += weight[a] * rate / (1.0 + rate)
+                roots[a] += root[a] * math.sqrt(rate)
+    for a in range(num_decays):
+        row[a] = affinity[a] / (total[a] + 1e-6)
+        row[num_decays + a] = log1p(roots[a])
+    row[2 * num_decays] = math.log1p(hits)
+
+
+@njit_fused
+def _fill_transitions(
+    lists: Lists,
+    next_slots: Array,
+    start: int,
+    end: int,
+    v: int,
+    now: Any,
+    base: float,
+    followed: Array,
+    row: Array,
+) -> None:
+    """log P(v | w) for each of the last partners w; 0 where there is none."""
+    for k in range(followed.size):
         i = end - 1 - k
         if i < start:
-            row[2 + k] = 0.0
+            row[k] = 0.0
             continue
-        w = np.int64(lists.partner[i])
-        followed = together = 0.0
-        first = lists.from_starts[w]
-        count = count_before(lists.from_time, first, lists.from_starts[w + 1], now)
-        if count > 0:
-            at = first + count - 1
-            followed = lists.from_sum[at] * math.exp(-(now - lists.from_time[at]) / lists.scale)
-            key = find_key(lists.next_keys, lists.next_rows[w], lists.next_rows[w + 1], w << 32 | v)
+        together = 0.0
+        if followed[k] > 0.0:
+            key = find_key(lists.next_keys, next_slots, np.int64(lists.partner[i]) << 32 | v)
             if key >= 0:
                 first = lists.next_starts[key]
                 count = count_before(lists.next_time, first, lists.next_starts[key + 1], now)
                 if count > 0:
-                    at = first + count - 1
-                    together = lists.next_sum[at] * math.exp(-(now - lists.next_time[at]) / lists.scale)
-        row[2 + k] = math.log((together + base) / (followed + 1.0)) / LOG_SCALE
+                    together = _decayed(lists.next_sum, lists.next_time, first + count - 1, now, lists.scale)
+        row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
-@njit
-def find_key(keys: Array, low: int, high: int, key: Any) -> int:
-    """The index of a key in the sorted keys[low:high]; -1 if it is not there."""
-    end = high
-    while low < high:
-        middle = (low + high) >> 1
-        if keys[middle] < key:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < end and keys[low] == key else -1
+# What depends on one end alone.
 
 
-@njit
-def _newest_pair(lists: Lists, a: int, b: int, now: Any) -> tuple[int, int]:
-    """The position of the newest link of a pair a <= b before a time, and the number of its links."""
-    if a < 0 or a >= lists.pair_rows.size - 1:
-        return -1, 0
-    key = find_key(lists.pair_keys, lists.pair_rows[a], lists.pair_rows[a + 1], a << 32 | b)
+@njit_fused
+def _links_before(lists: Lists, node: int, now: Any) -> tuple[int, int]:
+    """The range of a node's links before a time."""
+    if node < 0 or node >= lists.starts.size - 1:
+        return 0, 0
+    start = lists.starts[node]
+    return start, start + count_before(lists.time, start, lists.starts[node + 1], now)
+
+
+@njit_fused
+def _find_recent(lists: Lists, alphas: Array, start: int, end: int, now: Any, partners: int, recent: Recent) -> int:
+    """Fill `recent` from the last links of a node; returns the number of distinct partners."""
+    size = 0
+    for i in range(max(start, end - partners), end):
+        w = np.int64(lists.partner[i])
+        k = 0
+        while k < size and recent.partner[k] != w:
+            k += 1
+        weight, root = recent.weight[k], recent.root[k]
+        if k == size:
+            recent.partner[k], recent.links[k] = w, 0
+            weight[:] = 0.0
+            root[:] = 0.0
+            size += 1
+        recent.links[k] += 1
+        age = float(now - lists.time[i])
+        for a in range(alphas.size):
+            x = exp(-alphas[a] * age)
+            weight[a] += x
+            root[a] += math.sqrt(x)
+    return size
+
+
+@njit_fused
+def _count_followers(lists: Lists, start: int, end: int, now: Any, followed: Array) -> None:
+    for k in range(min(followed.size, end - start)):
+        w = lists.partner[end - 1 - k]
+        first = lists.from_starts[w]
+        count = count_before(lists.from_time, first, lists.from_starts[w + 1], now)
+        at = first + count - 1
+        followed[k] = _decayed(lists.from_sum, lists.from_time, at, now, lists.scale) if count > 0 else 0.0
+
+
+@njit_fused
+def _activity(lists: Lists, start: int, end: int, now: Any) -> float:
+    """The decayed count of a node's links."""
+    return _decayed(lists.activity, lists.time, end - 1, now, lists.scale) if end > start else 0.0
+
+
+@njit_fused
+def _all_before(lists: Lists, now: Any) -> tuple[float, float]:
+    """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
+    links = count_before(lists.all_time, 0, lists.all_time.size, now)
+    total = _decayed(lists.all_sum, lists.all_time, links - 1, now, lists.scale) if links > 0 else 0.0
+    return total, max(float(count_before(lists.first_time, 0, lists.first_time.size, now)), 1.0)
+
+
+@inline
+def _decayed(sums: Array, time: Array, at: int, now: Any, scale: float) -> Any:
+    return sums[at] * math.exp(-(now - time[at]) / scale)
+
+
+@njit_fused
+def _newest_pair(lists: Lists, pair_slots: Array, u: int, v: int, now: Any) -> tuple[int, int]:
+    """The position of the newest link of a pair before a time, and the number of its links."""
+    key = find_key(lists.pair_keys, pair_slots, min(u, v) << 32 | max(u, v))
     if key < 0:
         return -1, 0
     first = lists.pair_starts[key]
