@@ -40,3 +40,13 @@ def test_the_speed_of_systems(tmp_path: Path) -> None:
     refused = run(*options, "--systems", "frob", module="benchmarks.field")
     assert refused.returncode == 1
     assert "failed: QueryError: system is 'frob'" in refused.stdout
+
+
+def test_networks_with_few_distinct_times() -> None:
+    shown = run("--seats", "18", "--seeds", "1", "--epochs", "1", module="benchmarks.sessions")
+    assert shown.returncode == 0, shown.stderr
+    names = [line.split()[0] for line in shown.stdout.splitlines()]
+    assert names[2:] == ["senate", "cosponsors", "parliament"]
+    for line in shown.stdout.splitlines()[2:]:
+        figures = [float(figure) for figure in line.split()[1:]]
+        assert figures[-1] > figures[1]  # the scorer that knows the links is above the recency rule
