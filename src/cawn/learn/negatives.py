@@ -29,6 +29,8 @@ Nodes = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]
 
 PERIODS = 5  # of the training links, each about as long as the test period
+RECENT_LINKS = 2_000  # before a link: what its recent negatives are drawn from
+RECENT_SALT = 0x2545F4914F6CDD1D  # separates the draws among recent destinations from the others
 PARTNERS_SALT = 0x5851F42D4C957F2D  # separates the draws among a source's partners from the random ones
 
 
@@ -110,13 +112,47 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
     )
 
 
+def recent_choices(events: Events, links: Positions, seen: Positions) -> Choices:
+    """The destinations of the last links before each link, as often as they occur; the link's own included."""
+    end = np.searchsorted(events.t, events.t[links])
+    first, none = np.maximum(end - RECENT_LINKS, 0), np.zeros(len(links), np.int64)
+    return Choices(
+        links=links,
+        nodes=events.dst,
+        first=first,
+        count=end - first,
+        skipped=none[:0],
+        skip_from=none,
+        skip_to=none,
+        salt=RECENT_SALT,
+    )
+
+
+def earlier_links(events: Events, links: Positions, visible: npt.NDArray[np.bool_]) -> Choices:
+    """The pairs that linked before each link, each once: the position of the first link of the pair."""
+    code = events.src.astype(np.int64) << 32 | events.dst
+    shown = np.flatnonzero(visible)
+    first = np.sort(shown[np.unique(code[shown], return_index=True)[1]])
+    none = np.zeros(len(links), np.int64)
+    return Choices(
+        links=links,
+        nodes=first.astype(np.int32),
+        first=none,
+        count=np.searchsorted(events.t[first], events.t[links]),
+        skipped=none[:0],
+        skip_from=none,
+        skip_to=none,
+        salt=RECENT_SALT,
+    )
+
+
 # Functions of (events, links, seen), which return what each link may draw; `seen` are the training links (positions).
 KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
     "random": random_choices,  # any destination so far
     "historical": partial(partner_choices, new=False),  # a destination of the source in training
     "inductive": partial(partner_choices, new=True),  # a destination of the source, but not in training
 }
-_CHOICES = KINDS | {"period": period_choices}  # for training only
+_CHOICES = KINDS | {"period": period_choices, "recent": recent_choices}  # for training only
 PAIR_KINDS = ("historical pairs", "inductive pairs")  # replace the source too, see `pair_negatives`
 PAIR_BATCH = dyglib.BATCH
 
@@ -291,8 +327,11 @@ def training_links(events: Events, split: Split, config: Settings, seed: int) ->
         positions=links,
         own_negatives=own_negatives(events, split, links),
         random=draw("period" if config.pool == "period" else "random"),
-        historical=draw("historical") if config.negatives == "mixed" else None,
+        historical=None if config.negatives == "random" else draw("historical"),
+        recent=draw("recent") if config.negatives == "hard" else None,
+        pairs=earlier_links(events, links, split.visible) if config.negatives == "pairs" else None,
         batch_size=config.batch_size,
+        num_negatives=getattr(config, "num_negatives", 1),
         seed=seed,
     )
 

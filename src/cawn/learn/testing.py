@@ -82,7 +82,7 @@ def train_baseline(name: str, context: Context, report: Report = lambda _: None)
     config = systems.settings_type(kind)().with_(**changes, negatives=context.config.negatives)
     if "directed" in config.to_dict():
         config = config.with_(directed=context.config.uses_direction)
-    training = replace(training, batch_size=config.batch_size, seed=training.seed_for(name))
+    training = replace(training, batch_size=config.batch_size, seed=training.seed_for(name), num_negatives=1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a fixed order of summation, so that results are reproducible
     try:
@@ -111,6 +111,8 @@ def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
         own_negatives=training.own_negatives[some],
         random=training.random.of(some),
         historical=None if training.historical is None else training.historical.of(some),
+        recent=None if training.recent is None else training.recent.of(some),
+        pairs=None if training.pairs is None else training.pairs.of(some),
     )
 
 

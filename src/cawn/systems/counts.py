@@ -42,7 +42,7 @@ class CountsSettings(Settings):
     patience: int = 10
     schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
+    negatives: Literal["random", "mixed", "hard"] = "random"
     pool: Literal["period", "training"] = "training"
     attributes: bool = False  # has no effect
     depth: int = 5  # K, the number of last destinations of the source that are used

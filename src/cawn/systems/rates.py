@@ -38,13 +38,17 @@ class RatesSettings(Settings):
     epochs: int = 6
     weight_decay: float = 0.0
     hidden: int = 64  # width of the two hidden layers
+    num_negatives: int = 1  # K, for each link in training
     since: bool = True  # the number of links of each end since the last link of the pair
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other
     scaled: bool = True  # scale these features to mean 0 and deviation 1 over the training pairs
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"hidden": (1, 4096)}
+    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
+        "hidden": (1, 4096),
+        "num_negatives": (1, 1000),
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
     FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
@@ -82,10 +86,12 @@ class RatesSystem:
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer = self.scorer(self.context.events)
         for links in self.context.train.batches(epoch, first):
-            src, t = np.tile(links.src, 2), np.tile(links.t, 2)
+            K = len(links.negative) // len(links.src)
+            sources = np.tile(links.src, K) if links.negative_src is None else links.negative_src
+            src, dst = np.concatenate([links.src, sources]), np.concatenate([links.dst, links.negative])
             self.module.train()
-            logits = scorer.network(src, np.concatenate([links.dst, links.negative]), t)  # [2B]
-            yield contrast_loss(logits, links.weight)
+            logits = scorer.network(src, dst, np.tile(links.t, 1 + K))  # [(1 + K) B]
+            yield contrast_loss(logits, links.weight, K)
 
     def scorer(self, events: Events) -> RatesScorer:
         if self._features is None or self._features[0] is not events:

@@ -24,7 +24,8 @@ class Settings:
     patience: int = 3  # epochs without a better validation AP before training stops
     schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over all epochs
     weight_decay: float = 0.1  # decoupled, times the learning rate
-    negatives: Literal["random", "mixed"] = "mixed"  # "mixed": a quarter are other destinations of the source
+    negatives: Literal["random", "mixed", "hard", "pairs"] = "mixed"  # "mixed": a quarter are other destinations of
+    # the source; "hard": also, a quarter are destinations of recent links; "pairs": also, a quarter are earlier links
     pool: Literal["period", "training"] = "period"  # of random negatives: destinations seen by the end of the link's
     # period, a fifth of the training links, which is how test negatives are drawn; or of all training links
     attributes: bool = True  # use link and node attributes, if there are any
@@ -165,7 +166,7 @@ class PublishedSettings(Settings):
     patience: int = 20
     schedule: Literal["constant", "one-cycle"] = "constant"
     weight_decay: float = 0.0
-    negatives: Literal["random", "mixed"] = "random"
+    negatives: Literal["random", "mixed", "hard"] = "random"
     pool: Literal["period", "training"] = "training"
 
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {

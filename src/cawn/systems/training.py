@@ -22,20 +22,23 @@ from cawn.systems.settings import Settings
 Array = npt.NDArray[Any]
 Nodes = npt.NDArray[np.int32]
 
-HISTORICAL_SHARE = 0.25  # of the training negatives, if they are mixed
+HISTORICAL_SHARE = 0.25  # of the training negatives, if they are mixed or hard
+RECENT_SHARE = 1 / 3  # of the others, if they are hard: a quarter of all
+PAIR_SHARE = 0.25  # of all negatives, if they are pairs
 MAX_GRADIENT = 1.0  # norm
 _RISE = 0.1  # share of all steps over which the learning rate rises
 
 
 class Links(NamedTuple):
-    """The links of one optimizer step: [B] each, as arrays or as tensors on a device."""
+    """The links of one optimizer step: [B] each except negatives, as arrays or as tensors on a device."""
 
     src: Any
     dst: Any
-    negative: Any  # a negative destination for each link
+    negative: Any  # [K B] K negative destinations for each link: one for each, then another for each, and so on
     t: Any
     weight: Any  # of each link's loss, float32, 1 on average; None if all are equal
     position: Any  # of each link in `TrainingLinks.events`
+    negative_src: Any = None  # [K B] the sources of the negatives; None if they are those of the links
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,9 @@ class TrainingLinks:
     historical: Choices | None  # for HISTORICAL_SHARE of the negatives; None if all are random
     batch_size: int
     seed: int
+    recent: Choices | None = None  # for RECENT_SHARE of the rest
+    pairs: Choices | None = None  # earlier links (positions), for PAIR_SHARE of the negatives
+    num_negatives: int = 1  # K
 
     def seed_for(self, *purpose: object) -> int:
         """A seed for one purpose, derived from the run's seed."""
@@ -72,15 +78,40 @@ class TrainingLinks:
         weights = self.events.weight[self.positions].astype(np.float64)
         return np.asarray(weights / weights.mean(), np.float32)
 
-    def negatives(self, epoch: int) -> Nodes:
-        """A negative destination for each link, user-given or drawn: [n]."""
-        seed = self.seed_for("epoch", epoch)
+    def draw_seeds(self, epoch: int) -> list[int]:
+        """The seed of each of the K draws of negatives: [K]."""
+        more = (self.seed_for("epoch", epoch, "negatives", k) for k in range(1, self.num_negatives))
+        return [self.seed_for("epoch", epoch), *more]
+
+    def negatives(self, epoch: int, draw: int = 0) -> Nodes:
+        """A negative destination for each link, user-given or drawn: [n]; `draw` is below `num_negatives`."""
+        seed = self.draw_seeds(epoch)[draw]
         negatives = self.random.draw(seed)
+        if self.recent is not None:
+            recent, n = self.recent.draw(seed), len(negatives)
+            other = (recent >= 0) & (recent != self._dst)
+            negatives = np.where(rng.bernoulli(recent_seed(seed), n, RECENT_SHARE) & other, recent, negatives)
         if self.historical is not None:
             historical = self.historical.draw(seed)
             chosen = rng.bernoulli(seed, len(negatives), HISTORICAL_SHARE) & (historical >= 0)
             negatives = np.where(chosen, historical, negatives)
         return np.where(self.own_negatives == NO_NEGATIVE, negatives, self.own_negatives)
+
+    def negative_pairs(self, epoch: int, draw: int = 0) -> tuple[Nodes, Nodes]:
+        """The source and destination of a negative for each link: [n] each; see `negatives`."""
+        events, dst = self.events, self.negatives(epoch, draw)
+        src = events.src[self.positions]
+        if self.pairs is None:
+            return src, dst
+        seed = self.draw_seeds(epoch)[draw]
+        link = self.pairs.draw(seed)
+        chosen = rng.bernoulli(pair_seed(seed), len(dst), PAIR_SHARE) & (link >= 0)
+        chosen &= (self.own_negatives == NO_NEGATIVE) & ((events.src[link] != src) | (events.dst[link] != self._dst))
+        return np.where(chosen, events.src[link], src), np.where(chosen, events.dst[link], dst)
+
+    @property
+    def _dst(self) -> Nodes:
+        return np.asarray(self.events.dst[self.positions])
 
     def example_pairs(self, most: int = 20_000) -> tuple[Array, Array, Array]:
         """Evenly spaced links and a negative of each: sources, destinations and times, at most 2 * `most`."""
@@ -92,38 +123,61 @@ class TrainingLinks:
 
     def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
         """The links of each step of an epoch from step `first`, in time order unless they are `shuffled`."""
-        negatives, events = self.negatives(epoch), self.events
+        events = self.events
+        drawn = [self.negative_pairs(epoch, draw) for draw in range(self.num_negatives)]
+        sources, negatives = (np.stack(ends) for ends in zip(*drawn, strict=True))  # [K, n] each
         n = len(self.positions)
         order = rng.order(self.seed_for("epoch", epoch), n) if shuffled else np.arange(n)
         for start in range(first * self.batch_size, n, self.batch_size):
             some = order[start : start + self.batch_size]
             links = self.positions[some]
             weight = None if self.weights is None else self.weights[some]
-            yield Links(events.src[links], events.dst[links], negatives[some], events.t[links], weight, links)
+            ends = events.src[links], events.dst[links], negatives[:, some].ravel()
+            source = None if self.pairs is None else sources[:, some].ravel()
+            yield Links(*ends, events.t[links], weight, links, source)
 
     def tensors(self, epoch: int, first: int, device: torch.device, *, shuffled: bool = True) -> Iterator[Links]:
         """As `batches`, with int64 ids, as tensors that are copied to the device once per epoch."""
         whole = replace(self, batch_size=len(self.positions))
         (links,) = whole.batches(epoch, 0, shuffled=shuffled)
-        columns = [None if column is None else _tensor(column).to(device) for column in links]
+        columns = Links(*(None if column is None else _tensor(column).to(device) for column in links))
+        assert columns.negative_src is None  # only CAW-N and rates have pairs, and make their own batches
+        negative = columns.negative.view(self.num_negatives, -1)
         for start in range(first * self.batch_size, len(self.positions), self.batch_size):
             part = slice(start, start + self.batch_size)
-            yield Links(*(None if column is None else column[part] for column in columns))
+            some = Links(*(None if column is None else column[part] for column in columns))
+            yield some._replace(negative=negative[:, part].flatten())
 
 
 def _tensor(column: Array) -> Tensor:
     return torch.from_numpy(column.astype(np.int64) if column.dtype == np.int32 else np.array(column))
 
 
-def contrast_losses(logits: Tensor) -> Tensor:
-    """Binary cross-entropy of B links and their B negatives, given as logits [2B], links first: [B]."""
-    positive, negative = logits.view(2, -1)
-    return softplus(-positive) + softplus(negative)
+def recent_seed(seed: int) -> int:
+    """A seed for which negatives are recent destinations, given that of the draw."""
+    return rng.seed_for(seed, "recent")
 
 
-def contrast_loss(logits: Tensor, weight: Tensor | npt.NDArray[np.float32] | None = None) -> Tensor:
+def pair_seed(seed: int) -> int:
+    """A seed for which negatives are earlier links, given that of the draw."""
+    return rng.seed_for(seed, "pairs")
+
+
+def contrast_losses(logits: Tensor, num_negatives: int = 1) -> Tensor:
+    """Binary cross-entropy of B links and their K B negatives, given as logits [(1 + K) B], links first: [B].
+
+    The K negatives of a link weigh as much as the link.
+    """
+    logits = logits.view(1 + num_negatives, -1)
+    positive, negative = logits[0], logits[1:]
+    return softplus(-positive) + softplus(negative).mean(dim=0)
+
+
+def contrast_loss(
+    logits: Tensor, weight: Tensor | npt.NDArray[np.float32] | None = None, num_negatives: int = 1
+) -> Tensor:
     """The mean of `contrast_losses`, each multiplied by its weight."""
-    losses = contrast_losses(logits)
+    losses = contrast_losses(logits, num_negatives)
     return (losses if weight is None else losses * torch.as_tensor(weight).to(losses)).mean()
 
 

@@ -82,7 +82,7 @@ def test_rates_without_attributes(gpu, dtype, directed: bool) -> None:
     device = engine.batcher
     with device._rates(device.nodes(src), device.nodes(dst), device.times(t)) as found:
         pass
-    expected = host.rates.features(src, dst, t, host.unit)
+    expected = host.exact.features(src, dst, t)
     assert np.allclose(found.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
 
 
@@ -135,8 +135,10 @@ WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3] * 3, "negative": [-1, 2, 4] * 3 
         ({"rates": False}, {}),
         ({}, WEIGHTED),
         ({"rnn": "bidirectional", "time_code": "age", "pooling": "transformer", "rates": False}, {}),
+        ({"num_negatives": 3, "negatives": "hard"}, {}),
+        ({"num_negatives": 2, "negatives": "pairs"}, WEIGHTED),
     ],
-    ids=["plain", "rates, weights and own negatives", "encoders of the authors"],
+    ids=["plain", "rates, weights and own negatives", "encoders of the authors", "several negatives", "other sources"],
 )
 def test_an_epoch_is_that_of_the_cpu(gpu, changes: dict, columns: dict) -> None:
     """The same order, negatives and walks, so the weights stay together; the last batch is incomplete."""
@@ -148,7 +150,8 @@ def test_an_epoch_is_that_of_the_cpu(gpu, changes: dict, columns: dict) -> None:
     engine = DeviceEngine(there, host, gpu)
     found = steps(engine, training, Optimizer(there, config, n), gpu, 0, n)
     expected = steps(HostEngine(model, host), training, Optimizer(model, config, n), cpu, 0, n)
-    assert engine._steps._negatives.tolist() == training.negatives(0).tolist()
+    drawn = np.stack([training.negative_pairs(0, draw) for draw in range(config.num_negatives)], axis=1)
+    assert np.array_equal(engine._steps._negatives.cpu().numpy(), drawn)
     assert found == pytest.approx(expected, rel=1e-5)
     for mine, theirs in zip(there.parameters(), model.parameters(), strict=True):
         assert torch.allclose(mine.cpu(), theirs, atol=2e-4)

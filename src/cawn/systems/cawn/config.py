@@ -61,7 +61,7 @@ class Config(Settings):
     length: int = 2  # m
     tree: tuple[int, ...] = ()  # fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step,
     # the k_1 k_2 links of the second, and so on; (): independent walks
-    alpha: Alpha = "auto"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
+    alpha: Alpha = "ladder"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
 
     # Network
     dim: int = 64  # d
@@ -81,10 +81,10 @@ class Config(Settings):
     since: bool = True  # the number of links of each end since the last link of the pair, likewise
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end, likewise
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other, likewise
-    scaled: bool = True  # scale these exact features to mean 0 and deviation 1 over the training pairs
     directed: bool = True  # the direction of each link
     head: Literal["mlp", "linear"] = "mlp"  # from the pair's embedding to the logit; "linear" makes walks additive
     dropout: float = 0.1
+    num_negatives: int = 1  # K, for each link in training
     dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on the pooled walks of a pair
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
@@ -93,15 +93,17 @@ class Config(Settings):
         "dim": (1, 4096),
         "frequencies": (1, 1024),
         "dropout": (0, 0.95),
+        "num_negatives": (1, 1000),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
-    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
+    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,
         "paper-attn": _PAPER | {"pooling": "attention"},
         "fast": {"num_walks": 16, "dim": 32},
         "large": {"num_walks": 256, "dim": 128},
+        "ranking": {"negatives": "hard", "num_negatives": 4},
         "authors": _PAPER | _AUTHORS,
     }
 

@@ -29,7 +29,17 @@ from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths
 from cawn.systems.cawn.fused import Dense
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.graphs import CapturedStep
-from cawn.systems.training import HISTORICAL_SHARE, Optimizer, TrainingLinks, contrast_losses, seed_step
+from cawn.systems.training import (
+    HISTORICAL_SHARE,
+    PAIR_SHARE,
+    RECENT_SHARE,
+    Optimizer,
+    TrainingLinks,
+    contrast_losses,
+    pair_seed,
+    recent_seed,
+    seed_step,
+)
 from cawn.walks.cuda import DeviceHistory, DeviceRates, DeviceSequences
 from cawn.walks.identities import first_occurrences
 from cawn.walks.rates import LONGEST
@@ -189,7 +199,7 @@ class DeviceSteps:
         """Allocate what an update reads: a captured graph finds it at the same addresses in every epoch."""
         training = self._training
         links, events, size = training.positions, training.events, self._size
-        n, each = len(links), torch.arange(size, device=device)
+        n = len(links)
         nodes, times = self._batcher.nodes, self._batcher.times
         self._links = nodes(events.src[links]), nodes(events.dst[links]), times(events.t[links])
         self._random = DeviceChoices(training.random, device)
@@ -199,9 +209,17 @@ class DeviceSteps:
         if training.weights is not None:
             self._weights.copy_(torch.from_numpy(training.weights))
         self._order = torch.arange(n, device=device)
-        self._negatives = torch.zeros(n, dtype=torch.int64, device=device)
-        # Queries are sources, destinations, negatives; pairs are (source, destination), then (source, negative).
-        self._rows = torch.stack([torch.cat([each, each]), torch.cat([each + size, each + 2 * size])], dim=1)
+        self._recent = None if training.recent is None else DeviceChoices(training.recent, device)
+        self._pairs = None if training.pairs is None else DeviceChoices(training.pairs, device)
+        self._ends = [nodes(ends) for ends in (events.src, events.dst)] if training.pairs is not None else []
+        K = training.num_negatives
+        self._negatives = torch.zeros(2, K, n, dtype=torch.int64, device=device)  # sources and destinations
+        self._negatives[0] = self._links[0]
+        # Queries are sources, destinations, negatives; if negatives have sources of their own, all ends of the pairs.
+        # Pairs are (source, destination), then (source, negative).
+        pairs = torch.arange((1 + K) * size, device=device)
+        sources, num_sources = (pairs % size, size) if training.pairs is None else (pairs, len(pairs))
+        self._rows = torch.stack([sources, pairs + num_sources], dim=1)
         self._lr = torch.zeros(training.steps_per_epoch, device=device)
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
@@ -227,20 +245,40 @@ class DeviceSteps:
         training, device = self._training, self._batcher.device
         seed = training.seed_for("epoch", epoch)
         self._seed.fill_(seed)
-        negatives = self._random.draw(self._seed)
-        if self._historical is not None:
-            historical = self._historical.draw(self._seed, fallback=negatives)
-            negatives = torch.where(bernoulli(seed, len(negatives), HISTORICAL_SHARE, device), historical, negatives)
-        self._negatives.copy_(torch.where(self._own_negatives == NO_NEGATIVE, negatives, self._own_negatives))
-        self._order.copy_(order(seed, len(negatives), device))
+        for k, of_draw in enumerate(training.draw_seeds(epoch)):
+            self._negatives[:, k].copy_(self._draw(of_draw))
+        self._order.copy_(order(seed, len(self._order), device))
         rates = [self._optimizer.learning_rate(epoch, step) for step in range(len(self._lr))]
         self._lr.copy_(torch.tensor(rates))
+
+    def _draw(self, seed: int) -> Tensor:
+        """The source and destination of a negative for each link; see `TrainingLinks.negative_pairs`: [2, n]."""
+        device, (src, dst, _) = self._batcher.device, self._links
+        key, n = self._batcher.history.seed(seed), len(dst)
+        negatives = self._random.draw(key)
+        if self._recent is not None:
+            recent = self._recent.draw(key, fallback=negatives)
+            chosen = bernoulli(recent_seed(seed), n, RECENT_SHARE, device) & (recent != dst)
+            negatives = torch.where(chosen, recent, negatives)
+        if self._historical is not None:
+            historical = self._historical.draw(key, fallback=negatives)
+            negatives = torch.where(bernoulli(seed, n, HISTORICAL_SHARE, device), historical, negatives)
+        drawn = self._own_negatives == NO_NEGATIVE
+        negatives = torch.where(drawn, negatives, self._own_negatives)
+        if self._pairs is None:
+            return torch.stack([src, negatives])
+        link = self._pairs.draw(key)
+        chosen = drawn & bernoulli(pair_seed(seed), n, PAIR_SHARE, device) & (link >= 0)
+        earlier_src, earlier_dst = (ends[link.clamp(min=0)] for ends in self._ends)
+        chosen = chosen & ((earlier_src != src) | (earlier_dst != dst))
+        return torch.stack([torch.where(chosen, earlier_src, src), torch.where(chosen, earlier_dst, negatives)])
 
     def _update(self) -> None:
         """One step, whose number is counted on the device."""
         self._module.train()
         ends, times, weights, present = self._take()
-        losses = contrast_losses(fused.logits(self._module, self._batch(ends, times)))
+        logits = fused.logits(self._module, self._batch(ends, times))
+        losses = contrast_losses(logits, self._training.num_negatives)
         loss = (losses * weights).sum() / present.sum()
         self._optimizer.set_learning_rate(self._lr.gather(0, self._step)[0])
         self._optimizer.minimise(loss)
@@ -250,13 +288,15 @@ class DeviceSteps:
     def _take(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The links of the next step, see `take_links`."""
         src, dst, t = self._links
-        return take_links(self._order, src, dst, self._negatives, t, self._weights, self._step, self._size)
+        negatives = self._negatives[0], self._negatives[1]
+        return take_links(self._order, src, dst, negatives, t, self._weights, self._step, self._size)
 
     def _batch(self, ends: Tensor, times: Tensor) -> Dense:
         """The features of the links and their negatives."""
-        size = self._size
-        pairs = ends[: 2 * size], ends[2 * size :], times[: 2 * size]
-        return self._batcher.batch(ends[size:], times, self._rows, pairs, self._seed)
+        num_pairs = len(self._rows)
+        pairs = ends[:num_pairs], ends[num_pairs:], times[:num_pairs]
+        first = 0 if self._pairs is not None else num_pairs - self._size  # the sources of the last negatives
+        return self._batcher.batch(ends[first:], times[first:], self._rows, pairs, self._seed)
 
 
 def _place(table: Array, device: torch.device) -> Tensor:

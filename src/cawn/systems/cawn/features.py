@@ -95,21 +95,32 @@ class Batcher:
         """`pairs` for explanations: every prefix belongs to one pair."""
         return self.rows(*_distinct_queries(src, dst, t), seed=seed, merge=False)
 
-    def contrast(self, src: Array, dst: Array, false: Array, t: Array, *, seed: int) -> Batch:
-        """The pairs (src, dst), then (src, false), at the same times. The walks of src are sampled once."""
-        i, B = np.arange(len(src)), len(src)
-        rows = np.concatenate([np.stack([i, i + B], axis=1), np.stack([i, i + 2 * B], axis=1)])
-        return self.rows(np.concatenate([src, dst, false]), np.concatenate([t, t, t]), rows, seed=seed)
+    def contrast(
+        self, src: Array, dst: Array, false: Array, t: Array, *, seed: int, false_src: Array | None = None
+    ) -> Batch:
+        """The pairs (src, dst), then (src, false), at the same times. The walks of src are sampled once.
+
+        `false` [K B] holds K destinations for each source: one for each, then another for each, and so on; `false_src`
+        their sources, if these are not those of the links.
+        """
+        B, K = len(src), len(false) // max(len(src), 1)
+        first, destination = np.arange(B), np.arange(B, (2 + K) * B)
+        more, source = np.empty(0, np.int64), np.tile(first, 1 + K)
+        if false_src is not None:
+            more, source = false_src, np.concatenate([first, np.arange((2 + K) * B, (2 + 2 * K) * B)])
+        nodes, rows = np.concatenate([src, dst, false, more]), np.stack([source, destination], axis=1)
+        return self.rows(nodes, np.tile(t, len(nodes) // max(B, 1)), rows, seed=seed)
 
     def losses(self, network: Network, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
         """The loss of each step of an epoch; the batch of the next one is made by another thread meanwhile."""
         seed = training.seed_for("epoch", epoch)
 
         def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
-            return lambda: (self.contrast(links.src, links.dst, links.negative, links.t, seed=seed), links)
+            ends = links.src, links.dst, links.negative, links.t
+            return lambda: (self.contrast(*ends, seed=seed, false_src=links.negative_src), links)
 
         for batch, links in prefetch(map(task, training.batches(epoch, first))):
-            yield contrast_loss(network(batch), links.weight)
+            yield contrast_loss(network(batch), links.weight, training.num_negatives)
 
     def rows(self, nodes: Array, t: Array, rows: Array, *, seed: int, merge: bool | None = None) -> Batch:
         """The pairs whose two sides are the queries (nodes[q], t[q]) for q in rows[b].

@@ -23,7 +23,7 @@ from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
 from cawn.systems.cawn.bidirectional import BidirectionalWalks
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
-from cawn.systems.layers import Standardise, TimeEncoding
+from cawn.systems.layers import TimeEncoding
 
 _DECADES = 6  # the periods of f2 range from one time unit to a million
 
@@ -192,7 +192,6 @@ class CAWN(nn.Module):
         self.attention = pooling_layer(config)
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
         self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if rates_width else None
-        self.standardise = Standardise(rates_width) if rates_width and config.scaled else None
         self.width = d * ((1 if config.sides == "joint" else 2) + (self.from_rates is not None))
         deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
@@ -232,15 +231,7 @@ class CAWN(nn.Module):
         pooled = pooled.reshape(len(rates), -1)
         if self.config.sides == "symmetric":
             pooled = symmetric(pooled, 0)
+            if self.from_rates is not None:
+                rates = symmetric_features(rates, self.config.pair_parts, self.config.num_decays)
         pooled = self.dropout(pooled)
-        if self.from_rates is None:
-            return pooled
-        rates = self.rates_input(rates)
-        if self.standardise is not None:
-            rates = self.standardise(rates)
-        return torch.cat([pooled, self.from_rates(rates)], dim=-1)
-
-    def rates_input(self, rates: Tensor) -> Tensor:
-        """The exact features of pairs, [B, R], independent of the order of their ends if the network is symmetric."""
-        config = self.config
-        return symmetric_features(rates, config.pair_parts, config.num_decays) if config.sides == "symmetric" else rates
+        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(rates)], dim=-1)

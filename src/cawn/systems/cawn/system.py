@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
@@ -50,10 +49,6 @@ class CawnSystem:
             self.module = CAWN(config, *widths).to(context.device)
         self._batcher: Batcher | None = None  # the index of the most recent events
         self._engine: Any = None  # for the last batcher; only one, to save GPU memory
-        exact = None if context.training is None else self.batcher(context.events).exact
-        if exact is not None and self.module.standardise is not None:
-            examples = torch.from_numpy(exact.features(*context.train.example_pairs(), threads=context.threads))
-            self.module.standardise.fit(self.module.rates_input(examples))
 
     @staticmethod
     def alternatives(config: Config, train: Events) -> Alternatives | None:
