@@ -55,7 +55,7 @@ def test_refused(changes: dict, message: str) -> None:
 
 def test_unknown_preset_and_broken_file() -> None:
     with pytest.raises(
-        cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn, fast, large, authors"
+        cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn, fast, large, ranking, authors"
     ):
         Config.preset("frob")
     with pytest.raises(cawn.QueryError, match="not TOML"):

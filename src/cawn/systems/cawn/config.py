@@ -52,8 +52,9 @@ _AUTHORS = {
 class Config(Settings):
     """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
 
-    "fast" has fewer walks and a narrower network than the default, "large" more walks and a wider one; "authors" is
-    "paper-mean" with the differences of the authors' published code.
+    "fast" has fewer and shorter walks and a narrower network than the default, "large" more walks and a wider one.
+    "ranking" is trained with several negatives per link that are hard to tell from it. "authors" is "paper-mean" with
+    the differences of the authors' published code.
     """
 
     # Walks
@@ -101,7 +102,7 @@ class Config(Settings):
         "default": {},
         "paper-mean": _PAPER,
         "paper-attn": _PAPER | {"pooling": "attention"},
-        "fast": {"num_walks": 16, "dim": 32},
+        "fast": {"num_walks": 32, "length": 1, "dim": 32},
         "large": {"num_walks": 256, "dim": 128},
         "ranking": {"negatives": "hard", "num_negatives": 4},
         "authors": _PAPER | _AUTHORS,
