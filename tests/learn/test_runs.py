@@ -27,6 +27,7 @@ from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
 from cawn.systems.baselines import STANDING
 from cawn.systems.cawn.config import Config
+from cawn.walks.sequences import STORED
 from ctrl_c import after_each_step, stopped_after
 from networks import store
 
@@ -90,6 +91,7 @@ FILES += [
     for kind in ("pairs", "ways", "sources", "destinations")
     for name in ("keys", "starts", "time", "logsum", "alphas")
 ]
+FILES += [f"index-*/sequences.{name}.npy" for name in STORED]
 
 
 def test_every_file_is_among_those_damaged_here(trained: Path) -> None:
@@ -214,6 +216,10 @@ HARM = [
     ("rates.destinations.time", shorter),
     ("rates.destinations.logsum", put(0, NAN)),
     ("rates.pairs.alphas", put(0, 3)),
+    ("sequences.partner", put(0, BIG)),
+    ("sequences.next_starts", put(1, -1)),
+    ("sequences.from_time", shorter),
+    ("sequences.pair_sum", put(0, NAN)),
 ]
 
 

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 import cawn
 from cawn.data.ties import in_canonical_order
@@ -130,23 +129,3 @@ def test_no_links() -> None:
     found = sequences_of(events).features(np.array([0, 99]), np.array([1, 98]), np.array([3, 4]), Parts())
     assert np.isfinite(found).all()
     assert (found[:, 0] == -1).all()
-
-
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("parts", [Parts(), Parts(False, True, False), Parts(True, False, True)])
-def test_the_same_features_on_a_gpu(gpu, dtype: type, parts: Parts) -> None:
-    from cawn.kernels.cuda.sequences import sequence_features
-    from cawn.walks.cuda import DeviceSequences
-
-    events = random_events(5, num_links=150, dtype=dtype)
-    u, t = queries(events, 4, 40)
-    v, index = np.roll(u, 9), sequences_of(events)
-    device, width = DeviceSequences(index, parts, gpu), parts.width(len(ALPHAS))
-    out = torch.full((40, 3 + 2 * width), 7.0, device=gpu)
-    ends = (torch.from_numpy(nodes.astype(np.int64)).to(gpu) for nodes in (u, v))
-    sequence_features(device.lists, *ends, torch.from_numpy(t).to(gpu), out, column=3, **device.constants)
-    expected = np.concatenate([index.features(u, v, t, parts), index.features(v, u, t, parts)], axis=1)
-    np.testing.assert_allclose(out[:, 3:].cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
-    assert (out[:, :3] == 7).all()
