@@ -31,7 +31,7 @@ if __name__ == "__main__":
         print(events)
 
         # Small and quick; use cawn.Config() for real data.
-        config = cawn.Config(alpha="ladder", num_walks=32, dim=32, epochs=3, lr=3e-3)
+        config = cawn.Config(num_walks=32, dim=32, epochs=3, lr=3e-3)
         run = cawn.train(events, config, seed=0, out=run_folder, quiet=True)
         tested = run.results[0]
         recency = tested["rules"]["recency"]
