@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import cawn
-from cawn.cli.reports import example_link, show_next, show_ranking
+from cawn.cli.reports import example_link, show_next, show_ranking, show_results
 from networks import random_events
 
 
@@ -54,3 +54,16 @@ def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
     show_ranking([Ranked("\x1b[2Jeve\x07", 0.5, "given")], console)
     assert "\x1b" not in console.file.getvalue()
     assert "\\x1b[2Jeve\\x07" in console.file.getvalue()
+
+
+def test_figures_fit_a_narrow_terminal_beside_notes_on_negatives() -> None:
+    figures = {f"{key}{batch}": 0.5 for key in ("auc", "ap") for batch in ("", "_batch30")}
+    row = {"links": "all", "negatives": "random", "protocol": "paper", "count": 9, "fallback": 0.1, "linked": 0.2}
+    row |= {"trained_with": "own, pairs", "model": figures, "rules": {"rates only": figures, "counts": figures}}
+    output = io.StringIO()
+    show_results([[row]], console=Console(file=output, width=80))
+    shown = " ".join(output.getvalue().split())
+    assert "…" not in shown
+    assert "0.5000" in shown
+    assert "all links: 10% of the negatives are random instead; 20% of the negatives are links at the same" in shown
+    assert "model and rates only: trained with own, else random (9 in 16)" in shown

@@ -11,6 +11,7 @@ from cawn.data.decays import LADDERS
 from cawn.learn import comparison
 from cawn.learn.splits import split
 from cawn.systems.cawn.system import decays
+from cawn.systems.rates import RatesSettings
 from small_runs import TINY, assert_same_weights
 
 
@@ -112,3 +113,9 @@ def test_seeds_go_on_in_their_own_folder(events, tmp_path: Path) -> None:
     (tmp_path / "runs" / "notes.txt").write_text("mine")
     with pytest.raises(cawn.QueryError, match=r"notes\.txt"):
         cawn.train_seeds(events, TINY.with_(epochs=1), seeds=[2], out=tmp_path / "runs", **options)
+
+
+def test_a_run_trained_with_pairs_is_compared_with_all_baselines(events) -> None:
+    config = RatesSettings(epochs=1, negatives="pairs", num_negatives=2)
+    rules = cawn.train(events, config, seed=0, kinds=("random",), quiet=True).results[0]["rules"]
+    assert {"rates only", "counts"} <= set(rules)

@@ -21,7 +21,11 @@ from cawn.learn.reporting import format_duration
 from cawn.rankings import Ranked
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
-_MIXTURES = {"mixed": "random (3 in 4) and historical (1 in 4)"}
+_MIXTURES = {
+    "mixed": "random (3 in 4) and historical (1 in 4)",
+    "hard": "random (2 in 4), historical (1 in 4) and recent (1 in 4)",
+    "pairs": "random (9 in 16), historical (3 in 16) and pair (4 in 16)",
+}
 _BASELINES = {  # by the name in a table
     "rates only": "rates only",
     "counts": "counts",
@@ -53,10 +57,12 @@ def show_results(
         table.add_column("", no_wrap=True)
         for name in ("AUC", "AP", *(f"batches of {size}" for size in sizes), *["MRR"] * (against == "random")):
             table.add_column(name, justify="right", no_wrap=True)
-        for same in zip(*runs, strict=True):
-            if same[0]["negatives"] == against:
-                _add_rows(table, same, sizes)
+        rows = [same for same in zip(*runs, strict=True) if same[0]["negatives"] == against]
+        for same in rows:
+            _add_rows(table, same, sizes)
         console.print(table)
+        for same in rows:
+            _show_unusual(same[0], console)
     _show_training(runs[0][0], console)
     _show_verdict(runs, console)
     ranked = [r for rows in runs for r in rows if "ranks" in r]
@@ -106,10 +112,17 @@ def _protocol(row: dict[str, Any]) -> str:
 
 def _show_training(row: dict[str, Any], console: Console) -> None:
     """Print which negatives the model was trained with, because the results depend on it."""
-    kinds = [_MIXTURES.get(kind, kind) for kind in row.get("trained_with", "").split(", ") if kind]
-    if kinds:
-        trained = "model, rates only and counts" if "rates only" in row["rules"] else "model"
-        console.print(f"{trained}: trained with {', else '.join(kinds)} negatives", style="dim")
+    given = [kind for kind in row.get("trained_with", "").split(", ") if kind]
+    if given:
+        trained = [name for name in ("rates only", "counts") if name in row["rules"]]
+        if "pairs" in given:
+            trained = trained[:1]  # counts are trained without pairs
+        kinds = ", else ".join(_MIXTURES.get(kind, kind) for kind in given)
+        console.print(f"{_listed(['model', *trained])}: trained with {kinds} negatives", style="dim")
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([*[", ".join(names[:-1])] * (len(names) > 1), names[-1]])
 
 
 def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
@@ -130,11 +143,8 @@ def _show_verdict(runs: list[list[dict[str, Any]]], console: Console) -> None:
 def _add_rows(table: Table, same: tuple[dict[str, Any], ...], sizes: list[int]) -> None:
     """Add the model's row for one kind of test links, and the rows of the baselines; also means over batches."""
     row = same[0]
-    note = f" ({row['fallback']:.0%} with a random negative instead)" if row["fallback"] > 0.05 else ""
-    if row.get("linked", 0) > 0.01:  # not in results of earlier versions
-        note += f" ({row['linked']:.0%} of the negatives are links at the same time)"
     rules = {name: rule for name, rule in _BASELINES.items() if rule in row["rules"]}
-    for name, rule in {f"{row['links']} links: {row['count']:,}{note}": None, **rules}.items():
+    for name, rule in {f"{row['links']} links: {row['count']:,}": None, **rules}.items():
         figures = [r["model"] if rule is None else r["rules"][rule] for r in same]
         cells = [_figure([f[key] for f in figures]) for key in ("auc", "ap")]
         for size in sizes:
@@ -143,6 +153,17 @@ def _add_rows(table: Table, same: tuple[dict[str, Any], ...], sizes: list[int]) 
             by = "model" if rule is None else rule
             cells.append(_mean([r["ranks"][by]["mrr"] for r in same]) if by in row["ranks"] else "")
         table.add_row(name if rule is None else f"  {name}", *cells, style="bold" if rule is None else "dim")
+
+
+def _show_unusual(row: dict[str, Any], console: Console) -> None:
+    """Print what must be known about the negatives of a row."""
+    notes = []
+    if row["fallback"] > 0.05:
+        notes.append(f"{row['fallback']:.0%} of the negatives are random instead")
+    if row.get("linked", 0) > 0.01:  # not in results of earlier versions
+        notes.append(f"{row['linked']:.0%} of the negatives are links at the same time")
+    if notes:
+        console.print(f"{row['links']} links: {'; '.join(notes)}", style="dim")
 
 
 def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:

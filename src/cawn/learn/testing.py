@@ -79,7 +79,7 @@ def train_baseline(name: str, context: Context, report: Report = lambda _: None)
     """
     kind, changes = BASELINES[name]
     training = spread_links(context.train, BASELINE_LINKS)
-    config = systems.settings_type(kind)().with_(**changes, negatives=context.config.negatives)
+    config = systems.settings_type(kind)().with_(**changes, negatives=_negatives_of(kind, context.config.negatives))
     if "directed" in config.to_dict():
         config = config.with_(directed=context.config.uses_direction)
     training = replace(training, batch_size=config.batch_size, seed=training.seed_for(name), num_negatives=1)
@@ -99,6 +99,11 @@ def train_baseline(name: str, context: Context, report: Report = lambda _: None)
     finally:
         torch.set_num_threads(threads)
     return system
+
+
+def _negatives_of(kind: str, negatives: str) -> str:
+    """The setting of a baseline; the loss of counts compares destinations of one source, so it cannot have pairs."""
+    return "mixed" if (kind, negatives) == ("counts", "pairs") else negatives
 
 
 def spread_links(training: TrainingLinks, most: int) -> TrainingLinks:
