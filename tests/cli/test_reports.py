@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import cawn
-from cawn.cli.reports import example_link, show_next, show_ranking, show_results
+from cawn.cli.reports import example_link, run_state, show_next, show_ranking, show_results
 from networks import random_events
 
 
@@ -67,3 +67,13 @@ def test_figures_fit_a_narrow_terminal_beside_notes_on_negatives() -> None:
     assert "0.5000" in shown
     assert "all links: 10% of the negatives are random instead; 20% of the negatives are links at the same" in shown
     assert "model and rates only: trained with own, else random (9 in 16)" in shown
+
+
+@pytest.mark.parametrize(
+    ("finished", "refit_unfinished", "state"),
+    [(True, False, "finished"), (True, True, "training on all links"), (False, True, "not finished; to resume")],
+)
+def test_the_state_of_a_run_includes_the_training_on_all_links(finished, refit_unfinished, state: str) -> None:
+    found = run_state({"finished": finished, "refit_unfinished": refit_unfinished})
+    assert state in found
+    assert ("--resume" in found) == (state != "finished")

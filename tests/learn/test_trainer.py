@@ -216,12 +216,14 @@ def test_an_interrupted_refit_resumes_to_the_same_weights(events, tmp_path: Path
         cawn.train(events, config, seed=3, out=tmp_path / "run", refit=True, callback=said.append, **options)
     assert "stopped in refit epoch 1/" in said[-1].text
     assert run_info(tmp_path / "run")["served"] == "training links"
+    assert run_info(tmp_path / "run")["refit_unfinished"]
     with stopped_after(2):  # the training is not repeated
         cawn.train(events, config, seed=3, out=tmp_path / "run", resume=True, **options)
     resumed = cawn.train(events, config, seed=3, out=tmp_path / "run", resume=True, **options)
     assert_same_weights(straight, resumed)
     assert straight.results == resumed.results
     assert run_info(tmp_path / "run")["served"] == "all links"
+    assert not run_info(tmp_path / "run")["refit_unfinished"]
 
 
 def test_a_finished_run_can_be_refitted(events, whole, tmp_path: Path) -> None:

@@ -248,7 +248,7 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
     large = [f"{name} {size / 1e6:,.1f}" for name, size in info["files"].items() if size >= 50_000]
     return {
         "run": info["run"],
-        "state": "finished" if info["finished"] else "not finished; to resume: cawn train --resume -o RUN",
+        "state": run_state(info),
         "data": ", ".join(contents),
         "period": "" if data["first"] is None else f"{data['first']} to {data['last']}",
         "columns": _columns(data["reading"]),
@@ -270,6 +270,14 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "split digest": info["split"] or "",
         "weights digest": info["weights"] or "",
     }
+
+
+def run_state(info: dict[str, Any]) -> str:
+    """Whether training and, if asked for, the training on all links have ended."""
+    if info["finished"] and not info["refit_unfinished"]:
+        return "finished"
+    unfinished = "tested; the training on all links (--refit) is not finished" if info["finished"] else "not finished"
+    return f"{unfinished}; to resume: cawn train --resume -o RUN"
 
 
 def _served(info: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from cawn.data.times import format_as_read
 from cawn.errors import StorageError
 from cawn.learn.protocols import recorded_protocol
 from cawn.learn.runs import Record, read_record
+from cawn.learn.splits import ALL_LINKS
 from cawn.systems.settings import Settings
 
 
@@ -46,6 +47,7 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
         "versions": {"cawn": found.get("cawn"), "format": found["format"]} | record.report.get("versions", {}),
         "served": record.served,
         "refit": record.report.get("refit"),
+        "refit_unfinished": bool(found.get("refit")) and record.served != ALL_LINKS,
         "weights": (record.report.get("weights") or [None, None])[1],
         "files": _files(path),
     }
