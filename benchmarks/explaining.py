@@ -20,7 +20,7 @@ def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, seed: int = 0)
     """How much more the logit of each link falls without the links of its strongest walks than without random ones.
 
     Both are taken from the links that its walks used, as many of each, out of the history itself: walks, relative
-    identities and rates are all computed again.
+    identities and exact features are all computed again.
     """
     rng, events, differences = np.random.default_rng(seed), predictor._events, []
     names = predictor._names.all()

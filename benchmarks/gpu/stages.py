@@ -58,7 +58,7 @@ def work_of(bench: Bench) -> dict[str, Work]:
     return {
         "walks": Work(path),
         "relative identities": Work(queries * M * L * _SINGLE + walks * L * 2 * L * _SINGLE),
-        "features": Work(path + described + pairs * bench.batcher.rates_width * _SINGLE),
+        "features": Work(path + described + pairs * bench.batcher.pair_width * _SINGLE),
         "inputs of the encoder": Work(counts + rows * (1 + x) * _SINGLE + rows * width * _HALF),
         PRODUCTS: Work(3 * (inputs + rows * gates), 3 * 2 * 4 * d * (rows * width + deep * d)),
         "cells": Work(rows * gates + deep * (2 * cell + 2 * state)),

@@ -35,7 +35,7 @@ def test_left_out_by_hand(sides: str, pooling: str) -> None:
     tensors = batch.to("cpu")
     with torch.no_grad():
         states = model.walks(tensors)
-        known = model.from_rates(tensors.rates)
+        known = model.from_rates(tensors.pair_features)
         for left in range(len(walks.pair)):
             pooled = []
             for which in ((0,), (1,)) if sides == "separate" else ((0, 1),):

@@ -9,7 +9,8 @@ import pytest
 import cawn
 from cawn.data.ties import in_canonical_order
 from cawn.walks.rates import Rates
-from cawn.walks.sequences import DEPTH, PARTNERS, SCALE, STRIDE, Parts, Sequences
+from cawn.walks.sequences import DEPTH, PARTNERS, SCALE, STRIDE, Sequences
+from cawn.walks.sequences import SequenceParts as Parts
 from networks import queries, random_events
 
 ALPHAS = (0.0, 0.05, 2.0)

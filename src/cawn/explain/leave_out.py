@@ -77,7 +77,7 @@ def select_pairs(batch: Batch, pairs: Array) -> tuple[Batch, list[Array]]:
         levels.append(chosen._replace(owner=2 * copy + (chosen.owner & 1), parent=chosen.parent + offset[copy]))
         rows.append(at)
         offset = begins - start[pairs]
-    return replace(batch, levels=levels, rates=batch.rates[pairs]), rows
+    return replace(batch, levels=levels, pair_features=batch.pair_features[pairs]), rows
 
 
 def _chunks(numbers: Array) -> list[Array]:
@@ -90,7 +90,7 @@ def _sums(scorer: WalkScorer, batch: Batch, pair: Array, row_groups: list[Array]
         level._replace(owner=2 * np.maximum(groups, 0) + (level.owner & 1))  # no walk ends at a row without a group
         for level, groups in zip(batch.levels, row_groups, strict=True)
     ]
-    by_group = replace(batch, levels=levels, rates=batch.rates[pair])
+    by_group = replace(batch, levels=levels, pair_features=batch.pair_features[pair])
     return scorer.logits_of(by_group) - logits_without_walks(scorer, batch)[pair]
 
 

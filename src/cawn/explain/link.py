@@ -70,7 +70,7 @@ class Explanation(Report):
     draws: int
     logit: float  # with the walks listed here
     base: float  # the logit of two nodes without history
-    rates: float | None  # contribution of past link counts; None for models without them
+    rates: float | None  # contribution of the exact features of the pair; None for models without them
     method: str  # "additive": base, rates and walks add up to the logit; "leave-group-out": a `rest` remains
     walks: list[Walk]  # by absolute contribution, largest first
     num_walks: int  # M, from each node
@@ -119,8 +119,10 @@ def explain_link(
     if not (walks.level > 0).any():
         raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
     contribution, _, logits = group_contributions(walk_scores, batch, walks, np.arange(len(walks.pair)))
-    without_history = batch if batcher.exact is None else replace(batch, rates=_rates_without_history(batcher, t))
-    of_rates = logits - walk_scores.logits_of(without_history)
+    without_history = batch
+    if batcher.pair_features is not None:
+        without_history = replace(batch, pair_features=_features_without_history(batcher, t))
+    of_pair_features = logits - walk_scores.logits_of(without_history)
     others = [walk_scores.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logits[0], *others]), prior)
     order = np.argsort(-np.abs(contribution), kind="stable")
@@ -133,7 +135,7 @@ def explain_link(
         draws=draws,
         logit=float(logits[0]),
         base=float(logits_without_walks(walk_scores, without_history)[0]),
-        rates=None if batcher.exact is None else float(of_rates[0]),
+        rates=None if batcher.pair_features is None else float(of_pair_features[0]),
         method="additive" if is_additive(config) else "leave-group-out",
         walks=[_walk(walks, i, float(contribution[i]), batcher, names) for i in order.tolist()],
         num_walks=config.num_walks,
@@ -181,8 +183,8 @@ def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
     return Past(at_src, at_dst, len(together), events.t[together[-1]].item() if len(together) else None)
 
 
-def _rates_without_history(batcher: Batcher, t: Array) -> Array:
-    """The rates of two nodes without history."""
-    assert batcher.exact is not None
+def _features_without_history(batcher: Batcher, t: Array) -> Array:
+    """The exact features of two nodes without history."""
+    assert batcher.pair_features is not None
     unknown = np.array([batcher.events.num_nodes])
-    return batcher.exact.features(unknown, unknown + 1, t)
+    return batcher.pair_features.features(unknown, unknown + 1, t)

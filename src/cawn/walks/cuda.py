@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
-from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE
+from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE, Lists
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.cuda.walks import sample_walks
@@ -20,7 +20,7 @@ from cawn.walks.history import RecentLinks
 from cawn.walks.neighbours import Neighbours
 from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
 from cawn.walks.sampling import Walks, query_arrays, step_widths
-from cawn.walks.sequences import DEPTH, PARTNERS, STRIDE, Parts, Sequences
+from cawn.walks.sequences import DEPTH, PARTNERS, STRIDE, SequenceParts, Sequences
 
 if TYPE_CHECKING:
     from cawn.walks.history import History
@@ -141,12 +141,12 @@ class DeviceRates:
 class DeviceSequences:
     """`Sequences` on a device."""
 
-    def __init__(self, sequences: Sequences, parts: Parts, device: torch.device) -> None:
-        arrays = [np.array(array) for array in sequences.lists[:-1]] + [np.array([sequences.lists.scale])]
+    def __init__(self, sequences: Sequences, parts: SequenceParts, device: torch.device) -> None:
+        arrays = [np.atleast_1d(np.array(array)) for array in sequences.index]  # the scale as [1]
         with memory_for(f"the sequences of links ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
-            self.lists = [torch.from_numpy(array).to(device) for array in arrays]
-        num_decays = -(-len(sequences.lists.alphas) // STRIDE)
-        self.constants: dict[str, Any] = {  # of `kernels.cuda.sequences.sequence_features`, beside the lists
+            self.index = Lists._make(torch.from_numpy(array).to(device) for array in arrays)
+        num_decays = -(-len(sequences.index.alphas) // STRIDE)
+        self.constants: dict[str, Any] = {  # of `kernels.cuda.sequences.sequence_features`, besides the index
             "since": parts.since,
             "partners": PARTNERS * parts.two_steps,
             "stride": STRIDE,

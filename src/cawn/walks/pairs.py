@@ -10,7 +10,7 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.walks.history import History
 from cawn.walks.rates import Rates, rates_width
-from cawn.walks.sequences import Parts, Sequences
+from cawn.walks.sequences import SequenceParts, Sequences
 
 Array = npt.NDArray[Any]
 
@@ -27,8 +27,8 @@ class PairParts(NamedTuple):
     transitions: bool = True
 
     @property
-    def sequences(self) -> Parts:
-        return Parts(self.since, self.two_steps, self.transitions)
+    def sequences(self) -> SequenceParts:
+        return SequenceParts(self.since, self.two_steps, self.transitions)
 
     @property
     def any(self) -> bool:

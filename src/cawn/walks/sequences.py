@@ -40,7 +40,7 @@ STORED = (
 )
 
 
-class Parts(NamedTuple):
+class SequenceParts(NamedTuple):
     """Which features are computed."""
 
     since: bool = True
@@ -65,7 +65,7 @@ class Sequences:
 
     def __init__(self, arrays: dict[str, Array], events: Events, pairs: DecayedCounts, unit: float) -> None:
         nodes = np.arange(events.num_nodes + 1) << 32
-        self.lists = Lists(
+        self.index = Lists(
             **arrays,
             pair_rows=np.searchsorted(pairs.keys, nodes),
             pair_keys=pairs.keys,
@@ -81,7 +81,7 @@ class Sequences:
     @cached_property
     def _slots(self) -> tuple[Array, Array]:
         """Hash tables of the keys of pairs and of transitions."""
-        return hash_table(self.lists.pair_keys), hash_table(self.lists.next_keys)
+        return hash_table(self.index.pair_keys), hash_table(self.index.next_keys)
 
     @classmethod
     def of(cls, events: Events, pairs: DecayedCounts, unit: float) -> Sequences:
@@ -120,19 +120,19 @@ class Sequences:
     @property
     def arrays(self) -> dict[str, Array]:
         """What is stored in run folders; the rest of the lists is derived from it, from the events and from `Rates`."""
-        return {name: getattr(self.lists, name) for name in STORED}
+        return {name: getattr(self.index, name) for name in STORED}
 
     def features(
-        self, nodes: Array, others: Array, t: Array, parts: Parts, *, threads: int | None = None
+        self, nodes: Array, others: Array, t: Array, parts: SequenceParts, *, threads: int | None = None
     ) -> npt.NDArray[np.float32]:
         """The features of one end of each pair, given the other: [B, parts.width]."""
-        out = np.empty((len(nodes), parts.width(len(self.lists.alphas))), np.float32)
+        out = np.empty((len(nodes), parts.width(len(self.index.alphas))), np.float32)
         work = partial(
             sequence_features,
             nodes.astype(np.int64),
             others.astype(np.int64),
-            np.ascontiguousarray(t, self.lists.time.dtype),
-            self.lists,
+            np.ascontiguousarray(t, self.index.time.dtype),
+            self.index,
             *self._slots,
             parts.since,
             PARTNERS * parts.two_steps,

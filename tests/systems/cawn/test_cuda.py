@@ -77,12 +77,12 @@ def test_embeddings_and_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("directed", [False, True])
-def test_rates_without_attributes(gpu, dtype, directed: bool) -> None:
+def test_pair_features_without_attributes(gpu, dtype, directed: bool) -> None:
     host, engine, _, _, (src, dst, t) = prepared(gpu, {"directed": directed}, attributes=False, dtype=dtype)
     device = engine.batcher
-    with device._rates(device.nodes(src), device.nodes(dst), device.times(t)) as found:
+    with device._pair_features(device.nodes(src), device.nodes(dst), device.times(t)) as found:
         pass
-    expected = host.exact.features(src, dst, t)
+    expected = host.pair_features.features(src, dst, t)
     assert np.allclose(found.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
 
 

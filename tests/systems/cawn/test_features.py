@@ -16,9 +16,9 @@ from small_cawn import OPTIONS, SMALL, attributed, pairs
 def test_widths_are_those_of_the_batches(options: dict) -> None:
     config, events = Config(**SMALL, **options), attributed()
     batch = Batcher.of(config, events, (0.01, 0.2), 10.0).pairs(*pairs(), seed=1)
-    x_width, rates_width = input_widths(config, events, 2)
+    x_width, pair_width = input_widths(config, events, 2)
     assert {level.x.shape[1] for level in batch.levels} == {x_width}
-    assert batch.rates.shape == (40, rates_width)
+    assert batch.pair_features.shape == (40, pair_width)
     used = columns(config, events)
     assert list(used) == [feature.name for feature in FEATURES if feature.name in used]
     assert sum(part.stop - part.start for part in used.values()) == x_width

@@ -49,7 +49,7 @@ POOLED = [(CASES[0], True), *((case, i % 2 == 1) for i, case in enumerate(CASES)
 def test_states_and_gradients(gpu, case, pool: bool) -> None:
     L, M, d, x_width, settings = case
     network, batch = some_network(gpu, M, L, d, x_width, settings), some_walks(gpu, M, L, x_width)
-    trees = Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.rates)
+    trees = Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.pair_features)
     expected = torch.zeros(S, d, device=gpu)
     for h, level in zip(network.walks(trees), trees.levels, strict=True):
         expected = expected.index_add(0, level.owner, h * level.weight[:, None])

@@ -63,7 +63,7 @@ def sequence_features(
     owner: Array,
     other: Array,
     t: Array,
-    lists: Lists,
+    index: Lists,
     pair_slots: Array,
     next_slots: Array,
     since: bool,
@@ -85,8 +85,8 @@ def sequence_features(
         stride: Every so many decays are used for them.
         depth: Recent links whose successors are counted; 0 for none.
     """
-    num_decays = (lists.alphas.size + stride - 1) // stride if partners > 0 else 0
-    alphas = np.ascontiguousarray(lists.alphas[::stride])[:num_decays]
+    num_decays = (index.alphas.size + stride - 1) // stride if partners > 0 else 0
+    alphas = np.ascontiguousarray(index.alphas[::stride])[:num_decays]
     recent = Recent(
         np.empty(partners, np.int64),
         np.empty(partners, np.int64),
@@ -101,42 +101,42 @@ def sequence_features(
         u, v, now, row = owner[q], other[q], t[q], out[q]
         same_time = q > first and now == t[q - 1]
         if not (same_time and u == owner[q - 1]):
-            start, end = _links_before(lists, u, now)
-            size = _find_recent(lists, alphas, start, end, now, partners, recent)
-            _count_followers(lists, start, end, now, recent.followed)
-        newest, pair_count = _newest_pair(lists, pair_slots, u, v, now)
+            start, end = _links_before(index, u, now)
+            size = _find_recent(index, alphas, start, end, now, partners, recent)
+            _count_followers(index, start, end, now, recent.followed)
+        newest, pair_count = _newest_pair(index, pair_slots, u, v, now)
         width = 0
         if since:
-            _fill_since(lists, start, end, newest, pair_count, row)
+            _fill_since(index, start, end, newest, pair_count, row)
             width = 2
         if partners > 0:
-            _fill_two_steps(lists, pair_slots, alphas, stride, recent, size, v, now, row[width:])
+            _fill_two_steps(index, pair_slots, alphas, stride, recent, size, v, now, row[width:])
             width += 2 * num_decays + 1
         if depth > 0:
             if not same_time:
-                num_links, num_known = _all_before(lists, now)
-            base = (_activity(lists, *_links_before(lists, v, now), now) + 1.0) / (2.0 * num_links + num_known)
-            pair = _decayed(lists.pair_sum, lists.pair_time, newest, now, lists.scale) if pair_count > 0 else 0.0
+                num_links, num_known = _all_before(index, now)
+            base = (_activity(index, *_links_before(index, v, now), now) + 1.0) / (2.0 * num_links + num_known)
+            pair = _decayed(index.pair_sum, index.pair_time, newest, now, index.scale) if pair_count > 0 else 0.0
             row[width] = math.log(base) / LOG_SCALE
-            row[width + 1] = math.log((pair + base) / (_activity(lists, start, end, now) + 1.0)) / LOG_SCALE
-            _fill_transitions(lists, next_slots, start, end, v, now, base, recent.followed, row[width + 2 :])
+            row[width + 1] = math.log((pair + base) / (_activity(index, start, end, now) + 1.0)) / LOG_SCALE
+            _fill_transitions(index, next_slots, start, end, v, now, base, recent.followed, row[width + 2 :])
 
 
 # The parts of a row.
 
 
 @njit_fused
-def _fill_since(lists: Lists, start: int, end: int, newest: int, pair_count: int, row: Array) -> None:
+def _fill_since(index: Lists, start: int, end: int, newest: int, pair_count: int, row: Array) -> None:
     row[0], row[1] = -1.0, 0.0
     if pair_count > 0:
-        earlier = count_before(lists.time, start, end, lists.pair_time[newest])
+        earlier = count_before(index.time, start, end, index.pair_time[newest])
         links = max(end - start - earlier, 1)
         row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
 
 
 @njit_fused
 def _fill_two_steps(
-    lists: Lists,
+    index: Lists,
     pair_slots: Array,
     alphas: Array,
     stride: int,
@@ -156,12 +156,12 @@ def _fill_two_steps(
         weight, root = recent.weight[k], recent.root[k]
         for a in range(num_decays):
             total[a] += weight[a]
-        at, count = _newest_pair(lists, pair_slots, w, v, now)
+        at, count = _newest_pair(index, pair_slots, w, v, now)
         if count > 0:
             hits += recent.links[k]
-            age = float(now - lists.pair_time[at])
+            age = float(now - index.pair_time[at])
             for a in range(num_decays):
-                rate = exp(lists.pair_logsum[a * stride, at] - alphas[a] * age)
+                rate = exp(index.pair_logsum[a * stride, at] - alphas[a] * age)
                 affinity[a] += weight[a] * rate / (1.0 + rate)
                 roots[a] += root[a] * math.sqrt(rate)
     for a in range(num_decays):
@@ -172,7 +172,7 @@ def _fill_two_steps(
 
 @njit_fused
 def _fill_transitions(
-    lists: Lists,
+    index: Lists,
     next_slots: Array,
     start: int,
     end: int,
@@ -190,12 +190,12 @@ def _fill_transitions(
             continue
         together = 0.0
         if followed[k] > 0.0:
-            key = find_key(lists.next_keys, next_slots, np.int64(lists.partner[i]) << 32 | v)
+            key = find_key(index.next_keys, next_slots, np.int64(index.partner[i]) << 32 | v)
             if key >= 0:
-                first = lists.next_starts[key]
-                count = count_before(lists.next_time, first, lists.next_starts[key + 1], now)
+                first = index.next_starts[key]
+                count = count_before(index.next_time, first, index.next_starts[key + 1], now)
                 if count > 0:
-                    together = _decayed(lists.next_sum, lists.next_time, first + count - 1, now, lists.scale)
+                    together = _decayed(index.next_sum, index.next_time, first + count - 1, now, index.scale)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
@@ -203,20 +203,20 @@ def _fill_transitions(
 
 
 @njit_fused
-def _links_before(lists: Lists, node: int, now: Any) -> tuple[int, int]:
+def _links_before(index: Lists, node: int, now: Any) -> tuple[int, int]:
     """The range of a node's links before a time."""
-    if node < 0 or node >= lists.starts.size - 1:
+    if node < 0 or node >= index.starts.size - 1:
         return 0, 0
-    start = lists.starts[node]
-    return start, start + count_before(lists.time, start, lists.starts[node + 1], now)
+    start = index.starts[node]
+    return start, start + count_before(index.time, start, index.starts[node + 1], now)
 
 
 @njit_fused
-def _find_recent(lists: Lists, alphas: Array, start: int, end: int, now: Any, partners: int, recent: Recent) -> int:
+def _find_recent(index: Lists, alphas: Array, start: int, end: int, now: Any, partners: int, recent: Recent) -> int:
     """Fill `recent` from the last links of a node; returns the number of distinct partners."""
     size = 0
     for i in range(max(start, end - partners), end):
-        w = np.int64(lists.partner[i])
+        w = np.int64(index.partner[i])
         k = 0
         while k < size and recent.partner[k] != w:
             k += 1
@@ -227,7 +227,7 @@ def _find_recent(lists: Lists, alphas: Array, start: int, end: int, now: Any, pa
             root[:] = 0.0
             size += 1
         recent.links[k] += 1
-        age = float(now - lists.time[i])
+        age = float(now - index.time[i])
         for a in range(alphas.size):
             x = exp(-alphas[a] * age)
             weight[a] += x
@@ -236,27 +236,27 @@ def _find_recent(lists: Lists, alphas: Array, start: int, end: int, now: Any, pa
 
 
 @njit_fused
-def _count_followers(lists: Lists, start: int, end: int, now: Any, followed: Array) -> None:
+def _count_followers(index: Lists, start: int, end: int, now: Any, followed: Array) -> None:
     for k in range(min(followed.size, end - start)):
-        w = lists.partner[end - 1 - k]
-        first = lists.from_starts[w]
-        count = count_before(lists.from_time, first, lists.from_starts[w + 1], now)
+        w = index.partner[end - 1 - k]
+        first = index.from_starts[w]
+        count = count_before(index.from_time, first, index.from_starts[w + 1], now)
         at = first + count - 1
-        followed[k] = _decayed(lists.from_sum, lists.from_time, at, now, lists.scale) if count > 0 else 0.0
+        followed[k] = _decayed(index.from_sum, index.from_time, at, now, index.scale) if count > 0 else 0.0
 
 
 @njit_fused
-def _activity(lists: Lists, start: int, end: int, now: Any) -> float:
+def _activity(index: Lists, start: int, end: int, now: Any) -> float:
     """The decayed count of a node's links."""
-    return _decayed(lists.activity, lists.time, end - 1, now, lists.scale) if end > start else 0.0
+    return _decayed(index.activity, index.time, end - 1, now, index.scale) if end > start else 0.0
 
 
 @njit_fused
-def _all_before(lists: Lists, now: Any) -> tuple[float, float]:
+def _all_before(index: Lists, now: Any) -> tuple[float, float]:
     """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
-    links = count_before(lists.all_time, 0, lists.all_time.size, now)
-    total = _decayed(lists.all_sum, lists.all_time, links - 1, now, lists.scale) if links > 0 else 0.0
-    return total, max(float(count_before(lists.first_time, 0, lists.first_time.size, now)), 1.0)
+    links = count_before(index.all_time, 0, index.all_time.size, now)
+    total = _decayed(index.all_sum, index.all_time, links - 1, now, index.scale) if links > 0 else 0.0
+    return total, max(float(count_before(index.first_time, 0, index.first_time.size, now)), 1.0)
 
 
 @inline
@@ -265,13 +265,13 @@ def _decayed(sums: Array, time: Array, at: int, now: Any, scale: float) -> Any:
 
 
 @njit_fused
-def _newest_pair(lists: Lists, pair_slots: Array, u: int, v: int, now: Any) -> tuple[int, int]:
+def _newest_pair(index: Lists, pair_slots: Array, u: int, v: int, now: Any) -> tuple[int, int]:
     """The position of the newest link of a pair before a time, and the number of its links."""
-    key = find_key(lists.pair_keys, pair_slots, min(u, v) << 32 | max(u, v))
+    key = find_key(index.pair_keys, pair_slots, min(u, v) << 32 | max(u, v))
     if key < 0:
         return -1, 0
-    first = lists.pair_starts[key]
-    count = count_before(lists.pair_time, first, lists.pair_starts[key + 1], now)
+    first = index.pair_starts[key]
+    count = count_before(index.pair_time, first, index.pair_starts[key + 1], now)
     return first + count - 1, count
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import triton
 import triton.language as tl
@@ -10,11 +10,14 @@ from torch import Tensor
 
 from cawn.kernels.cuda.features import log1p
 
+if TYPE_CHECKING:
+    from cawn.kernels.cpu.sequences import Lists
+
 _PAIRS = 32  # per program: few, because its binary searches are a chain of dependent loads
 
 
 def sequence_features(
-    lists: Sequence[Tensor],
+    index: Lists,
     src: Tensor,
     dst: Tensor,
     t: Tensor,
@@ -32,15 +35,14 @@ def sequence_features(
     """Fill the columns of out [B, R] from `column` on: the features of the sources, then of the destinations.
 
     Args:
-        lists: The arguments `starts` to `scale` of the kernel; see `kernels.cpu.sequences.Lists`.
+        index: As tensors, with `scale` as [1]; its fields are the first arguments of the kernel, in this order.
         since, partners, stride, depth: See `kernels.cpu.sequences.sequence_features`.
         num_decays: Number of decays that are used.
     """
     if len(src):
+        lengths = len(index.starts) - 1, len(index.pair_time), len(index.all_time), len(index.first_time)
         sequence_features_kernel[(-(-len(src) // _PAIRS), 2)](
-            *(*lists, src, dst, t, out, len(src), len(lists[0]) - 1, len(lists[7]), len(lists[18]), len(lists[20])),
-            out.shape[1],
-            column,
+            *(*index, src, dst, t, out, len(src), *lengths, out.shape[1], column),
             SINCE=since,
             PARTNERS=partners,
             STRIDE=stride,
@@ -148,7 +150,7 @@ def sequence_features_kernel(
     inside = b < num_pairs
     source, destination = tl.load(src + b, mask=inside, other=0), tl.load(dst + b, mask=inside, other=0)
     u, v = tl.where(side == 0, source, destination), tl.where(side == 0, destination, source)
-    now, per_link = tl.load(t + b, mask=inside, other=0), tl.load(scale)
+    now, time_scale = tl.load(t + b, mask=inside, other=0), tl.load(scale)
     known = inside & (u >= 0) & (u < num_nodes)
     start = tl.load(starts + u, mask=known, other=0)
     links = count_before(time, start, tl.load(starts + u + 1, mask=known, other=0), now, known)
@@ -208,14 +210,14 @@ def sequence_features_kernel(
         other = inside & (v >= 0) & (v < num_nodes)
         first = tl.load(starts + v, mask=other, other=0)
         count = count_before(time, first, tl.load(starts + v + 1, mask=other, other=0), now, other)
-        popularity = decayed(activity, time, first + count - 1, now, per_link, count > 0)
+        popularity = decayed(activity, time, first + count - 1, now, time_scale, count > 0)
         zero = tl.zeros([BLOCK], tl.int64)
         count = count_before(all_time, zero, zero + num_links, now, inside)
-        total = decayed(all_sum, all_time, count - 1, now, per_link, count > 0)
+        total = decayed(all_sum, all_time, count - 1, now, time_scale, count > 0)
         nodes = tl.maximum(count_before(first_time, zero, zero + num_firsts, now, inside), 1)
         base = (popularity + 1.0) / (2.0 * total + nodes.to(tl.float64))
-        own = decayed(activity, time, end - 1, now, per_link, links > 0)
-        pair = decayed(pair_sum, pair_time, newest, now, per_link, linked)
+        own = decayed(activity, time, end - 1, now, time_scale, links > 0)
+        pair = decayed(pair_sum, pair_time, newest, now, time_scale, linked)
         tl.store(at, (tl.log(base) / LOG_SCALE).to(tl.float32), mask=inside)
         tl.store(at + 1, (tl.log((pair + base) / (own + 1.0)) / LOG_SCALE).to(tl.float32), mask=inside)
         for k in range(DEPTH):
@@ -224,8 +226,8 @@ def sequence_features_kernel(
             w = tl.load(partner + i, mask=there, other=0).to(tl.int64)
             first = tl.load(from_starts + w, mask=there, other=0)
             count = count_before(from_time, first, tl.load(from_starts + w + 1, mask=there, other=0), now, there)
-            followed = decayed(from_sum, from_time, first + count - 1, now, per_link, count > 0)
+            followed = decayed(from_sum, from_time, first + count - 1, now, time_scale, count > 0)
             entry, count = find_entries(next_rows, next_keys, next_starts, next_time, num_nodes, w, v, now, there)
-            came_next = decayed(next_sum, next_time, entry, now, per_link, count > 0)
+            came_next = decayed(next_sum, next_time, entry, now, time_scale, count > 0)
             chance = tl.log((came_next + base) / (followed + 1.0)) / LOG_SCALE
             tl.store(at + 2 + k, tl.where(there, chance, 0.0).to(tl.float32), mask=inside)

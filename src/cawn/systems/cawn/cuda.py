@@ -92,13 +92,13 @@ class DeviceBatcher:
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
         self._index = list(self.history.index.values())
         self._widths = torch.tensor(config.widths, device=device)
-        exact = host.exact
-        self.rates = DeviceRates(exact.rates, device) if exact is not None and exact.parts.rates else None
+        pairs, num_decays = host.pair_features, len(host.history.alpha)
+        self.rates = DeviceRates(pairs.rates, device) if pairs is not None and pairs.parts.rates else None
         self.sequences: DeviceSequences | None = None
-        if exact is not None and exact.sequences is not None:
-            self.sequences = DeviceSequences(exact.sequences, exact.parts.sequences, device)
-        self.x_width, self.rates_width = input_widths(config, host.events, len(host.history.alpha))
-        self._sequences_from, _ = config.pair_parts.widths(len(host.history.alpha))
+        if pairs is not None and pairs.sequences is not None:
+            self.sequences = DeviceSequences(pairs.sequences, pairs.parts.sequences, device)
+        self.x_width, self.pair_width = input_widths(config, host.events, num_decays)
+        self._first_sequence_column, _ = config.pair_parts.widths(num_decays)
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * _free_memory(device)))
         self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
@@ -141,30 +141,30 @@ class DeviceBatcher:
             rows: [B, 2] int64, the queries of the source and the destination of each pair.
             seed: [1] int64.
         """
-        with current(self.device), self._rates(*pairs) as rates:
+        with current(self.device), self._pair_features(*pairs) as pair_features:
             walks = sample_walks(self._index, nodes, times, self._widths, seed, self.config.num_walks)
             counts = count_positions(walks[0], rows).flatten(0, 1)
             sets = rows.flatten()
             elapsed, x, alive = self._position_features(walks, sets)
             order = first_occurrences(walks[0][sets]) if self.config.identity == "aw" else None
             age = self._ages(walks[1][sets], alive) if self.config.time_code == "age" else None
-            return Dense(counts, elapsed, x, alive, rates, order, age)
+            return Dense(counts, elapsed, x, alive, pair_features, order, age)
 
     @contextmanager
-    def _rates(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
+    def _pair_features(self, src: Tensor, dst: Tensor, t: Tensor) -> Iterator[Tensor]:
         """`PairFeatures.features` [B, R], computed on a side stream; ready on exit."""
-        rates = torch.empty(len(src), self.rates_width, device=self.device)
-        if self.rates_width == 0:
-            yield rates
+        out = torch.empty(len(src), self.pair_width, device=self.device)
+        if self.pair_width == 0:
+            yield out
             return
         try:
             with self._side_stream():
                 if self.rates is not None:
-                    rate_features(self.rates.lists, src, dst, t, self._unit, rates, **self.rates.constants)
+                    rate_features(self.rates.lists, src, dst, t, self._unit, out, **self.rates.constants)
                 if self.sequences is not None:
-                    lists, constants = self.sequences.lists, self.sequences.constants
-                    sequence_features(lists, src, dst, t, rates, column=self._sequences_from, **constants)
-            yield rates
+                    index, constants = self.sequences.index, self.sequences.constants
+                    sequence_features(index, src, dst, t, out, column=self._first_sequence_column, **constants)
+            yield out
         finally:
             self._side_stream.join()
 
@@ -245,8 +245,8 @@ class DeviceSteps:
         training, device = self._training, self._batcher.device
         seed = training.seed_for("epoch", epoch)
         self._seed.fill_(seed)
-        for k, of_draw in enumerate(training.draw_seeds(epoch)):
-            self._negatives[:, k].copy_(self._draw(of_draw))
+        for k, draw_seed in enumerate(training.draw_seeds(epoch)):
+            self._negatives[:, k].copy_(self._draw(draw_seed))
         self._order.copy_(order(seed, len(self._order), device))
         rates = [self._optimizer.learning_rate(epoch, step) for step in range(len(self._lr))]
         self._lr.copy_(torch.tensor(rates))

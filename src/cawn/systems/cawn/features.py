@@ -43,11 +43,11 @@ class Batch:
     num_walks: int  # M, of each side
     vectors: Any  # [K, L] int32, the distinct count vectors g(w, S)
     levels: list[Level]  # L trees of prefixes, one level for each depth
-    rates: Any  # [B, R] exact features of the pair, see `PairFeatures`; R = 0 without them
+    pair_features: Any  # [B, R] see `PairFeatures`; R = 0 without them
 
     @property
     def num_pairs(self) -> int:
-        return len(self.rates)
+        return len(self.pair_features)
 
     def to(self, device: Any) -> Batch:
         """The batch as tensors on a device; on the CPU they share the memory of the arrays."""
@@ -57,7 +57,7 @@ class Batch:
             return values if values is None else torch.as_tensor(values, device=device)
 
         levels = [Level(*map(tensor, level)) for level in self.levels]
-        return Batch(self.num_walks, tensor(self.vectors), levels, tensor(self.rates))
+        return Batch(self.num_walks, tensor(self.vectors), levels, tensor(self.pair_features))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Batcher:
     events: Events
     history: History
     unit: float
-    exact: PairFeatures | None
+    pair_features: PairFeatures | None
     threads: int | None = None
 
     @classmethod
@@ -96,19 +96,20 @@ class Batcher:
         return self.rows(*_distinct_queries(src, dst, t), seed=seed, merge=False)
 
     def contrast(
-        self, src: Array, dst: Array, false: Array, t: Array, *, seed: int, false_src: Array | None = None
+        self, src: Array, dst: Array, negative: Array, t: Array, *, seed: int, negative_src: Array | None = None
     ) -> Batch:
-        """The pairs (src, dst), then (src, false), at the same times. The walks of src are sampled once.
+        """The pairs (src, dst), then (src, negative), at the same times. The walks of src are sampled once.
 
-        `false` [K B] holds K destinations for each source: one for each, then another for each, and so on; `false_src`
-        their sources, if these are not those of the links.
+        Args:
+            negative: [K B] K negative destinations for each link: one for each, then another for each, and so on.
+            negative_src: [K B] the sources of the negatives, if they are not those of the links.
         """
-        B, K = len(src), len(false) // max(len(src), 1)
+        B, K = len(src), len(negative) // max(len(src), 1)
         first, destination = np.arange(B), np.arange(B, (2 + K) * B)
         more, source = np.empty(0, np.int64), np.tile(first, 1 + K)
-        if false_src is not None:
-            more, source = false_src, np.concatenate([first, np.arange((2 + K) * B, (2 + 2 * K) * B)])
-        nodes, rows = np.concatenate([src, dst, false, more]), np.stack([source, destination], axis=1)
+        if negative_src is not None:
+            more, source = negative_src, np.concatenate([first, np.arange((2 + K) * B, (2 + 2 * K) * B)])
+        nodes, rows = np.concatenate([src, dst, negative, more]), np.stack([source, destination], axis=1)
         return self.rows(nodes, np.tile(t, len(nodes) // max(B, 1)), rows, seed=seed)
 
     def losses(self, network: Network, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
@@ -117,7 +118,7 @@ class Batcher:
 
         def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
             ends = links.src, links.dst, links.negative, links.t
-            return lambda: (self.contrast(*ends, seed=seed, false_src=links.negative_src), links)
+            return lambda: (self.contrast(*ends, seed=seed, negative_src=links.negative_src), links)
 
         for batch, links in prefetch(map(task, training.batches(epoch, first))):
             yield contrast_loss(network(batch), links.weight, training.num_negatives)
@@ -142,11 +143,11 @@ class Batcher:
         levels = [self._with_features(level, above[i]) for i, level in enumerate(levels)]
         if config.identity == "aw":
             levels = [level._replace(order=path_orders(levels[: i + 1])) for i, level in enumerate(levels)]
-        rates = np.empty((len(rows), 0), np.float32)
-        if self.exact is not None:
+        of_pairs = np.empty((len(rows), 0), np.float32)
+        if self.pair_features is not None:
             u, v = rows.T
-            rates = self.exact.features(nodes[u], nodes[v], t[u], threads=self.threads)
-        return Batch(config.num_walks, vectors, levels, rates)
+            of_pairs = self.pair_features.features(nodes[u], nodes[v], t[u], threads=self.threads)
+        return Batch(config.num_walks, vectors, levels, of_pairs)
 
     def _with_features(self, level: Level, above: Level) -> Level:
         """The level with X, and with the times that f2 encodes in units."""

@@ -32,7 +32,7 @@ class Dense:
     elapsed: Tensor  # [S, M, L] float32, t_{i-1} - t_i in time units
     x: Tensor  # [S, M, L, width of X] float32
     alive: Tensor  # [S, M, L] uint8, 0 where a walk has ended
-    rates: Tensor  # [B, R] float32
+    pair_features: Tensor  # [B, R] float32
     order: Tensor | None = None  # [S, M, L] int64, I_AW; None unless the model uses it
     age: Tensor | None = None  # [S, M, L] float32, t_0 - t_i in time units; None unless the model uses it
 
@@ -73,7 +73,7 @@ def logits(model: CAWN, batch: Dense) -> Tensor:
 
 def embed(model: CAWN, batch: Dense) -> Tensor:
     """The embedding of each pair: [B, width]."""
-    return model.join(pool(model, batch), batch.rates)
+    return model.join(pool(model, batch), batch.pair_features)
 
 
 def pool(model: CAWN, batch: Dense) -> Tensor:
@@ -87,7 +87,7 @@ def pool(model: CAWN, batch: Dense) -> Tensor:
         if pool_in_kernel:
             return walks  # [S, d]
     else:
-        states = model.walks(Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.rates))
+        states = model.walks(Batch(M, batch.counts.reshape(-1, L), batch.levels(), batch.pair_features))
         walks = states[0][:, None].expand(S, M, d)
         for i in range(1, L):  # a walk's encoding is the state at its last position
             walks = torch.where(batch.alive[:, :, i, None] > 0, states[i].view(S, M, d), walks)

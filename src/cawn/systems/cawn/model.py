@@ -179,7 +179,7 @@ class CAWN(nn.Module):
 
     matmul_dtype: torch.dtype | None = None  # on a GPU; None for `fused.best_dtype`
 
-    def __init__(self, config: Config, x_width: int = 0, rates_width: int = 0) -> None:
+    def __init__(self, config: Config, x_width: int = 0, pair_width: int = 0) -> None:
         super().__init__()
         self.config = config
         d = config.dim
@@ -191,7 +191,8 @@ class CAWN(nn.Module):
             self.walks = RecurrentWalks(config, x_width)
         self.attention = pooling_layer(config)
         self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
-        self.from_rates = nn.Sequential(nn.Linear(rates_width, d), nn.ReLU()) if rates_width else None
+        from_pair = nn.Sequential(nn.Linear(pair_width, d), nn.ReLU()) if pair_width else None
+        self.from_rates = from_pair  # the name of its weights in run folders; its input is all `PairFeatures`
         self.width = d * ((1 if config.sides == "joint" else 2) + (self.from_rates is not None))
         deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
@@ -203,7 +204,7 @@ class CAWN(nn.Module):
     def embed(self, batch: Batch) -> Tensor:
         """The embedding of each pair: [B, width]."""
         batch = batch.to(self.walks.position.bias.device)
-        return self.join(self.pool(batch), batch.rates)
+        return self.join(self.pool(batch), batch.pair_features)
 
     def pool(self, batch: Batch) -> Tensor:
         """Encode each distinct prefix, and average the walks of each set: [2B, d], or [B, d] with joint sides."""
@@ -223,15 +224,15 @@ class CAWN(nn.Module):
                 pooled = pooled + embedding_bag(level.row, h, first, mode="sum", per_sample_weights=weight)
         return pooled
 
-    def join(self, pooled: Tensor, rates: Tensor) -> Tensor:
-        """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with separate sides, ⊕ the encoded rates: [B, width].
+    def join(self, pooled: Tensor, pair_features: Tensor) -> Tensor:
+        """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with separate sides, ⊕ the encoded pair features: [B, width].
 
         `pooled` is [2B, d] in the order u, v, u, v, ...; or [B, d] with joint sides.
         """
-        pooled = pooled.reshape(len(rates), -1)
+        pooled = pooled.reshape(len(pair_features), -1)
         if self.config.sides == "symmetric":
             pooled = symmetric(pooled, 0)
             if self.from_rates is not None:
-                rates = symmetric_features(rates, self.config.pair_parts, self.config.num_decays)
+                pair_features = symmetric_features(pair_features, self.config.pair_parts, self.config.num_decays)
         pooled = self.dropout(pooled)
-        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(rates)], dim=-1)
+        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(pair_features)], dim=-1)

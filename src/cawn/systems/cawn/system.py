@@ -93,15 +93,15 @@ class CawnSystem:
     def index(self, events: Events) -> dict[str, Array]:
         batcher = self.batcher(events)
         arrays = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
-        return arrays if batcher.exact is None else arrays | batcher.exact.arrays
+        return arrays if batcher.pair_features is None else arrays | batcher.pair_features.arrays
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         lists, parts = named(arrays, "history."), self.config.pair_parts
         check_history(lists, events.t, events.num_nodes, self.alpha)
         check_pairs(arrays, events.t, events.num_nodes, self.alpha, parts)
         history = History.adopt(lists)
-        exact = PairFeatures.adopt(parts, arrays, events, history, self.unit)
-        self._batcher = Batcher(self.config, events, history, self.unit, exact, self._batch_threads)
+        pair_features = PairFeatures.adopt(parts, arrays, events, history, self.unit)
+        self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_engine": None}  # device memory is not pickled; it is allocated again
