@@ -6,6 +6,7 @@ import torch
 
 from cawn.explain.distinct_walks import distinct_walks
 from cawn.explain.leave_out import group_contributions, logits_without_walks, select_pairs
+from cawn.walks.pairs import NO_SEQUENCES
 from small_explanation import random_pairs
 from tolerances import SCORES, assert_same_scores
 
@@ -54,7 +55,7 @@ def test_left_out_by_hand(sides: str, pooling: str) -> None:
 
 
 def test_without_any_walk() -> None:
-    scorer, model, ends = random_pairs(head="linear", rates=False)
+    scorer, model, ends = random_pairs(head="linear", rates=False, **NO_SEQUENCES)
     bare = logits_without_walks(scorer, scorer.batcher.pairs(*ends, seed=1))
     assert_same_scores(bare, model.head.bias.item())
 

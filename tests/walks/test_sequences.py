@@ -24,7 +24,9 @@ def sequences_of(events: cawn.Events) -> Sequences:
 
 def slow(events: cawn.Events, u: int, v: int, now: float) -> list[float]:
     """The features of u, given v."""
-    events = in_canonical_order(events)
+    times, moment = np.unique(events.t, return_inverse=True)
+    events = in_canonical_order(events.with_times(moment), equal_by_rows=True)
+    events = events.with_times(times[events.t])
     links = [(int(a), int(b), float(t)) for a, b, t in zip(events.src, events.dst, events.t, strict=True) if t < now]
 
     def of(node: int) -> list[tuple[int, float]]:
@@ -109,7 +111,7 @@ def test_each_part_by_itself(parts: Parts) -> None:
     assert np.array_equal(index.features(u, v, t, parts), np.concatenate(kept, axis=1))
 
 
-def test_neither_rows_nor_names_nor_the_future_matter() -> None:
+def test_neither_rows_nor_names_nor_the_unit_of_time_nor_the_future_matter() -> None:
     events = random_events(6, num_links=150)
     u, t = queries(events, 3, 40)
     u, v = u % events.num_nodes, np.roll(u % events.num_nodes, 5)
@@ -120,6 +122,10 @@ def test_neither_rows_nor_names_nor_the_future_matter() -> None:
     renamed = cawn.Events(names[events.src], names[events.dst], events.t, num_nodes=events.num_nodes)
     assert np.array_equal(sequences_of(shuffled).features(u, v, t, Parts()), expected)
     assert np.allclose(sequences_of(renamed).features(names[u], names[v], t, Parts()), expected, atol=1e-6)
+    stretched = cawn.Events(events.src, events.dst, events.t * 1024, num_nodes=events.num_nodes)
+    rates = Rates(stretched, cawn.History(stretched, tuple(a / 1024 for a in ALPHAS)), directed=False)
+    found = Sequences.of(stretched, rates.pairs, UNIT * 1024).features(u, v, t * 1024, Parts())
+    assert np.allclose(found, expected, atol=1e-6)
     early = t < np.median(events.t)
     past = events[events.t < np.median(events.t)]
     assert np.allclose(sequences_of(past).features(u[early], v[early], t[early], Parts()), expected[early], atol=1e-6)

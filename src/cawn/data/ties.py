@@ -2,7 +2,8 @@
 
 Simultaneous links do not see each other, but a system that keeps only the last k links of a node, or that reads them
 in sequence, still has to list them in some order. Here they are sorted by a hash of the entire past of their nodes,
-which depends neither on the order of rows nor on node ids. Only links with equal hashes are sorted by node id.
+which depends neither on the order of rows nor on node ids. Only links with equal hashes are sorted by node id or, if
+asked for, kept in the order of rows.
 """
 
 from __future__ import annotations
@@ -17,15 +18,19 @@ from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.rng import mix64_array
 
 
-def in_canonical_order(events: Events) -> Events:
-    """The same links, simultaneous ones in an order that does not depend on rows; `events` itself without ties."""
+def in_canonical_order(events: Events, *, equal_by_rows: bool = False) -> Events:
+    """The same links, simultaneous ones in an order that does not depend on rows; `events` itself without ties.
+
+    Args:
+        equal_by_rows: Keep links with equal hashes in the order of rows, so that ids never matter.
+    """
     if not (events.t[1:] == events.t[:-1]).any():
         return events
     keys = np.empty(len(events), np.uint64)
     bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
     attributes = _hash_rows(events.msg, len(events))
     link_keys(events.src, events.dst, bits, attributes, _hash_rows(events.x, events.num_nodes), keys)
-    order = np.lexsort((events.dst, events.src, keys, events.t))
+    order = np.lexsort((keys, events.t) if equal_by_rows else (events.dst, events.src, keys, events.t))
     return events.reordered(order)
 
 

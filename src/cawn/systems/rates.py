@@ -96,7 +96,8 @@ class RatesSystem:
     def scorer(self, events: Events) -> RatesScorer:
         if self._features is None or self._features[0] is not events:
             history = History(events, self.alpha, threads=self.context.threads)
-            features = PairFeatures.of(self.config.pair_parts, events, history, self.unit)
+            parts, attributes = self.config.pair_parts, self.config.attributes
+            features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
             assert features is not None
             self._features = events, features
         return RatesScorer(self, self._features[1])

@@ -58,10 +58,14 @@ class PairFeatures:
         self.parts, self.rates, self.sequences, self.unit = parts, rates, sequences, unit
 
     @classmethod
-    def of(cls, parts: PairParts, events: Events, history: History, unit: float) -> PairFeatures | None:
-        """Index the events; None if no features are used."""
+    def of(
+        cls, parts: PairParts, events: Events, history: History, unit: float, *, attributes: bool = True
+    ) -> PairFeatures | None:
+        """Index the events; None if no features are used. `attributes` may order simultaneous links."""
         if not parts.any:
             return None
+        if not attributes:
+            events = Events(events.src, events.dst, events.t, num_nodes=events.num_nodes)
         rates = Rates(events, history, directed=parts.rates and parts.directed)
         return cls(parts, rates, Sequences.of(events, rates.pairs, unit) if any(parts.sequences) else None, unit)
 

@@ -86,8 +86,8 @@ class Sequences:
     @classmethod
     def of(cls, events: Events, pairs: DecayedCounts, unit: float) -> Sequences:
         """Index the events."""
-        scale, sorted_events = SCALE * unit, in_canonical_order(events)
-        owner, partner, t = _sides(sorted_events)
+        scale = SCALE * unit
+        owner, partner, t = _sides(events)
         nodes = np.arange(events.num_nodes + 1)
         order = np.argsort(owner, kind="stable")
         starts, time, partner_of = np.searchsorted(owner[order], nodes), t[order], partner[order]
@@ -145,8 +145,13 @@ class Sequences:
 
 
 def _sides(events: Events) -> tuple[Array, Array, Array]:
-    """Each link as seen by its source, then by its destination: node, partner and time; a self-loop once."""
-    src, dst = events.src.astype(np.int64), events.dst.astype(np.int64)
+    """Each link as seen by its source, then by its destination: node, partner and time; a self-loop once.
+
+    The order of simultaneous links does not depend on the unit of time.
+    """
+    times, moment = np.unique(events.t, return_inverse=True)
+    links = in_canonical_order(events.with_times(moment), equal_by_rows=True)
+    src, dst = links.src.astype(np.int64), links.dst.astype(np.int64)
     once = np.stack([np.ones(len(src), np.bool_), src != dst], axis=1).ravel()
     owner, partner = (np.stack(ends, axis=1).ravel()[once] for ends in ((src, dst), (dst, src)))
-    return owner, partner, np.repeat(events.t, 2)[once]
+    return owner, partner, np.repeat(times[links.t], 2)[once]

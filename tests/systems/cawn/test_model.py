@@ -11,6 +11,7 @@ from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.cawn.attention import TransformerLayer
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
+from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from small_cawn import OPTIONS, SMALL, attributed, network, pairs
 from tolerances import assert_same_scores
@@ -167,7 +168,9 @@ def test_unknown_nodes_are_scored() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "joint", "rates": False}], ids=str
+    "options",
+    [{}, {"rates": False}, {"pooling": "attention"}, {"sides": "joint", "rates": False} | NO_SEQUENCES],
+    ids=str,
 )
 def test_without_directions_both_orders_score_the_same(options: dict) -> None:
     config = Config(**SMALL, directed=False, **options)

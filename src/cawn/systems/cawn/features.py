@@ -84,7 +84,7 @@ class Batcher:
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
         history = History(events, alpha, threads=build_threads)
-        exact = PairFeatures.of(config.pair_parts, events, history, unit)
+        exact = PairFeatures.of(config.pair_parts, events, history, unit, attributes=config.attributes)
         return cls(config, events, history, unit, exact, threads)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
