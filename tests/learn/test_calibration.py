@@ -184,3 +184,13 @@ def test_few_validation_links_are_fitted_without_a_check() -> None:
     assert (found.half_life, found.expected) == (math.inf, None)
     assert found.to_dict() == {"half_life": None, "expected": None}
     assert found.calibration.steps == (Calibration.fit(true, false),)
+
+
+def test_a_closed_calibration_keeps_its_last_step_and_its_time() -> None:
+    first, second = Calibration(1.0, 0.0), Calibration(2.0, 1.0)
+    rolling = RollingCalibration((first, second), (5, 7))
+    assert rolling.closed_until(7) is rolling
+    closed = rolling.closed_until(9)
+    assert closed == RollingCalibration((first, second, second), (5, 7, 9))
+    assert RollingCalibration.from_dict(closed.to_dict()).since == (5, 7, 9)
+    assert closed.initial == rolling.initial

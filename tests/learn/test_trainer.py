@@ -195,6 +195,8 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
         np.testing.assert_array_equal(value, weights(whole)[name])
     assert any(not torch.equal(value, weights(whole)[name]) for name, value in weights(run).items())
 
+    assert run.calibration.since[-1] == events.t[-1] > whole.calibration.since[-1]  # all links are known to the weights
+    assert run.calibration.steps[-1] == whole.calibration.steps[-1]
     src, dst, t = events.labels[events.src[-9:]], events.labels[events.dst[-9:]], events.t[-9:]
     served = cawn.LinkPredictor.load(tmp_path / "run")
     scores = served.score(src, dst, t)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -296,7 +297,8 @@ def _calibration(found: dict[str, Any]) -> str:
     newest = later[-1] if later else found
     low = newest.get("low_temperature")
     text = f"temperature {newest['temperature']:.3f}" + ("" if low is None else f" ({low:.3f} for low logits)")
-    fitted = f", refitted {len(later)} times since validation" if later else ""
+    refits = sum(step["shift"] != before["shift"] for before, step in pairwise([found, *later]))
+    fitted = f", refitted {refits} times since validation" if refits else ""
     return f"{text}, shift {newest['shift']:.3f}{fitted}"
 
 

@@ -131,6 +131,12 @@ class RollingCalibration:
         """The same, fitted on links up to time t if the time of the first step is unknown."""
         return self if self.since[0] is not None else RollingCalibration(self.steps, (t, *self.since[1:]))
 
+    def closed_until(self, t: Any) -> RollingCalibration:
+        """The same, never refitted on links up to time t, such as those that the weights were trained on."""
+        if self.since[-1] is not None and self.since[-1] >= t:
+            return self
+        return RollingCalibration((*self.steps, self.steps[-1]), (*self.since, t))
+
     def at(self, t: Any) -> Calibration:
         """The calibration of queries at time t."""
         return self.steps[int(self._index(np.asarray(t)))]

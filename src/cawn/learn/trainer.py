@@ -307,9 +307,11 @@ class Refit(Trainer):
                 self._epoch()
         cost = {"epochs": self.epochs, "links": len(self.training.positions), "seconds": self.state.seconds}
         evaluated = as_arrays(run.system.module.state_dict())
-        report = self.checkpoints.serve(run.report | {"refit": cost}, as_arrays(self._weights()))
-        record = replace(run.record, report=report, evaluated=evaluated)
-        return replace(run, system=self.system, scorer=self.system.scorer(self.events), report=report, record=record)
+        calibration = run.calibration.closed_until(self.events.t[-1].item())
+        report = run.report | {"refit": cost, "calibration": run.report["calibration"] | calibration.to_dict()}
+        report = self.checkpoints.serve(report, as_arrays(self._weights()))
+        record, scorer = replace(run.record, report=report, evaluated=evaluated), self.system.scorer(self.events)
+        return replace(run, system=self.system, scorer=scorer, calibration=calibration, report=report, record=record)
 
     def _end_epoch(self) -> dict[str, Any]:
         state = self.state
