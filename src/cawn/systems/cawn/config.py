@@ -53,8 +53,8 @@ class Config(Settings):
     """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
 
     "fast" has fewer and shorter walks and a narrower network than the default, "large" more walks and a wider one.
-    "ranking" is trained with several negatives per link that are hard to tell from it. "authors" is "paper-mean" with
-    the differences of the authors' published code.
+    "ranking" is trained with several negatives per link, all random, as in a ranking among all destinations. "authors"
+    is "paper-mean" with the differences of the authors' published code.
     """
 
     # Walks
@@ -104,7 +104,7 @@ class Config(Settings):
         "paper-attn": _PAPER | {"pooling": "attention"},
         "fast": {"num_walks": 32, "length": 1, "dim": 32},
         "large": {"num_walks": 256, "dim": 128},
-        "ranking": {"negatives": "hard", "num_negatives": 4},
+        "ranking": {"negatives": "random", "num_negatives": 4},
         "authors": _PAPER | _AUTHORS,
     }
 
