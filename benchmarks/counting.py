@@ -1,6 +1,6 @@
 """Scoring by exact decayed counts alone, on all cores: the system `rates` on UCI, untrained, beside CAW-N.
 
-Its preset "fast" looks six lists up per pair; the default also up to 60 for what the sequences of links tell.
+Its preset "fast" reads six lists per pair; the default reads up to 60 more for the features from sequences of links.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ def counting(scale: float = 1.0) -> list[Row]:
         Row(f"scoring by counts, {CANDIDATES} destinations of a source", 1 / ranking, 1e6, unit="pairs/s"),
         Row("scoring by counts, unrelated pairs", 1 / scattering, 5e5, unit="pairs/s"),
         Row("scoring by counts against CAW-N, the same rankings", by_walks / ranking, 50),
-        Row("the same with what the sequences of links tell", 1 / by_sequences, None, unit="pairs/s"),
+        Row("the same with features from sequences of links", 1 / by_sequences, None, unit="pairs/s"),
         Row("share of the time in which the MLP is applied", 1 - features / ranking, None, unit=""),
         Row("arithmetic of the MLP", 2 * weights / (ranking - features) / 1e9, None, unit="Gflop/s"),
     ]

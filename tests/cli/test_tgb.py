@@ -30,7 +30,7 @@ def test_ranks_of_all_seeds_are_printed(trained: Path) -> None:
         "validation links: 180",
         "MRR",
         "Hits@10",
-        "as in TGB's loader; --one-name-space makes it one",
+        "as in TGB's loader; use --one-name-space for one",
         "comparable with TGB's tgbl-uci if",
     ):
         assert words in shown
@@ -58,9 +58,9 @@ def test_runs_are_tested_again(workshop: Path, trained: Path) -> None:
 def test_one_name_space_is_another_network(workshop: Path, trained: Path, tmp_path: Path) -> None:
     options = ("--data", workshop / "edges.csv", "--one-name-space", *UNTRAINED, "-o", tmp_path / "runs")
     shown = call_cawn("tgb", "uci", *options)
-    assert "--bipartite has them so" in shown.err
+    assert "use --bipartite for two" in shown.err
     both = ("--run", trained / "seed-0", "--run", tmp_path / "runs" / "seed-0")
-    assert_refused(call_cawn("tgb", "uci", "--data", workshop / "edges.csv", "-q", *both), "others do not")
+    assert_refused(call_cawn("tgb", "uci", "--data", workshop / "edges.csv", "-q", *both), "two in others")
 
 
 def test_what_cannot_be(workshop: Path, trained: Path, tmp_path: Path) -> None:

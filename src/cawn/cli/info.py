@@ -46,6 +46,6 @@ def _plot(found: dict[str, Any], path: Path) -> None:
         raise QueryError(f"--plot needs matplotlib: {INSTALL}")
     rows = [row for row in found["results"] or [] if "bins" in row.get("reliability", {}).get("calibrated", {})]
     if not rows:
-        why = "it has not been tested with random negatives, or by an earlier version"
-        raise QueryError(f"{found['run']}: no reliability is recorded: {why}; train it again")
+        why = "it was not tested against random negatives, or trained by an earlier version"
+        raise QueryError(f"{found['run']}: no reliability diagram is recorded ({why}); train it again")
     write_text(path, diagram(max(rows, key=lambda row: row["count"])["reliability"]))

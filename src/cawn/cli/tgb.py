@@ -32,7 +32,8 @@ def tgb(
         typer.Option("--run", metavar="RUN", help="Test this run instead of training; may be repeated."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", metavar="FILE", help="The links, for datasets that cawn does not have.")
+        str | None,
+        typer.Option("--data", metavar="FILE", help="TGB's file of links, if cawn does not download it."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the runs; continued if it exists.")
@@ -53,7 +54,7 @@ def tgb(
 ) -> None:
     """Train a system on a dataset of the Temporal Graph Benchmark (TGB), and rank its last links by TGB's rules.
 
-    The figures come from py-tgb's Evaluator if it is installed (the extra tgb), else from our own, which agrees.
+    Metrics are computed by py-tgb's Evaluator if it is installed (extra tgb), else by an equivalent of our own.
 
     Example: cawn tgb wiki --seeds 5 -o runs/tgbl-wiki
     """
@@ -68,7 +69,7 @@ def tgb(
     check_choice(name, "NAME", tuple(BENCHMARKS))
     benchmark, followed = BENCHMARKS[name], Clock("strict" if clock is None else clock).name
     if run and (settings or (system, preset) != (systems.DEFAULT, "default") or out is not None):
-        raise QueryError("--run tests runs as they are; leave out --system, --preset, --set and --out")
+        raise QueryError("--run tests finished runs; leave out --system, --preset, --set and --out")
     config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
     plain = _links(name, benchmark, data, quiet)
     one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)
@@ -104,14 +105,14 @@ def _links(name: str, benchmark: Benchmark, data: str | None, quiet: bool) -> Ev
 
 
 def _variant(plain: Events, one_name_space: bool) -> Events:
-    """The links as TGB's loader has them, or with equal names as one node."""
+    """The links with equal names as one node, or as two, as in TGB's loader."""
     from cawn.learn.tgb import two_sided
 
     return plain if one_name_space else two_sided(plain)
 
 
 def _check_runs(folders: list[Path], plain: Events, name: str) -> bool:
-    """Refuse runs on other links, or on different ones; returns whether equal names are one node in them."""
+    """Refuse runs on other links; returns whether equal names are one node in all of them."""
     import numpy as np
 
     from cawn.learn.runs import read_events
@@ -128,17 +129,24 @@ def _check_runs(folders: list[Path], plain: Events, name: str) -> bool:
         else:
             raise QueryError(f"{folder}: was not trained on the links of tgbl-{name}; leave out --run to train on them")
     if len(found) > 1:
-        raise QueryError("some of these runs distinguish sources from destinations of equal name, others do not")
+        raise QueryError(
+            "a source and a destination of equal name are one node in some of these runs and two in others; "
+            "test them separately"
+        )
     return found.pop()
 
 
 def _notes(name: str, benchmark: Benchmark, *, one_name_space: bool) -> list[str]:
-    """What must be known to compare the figures with TGB's."""
+    """What a comparison with TGB's results must take into account."""
     notes = []
     if benchmark.two_sided and one_name_space:
-        notes.append("equal names are one node here, but two in TGB's loader; --bipartite has them so")
+        notes.append(
+            "a source and a destination of equal name are one node, but two in TGB's loader; use --bipartite for two"
+        )
     elif benchmark.two_sided:
-        notes.append("a node is two, as source and as destination, as in TGB's loader; --one-name-space makes it one")
+        notes.append(
+            "a source and a destination of equal name are two nodes, as in TGB's loader; use --one-name-space for one"
+        )
     if benchmark.two_sided or benchmark.dataset is None:
-        notes.append(f"comparable with TGB's tgbl-{name} if the file has its order of rows and its numbering of nodes")
+        notes.append(f"comparable with TGB's tgbl-{name} if rows are ordered and nodes are numbered as in its file")
     return notes

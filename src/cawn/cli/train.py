@@ -92,7 +92,7 @@ def train(
     ] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run; DATA may be left out.")] = False,
     refit: Annotated[
-        bool, typer.Option("--refit", help="After the test, train once more on all links; these weights are served.")
+        bool, typer.Option("--refit", help="After the test, train again on all links; predictors use these weights.")
     ] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.")] = False,
     protocol: ProtocolName = None,

@@ -1,8 +1,8 @@
 """Calibrated probabilities from logits, fitted on held-out links and refitted as further links arrive.
 
 Networks drift: as activity rises or falls, the logits of links and of negatives move, and a calibration fitted once on
-validation links is soon off. A `RollingCalibration` therefore has one `Calibration` for each stretch of time, fitted on
-the links before it, of which recent ones count more.
+validation links is soon off. A `RollingCalibration` therefore has one `Calibration` for each period of time, fitted on
+the links before it with more weight on recent ones.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FLATTEST = 1e-3  # smallest slope, used if the model has learned nothing
 HALF_LIFE = 500  # links: when refitting, a link counts half as much as one that is this many links newer
 HALF_LIVES = (math.inf, 2000.0, 1000.0, 500.0)  # to choose from for the fit on validation links
 STEP = 125  # links between two fits, at least
-MOST_STEPS = 256  # fits of one call of `follow`
+MOST_STEPS = 256  # fits in one call of `follow`
 LEAST_CHECKED = 4 * STEP  # validation links needed to compare half-lives
-_STIFFNESS = 0.05  # pull towards the previous fit that does not decay, so that a separable batch cannot run away
+_STIFFNESS = 0.05  # regularisation towards the previous fit that does not decay, so that separable links do not diverge
 _UNCERTAIN: Matrix = ((50.0, 0.0, 0.0), (0.0, 50.0, 0.0), (0.0, 0.0, 50.0))  # for calibrations that record none
 
 
@@ -119,7 +119,7 @@ class RollingCalibration:
 
     @classmethod
     def of(cls, calibration: Calibration | RollingCalibration) -> RollingCalibration:
-        """One calibration for all times, if it is not a rolling one."""
+        """A single calibration applies to all times."""
         return calibration if isinstance(calibration, RollingCalibration) else cls((calibration,), (None,))
 
     @property
@@ -256,7 +256,7 @@ class _Sample(NamedTuple):
 
 
 def _maximise(sample: _Sample, start: Array, information: Array) -> tuple[Array, Array]:
-    """The slopes and the shift that maximise the log-likelihood minus the pull towards `start`: [3]; and the curvature
+    """The slopes and the shift that maximise the log-likelihood, regularised towards `start`: [3]; and the curvature
     there: [3, 3]. Slopes are at least `FLATTEST`, so that the order of the scores is kept even if it is worse than
     random."""
     weights, free = start.copy(), np.ones(3, bool)

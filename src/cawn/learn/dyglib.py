@@ -1,4 +1,4 @@
-"""Hidden nodes and negatives exactly as DyGLib draws them, for networks with its numbering of nodes.
+"""Hidden nodes and negatives as DyGLib draws them, if nodes are numbered as in its files.
 
 DyGLib draws from Python sets, whose order depends on the numbers of the nodes, and with NumPy's legacy generator. It
 numbers nodes from 1. The draws here are the same if nodes are in the same order; they do not depend on a run's seed.

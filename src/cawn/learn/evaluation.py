@@ -129,15 +129,13 @@ def evaluate_and_calibrate(
 ) -> Evaluation:
     """A row per kind of test links and negatives: AUC and AP of every scorer, pooled and in batches of 30.
 
-    In DyGLib's protocol also in batches of 200. As in the paper's code, its protocol leaves out the last link of each
-    kind.
-
-    Inductive test links are evaluated by kind and, in rows named "all", together.
+    DyGLib's protocol also has batches of 200. The paper's protocol leaves out the last link of each kind, as its code
+    does. Inductive test links are evaluated by kind and, in rows named "all", together.
 
     Test links with user-given negatives also get a row "own". Rows with random negatives also have "ranks" (MRR and
     Hits@k of evenly spaced test links, among random destinations) and "reliability" (errors of the probabilities of the
-    model: "raw"; "calibrated" on validation links; "rolling", refitted on the test links before each, with those of
-    their negatives that have been destinations by then).
+    model: "raw"; "calibrated" on validation links; "rolling", refitted on the test links before each and those of their
+    negatives that were destinations by then).
 
     Args:
         scorers: By name; all except "model" are baselines. They must follow the clock.

@@ -1,4 +1,4 @@
-"""Negatives: for each link, a pair at the same time that is not linked: of the same source or, in `PAIR_KINDS`, of any.
+"""Negatives: for each link, a pair at the same time that does not link, with the same source or, in `PAIR_KINDS`, any.
 
 Each kind of negatives is a function that returns the destinations each link may draw; see `KINDS`. Destinations are
 listed in order of first appearance in the stream, so renaming nodes does not change any draw.
@@ -29,8 +29,8 @@ Nodes = npt.NDArray[np.int32]
 Positions = npt.NDArray[np.int64]
 
 PERIODS = 5  # of the training links, each about as long as the test period
-RECENT_LINKS = 2_000  # before a link: what its recent negatives are drawn from
-RECENT_SALT = 0x2545F4914F6CDD1D  # separates the draws among recent destinations from the others
+RECENT_LINKS = 2_000  # before a link, from whose destinations its recent negatives are drawn
+RECENT_SALT = 0x2545F4914F6CDD1D  # separates draws among recent destinations or earlier links from the others
 PARTNERS_SALT = 0x5851F42D4C957F2D  # separates the draws among a source's partners from the random ones
 
 
@@ -70,8 +70,8 @@ def random_choices(events: Events, links: Positions, seen: Positions) -> Choices
 def period_choices(events: Events, links: Positions, seen: Positions) -> Choices:
     """Destinations up to the end of the link's period, except the link's own; `links` are divided into `PERIODS`.
 
-    The negatives of a test link are destinations of its past and of its period, almost never of a distant future. With
-    those of training links drawn in the same way, a destination without history means the same to a model in both.
+    The negatives of a test link are destinations of its past and of its period, rarely of a distant future. If those of
+    training links are drawn in the same way, a destination without history is equally informative in both.
     """
     every, t = random_choices(events, links, seen), events.t[links]
     ends = np.quantile(t, np.arange(1, PERIODS + 1) / PERIODS, method="lower")
@@ -113,7 +113,7 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
 
 
 def recent_choices(events: Events, links: Positions, seen: Positions) -> Choices:
-    """The destinations of the last links before each link, as often as they occur; the link's own included."""
+    """The destinations of the last links before each link, in proportion to their links; may be the link's own."""
     end = np.searchsorted(events.t, events.t[links])
     first, none = np.maximum(end - RECENT_LINKS, 0), np.zeros(len(links), np.int64)
     return Choices(
@@ -129,7 +129,7 @@ def recent_choices(events: Events, links: Positions, seen: Positions) -> Choices
 
 
 def earlier_links(events: Events, links: Positions, visible: npt.NDArray[np.bool_]) -> Choices:
-    """The pairs that linked before each link, each once: the position of the first link of the pair."""
+    """The distinct pairs that linked before each link, as the position of the first link of each pair."""
     code = events.src.astype(np.int64) << 32 | events.dst
     shown = np.flatnonzero(visible)
     first = np.sort(shown[np.unique(code[shown], return_index=True)[1]])
@@ -158,7 +158,7 @@ PAIR_BATCH = dyglib.BATCH
 
 
 def check_kinds(kinds: tuple[str, ...] | None) -> None:
-    """Refuse unknown kinds of negatives; None are those of the protocol."""
+    """Refuse unknown kinds of negatives; None stands for those of the protocol."""
     if kinds is not None:
         check_words(kinds, "negatives", (*KINDS, *PAIR_KINDS))
 

@@ -1,9 +1,9 @@
 """Protocols: which links are tested, against which negatives, and how results are averaged.
 
-strict       this package's own: pooled metrics, negatives of the same source
-tgb[:N]      of the Temporal Graph Benchmark: ranks among N destinations, or all
-dyglib       of the library DyGLib: hidden nodes, means over batches of 200, negatives that may replace the source
-paper        of the CAW-N paper's code: random negatives, means over batches of 30
+strict       our own: pooled metrics, negatives of the same source
+tgb[:N]      Temporal Graph Benchmark: ranks among N destinations, or among all
+dyglib       the library DyGLib: hidden nodes, means over batches of 200, negatives that may replace the source
+paper        the CAW-N paper's code: random negatives, means over batches of 30
 """
 
 from __future__ import annotations

@@ -80,13 +80,13 @@ def parts(events: Events, split: Split) -> Iterator[Part]:
 
 
 def _default_count(destinations: int) -> int:
-    """Enough for all destinations, if these are not many."""
+    """A count that includes all destinations if they are at most `DEFAULT_CANDIDATES`."""
     return 2 * destinations if destinations <= DEFAULT_CANDIDATES else DEFAULT_CANDIDATES
 
 
 def all_destinations(events: Events) -> Nodes:
-    """Every id from the smallest to the largest destination, whether it occurs or not; no sources in a bipartite
-    network."""
+    """Every id from the smallest to the largest destination, whether or not it occurs, except sources if the network is
+    bipartite."""
     pool = np.arange(events.dst.min(), events.dst.max() + 1, dtype=np.int32)
     bipartite = not np.isin(events.src, events.dst).any()
     return pool[~np.isin(pool, events.src)] if bipartite else pool
@@ -210,7 +210,7 @@ def best_measure() -> tuple[Measure, str]:
             from tgb.linkproppred.evaluate import Evaluator  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         return reciprocal_ranks, "cawn"
-    evaluator = Evaluator("tgbl-wiki", k_value=HITS)  # the figures do not depend on the dataset
+    evaluator = Evaluator("tgbl-wiki", k_value=HITS)  # the metrics do not depend on the dataset
 
     def measure(true: Array, candidates: Array) -> Array:
         found = [
@@ -227,7 +227,7 @@ class Benchmark(NamedTuple):
 
     dataset: str | None = None  # of our catalog, with the same links; None if its file must be given
     protocol: str = "tgb"
-    two_sided: bool = False  # TGB's loader makes a source and a destination of the same name two nodes
+    two_sided: bool = False  # whether a source and a destination of the same name are two nodes in TGB's loader
 
 
 BENCHMARKS = {

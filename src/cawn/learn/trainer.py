@@ -286,7 +286,7 @@ class Trainer:
 
 
 class Refit(Trainer):
-    """Trains a new system on all links for as many epochs as were best; without validation, as no links are left."""
+    """Trains a new system on all links for the number of epochs that was best, without validation."""
 
     _refitting = True
 
@@ -300,7 +300,7 @@ class Refit(Trainer):
         self.state = self.checkpoints.read() or State()
 
     def fit_all(self, run: Run) -> Run:
-        """The run with the new weights, which are served; its results are those of the evaluated ones."""
+        """The run with the new weights, which predictors use; its results are those of the evaluated weights."""
         self.listeners(Progress("message", text=f"training on all {len(self.events):,} links ..."))
         with self.interrupt, memory_to("training", self.config):
             while not self._finished():

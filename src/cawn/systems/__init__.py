@@ -34,7 +34,7 @@ _MEMORY = "cawn.systems.memory"
 _REGISTRY: dict[str, Entry] = {
     "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
     "rates": Entry(
-        "cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "baseline on decayed counts, no walks"
+        "cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "baseline on exact link counts, no walks"
     ),
     "tgn": Entry(
         f"{_MEMORY}.system:MemorySystem", f"{_MEMORY}.config:TgnSettings", "memory and graph attention", state=True

@@ -177,7 +177,7 @@ def symmetric(pairs: Tensor, shared: int) -> Tensor:
 
 
 def symmetric_features(features: Tensor, parts: PairParts, num_decays: int) -> Tensor:
-    """The same for undirected `PairFeatures`."""
+    """The same for undirected `PairFeatures`: the rates, then the features of each end."""
     width, _ = parts.widths(num_decays)
     rates, sequences = features[:, :width], features[:, width:]
     of_pair = part_widths(num_decays)[0] if width else 0

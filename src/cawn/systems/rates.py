@@ -1,7 +1,7 @@
-"""A baseline without walks: a small MLP on exact decayed link counts of both ends and of the pair.
+"""A baseline without walks: a small MLP on the exact features of pairs (`PairFeatures`).
 
 Trained in seconds on the same links and negatives as a model, it shows how much of the accuracy comes from counting.
-The preset "fast" has decayed counts alone: half a million to a million pairs per second and core.
+The preset "fast" uses decayed counts only, and scores half a million to a million pairs per second and core.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class RatesSettings(Settings):
     epochs: int = 6
     weight_decay: float = 0.0
     hidden: int = 64  # width of the two hidden layers
-    num_negatives: int = 1  # K, for each link in training
+    num_negatives: int = 1  # K, per training link
     since: bool = True  # the number of links of each end since the last link of the pair
     two_steps: bool = True  # how often the recent partners of each end have linked to the other end
     transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other
-    scaled: bool = True  # scale these features to mean 0 and deviation 1 over the training pairs
+    scaled: bool = True  # scale all features to mean 0 and deviation 1 over the training pairs
     directed: bool = True  # also count links by direction; otherwise scores are symmetric
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {

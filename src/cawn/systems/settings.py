@@ -40,7 +40,7 @@ class Settings:
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
-    FORMER: ClassVar[dict[str, Any]] = {"pool": "training"}  # what older run folders, which do not name it, did then
+    FORMER: ClassVar[dict[str, Any]] = {"pool": "training"}  # values for run folders older than the setting
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

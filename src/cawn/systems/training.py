@@ -22,9 +22,9 @@ from cawn.systems.settings import Settings
 Array = npt.NDArray[Any]
 Nodes = npt.NDArray[np.int32]
 
-HISTORICAL_SHARE = 0.25  # of the training negatives, if they are mixed or hard
-RECENT_SHARE = 1 / 3  # of the others, if they are hard: a quarter of all
-PAIR_SHARE = 0.25  # of all negatives, if they are pairs
+HISTORICAL_SHARE = 0.25  # of the training negatives, unless they are "random"
+RECENT_SHARE = 1 / 3  # of the remaining ones, which is a quarter of all, if they are hard
+PAIR_SHARE = 0.25  # of all negatives, if they are "pairs"
 MAX_GRADIENT = 1.0  # norm
 _RISE = 0.1  # share of all steps over which the learning rate rises
 
@@ -141,7 +141,7 @@ class TrainingLinks:
         whole = replace(self, batch_size=len(self.positions))
         (links,) = whole.batches(epoch, 0, shuffled=shuffled)
         columns = Links(*(None if column is None else _tensor(column).to(device) for column in links))
-        assert columns.negative_src is None  # only CAW-N and rates have pairs, and make their own batches
+        assert columns.negative_src is None  # only CAW-N and rates take negatives="pairs", and they use `batches`
         negative = columns.negative.view(self.num_negatives, -1)
         for start in range(first * self.batch_size, len(self.positions), self.batch_size):
             part = slice(start, start + self.batch_size)
@@ -154,12 +154,12 @@ def _tensor(column: Array) -> Tensor:
 
 
 def recent_seed(seed: int) -> int:
-    """A seed for which negatives are recent destinations, given that of the draw."""
+    """The seed that determines which negatives of a draw are recent destinations."""
     return rng.seed_for(seed, "recent")
 
 
 def pair_seed(seed: int) -> int:
-    """A seed for which negatives are earlier links, given that of the draw."""
+    """The seed that determines which negatives of a draw are earlier links."""
     return rng.seed_for(seed, "pairs")
 
 

@@ -1,4 +1,4 @@
-"""All exact features of a pair: decayed counts (`Rates`), and what the sequences of links of its ends tell."""
+"""All exact features of a pair: decayed counts (`Rates`), and features of the sequences of links of its ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from cawn.walks.sequences import SequenceParts, Sequences
 
 Array = npt.NDArray[Any]
 
-NO_SEQUENCES = {"since": False, "two_steps": False, "transitions": False}  # settings
+NO_SEQUENCES = {"since": False, "two_steps": False, "transitions": False}  # settings without `Sequences`
 
 
 class PairParts(NamedTuple):
-    """Which features of pairs are used; `directed` concerns the rates alone."""
+    """Which features of pairs are used; `directed` applies to the rates only."""
 
     rates: bool = True
     directed: bool = True
@@ -100,5 +100,5 @@ class PairFeatures:
 
 
 def named(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays whose names have a prefix, without it."""
+    """The arrays whose names start with a prefix, by their names without it."""
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,11 +1,11 @@
 """Exact features of pairs from the sequence of links of each end.
 
-For a pair (u, v) at time t, and with the roles of u and v exchanged:
+For a pair (u, v) at time t, and again with u and v exchanged:
 
-since        the number of links of u since the last link of the pair: the rank of v among the recent partners of u.
-two steps    over the last links (u, w): how often w and v have linked.
-transitions  P(v), P(v | u) and, for the last partners w of u, P(v | w): how often a node linked to w and next to v.
-             Decayed counts, smoothed as in `cawn.systems.counts`.
+since        the number of links of u since the last link of the pair: the rank of v among the recent partners of u
+two_steps    how often w and v have linked, over the last links (u, w)
+transitions  P(v), P(v | u) and, for the last partners w of u, P(v | w): how often any node linked to w and next to v;
+             from decayed counts, smoothed as in `cawn.systems.counts`
 
 Simultaneous links are in canonical order, so that features do not depend on the order of rows.
 """
@@ -28,9 +28,9 @@ from cawn.walks.rates import DecayedCounts
 Array = npt.NDArray[Any]
 
 SCALE = 0.15 / 0.70 * 1e6  # time units after which a link counts 1 / e in transitions; see `decays.time_unit`
-PARTNERS = 24  # recent links for two steps
-STRIDE = 2  # every second decay is used for two steps
-DEPTH = 5  # recent partners for transitions
+PARTNERS = 24  # recent links used for two_steps
+STRIDE = 2  # two_steps use every second decay
+DEPTH = 5  # recent partners used for transitions
 _PAIRS_PER_TASK = 4096
 
 STORED = (
@@ -54,7 +54,7 @@ class SequenceParts(NamedTuple):
 
 
 class Sequences:
-    """The links of every node in the order of time, and how often one partner follows another.
+    """The links of every node in time order, and how often one partner follows another.
 
     Args:
         arrays: The index by name, see `arrays`.
@@ -119,7 +119,7 @@ class Sequences:
 
     @property
     def arrays(self) -> dict[str, Array]:
-        """What is stored in run folders; the rest of the lists is derived from it, from the events and from `Rates`."""
+        """What run folders store; the rest of the index is derived from it, from the events and from `Rates`."""
         return {name: getattr(self.index, name) for name in STORED}
 
     def features(

@@ -15,12 +15,12 @@ from cawn.kernels.jit import inline, njit, njit_fused
 
 Array = npt.NDArray[Any]
 
-SINCE_SCALE = 3.0  # the logarithm of a number of links is divided by it, which makes features of order one
-LOG_SCALE = 3.0  # likewise, the logarithm of a probability
+SINCE_SCALE = 3.0  # logarithms of numbers of links are divided by it, which makes features of order one
+LOG_SCALE = 3.0  # the same for logarithms of probabilities
 
 
 class Lists(NamedTuple):
-    """The index of `Sequences`. Rows of a table are its entries for one node; sums are decayed counts."""
+    """The index of `Sequences`: sorted lists of times for nodes, pairs and transitions; sums are decayed counts."""
 
     starts: Array  # [N + 1] where the links of each node start
     time: Array  # [n]
@@ -37,7 +37,7 @@ class Lists(NamedTuple):
     next_starts: Array  # [J + 1]
     next_time: Array  # [s]
     next_sum: Array  # [s]
-    from_starts: Array  # [N + 1] where the successions from each node start
+    from_starts: Array  # [N + 1] where the transitions from each node start
     from_time: Array  # [s]
     from_sum: Array  # [s]
     all_time: Array  # [E] of all links
@@ -81,9 +81,9 @@ def sequence_features(
         other: The other end.
         pair_slots, next_slots: Hash tables of `pair_keys` and `next_keys`.
         since: Whether to count links since the pair's last one.
-        partners: Recent links whose partners' counts with the other end are summed; 0 for no two-step counts.
-        stride: Every so many decays are used for them.
-        depth: Recent links whose successors are counted; 0 for none.
+        partners: Number of recent links whose partners' counts with the other end are summed; 0 for no two-step counts.
+        stride: Two-step counts use every stride-th decay.
+        depth: Number of recent partners for which transitions are computed; 0 for none.
     """
     num_decays = (index.alphas.size + stride - 1) // stride if partners > 0 else 0
     alphas = np.ascontiguousarray(index.alphas[::stride])[:num_decays]
@@ -122,7 +122,7 @@ def sequence_features(
             _fill_transitions(index, next_slots, start, end, v, now, base, recent.followed, row[width + 2 :])
 
 
-# The parts of a row.
+# The parts of a row of features.
 
 
 @njit_fused

@@ -53,8 +53,8 @@ class Config(Settings):
     """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
 
     "fast" has fewer and shorter walks and a narrower network than the default, "large" more walks and a wider one.
-    "ranking" is trained with several negatives per link, all random, as in a ranking among all destinations. "authors"
-    is "paper-mean" with the differences of the authors' published code.
+    "ranking" is trained with several random negatives per link, for ranking among all destinations. "authors" is
+    "paper-mean" with the differences of the authors' published code.
     """
 
     # Walks
@@ -78,14 +78,16 @@ class Config(Settings):
     # t_0 - t_i by cos with a learned phase, as in the authors' code
     logarithms: bool = True  # add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features
     degree: bool = True  # log(1 + number of earlier links) of the node at each position
-    rates: bool = True  # exact decayed counts of the links of both ends and of the pair, added to the pooled walks
-    since: bool = True  # the number of links of each end since the last link of the pair, likewise
-    two_steps: bool = True  # how often the recent partners of each end have linked to the other end, likewise
-    transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other, likewise
+    # Exact features of pairs, concatenated with the pooled walks
+    rates: bool = True  # decayed counts of the links of both ends and of the pair
+    since: bool = True  # the number of links of each end since the last link of the pair
+    two_steps: bool = True  # how often the recent partners of each end have linked to the other end
+    transitions: bool = True  # how often nodes link to one end right after a recent partner of the other
+
     directed: bool = True  # the direction of each link
     head: Literal["mlp", "linear"] = "mlp"  # from the pair's embedding to the logit; "linear" makes walks additive
     dropout: float = 0.1
-    num_negatives: int = 1  # K, for each link in training
+    num_negatives: int = 1  # K, per training link
     dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on the pooled walks of a pair
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
@@ -150,7 +152,7 @@ class Config(Settings):
 
     @property
     def pair_parts(self) -> PairParts:
-        """The exact features of pairs that are used beside the walks."""
+        """The exact features of pairs that are used in addition to walks."""
         return PairParts(self.rates, self.directed, self.since, self.two_steps, self.transitions)
 
     @property

@@ -84,8 +84,8 @@ class Batcher:
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
         history = History(events, alpha, threads=build_threads)
-        exact = PairFeatures.of(config.pair_parts, events, history, unit, attributes=config.attributes)
-        return cls(config, events, history, unit, exact, threads)
+        pair_features = PairFeatures.of(config.pair_parts, events, history, unit, attributes=config.attributes)
+        return cls(config, events, history, unit, pair_features, threads)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""
