@@ -71,7 +71,8 @@ def test_what_cannot_be(workshop: Path, trained: Path, tmp_path: Path) -> None:
     assert_refused(
         call_cawn("tgb", "uci", *other, "--run", trained / "seed-0"), "was not trained on the links of tgbl-uci"
     )
-    assert_refused(call_cawn("tgb", "uci", *other, "--run", trained / "seed-0", "--set", "a=1"), "leave out --system")
+    for option in (("--set", "a=1"), ("--seeds", "3"), ("--one-name-space",)):
+        assert_refused(call_cawn("tgb", "uci", *other, "--run", trained / "seed-0", *option), "leave out --system")
     assert_refused(call_cawn("tgb", "uci", *other, "--clock", "frob"), "clock is 'frob'")
 
 

@@ -81,6 +81,8 @@ def test_the_schedule_rises_and_falls() -> None:
     assert (np.diff(rates[9:]) < 0).all()
     assert rates[-1] < 1e-3
     assert optimizer(lr=1.0, epochs=10, schedule="constant").learning_rate(7, 3) == 1.0
+    only = Optimizer(torch.nn.Linear(3, 1), cawn.Config(lr=1.0, epochs=1), steps_per_epoch=1)
+    assert only.learning_rate(0, 0) == 1.0  # the decay to 0 would leave the weights as they were
 
 
 def test_gradients_are_clipped() -> None:

@@ -68,8 +68,10 @@ def tgb(
 
     check_choice(name, "NAME", tuple(BENCHMARKS))
     benchmark, followed = BENCHMARKS[name], Clock("strict" if clock is None else clock).name
-    if run and (settings or (system, preset) != (systems.DEFAULT, "default") or out is not None):
-        raise QueryError("--run tests finished runs; leave out --system, --preset, --set and --out")
+    trains = (system, preset, seed, seeds, out, bipartite) != (systems.DEFAULT, "default", 0, 1, None, None)
+    if run and (settings or trains):
+        what = "--system, --preset, --set, --seed, --seeds, --out, --bipartite and --one-name-space"
+        raise QueryError(f"--run tests finished runs; leave out {what}")
     config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
     plain = _links(name, benchmark, data, quiet)
     one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)

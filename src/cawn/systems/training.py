@@ -202,10 +202,11 @@ class Optimizer:
         self.parameters, self.config, self.steps_per_epoch = parameters, config, steps_per_epoch
 
     def learning_rate(self, epoch: int, step: int) -> float:
-        """Constant; or rising over the first tenth of all steps, then cosine decay."""
-        if self.config.schedule == "constant":
+        """Constant; or rising over the first tenth of all steps, then cosine decay to 0 at the last."""
+        total = self.config.epochs * self.steps_per_epoch
+        if self.config.schedule == "constant" or total == 1:
             return self.config.lr
-        done = (epoch * self.steps_per_epoch + step + 1) / (self.config.epochs * self.steps_per_epoch)
+        done = (epoch * self.steps_per_epoch + step + 1) / total
         if done < _RISE:
             return self.config.lr * (0.04 + 0.96 * done / _RISE)
         return self.config.lr * 0.5 * (1 + math.cos(math.pi * min((done - _RISE) / (1 - _RISE), 1.0)))
