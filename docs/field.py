@@ -99,7 +99,7 @@ def speed_table(speed: list[dict[str, float]]) -> str:
 
 
 def draw(found: dict[str, object], path: Path) -> None:
-    """AP on UCI under three kinds of negatives, against training speed."""
+    """AP on UCI under three kinds of negatives, against training speed; presets of CAW-N as open circles."""
     plt.rcParams.update({"svg.hashsalt": "cawn", "svg.fonttype": "none", "font.size": 9})
     plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False})
     figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
@@ -115,6 +115,11 @@ def draw(found: dict[str, object], path: Path) -> None:
                 left = name in ("tpnet", "dygformer", "jodie-original")
                 offset, side = ((-4, 3), "right") if left else ((4, 3), "left")
                 axis.annotate(name, (speed[name], 100 * cell[0]), offset, textcoords="offset points", size=7, ha=side)
+        for row in found["presets"]:
+            if kind in row:
+                axis.plot(row["links"], 100 * row[kind], "o", color="#b2182b", markersize=4, markerfacecolor="white")
+                place = (row["links"], 100 * row[kind])
+                axis.annotate(row["preset"], place, (0, 5), textcoords="offset points", size=7, ha="center")
         axis.axhline(100 * cells["recency"][0], color="#777777", linewidth=0.8, linestyle="--")
         axis.set(xscale="log", xlabel="training, links/s", title=f"{kind} negatives", ylim=(48, 100))
     axes[0].set_ylabel("AP, UCI, transductive")
