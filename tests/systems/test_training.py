@@ -1,5 +1,7 @@
 """What an optimizer step is made of: links with their negatives, a loss, and the optimizer."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +110,55 @@ def test_its_state_can_be_stored() -> None:
         assert torch.equal(mine, theirs)
     with pytest.raises(ValueError, match="the wrong shape"):
         load_moments(other, {"0.exp_avg": np.zeros(7, np.float32)})
+
+
+def test_several_negatives_per_link() -> None:
+    """Draws differ, the first is that of a single negative, and batches hold one draw after the other."""
+    events = random_events(0, num_nodes=20, num_links=300, span=1000)
+    one, three = links_of(events), links_of(events, num_negatives=3)
+    draws = [three.negatives(2, draw) for draw in range(3)]
+    np.testing.assert_array_equal(draws[0], one.negatives(2))
+    assert not np.array_equal(draws[0], draws[1])
+    assert not np.array_equal(draws[1], draws[2])
+    batch = next(three.batches(2, 0, shuffled=False))
+    size = len(batch.src)
+    np.testing.assert_array_equal(batch.negative.reshape(3, -1), np.stack(draws)[:, :size])
+    assert batch.negative_src is None
+
+
+def test_hard_negatives_are_destinations_of_recent_links() -> None:
+    """A quarter of them; a third for sources without other destinations, which have no historical negatives."""
+    events = random_events(1, num_nodes=2000, num_links=300, span=10_000)
+    random, hard = links_of(events, negatives="mixed"), links_of(events, negatives="hard")
+    drawn = [(random.negatives(epoch), hard.negatives(epoch)) for epoch in range(20)]
+    changed = [(mine, theirs, mine != theirs) for theirs, mine in drawn]
+    for mine, _, other in changed:
+        for link, negative in zip(hard.positions[other], mine[other], strict=True):
+            assert negative in events.dst[events.t < events.t[link]]
+            assert negative != events.dst[link]
+    share = np.mean([other.mean() for _, _, other in changed])
+    assert 0.22 < share < 0.36  # 4,200 draws, whose standard deviation is 0.007
+
+
+def test_pairs_are_earlier_links() -> None:
+    events = random_events(2, num_nodes=30, num_links=300, span=1000)
+    training = links_of(events, negatives="pairs", num_negatives=2)
+    src, dst = training.negative_pairs(0, 1)
+    other = src != events.src[training.positions]
+    assert 0.1 < other.mean() < 0.3
+    earlier = {(u, v): t for u, v, t in zip(events.src[::-1], events.dst[::-1], events.t[::-1], strict=True)}
+    for link, pair in zip(training.positions[other], zip(src[other], dst[other], strict=True), strict=True):
+        assert earlier[pair] < events.t[link]  # the first link of the pair
+    batch = next(training.batches(0, 0, shuffled=False))
+    np.testing.assert_array_equal(batch.negative_src.reshape(2, -1)[1], src[: len(batch.src)])
+
+
+def test_losses_of_several_negatives() -> None:
+    logits = torch.tensor([1.0, -2.0, 0.5, 0.0, 3.0, -1.0])  # two links, then two negatives of each
+    first = softplus(-1.0) + (softplus(0.5) + softplus(3.0)) / 2
+    second = softplus(2.0) + (softplus(0.0) + softplus(-1.0)) / 2
+    assert contrast_losses(logits, 2).tolist() == pytest.approx([first, second])
+
+
+def softplus(x: float) -> float:
+    return math.log1p(math.exp(x))
