@@ -53,8 +53,8 @@ def show_results(
     if len(runs) > 1:
         console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
     for against in dict.fromkeys(row["negatives"] for row in runs[0]):
-        title = f"against {against} negatives, {_protocol(runs[0][0])}"
-        table = Table(title=title, title_justify="left", box=SIMPLE, pad_edge=False)
+        console.print(f"against {against} negatives, {_protocol(runs[0][0])}", style="italic")
+        table = Table(box=SIMPLE, pad_edge=False)
         table.add_column("", no_wrap=True)
         for name in ("AUC", "AP", *(f"batches of {size}" for size in sizes), *["MRR"] * (against == "random")):
             table.add_column(name, justify="right", no_wrap=True)
@@ -81,7 +81,7 @@ def show_results(
 def show_ranks(runs: list[list[dict[str, Any]]], console: Console) -> None:
     """Print MRR and Hits@10 under TGB's protocol: the model and its baselines; means over runs."""
     first = runs[0][0]
-    table = Table(title=f"among {first['negatives']}, {_protocol(first)}", title_justify="left", box=SIMPLE)
+    table = Table(box=SIMPLE)
     table.add_column("", no_wrap=True)
     for name in ("MRR", "Hits@10"):
         table.add_column(name, justify="right", no_wrap=True)
@@ -93,6 +93,7 @@ def show_ranks(runs: list[list[dict[str, Any]]], console: Console) -> None:
             table.add_row(name, *cells, style="bold" if rule is None else "dim")
     if len(runs) > 1:
         console.print(f"mean of {len(runs)} seeds ± half of the 95 % confidence interval")
+    console.print(f"among {first['negatives']}, {_protocol(first)}", style="italic")
     console.print(table)
     _show_training(first, console)
 
