@@ -12,14 +12,18 @@ from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Optimizer, TrainingLinks, seed_step
+from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from tolerances import assert_same_scores
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 
 
+SEQUENCES = dict.fromkeys(NO_SEQUENCES, True)  # off in most tests: the interpreter takes long for them
 MODELS = [
     {},
+    SEQUENCES,
+    SEQUENCES | {"rates": False, "directed": False},
     {"pooling": "attention"},
     {"sides": "joint", "logarithms": False, "degree": False, "directed": False},
     {"sides": "joint", "pooling": "attention"},
@@ -51,7 +55,7 @@ def network_of(seed: int, *, attributes: bool, dtype: type = np.int64) -> cawn.E
 
 
 def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.int64):
-    config = cawn.Config(**{"num_walks": 4, "dim": 8} | changes)
+    config = cawn.Config(**{"num_walks": 4, "dim": 8} | NO_SEQUENCES | changes)
     events = network_of(3, attributes=attributes, dtype=dtype)
     host = Batcher.of(config, events, (0.01, 0.1, 1.0, 50.0), 0.7)
     torch.manual_seed(0)
@@ -100,7 +104,7 @@ def test_one_source_in_pieces(gpu) -> None:
     assert engine.forward(*nobody, seed=2, embed=True).shape == (0, model.width)
 
 
-CONFIG = cawn.Config(num_walks=2, length=1, dim=4, frequencies=1, batch_size=4, epochs=2, dropout=0.0)
+CONFIG = cawn.Config(num_walks=2, length=1, dim=4, frequencies=1, batch_size=4, epochs=2, dropout=0.0, **NO_SEQUENCES)
 
 
 def prepare(device: torch.device, config: cawn.Config, **columns) -> tuple[CAWN, TrainingLinks, Batcher]:
@@ -133,12 +137,18 @@ WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3] * 3, "negative": [-1, 2, 4] * 3 
     ("changes", "columns"),
     [
         ({"rates": False}, {}),
-        ({}, WEIGHTED),
+        ({"since": True, "transitions": True}, WEIGHTED),
         ({"rnn": "bidirectional", "time_code": "age", "pooling": "transformer", "rates": False}, {}),
         ({"num_negatives": 3, "negatives": "hard"}, {}),
         ({"num_negatives": 2, "negatives": "pairs"}, WEIGHTED),
     ],
-    ids=["plain", "rates, weights and own negatives", "encoders of the authors", "several negatives", "other sources"],
+    ids=[
+        "plain",
+        "weights and own negatives",
+        "encoders of the authors",
+        "several negatives",
+        "other sources",
+    ],
 )
 def test_an_epoch_is_that_of_the_cpu(gpu, changes: dict, columns: dict) -> None:
     """The same order, negatives and walks, so the weights stay together; the last batch is incomplete."""

@@ -16,6 +16,7 @@ from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem
 from cawn.systems.graphs import CapturedStep
+from cawn.walks.pairs import NO_SEQUENCES
 from ctrl_c import stopped_after
 from networks import random_events
 from small_runs import assert_same_weights
@@ -24,7 +25,16 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encou
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="too long for the interpreter")
 
 LEAST = cawn.Config(
-    alpha=0.1, num_walks=2, length=1, dim=4, frequencies=1, batch_size=4, epochs=1, dropout=0.2, rates=False
+    alpha=0.1,
+    num_walks=2,
+    length=1,
+    dim=4,
+    frequencies=1,
+    batch_size=4,
+    epochs=1,
+    dropout=0.2,
+    rates=False,
+    **NO_SEQUENCES,
 )  # the interpreter takes milliseconds for what a GPU does in nanoseconds
 SMALL = cawn.Config(
     alpha="ladder", num_walks=16, dim=16, frequencies=4, batch_size=64, epochs=3, lr=3e-3, negatives="random"
