@@ -193,6 +193,7 @@ class _Process:
     def __init__(self, threads: int) -> None:
         self.stopped = False
         self._errors: IO[bytes] = TemporaryFile()  # noqa: SIM115
+        self._printed = 0  # length of the error output up to the end of the last call
         self.popen = subprocess.Popen(
             [sys.executable, "-c", _WORKER],
             stdin=subprocess.PIPE,
@@ -205,7 +206,6 @@ class _Process:
     def make(self, call: Call, send: Send) -> Outcome:
         assert self.popen.stdin is not None
         assert self.popen.stdout is not None
-        start = self._errors.seek(0, os.SEEK_END)
         line = json.dumps({"function": call.function, "arguments": call.arguments, "name": call.name}) + "\n"
         with suppress(OSError, ValueError):  # a process that has died or was stopped is noticed below
             self.popen.stdin.write(line.encode())
@@ -213,14 +213,15 @@ class _Process:
         for answer in self.popen.stdout:
             found = _answer(answer)
             if "outcome" in found:
+                self._printed = self._errors.seek(0, os.SEEK_END)
                 return Outcome(**found["outcome"])
             if "report" in found:
                 send(found["report"])
-        return self._died(call, start)
+        return self._died(call)
 
-    def _died(self, call: Call, start: int) -> Outcome:
+    def _died(self, call: Call) -> Outcome:
         code = self.popen.wait()
-        self._errors.seek(start)
+        self._errors.seek(self._printed)  # a process may have died before it was called
         printed = self._errors.read().decode("utf-8", "replace").strip()
         if self.stopped:
             return Outcome(failure="stopped", stopped=True)
