@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.cpu.sequences import decayed_counts
 from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
@@ -46,7 +47,7 @@ class Tally(NamedTuple):
         Args:
             t: The time of each link of the network.
         """
-        return _decayed(self.starts, t[self.links], scale)
+        return decayed_counts(self.starts, t[self.links], scale)
 
 
 def first_occurrences(keys: Array) -> Array:
@@ -78,12 +79,3 @@ def _before(rows: Array, visible: Array, starts: Array, links: Array) -> tuple[A
         if low > first:
             count[i], newest[i] = low - first, low - 1
     return count, newest
-
-
-@njit
-def _decayed(starts: Array, t: Array, scale: float) -> Array:
-    sums = np.ones(t.size)
-    for row in range(starts.size - 1):
-        for i in range(starts[row] + 1, starts[row + 1]):
-            sums[i] += sums[i - 1] * np.exp(-(t[i] - t[i - 1]) / scale)
-    return sums

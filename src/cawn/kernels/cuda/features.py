@@ -190,32 +190,32 @@ def gather_rows_kernel(
 
 
 @triton.jit
+def count_below(values, first, last, limit, inside):
+    """Number of entries of the sorted values[first:last] that are below a limit; 0 outside."""
+    lo, hi = first, last
+    going = inside & (lo < hi)
+    while tl.max(going.to(tl.int32), axis=0) > 0:
+        mid = (lo + hi) >> 1
+        below = tl.load(values + mid, mask=going, other=0) < limit
+        lo = tl.where(going & below, mid + 1, lo)
+        hi = tl.where(going & (below == 0), mid, hi)
+        going = inside & (lo < hi)
+    return tl.where(inside, lo - first, 0)
+
+
+@triton.jit
 def find_newest(keys, starts, time, first, last, key, t, inside):
     """The position of each key's newest entry before t, and the number of entries before t; 0 for an unknown key.
 
     Keys are searched in the sorted keys[first:last].
     """
-    lo, hi = first + tl.zeros(key.shape, tl.int64), last + tl.zeros(key.shape, tl.int64)
-    going = inside & (lo < hi)
-    while tl.max(going.to(tl.int32), axis=0) > 0:
-        mid = (lo + hi) >> 1
-        less = tl.load(keys + mid, mask=going, other=0) < key
-        lo = tl.where(going & less, mid + 1, lo)
-        hi = tl.where(going & (less == 0), mid, hi)
-        going = inside & (lo < hi)
-    known = inside & (lo < last)
-    known = known & (tl.load(keys + lo, mask=known, other=-1) == key)
-    start = tl.load(starts + lo, mask=known, other=0)
-    stop = tl.load(starts + lo + 1, mask=known, other=0)
-    lo, hi = start, stop
-    going = lo < hi
-    while tl.max(going.to(tl.int32), axis=0) > 0:
-        mid = (lo + hi) >> 1
-        earlier = tl.load(time + mid, mask=going, other=0) < t
-        lo = tl.where(going & earlier, mid + 1, lo)
-        hi = tl.where(going & (earlier == 0), mid, hi)
-        going = lo < hi
-    return lo - 1, lo - start
+    none = tl.zeros(key.shape, tl.int64)
+    at = first + count_below(keys, first + none, last + none, key, inside)
+    known = inside & (at < last)
+    known = known & (tl.load(keys + at, mask=known, other=-1) == key)
+    start = tl.load(starts + at, mask=known, other=0)
+    count = count_below(time, start, tl.load(starts + at + 1, mask=known, other=0), t, known)
+    return start + count - 1, count
 
 
 @triton.jit

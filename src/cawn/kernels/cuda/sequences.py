@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cawn.kernels.cuda.features import log1p
+from cawn.kernels.cuda.features import count_below, find_newest, log1p
 
 if TYPE_CHECKING:
     from cawn.kernels.cpu.sequences import Lists
@@ -57,38 +57,11 @@ def sequence_features(
 
 
 @triton.jit
-def count_before(time, first, last, t, inside):
-    """Number of entries of the sorted time[first:last] that are earlier than t."""
-    lo, hi = first, last
-    going = inside & (lo < hi)
-    while tl.max(going.to(tl.int32), axis=0) > 0:
-        mid = (lo + hi) >> 1
-        earlier = tl.load(time + mid, mask=going, other=0) < t
-        lo = tl.where(going & earlier, mid + 1, lo)
-        hi = tl.where(going & (earlier == 0), mid, hi)
-        going = inside & (lo < hi)
-    return tl.where(inside, lo - first, 0)
-
-
-@triton.jit
 def find_entries(rows, keys, starts, time, num_nodes, a, b, t, inside):
     """The newest entry before t under the key (a, b), and the number of such entries; 0 for an unknown key."""
     inside = inside & (a >= 0) & (a < num_nodes)
-    key = (a << 32) | b
-    lo, end = tl.load(rows + a, mask=inside, other=0), tl.load(rows + a + 1, mask=inside, other=0)
-    hi = end
-    going = inside & (lo < hi)
-    while tl.max(going.to(tl.int32), axis=0) > 0:
-        mid = (lo + hi) >> 1
-        less = tl.load(keys + mid, mask=going, other=0) < key
-        lo = tl.where(going & less, mid + 1, lo)
-        hi = tl.where(going & (less == 0), mid, hi)
-        going = inside & (lo < hi)
-    known = inside & (lo < end)
-    known = known & (tl.load(keys + lo, mask=known, other=-1) == key)
-    first = tl.load(starts + lo, mask=known, other=0)
-    count = count_before(time, first, tl.load(starts + lo + 1, mask=known, other=0), t, known)
-    return first + count - 1, count
+    first, last = tl.load(rows + a, mask=inside, other=0), tl.load(rows + a + 1, mask=inside, other=0)
+    return find_newest(keys, starts, time, first, last, (a << 32) | b, t, inside)
 
 
 @triton.jit
@@ -153,7 +126,7 @@ def sequence_features_kernel(
     now, time_scale = tl.load(t + b, mask=inside, other=0), tl.load(scale)
     known = inside & (u >= 0) & (u < num_nodes)
     start = tl.load(starts + u, mask=known, other=0)
-    links = count_before(time, start, tl.load(starts + u + 1, mask=known, other=0), now, known)
+    links = count_below(time, start, tl.load(starts + u + 1, mask=known, other=0), now, known)
     end = start + links
     newest, together = find_entries(
         *(pair_rows, pair_keys, pair_starts, pair_time, num_nodes),
@@ -164,7 +137,7 @@ def sequence_features_kernel(
     at = out + b.to(tl.int64) * width + column + side * SEQUENCE
     if SINCE:
         last = tl.load(pair_time + newest, mask=linked, other=0)
-        earlier = count_before(time, start, end, last, linked)
+        earlier = count_below(time, start, end, last, linked)
         passed = tl.maximum(links - earlier, 1).to(tl.float64)
         tl.store(at, tl.where(linked, log1p(passed) / SINCE_SCALE, -1.0).to(tl.float32), mask=inside)
         tl.store(at + 1, tl.where(linked, 1.0 / passed, 0.0).to(tl.float32), mask=inside)
@@ -209,12 +182,12 @@ def sequence_features_kernel(
     if DEPTH > 0:
         other = inside & (v >= 0) & (v < num_nodes)
         first = tl.load(starts + v, mask=other, other=0)
-        count = count_before(time, first, tl.load(starts + v + 1, mask=other, other=0), now, other)
+        count = count_below(time, first, tl.load(starts + v + 1, mask=other, other=0), now, other)
         popularity = decayed(activity, time, first + count - 1, now, time_scale, count > 0)
         zero = tl.zeros([BLOCK], tl.int64)
-        count = count_before(all_time, zero, zero + num_links, now, inside)
+        count = count_below(all_time, zero, zero + num_links, now, inside)
         total = decayed(all_sum, all_time, count - 1, now, time_scale, count > 0)
-        nodes = tl.maximum(count_before(first_time, zero, zero + num_firsts, now, inside), 1)
+        nodes = tl.maximum(count_below(first_time, zero, zero + num_firsts, now, inside), 1)
         base = (popularity + 1.0) / (2.0 * total + nodes.to(tl.float64))
         own = decayed(activity, time, end - 1, now, time_scale, links > 0)
         pair = decayed(pair_sum, pair_time, newest, now, time_scale, linked)
@@ -225,7 +198,7 @@ def sequence_features_kernel(
             there = known & (i >= start)
             w = tl.load(partner + i, mask=there, other=0).to(tl.int64)
             first = tl.load(from_starts + w, mask=there, other=0)
-            count = count_before(from_time, first, tl.load(from_starts + w + 1, mask=there, other=0), now, there)
+            count = count_below(from_time, first, tl.load(from_starts + w + 1, mask=there, other=0), now, there)
             followed = decayed(from_sum, from_time, first + count - 1, now, time_scale, count > 0)
             entry, count = find_entries(next_rows, next_keys, next_starts, next_time, num_nodes, w, v, now, there)
             came_next = decayed(next_sum, next_time, entry, now, time_scale, count > 0)
