@@ -1,0 +1,1 @@
+"""The live service: links arrive and are stored, scores follow. `cawn serve` starts it."""
