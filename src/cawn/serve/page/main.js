@@ -1,0 +1,146 @@
+// Asks the server again and again, and shows the state of the connection.
+
+import { Problem, call, token } from "./api.js";
+import { byId, element, setText } from "./dom.js";
+import { clock, duration, percent, whole } from "./format.js";
+import { showNewest } from "./links.js";
+import { setUnit, showAddressed } from "./node.js";
+import { showSeries, showStatus } from "./status.js";
+
+const INTERVAL = 2_000; // milliseconds between two questions
+const SERIES_INTERVAL = 10_000;
+const LONGEST_WAIT = 30_000; // after failures
+const STALE = 10_000;
+const NEWEST = 20; // links that are listed
+
+let timer = null;
+let asking = false;
+let failures = 0;
+let answeredAt = null; // when the server last answered
+let nextAt = null;
+let version = null; // of the history, when the newest links were shown
+let seriesAt = -Infinity;
+let wasReady = false;
+
+async function poll() {
+  if (asking || document.hidden) return;
+  clearTimeout(timer);
+  asking = true;
+  try {
+    await update();
+    failures = 0;
+    wait(INTERVAL);
+  } catch (error) {
+    failed(error);
+  } finally {
+    asking = false;
+  }
+}
+
+function wait(milliseconds) {
+  nextAt = Date.now() + milliseconds;
+  timer = setTimeout(poll, milliseconds);
+}
+
+async function update() {
+  const status = await call("v1/status");
+  answeredAt = Date.now();
+  if (status.ready === false) return showReplay(status);
+  showNotice();
+  setState("live", "Live");
+  setUnit(status.unit ?? null);
+  showStatus(status);
+  if (!wasReady) showAddressed();
+  wasReady = true;
+  if (status.version !== version) {
+    const { links } = await call(`v1/links/recent?limit=${NEWEST}`);
+    showNewest(links, status.unit ?? null);
+    version = status.version;
+  }
+  if (Date.now() - seriesAt >= SERIES_INTERVAL) {
+    showSeries(await call("v1/series"));
+    seriesAt = Date.now();
+  }
+}
+
+function failed(error) {
+  if (!(error instanceof Problem)) {
+    wait(LONGEST_WAIT);
+    throw error;
+  }
+  if (error.status === 401) return askForToken();
+  if (error.status === 503 && error.body) {
+    answeredAt = Date.now();
+    showReplay(error.body);
+    return wait(INTERVAL);
+  }
+  failures += 1;
+  wait(Math.min(INTERVAL * 2 ** (failures - 1), LONGEST_WAIT));
+  const values = answeredAt === null ? "" : " The values below are from then.";
+  const since = answeredAt === null ? "" : ` since ${clock(answeredAt)}`;
+  const reason = error.status ? error.message : `No answer from the server${since}.`;
+  setState("lost", "Connection lost");
+  showNotice(`${reason}${values}`, element("button", { type: "button", class: "small", onclick: poll }, "Try now"));
+}
+
+function showReplay({ progress, state, detail }) {
+  const done = progress?.total ? progress.done / progress.total : null;
+  setState("replaying", done === null ? "Starting" : `Starting, ${percent(done)}`);
+  const counts = done === null ? "" : ` ${whole(progress.done)} of ${whole(progress.total)} links.`;
+  const action = state === "loading" ? "The server is loading the model." : "The server is replaying its log of links.";
+  showNotice(`${detail ?? action}${counts} Scores are available afterwards.`, done === null ? null : element("progress", { max: 1, value: done, "aria-label": "Replay" }));
+}
+
+function showNotice(text = "", extra = null) {
+  const notice = byId("notice");
+  if (notice.dataset.text === text && !extra) return;
+  notice.dataset.text = text;
+  notice.replaceChildren(...(text ? [element("span", {}, text), ...(extra ? [extra] : [])] : []));
+}
+
+function setState(state, text) {
+  document.body.dataset.state = byId("state").dataset.state = state;
+  setText(byId("state-text"), text);
+}
+
+/** The age of the values, every second; a server that has not answered for a while makes them stale. */
+function showAge() {
+  if (answeredAt === null) return;
+  const age = Date.now() - answeredAt;
+  if (age > STALE && document.body.dataset.state === "live") setState("stale", "Stale");
+  const waiting = document.body.dataset.state === "lost" ? `, next try in ${duration((nextAt - Date.now()) / 1000)}` : "";
+  setText(byId("updated"), age > 2 * INTERVAL ? `values from ${duration(age / 1000)} ago${waiting}` : "");
+}
+
+// Tokens
+
+function askForToken() {
+  setState("locked", "Token needed");
+  if (token.get()) {
+    setText(byId("token-reason"), "The server refused this token.");
+    token.forget();
+  }
+  byId("forget").hidden = true;
+  if (!byId("token-dialog").open) byId("token-dialog").showModal();
+}
+
+byId("token-form").addEventListener("submit", () => {
+  token.set(byId("token").value.trim());
+  byId("token").value = "";
+  byId("forget").hidden = false;
+  version = null;
+  seriesAt = -Infinity;
+  poll();
+});
+byId("token-dialog").addEventListener("cancel", (event) => event.preventDefault()); // nothing works without it
+byId("forget").addEventListener("click", () => {
+  token.forget();
+  location.reload();
+});
+byId("forget").hidden = !token.get();
+
+addEventListener("tokenneeded", askForToken);
+addEventListener("online", poll);
+document.addEventListener("visibilitychange", () => (document.hidden ? clearTimeout(timer) : poll()));
+setInterval(showAge, 1000);
+poll();

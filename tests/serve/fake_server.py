@@ -1,0 +1,192 @@
+"""A stand-in for the service: the page's own files, and answers that a test sets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import socket
+import threading
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from cawn.serve import page
+
+START = 1_700_000_000  # Unix seconds
+HOSTILE = "</td><img src=x onerror=alert(1)> \"q\" & 'x' ../?#%"
+RIGHT_TO_LEFT = "שלום \u202eevil"
+LONG = "n" * 300
+LARGE = 2**53 + 1  # a double would round it
+
+
+def metrics(mrr: float) -> dict[str, float]:
+    return {"mrr": mrr, "log_loss": 0.9 - mrr, "calibration_error": 0.05 * (1 - mrr)}
+
+
+def point(i: int, *, shadow: bool = True) -> dict[str, Any]:
+    wave = math.sin(i / 6) / 60 + (i * 37 % 11 - 5) / 1000
+    return {
+        "at": START + 60 * i,
+        "t": START + 60 * i,
+        "links": 500,
+        "model": metrics(0.62 + wave),
+        "shadow": metrics(0.60 + wave / 2 + i / 1500) if shadow and i >= 10 else None,
+        "baseline": metrics(0.48 + wave / 3),
+        "new_nodes": 0.02 + abs(wave) / 3,
+        "new_pairs": 0.31 - wave,
+    }
+
+
+STATUS: dict[str, Any] = {
+    "ready": True,
+    "links": 59_835,
+    "nodes": 1_899,
+    "version": 12,
+    "watermark": START + 3600,
+    "unit": "s",
+    "model": {"name": "cawn", "version": 3, "identity": "9f3c2a71d0"},
+    "links_per_second": 812.4,
+    "latency": {
+        "score": {"p50": 0.0041, "p99": 0.0212, "count": 18_234},
+        "rank": {"p50": 0.081, "p99": 0.149, "count": 412},
+        "links": {"p50": 0.0027, "p99": 0.0094, "count": 60_021},
+        "explain": {"p50": 0.113, "p99": 0.342, "count": 27},
+    },
+    "queue": {"size": 3, "capacity": 1024},
+    "accuracy": {
+        "links": 5_000,
+        "model": metrics(0.62),
+        "shadow": metrics(0.65),
+        "baseline": metrics(0.48),
+        "new_nodes": 0.021,
+        "new_pairs": 0.314,
+        "alarm": None,
+    },
+    "learning": {"enabled": True, "updates": 120, "promotions": 2},
+}
+NAMES = [HOSTILE, "alice", RIGHT_TO_LEFT, "bob", LONG, "carol/ops", LARGE, "dave", "7", ".."]
+LINKS = [
+    {
+        "src": NAMES[i % 10],
+        "dst": NAMES[(3 * i + 1) % 10],
+        "t": START + 3600 - 7 * i,
+        "probability": [0.934, 0.412, 0.077, None][i % 4],
+    }
+    for i in range(20)
+]
+
+
+def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
+    steps = [
+        {"src": src, "dst": "bob", "t": START, "event": 5},
+        {"src": HOSTILE, "dst": "bob", "t": START - 60, "event": 4},
+    ]
+    walks = [
+        {
+            "start": "src",
+            "count": 9,
+            "contribution": 1.204,
+            "shape": "(0,2) → (1,1)",
+            "nodes": [src, "bob"],
+            "links": steps[:1],
+        },
+        {
+            "start": "dst",
+            "count": 4,
+            "contribution": 0.377,
+            "shape": "(2,0)",
+            "nodes": [dst, "bob", HOSTILE],
+            "links": steps,
+        },
+        {"start": "dst", "count": 2, "contribution": -0.611, "shape": "(2,0)", "nodes": [dst], "links": []},
+    ]
+    return {
+        "src": src,
+        "dst": dst,
+        "t": t,
+        "probability": 0.934,
+        "error": 0.0042,
+        "draws": 8,
+        "logit": 1.9,
+        "base": -1.2,
+        "rates": 2.13,
+        "method": "additive",
+        "walks": [walk | {"meaning": "a node that both have linked to"} for walk in walks],
+        "num_walks": 32,
+        "past": {"src_links": 41, "dst_links": 17, "pair_links": 3, "pair_last": START - 3600},
+        "prior": 0.5,
+        "walked": 0.97,
+        "rest": 0.0,
+    }
+
+
+class FakeServer:
+    """Answers from attributes that tests change; `requests` lists what was asked, as (method, path, body)."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"http://127.0.0.1:{self.socket.getsockname()[1]}/"
+        self.reset()
+
+    def reset(self) -> None:
+        self.status: dict[str, Any] = json.loads(json.dumps(STATUS))
+        self.points: list[dict[str, Any]] = [point(i) for i in range(61)]
+        self.links: list[dict[str, Any]] = LINKS
+        self.token: str | None = None
+        self.problems: dict[str, tuple[int, str]] = {}
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def answer(self, path: str, query: Any, body: Any) -> Any:
+        if path == "/v1/status":
+            return self.status
+        if path == "/v1/series":
+            return {"points": self.points}
+        if path == "/v1/links/recent":
+            return {"links": self.links[: int(query.get("limit", 20))]}
+        if path == "/v1/nodes":
+            known = query["name"] != "unknown"
+            facts = (
+                {"links": 41, "first": START, "last": START + 3600, "recent": self.links[:3]} if known else {"links": 0}
+            )
+            return {"name": query["name"], "known": known} | facts
+        if path == "/v1/rank":
+            ranking = [
+                {"name": name, "probability": 0.9 / (i + 1), "found": ("recent", "two hops", "popular")[i % 3]}
+                for i, name in enumerate(NAMES * 10)
+            ]
+            return {"src": body["src"], "t": START + 3601, "ranking": ranking[: body["k"]], "version": 12}
+        return explanation(body["src"], body["dst"], body["t"])
+
+    async def respond(self, request: Request) -> Response:
+        path, raw = request.url.path, await request.body()
+        body = json.loads(raw) if raw else None
+        self.requests.append((request.method, path, body))
+        status, detail = self.problems.get(path, (200, ""))
+        if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
+            status, detail = 401, "A valid token is needed."
+        if status != 200:
+            problem = {"type": "about:blank", "title": "Problem", "status": status, "detail": detail}
+            return Response(json.dumps(problem), status, media_type="application/problem+json")
+        if request.headers["accept"] == "text/html":
+            return HTMLResponse("<!DOCTYPE html><title>explanation</title>")
+        return Response(json.dumps(self.answer(path, request.query_params, body)), media_type="application/json")
+
+    @contextmanager
+    def running(self) -> Any:
+        api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes")]
+        api += [Route(f"/v1/{name}", self.respond, methods=["POST"]) for name in ("rank", "explain")]
+        app = Starlette(routes=[*page.routes(), *api])
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([self.socket])))
+        thread.start()
+        try:
+            yield self
+        finally:
+            server.should_exit = True
+            thread.join()
