@@ -134,6 +134,7 @@ class LinkPredictor:
         fitted = RollingCalibration.of(calibration)
         fitted = fitted.known_since(events.t[-1].item()) if len(events) else fitted
         self._state = _State(self._snapshot_of(events, names, fitted), [])
+        self._version, self._watermark = 0, events.t[-1].item() if len(events) else None
         updates = [] if record is None else record.description.get("updates", [])
         self._known, self._all_names = KnownLinks(updates), ExtendedNames(names, Spelling(prefixes))
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
@@ -458,6 +459,60 @@ class LinkPredictor:
         with self._updating:
             return self._add(new, once=once)
 
+    def append(
+        self, src: Names, dst: Names, t: Any, *, msg: npt.ArrayLike | None = None, link_id: npt.ArrayLike | None = None
+    ) -> Update:
+        """Add links given as columns; they are visible to the next query. Raises without any effect.
+
+        Args:
+            src: Names of the sources.
+            dst: Names of the destinations.
+            t: Times, as for `score`.
+            msg: Link attributes [E, d], if the data has any.
+            link_id: Ids, as for `Events`; links with known ids are skipped.
+        """
+        new = self._new_links(src, dst, t, msg, link_id)
+        with self._updating:
+            unknown = self._known.is_unknown(self._state.snapshot.events, new)
+            return self._queue(new, unknown)
+
+    def check_links(self, src: Names, dst: Names, t: Any, *, msg: npt.ArrayLike | None = None) -> Array:
+        """The times of new links in the data's unit [E]; raises what `append` would raise, and changes nothing."""
+        new = self._new_links(src, dst, t, msg, None)
+        times = np.empty_like(new.t)
+        times[new.rows] = new.t
+        return times
+
+    def knows_link_ids(self, link_id: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of these hashes of ids (see `hash_ids`) belong to links of the history: [n]."""
+        with self._updating:
+            return self._known.has_ids(self._state.snapshot.events, link_id)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of the history."""
+        return self._version
+
+    @property
+    def watermark(self) -> Any:
+        """The time of the newest link, in the data's unit."""
+        return self._watermark
+
+    def _new_links(self, src: Names, dst: Names, t: Any, msg: Any, link_id: Any) -> Events:
+        """Links given as columns, checked."""
+        held, ends = self._state.snapshot.events, (as_names(src), as_names(dst))
+        times = self._times(t, held).reshape(-1)
+        if not len(ends[0]) == len(ends[1]) == len(times):
+            raise QueryError(f"{len(ends[0])} src, {len(ends[1])} dst and {len(times)} times: give as many of each")
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(str(name) for side in ends for name in side))}
+        u, v = (np.array([numbers[str(name)] for name in side], np.int64) for side in ends)
+        new = Events(u, v, times, msg, labels=np.array(list(numbers), object), link_id=link_id)
+        new.reading = self.reading
+        if held.encoder is not None:
+            new = held.encoder.transform(new)
+        self._refuse_misfits(new)
+        return new
+
     def _read(self, source: Any, columns: dict[str, Any]) -> Events:
         # `Spelling` adds the prefixes of a bipartite network, whatever the columns are called.
         return read_like(source, self.reading, **({"bipartite": False} | columns))
@@ -492,13 +547,20 @@ class LinkPredictor:
                 "to skip known links",
                 stacklevel=3,
             )
+        return self._queue(new, unknown, batch)
+
+    def _queue(self, new: Events, unknown: npt.NDArray[np.bool_], batch: str | None = None) -> Update:
+        """Queue the unknown links. Called by one thread at a time."""
         added, nodes_before = new[unknown], len(self._all_names.added)
         if len(added):
             for i, ends in enumerate((added.src, added.dst)):
                 self._all_names.ids(added.labels[np.unique(ends)].tolist(), i)
+            newest = convert_link_times(added, self._state.snapshot.events)[-1].item()
             with self._swapping:
                 self._state.pending.append(added)
-        known.add(added, batch)
+            self._watermark = newest if self._watermark is None else max(self._watermark, newest)
+            self._version += 1
+        self._known.add(added, batch)
         return Update(len(added), len(new) - len(added), len(self._all_names.added) - nodes_before)
 
     def knows(self, name: Name) -> bool:

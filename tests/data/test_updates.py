@@ -207,3 +207,24 @@ def test_updates_carry_ids() -> None:
     assert both.link_id.tolist() == hash_ids("abcd").tolist()
     without, _ = merge_batches(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
     assert without.link_id.tolist() == [*hash_ids("abc").tolist(), 0]
+
+
+def test_appended_columns_are_an_update(run, predictor, now) -> None:
+    other = LinkPredictor.of(run)
+    names, times = (["n1", "stranger", "n1"], ["n2", "n3", "n2"]), [now + 2, now, now + 1]
+    assert predictor.append(*names, times, link_id=["a", "b", "a"]) == Update(2, 1, 1)
+    other.update({"src": names[0][:2], "dst": names[1][:2], "t": times[:2]})
+    np.testing.assert_array_equal(predictor.score("n1", "n2", now + 3), other.score("n1", "n2", now + 3))
+    assert (predictor.version, predictor.watermark) == (1, now + 2)
+    assert predictor.knows_link_ids(hash_ids(["a", "b", "c"])).tolist() == [True, True, False]
+    assert predictor.append(["n1"], ["n2"], [now], link_id=["b"]) == Update(0, 1, 0)
+    assert predictor.version == 1
+
+
+def test_new_links_are_checked_without_an_effect(predictor, now) -> None:
+    links = predictor.num_links
+    assert predictor.check_links(["n1", "x"], ["n2", "y"], [now + 1.0, now]).tolist() == [now + 1, now]
+    for src, t, msg in ((["n1"], [now + 0.5], None), (["n1", "n2"], [now], None), (["n1"], [now], [[1.0]])):
+        with pytest.raises(cawn.CawnError):
+            predictor.check_links(src, ["n2"], t, msg=msg)
+    assert (predictor.num_links, predictor.version, predictor.knows("x")) == (links, 0, False)

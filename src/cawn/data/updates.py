@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.hashing import digest, hash_ids
+from cawn.data.ids import IdSet
 from cawn.data.names import Name, NameIndex, Spelling
 from cawn.data.times import convert_link_times
 
@@ -29,28 +30,29 @@ class KnownLinks:
 
     def __init__(self, digests: Sequence[str] = ()) -> None:
         self.digests = list(digests)
-        self._ids: Array | None = None  # of the history, sorted
-        self._added: set[int] = set()  # ids added since
+        self._ids: IdSet | None = None  # of the history and of all links added since
+
+    def has_ids(self, held: Events, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of these ids a known link has; `held` is the history at the first call: [n]."""
+        if self._ids is None:
+            given = () if held.link_id is None else held.link_id[held.link_id != NO_LINK_ID]
+            self._ids = IdSet(given)
+        return self._ids.contains(ids)
 
     def is_unknown(self, held: Events, new: Events) -> npt.NDArray[np.bool_]:
         """Which new links have no id, or one that no known link and no earlier new link has: [E]."""
         if new.link_id is None:
             return np.ones(len(new), bool)
-        if self._ids is None:
-            self._ids = np.sort(held.link_id) if held.link_id is not None else np.empty(0, np.uint64)
         ids = new.link_id
-        at = np.minimum(np.searchsorted(self._ids, ids), max(len(self._ids) - 1, 0))
-        unknown = self._ids[at] != ids if len(self._ids) else np.ones(len(ids), bool)
-        unknown &= np.array([each not in self._added for each in ids.tolist()], bool)
         is_first = np.zeros(len(ids), bool)
         is_first[np.unique(ids, return_index=True)[1]] = True
-        return np.asarray((unknown & is_first) | (ids == NO_LINK_ID))
+        return np.asarray((~self.has_ids(held, ids) & is_first) | (ids == NO_LINK_ID))
 
-    def add(self, new: Events, batch: str) -> None:
-        """Record links that were added, and the digest of their batch."""
-        if new.link_id is not None:
-            self._added.update(new.link_id.tolist())
-        if batch not in self.digests:
+    def add(self, new: Events, batch: str | None = None) -> None:
+        """Record links that were added after `is_unknown` was asked about them, and the digest of their batch."""
+        if new.link_id is not None and self._ids is not None:
+            self._ids.add(new.link_id[new.link_id != NO_LINK_ID])
+        if batch is not None and batch not in self.digests:
             self.digests.append(batch)
 
 
