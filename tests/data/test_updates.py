@@ -211,11 +211,11 @@ def test_updates_carry_ids() -> None:
 
 def test_appended_columns_are_an_update(run, predictor, now) -> None:
     other = LinkPredictor.of(run)
-    names, times = (["n1", "stranger", "n1"], ["n2", "n3", "n2"]), [now + 2, now, now + 1]
+    names, times = (["n1", "stranger", "n1"], ["n2", "n3", "n2"]), [now + 1, now, now + 2]
     assert predictor.append(*names, times, link_id=["a", "b", "a"]) == Update(2, 1, 1)
-    other.update({"src": names[0][:2], "dst": names[1][:2], "t": times[:2]})
+    other.update(pa.table({"src": names[0][:2], "dst": names[1][:2], "t": times[:2]}))
     np.testing.assert_array_equal(predictor.score("n1", "n2", now + 3), other.score("n1", "n2", now + 3))
-    assert (predictor.version, predictor.watermark) == (1, now + 2)
+    assert (predictor.version, predictor.watermark) == (1, now + 1)
     assert predictor.knows_link_ids(hash_ids(["a", "b", "c"])).tolist() == [True, True, False]
     assert predictor.append(["n1"], ["n2"], [now], link_id=["b"]) == Update(0, 1, 0)
     assert predictor.version == 1
