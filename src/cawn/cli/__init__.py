@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import compare, data, demo, explain, info, paper, predict, systems, tgb, train, update
+from cawn.cli import compare, data, demo, explain, info, paper, predict, serve, systems, tgb, train, update
 from cawn.cli.options import Command, Group, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
@@ -57,6 +57,7 @@ for _command in (
     explain.explain,
     info.info,
     systems.systems,
+    serve.serve,
 ):
     app.command(cls=Command)(_command)
 app.add_typer(data.app, name="datasets", cls=Group)

@@ -1,0 +1,102 @@
+"""`cawn serve`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, say
+
+if TYPE_CHECKING:
+    pass
+
+INSTALL = 'pip install "cawn[serve]"'
+_NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+
+
+def serve(
+    run: RunFolder,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 for any free one.")] = 8000,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of stored links; RUN/live by default.")
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of lines 'read TOKEN' or 'write TOKEN'.")
+    ] = None,
+    late: Annotated[
+        str, typer.Option(metavar="insert|refuse", help="What to do with links older than the newest one.")
+    ] = "insert",
+    source: Annotated[
+        list[str] | None, typer.Option(metavar="URL", help="A stream to read links from; may be repeated.")
+    ] = None,
+    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Keep learning from arriving links.")] = False,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 16 << 20,
+    batch_pairs: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs to score together.")] = 1_024,
+    batch_wait_ms: Annotated[
+        float, typer.Option(min=0.0, max=1000.0, metavar="MS", help="Time to wait for pairs to score together.")
+    ] = 0.0,
+    queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most links waiting to be stored.")] = 100_000,
+    score_queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs waiting to be scored.")] = 10_000,
+    snapshot_every: Annotated[int, typer.Option(min=1, metavar="N", help="Links between two snapshots.")] = 500_000,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Write a line for every request.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Serve a run over HTTP: links arrive and are stored, scores follow.
+
+    Tokens come from --token-file or from CAWN_READ_TOKEN and CAWN_WRITE_TOKEN in the environment; without one, only
+    this machine can be served. Ctrl-C or SIGTERM stops the server once all requests are answered and stored.
+
+    Example: cawn serve runs/mine --port 8000
+    """
+    _refuse_missing()
+    from cawn.checks import check_choice
+    from cawn.learn.runs import read_description
+    from cawn.serve.server import Server, listen
+    from cawn.serve.service import ServiceSettings
+    from cawn.serve.tokens import Tokens
+
+    check_choice(late, "--late", ("insert", "refuse"))
+    read_description(run)
+    tokens = Tokens.read(token_file)
+    settings = ServiceSettings(
+        run,
+        state,
+        device=device,
+        threads=threads,
+        late="refuse" if late == "refuse" else "insert",
+        batch_pairs=batch_pairs,
+        batch_wait=batch_wait_ms / 1000,
+        queue=queue,
+        score_queue=score_queue,
+        snapshot_every=snapshot_every,
+        sources=tuple(source or ()),
+        learn=learn,
+    )
+    socket = listen(host, port, tokens)
+    server = Server(settings, tokens, socket, max_body=max_body, access_log=access_log, quiet=quiet)
+
+    def announce() -> None:
+        if as_json:
+            print(json.dumps(server.facts()), flush=True)
+        else:
+            facts = server.facts()
+            roles = ", ".join(facts["roles"]) or "everyone on this machine"
+            say(f"{facts['address']} serves {run}: {facts['links']:,} links; tokens: {roles}", quiet)
+
+    server.run(announce)
+
+
+def _refuse_missing() -> None:
+    from importlib.util import find_spec
+
+    from cawn.errors import QueryError
+
+    if missing := [name for name in _NEEDED if find_spec(name) is None]:
+        raise QueryError(f"cawn serve needs {missing[0]}: {INSTALL}")

@@ -1,0 +1,171 @@
+"""Scores of concurrent requests, computed together by one thread on one state of the history."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from threading import Condition, Thread
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import QueryError
+from cawn.serve.ingest import QueueFull
+from cawn.serve.requests import Pairs, Time
+
+
+class Scored(NamedTuple):
+    """Probabilities [B], and the version of the history they were computed from."""
+
+    probability: npt.NDArray[np.float64]
+    version: int
+
+
+class Batch(NamedTuple):
+    """What was scored together, for `Batcher`'s observer."""
+
+    requests: int
+    pairs: int
+    unknown: int  # pairs with a node that is not in the network
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Job:
+    pairs: Pairs
+    answer: Future[Scored] = field(default_factory=Future)
+    arrived: float = field(default_factory=monotonic)
+
+
+class Batcher:
+    """Collects requests for scores and scores them together.
+
+    A batch is scored as soon as the thread is free and it has `max_pairs` pairs, or its oldest request has waited
+    for `max_wait` seconds; requests that arrive in the meantime form the next one. All pairs of a request are in one
+    batch, and so computed from one state of the history, which includes every link added before the request.
+
+    The probabilities are those of `predictor.score` on the pairs of the batch: for a request that is alone in its
+    batch the same bits; otherwise its logits a and b agree to within 1e-4 (1 + |b|).
+    """
+
+    def __init__(
+        self,
+        predictor: Any,
+        *,
+        max_pairs: int = 1_024,
+        max_wait: float = 0.0,
+        max_queue: int = 10_000,
+        observer: Callable[[Batch], object] = lambda _: None,
+    ) -> None:
+        self._predictor, self._observer = predictor, observer
+        self._max_pairs, self._max_wait, self._max_queue = max_pairs, max_wait, max_queue
+        self._jobs: deque[_Job] = deque()
+        self._waiting, self._closed = 0, False
+        self._changed = Condition()
+        self._thread = Thread(target=self._work, name="score", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """The number of pairs in the queue."""
+        return self._waiting
+
+    def submit(self, pairs: Pairs) -> Future[Scored]:
+        """Queue pairs; raises `QueueFull`."""
+        job = _Job(pairs)
+        with self._changed:
+            if self._closed:
+                raise QueueFull("the server is stopping")
+            if self._jobs and self._waiting + len(pairs) > self._max_queue:
+                raise QueueFull(f"{self._waiting:,} pairs are waiting to be scored; try again later")
+            self._jobs.append(job)
+            self._waiting += len(pairs)
+            self._changed.notify()
+        return job.answer
+
+    def close(self) -> None:
+        """Score what is queued, then end the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _work(self) -> None:
+        while jobs := self._take():
+            started = monotonic()
+            running = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
+            unknown = self._answer(running)
+            pairs = sum(len(job.pairs) for job in running)
+            self._observer(Batch(len(running), pairs, unknown, monotonic() - started))
+
+    def _take(self) -> list[_Job]:
+        """The requests of the next batch; none after `close`."""
+        with self._changed:
+            while not self._jobs and not self._closed:
+                self._changed.wait()
+            while self._jobs and self._waiting < self._max_pairs and not self._closed:
+                left = self._jobs[0].arrived + self._max_wait - monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            taken: list[_Job] = []
+            size = 0
+            while self._jobs and (not taken or size + len(self._jobs[0].pairs) <= self._max_pairs):
+                taken.append(self._jobs.popleft())
+                size += len(taken[-1].pairs)
+            self._waiting -= size
+            return taken
+
+    def _answer(self, jobs: list[_Job]) -> int:
+        """Answer all requests; returns the number of pairs with unknown nodes."""
+        try:
+            state = self._predictor.snapshot()
+            groups: dict[tuple[str, float], list[tuple[_Job, list[Time]]]] = {}
+            for job in jobs:
+                times = job.pairs.t
+                if times is None:
+                    times = [time_after(state.watermark)] * len(job.pairs)
+                groups.setdefault((_kind(times), job.pairs.prior), []).append((job, times))
+        except Exception as error:
+            for job in jobs:
+                job.answer.set_exception(error)
+            return 0
+        return sum(_score(state, group) for group in groups.values())
+
+
+def _score(state: Any, group: list[tuple[_Job, list[Time]]]) -> int:
+    """Score requests with one prior and one type of times together; if that fails, one by one."""
+    src = [name for job, _ in group for name in job.pairs.src]
+    dst = [name for job, _ in group for name in job.pairs.dst]
+    t = [time for _, times in group for time in times]
+    try:
+        probability = state.score(src, dst, t, prior=group[0][0].pairs.prior) if src else np.empty(0)
+        unknown = state.num_unknown(src, dst) if src else 0
+    except Exception as error:
+        if len(group) > 1:
+            return sum(_score(state, [one]) for one in group)
+        group[0][0].answer.set_exception(error)
+        return 0
+    first = 0
+    for job, _ in group:
+        job.answer.set_result(Scored(probability[first : first + len(job.pairs)], state.version))
+        first += len(job.pairs)
+    return int(unknown)
+
+
+def time_after(watermark: int | float | None) -> int | float:
+    """The earliest time at which all links are visible: the default time of a query."""
+    if watermark is None:
+        raise QueryError("there are no links yet, so t has no default; give t")
+    return watermark + 1 if isinstance(watermark, int) else math.nextafter(watermark, math.inf)
+
+
+def _kind(times: list[Time]) -> str:
+    """Times of one type go into one call: joined with floats, large integers would be rounded."""
+    kinds = set(map(type, times))
+    return "text" if str in kinds else "float" if float in kinds else "int"

@@ -1,0 +1,137 @@
+"""The process: a socket, uvicorn and a `Service`, from start to a graceful stop."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import os
+import signal
+import socket
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from cawn.errors import QueryError, reason
+from cawn.progress import progress
+from cawn.serve.app import MAX_BODY, create_app
+from cawn.serve.service import Service, ServiceSettings
+from cawn.serve.tokens import Tokens
+
+DRAIN_SECONDS = 30  # for requests in progress when the server stops
+SWITCH_INTERVAL = 0.0005  # seconds; Python's own 5 ms would delay the event loop while a batch is scored
+INTERRUPTED = 130
+
+
+def listen(host: str, port: int, tokens: Tokens) -> socket.socket:
+    """A listening socket; QueryError for an address other machines can reach if there are no tokens."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise QueryError(f"--host {host!r}: {reason(error)}; give an address of this machine") from error
+    if not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback and not tokens:
+        raise QueryError(
+            f"--host {host}: other machines can reach this address; give tokens (--token-file) to allow it"
+        )
+    found = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        found.bind(address)
+        found.listen(2048)
+    except OSError as error:
+        found.close()
+        raise QueryError(f"--host {host} --port {port}: {reason(error)}; choose another address or port") from error
+    return found
+
+
+class Server:
+    """Serves a run until SIGTERM or Ctrl-C. It listens at once; requests are refused (503) until links are loaded."""
+
+    def __init__(
+        self,
+        settings: ServiceSettings,
+        tokens: Tokens,
+        listening: socket.socket,
+        *,
+        max_body: int = MAX_BODY,
+        access_log: bool = False,
+        quiet: bool = False,
+    ) -> None:
+        self._service, self._tokens, self._socket, self._quiet = Service(settings), tokens, listening, quiet
+        self._failure: BaseException | None = None
+        config = uvicorn.Config(
+            create_app(self._service, tokens, max_body=max_body),
+            lifespan="off",
+            log_level="info" if access_log else "warning",
+            access_log=access_log,
+            server_header=False,
+            timeout_graceful_shutdown=DRAIN_SECONDS,
+        )
+        self._server = _Uvicorn(config)
+
+    @property
+    def address(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    def facts(self) -> dict[str, Any]:
+        """What the start line says."""
+        service = self._service
+        return {
+            "address": self.address,
+            "run": str(service.settings.run),
+            "links": service.predictor.num_links,
+            "roles": self._tokens.roles,
+        }
+
+    def run(self, announce: Callable[[], object] = lambda: None) -> None:
+        """Serve until stopped; `announce` is called once when the service is ready."""
+        loading = threading.Thread(target=self._load, args=(announce,), name="load", daemon=True)
+        sys.setswitchinterval(SWITCH_INTERVAL)
+        warnings.filterwarnings("ignore", "t is ", UserWarning)  # about far times: the client's, not this process's
+        with self._signals():
+            loading.start()
+            self._server.run(sockets=[self._socket])
+            self._service.refuse()
+            loading.join()
+            self._service.stop()
+        if self._failure is not None:
+            raise self._failure
+
+    def _load(self, announce: Callable[[], object]) -> None:
+        try:
+            with progress("loading links", quiet=self._quiet) as report:
+                self._service.start(lambda done, _total: report(done))
+            gc.freeze()  # what has been loaded is never garbage: do not look at it again
+            announce()
+        except BaseException as error:
+            self._failure = error
+            self._server.should_exit = True
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C stop the server; a second one ends the process at once."""
+
+        def stop(number: int, _frame: object) -> None:
+            if self._server.should_exit:
+                os._exit(INTERRUPTED)  # nothing that was acknowledged is lost: it is in the log
+            self._service.refuse()
+            self._server.should_exit = True
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals to `Server`, which also stops the service."""
+        yield

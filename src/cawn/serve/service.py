@@ -1,0 +1,307 @@
+"""Service: a predictor that grows while it is asked. Everything but HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from threading import BoundedSemaphore, Lock
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+
+from cawn.data.hashing import digest
+from cawn.data.names import Name
+from cawn.data.times import PER_SECOND
+from cawn.rankings import Ranked
+from cawn.serve.batching import Batcher, Scored, time_after
+from cawn.serve.ingest import Ingest, Late, QueueFull
+from cawn.serve.links import Links
+from cawn.serve.log import Receipt
+from cawn.serve.metrics import Gauge, Metrics
+from cawn.serve.problems import Problem
+from cawn.serve.requests import ExplainQuery, Pairs, RankQuery, Time
+from cawn.serve.snapshots import LiveState, Progress, Snapshots, open_state
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NEWEST = 100  # links kept to be shown as the newest
+RECENT_OF_NODE = 20
+SLOW_THREADS = 2  # for rankings and explanations
+SLOW_QUEUE = 64  # of them, running and waiting
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """What to serve and how.
+
+    Args:
+        run: The run folder.
+        state: The folder of the log and the snapshots; RUN/live by default.
+        late: What to do with links older than the newest: "insert" or "refuse".
+        batch_pairs: The most pairs that are scored together.
+        batch_wait: Seconds for which a request waits for others to be scored with.
+        queue: The most links that wait to be stored.
+        score_queue: The most pairs that wait to be scored.
+        snapshot_every: Links between two snapshots.
+        sources: URLs of streams to read.
+        learn: Whether a shadow model is trained on the links that arrive.
+    """
+
+    run: Path
+    state: Path | None = None
+    device: str = "auto"
+    threads: int | None = None
+    late: Late = "insert"
+    batch_pairs: int = 1_024
+    batch_wait: float = 0.0
+    queue: int = 100_000
+    score_queue: int = 10_000
+    snapshot_every: int = 500_000
+    sources: tuple[str, ...] = ()
+    learn: bool = False
+
+
+class RankAnswer(NamedTuple):
+    """A ranking, the time it is for, and the version of the history."""
+
+    t: Time
+    ranking: list[Ranked]
+    version: int
+
+
+class Service:
+    """Owns the predictor and the threads that write, score and learn. Methods may be called from any thread.
+
+    `start` returns once the service is ready; before that, and after `stop`, requests raise `Problem` (503).
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self.settings, self.metrics = settings, Metrics()
+        self.name = settings.run.absolute().name
+        self._phase, self._replayed = "starting", (0, 0)
+        self._state: LiveState | None = None
+        self.predictor: Any = None
+        self.model_version = ""  # a digest of the weights
+        self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
+        self._slots = BoundedSemaphore(SLOW_QUEUE)
+        self._newest: deque[tuple[Name, Name, Time]] = deque(maxlen=NEWEST)
+        self._last_arrival: float | None = None
+        self._stopping = Lock()
+        self.metrics.watch(self._gauges)
+
+    def start(self, progress: Progress | None = None) -> None:
+        """Recover the state and start the threads."""
+
+        def report(done: int, total: int) -> None:
+            self._replayed = (done, total)
+            if progress is not None:
+                progress(done, total)
+
+        given = self.settings
+        state = open_state(given.run, given.state, device=given.device, threads=given.threads, progress=report)
+        self.predictor = state.predictor
+        self.model_version = digest(*state.predictor._weights().values())[:12]
+        self.ingest = Ingest(state.predictor, state.log, late=given.late, max_queue=given.queue)
+        self.ingest.observers.append(self._observe)
+        self.snapshots = Snapshots(state.predictor, state.log, self.ingest, every=given.snapshot_every)
+        self.batcher = Batcher(
+            state.predictor,
+            max_pairs=given.batch_pairs,
+            max_wait=given.batch_wait,
+            max_queue=given.score_queue,
+            observer=self.metrics.batch,
+        )
+        self.ingest.start()
+        self.snapshots.start()
+        self._state = state
+        if self._phase == "starting":
+            self._phase = "ready"
+
+    def refuse(self) -> None:
+        """Refuse requests from now on."""
+        self._phase = "stopping"
+
+    def stop(self) -> None:
+        """Answer what is queued, write a last snapshot and close the log."""
+        self.refuse()
+        with self._stopping:
+            if self._state is None:
+                return
+            self.ingest.stop()
+            self.batcher.close()
+            self._slow.shutdown()
+            self.snapshots.stop()
+            self._state.log.close()
+            self._state = None
+
+    @property
+    def ready(self) -> bool:
+        return self._phase == "ready"
+
+    def require_ready(self) -> None:
+        """Raise `Problem` unless the service is ready."""
+        if self._phase == "starting":
+            done, total = self._replayed
+            raise Problem("unavailable", f"the links are being loaded ({done:,} of {total:,})")
+        if self._phase == "stopping":
+            raise Problem("unavailable", "the server is stopping")
+
+    # Requests
+
+    def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
+        """Store links; the receipt comes when they are on disk and visible."""
+        self.require_ready()
+        answer = self.ingest.submit(links, key=key)
+        answer.add_done_callback(self._count)
+        return answer
+
+    def score(self, pairs: Pairs) -> Future[Scored]:
+        self.require_ready()
+        return self.batcher.submit(pairs)
+
+    def rank(self, query: RankQuery) -> Future[RankAnswer]:
+        return self._slowly(self._rank, query)
+
+    def explain(self, query: ExplainQuery, *, as_page: bool = False) -> Future[dict[str, Any] | str]:
+        """The explanation as types that JSON has, or as an HTML page."""
+        return self._slowly(self._explain, query, as_page)
+
+    def node(self, name: Name) -> Future[dict[str, Any]]:
+        return self._slowly(self._node, name)
+
+    def newest(self, limit: int = NEWEST) -> Future[list[dict[str, Any]]]:
+        """The links that arrived last, newest first, each with its score from the links before it."""
+        return self._slowly(self._scored_newest, limit)
+
+    def _slowly(self, answer: Callable[P, T], *args: P.args, **options: P.kwargs) -> Future[T]:
+        """Answer in one of a few threads; raises `QueueFull`."""
+        self.require_ready()
+        if not self._slots.acquire(blocking=False):
+            raise QueueFull(f"{SLOW_QUEUE:,} rankings and explanations are waiting; try again later")
+        future = self._slow.submit(answer, *args, **options)
+        future.add_done_callback(lambda _: self._slots.release())
+        return future
+
+    def _rank(self, query: RankQuery) -> RankAnswer:
+        state = self.predictor.snapshot()
+        t = time_after(state.watermark) if query.t is None else query.t
+        found = state.rank(query.src, t, query.k, candidates=query.candidates, kinds=query.kinds, prior=query.prior)
+        return RankAnswer(t, found, state.version)
+
+    def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
+        state = self.predictor.snapshot()
+        t = time_after(state.watermark) if query.t is None else query.t
+        found = state.explain(query.src, query.dst, t, prior=query.prior)
+        answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
+        return answer
+
+    def _scored_newest(self, limit: int) -> list[dict[str, Any]]:
+        links = list(self._newest)[::-1][:limit]
+        scored: dict[int, float] = {}
+        for text in (True, False):  # dates and numbers cannot be asked about together
+            chosen = [i for i, (_, _, t) in enumerate(links) if isinstance(t, str) is text]
+            src, dst, t = ([links[i][column] for i in chosen] for column in range(3))
+            if chosen:
+                found = self.batcher.submit(Pairs(src, dst, t)).result()  # type: ignore[arg-type]
+                scored |= dict(zip(chosen, found.probability.tolist(), strict=True))
+        return [{"src": u, "dst": v, "t": t, "probability": scored[i]} for i, (u, v, t) in enumerate(links)]
+
+    # Observation
+
+    def _observe(self, links: Links) -> None:
+        self._last_arrival = time.monotonic()
+        last = links[-NEWEST:] if len(links) > NEWEST else links
+        self._newest.extend(zip(last.src, last.dst, last.t, strict=True))
+
+    def _count(self, answer: Future[Receipt]) -> None:
+        if not answer.cancelled() and answer.exception() is None:
+            receipt = answer.result()
+            self.metrics.links(receipt.added, receipt.duplicates)
+
+    def _node(self, name: Name) -> dict[str, Any]:
+        snapshot, spelling = self.predictor._snapshot(), self.predictor._spelling
+        events, names = snapshot.events, snapshot.names
+        sides = [int(spelling.ids(names, [name], side)[0]) for side in (0, 1)]
+        mine = np.flatnonzero((events.src == sides[0]) | (events.dst == sides[1]))
+        times = events.t[mine[[0, -1]]].tolist() if len(mine) else [None, None]
+        recent = [
+            {
+                "src": names.name(int(events.src[i])),
+                "dst": names.name(int(events.dst[i])),
+                "t": events.t[i].item(),
+            }
+            for i in mine[: -RECENT_OF_NODE - 1 : -1].tolist()
+        ]
+        known = any(node < len(names) for node in sides)
+        return {
+            "name": name,
+            "known": known,
+            "links": len(mine),
+            "first": times[0],
+            "last": times[1],
+            "recent": recent,
+        }
+
+    def series(self) -> dict[str, Any]:
+        """Accuracy on arriving links over time."""
+        return {"points": []}
+
+    def status(self) -> dict[str, Any]:
+        """The state of the service; most of it is null until it is ready."""
+        found: dict[str, Any] = {
+            "ready": self.ready,
+            "phase": self._phase,
+            "links": None,
+            "nodes": None,
+            "version": None,
+            "watermark": None,
+            "unit": None,
+            "model": {"name": self.name, "version": None},
+            "links_per_second": self.metrics.links_rate.per_second(),
+            "latency": self.metrics.latency(),
+            "queue": {"size": 0, "capacity": self.settings.score_queue, "links": 0},
+            "late": self.settings.late,
+            "accuracy": None,
+            "learning": None,
+            "replayed": dict(zip(("links", "of"), self._replayed, strict=True)),
+        }
+        if self._state is None:
+            return found
+        reading = self.predictor.reading
+        return found | {
+            "links": self.predictor.num_links,
+            "nodes": self.predictor.num_nodes,
+            "version": self.predictor.version,
+            "watermark": self.predictor.watermark,
+            "unit": reading.unit if reading.dates else None,
+            "model": {"name": self.name, "version": self.model_version},
+            "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.ingest.links_queued},
+        }
+
+    def _gauges(self) -> list[Gauge]:
+        found = [Gauge("cawn_ready", "Whether requests are answered.", float(self.ready))]
+        if self._state is None:
+            return found
+        predictor, unit = self.predictor, self.predictor.reading.unit
+        found += [
+            Gauge("cawn_links", "Links in the history.", predictor.num_links),
+            Gauge("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
+            Gauge("cawn_history_version", "Version of the history.", predictor.version),
+            Gauge("cawn_model_info", "Model.", 1, {"name": self.name, "version": self.model_version}),
+            Gauge("cawn_queue_links", "Links waiting to be stored.", self.ingest.links_queued),
+            Gauge("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
+        ]
+        if predictor.watermark is not None:
+            found.append(Gauge("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark))
+            if predictor.reading.dates:
+                lag = time.time() - predictor.watermark / PER_SECOND[unit]
+                found.append(Gauge("cawn_watermark_lag_seconds", "Age of the newest link.", lag))
+        if self._last_arrival is not None:
+            since = time.monotonic() - self._last_arrival
+            found.append(Gauge("cawn_seconds_since_links", "Time since links were last added.", since))
+        return found
