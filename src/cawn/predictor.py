@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial, wraps
 from pathlib import Path
@@ -39,13 +40,16 @@ from cawn.learn.runs import (
     write_run,
     write_served,
 )
+from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, Indexed, Scorer, Seeded, System
+from cawn.systems.base import Bounded, Embedder, Indexed, Replaceable, Scorer, Seeded, System
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from cawn.explain.law import Law
     from cawn.explain.link import Explanation
     from cawn.learn.testing import Run
@@ -562,6 +566,34 @@ class LinkPredictor:
             self._version += 1
         self._known.add(added, batch)
         return Update(len(added), len(new) - len(added), len(self._all_names.added) - nodes_before)
+
+    def replace_weights(
+        self, weights: Mapping[str, Tensor], calibration: Calibration | RollingCalibration | None = None
+    ) -> None:
+        """Use other weights of the same network from the next query on; queries in progress use the old ones.
+
+        The weights of the run's results are kept when the predictor is saved.
+
+        Args:
+            calibration: Of the new weights; by default the current one.
+        """
+        if not isinstance(self._system, Replaceable):
+            raise QueryError(f"the weights of the system {self._name!r} cannot be replaced while it is in use")
+        module = deepcopy(self._system.module)
+        try:
+            module.load_state_dict(dict(weights))
+        except (RuntimeError, TypeError, AttributeError) as error:
+            raise QueryError("the weights do not fit this model") from error
+        with self._updating:
+            snapshot, system = self._snapshot(), self._system.with_module(module)
+            fitted = snapshot.calibration if calibration is None else RollingCalibration.of(calibration)
+            record, report = self._record, {} if self._record is None else self._record.report
+            if record is not None and record.evaluated is None:
+                record = replace(record, evaluated=self._weights(), report=report | {"served": ALL_LINKS})
+            scorer = system.scorer(snapshot.events)
+            with self._swapping:
+                self._system, self._record = system, record
+                self._state = _State(replace(snapshot, scorer=scorer, calibration=fitted), self._state.pending)
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""

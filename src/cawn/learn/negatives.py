@@ -320,16 +320,29 @@ def training_links(events: Events, split: Split, config: Settings, seed: int) ->
     links = train if events.weight is None else train[events.weight[train] > 0]
     if len(links) == 0:
         raise DataError("all links of the training part have weight 0: give some of them a weight above 0")
-    draw = partial(choices, events, links, seen=train, visible=split.visible)
+    found = some_training_links(events, links, config, seed, seen=train, visible=split.visible)
+    return replace(found, own_negatives=own_negatives(events, split, links))
+
+
+def some_training_links(
+    events: Events, links: Positions, config: Settings, seed: int, *, seen: Positions, visible: npt.NDArray[np.bool_]
+) -> TrainingLinks:
+    """Some links to train on, and the choices of their negatives; those given by the user are ignored.
+
+    Args:
+        seen: All links of the training period (positions).
+        visible: Mask [E] of the links that may be used.
+    """
+    draw = partial(choices, events, links, seen=seen, visible=visible)
     return TrainingLinks(
         events=events,
-        part=train,
+        part=seen,
         positions=links,
-        own_negatives=own_negatives(events, split, links),
+        own_negatives=np.full(len(links), NO_NEGATIVE, np.int32),
         random=draw("period" if config.pool == "period" else "random"),
         historical=None if config.negatives == "random" else draw("historical"),
         recent=draw("recent") if config.negatives == "hard" else None,
-        pairs=earlier_links(events, links, split.visible) if config.negatives == "pairs" else None,
+        pairs=earlier_links(events, links, visible) if config.negatives == "pairs" else None,
         batch_size=config.batch_size,
         num_negatives=getattr(config, "num_negatives", 1),
         seed=seed,

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cawn.data.events import Events
 from cawn.errors import DataError
-from cawn.systems.training import Optimizer, TrainingLinks
+from cawn.systems.training import Links, Optimizer, TrainingLinks
 from cawn.walks.history import History
 from cawn.walks.pairs import PairParts
 from cawn.walks.rates import part_widths
@@ -123,6 +123,25 @@ class Bounded(Protocol):
 
     def pairs_within(self, byte_budget: int) -> int:
         """The number of pairs that can be scored at once in this many bytes."""
+
+
+@runtime_checkable
+class Replaceable(Protocol):
+    """A system whose weights can be replaced while its index is in use."""
+
+    def with_module(self, module: nn.Module) -> System:
+        """A copy with another network of the same shape; it shares the index."""
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A scorer whose network can be trained further, on the same history."""
+
+    def with_module(self, module: nn.Module) -> Scorer:
+        """Scores with another network of the same shape on the same history."""
+
+    def training_logits(self, links: Links, *, seed: int) -> Tensor:
+        """Logits of B links, then of their K B negatives, with gradients: [(1 + K) B]."""
 
 
 @runtime_checkable

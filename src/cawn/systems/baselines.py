@@ -99,10 +99,7 @@ class Past:
         """
         visible = self.before(t) if visible is None else visible
         keys = {"L": _undirected(src, dst), "G": dst.astype(np.int64)}
-        first, *second = [self._statistic(part, keys[part[0]], visible) for part in _parts(order)]
-        # The second statistic adds less than the smallest step of the first; pairs whose first is 0 rank last.
-        with_first, without = (first + 2.0**-31 * second[0], second[0] / 32 - 1) if second else (first, first - 1)
-        return np.asarray(np.where(first > 0, with_first, without), np.float64)
+        return _combined(*(self._statistic(part, keys[part[0]], visible) for part in _parts(order)))
 
     def _statistic(self, part: str, keys: Array, visible: Array) -> Scores:
         """From 0 for "never" to 26, on a logarithmic scale: [B]."""
@@ -111,7 +108,7 @@ class Past:
         if part[1:] == "P":
             return _log2(1 + count)
         rank = self._ranks[part][newest] if len(self.t) else visible
-        return np.asarray(np.where(newest >= 0, _BITS - _log2(np.maximum(visible - rank, 1)), 0.0), np.float64)
+        return _recency(np.where(newest >= 0, rank, -1), visible)
 
     @cached_property
     def _ranks(self) -> dict[str, Array]:
@@ -126,6 +123,29 @@ class Past:
             rank[order] = np.flatnonzero(starts_group)[np.cumsum(starts_group) - 1]
             ranks |= {f"{name}R": self.before(t), f"{name}RP": rank}
         return ranks
+
+
+def recency_score(pair: Array, destination: Array, visible: Array) -> Scores:
+    """`Past.recency` from the last link of each pair and of its destination, for a caller that keeps track of them.
+
+    Args:
+        pair: The number of links before the time of the pair's last link; -1 if it has none.
+        destination: The same for the destination.
+        visible: The number of links before the time of the query.
+    """
+    return _combined(_recency(pair, visible), _recency(destination, visible))
+
+
+def _recency(rank: Array, visible: Array) -> Scores:
+    """Of a link that comes after `rank` of the first `visible` links: up to 26 for the newest; 0 for rank -1."""
+    return np.asarray(np.where(rank >= 0, _BITS - _log2(np.maximum(visible - rank, 1)), 0.0), np.float64)
+
+
+def _combined(first: Scores, second: Scores | None = None) -> Scores:
+    """Compares by `first`, ties by `second`, which adds less than its smallest step; where `first` is 0, ranks last."""
+    if second is None:
+        return np.asarray(np.where(first > 0, first, first - 1), np.float64)
+    return np.asarray(np.where(first > 0, first + 2.0**-31 * second, second / 32 - 1), np.float64)
 
 
 def _undirected(src: Array, dst: Array) -> Array:

@@ -7,8 +7,9 @@ The preset "fast" uses decayed counts only, and scores half a million to a milli
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from cawn.data.events import Events
 from cawn.systems.base import Context, symmetric_features
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings
-from cawn.systems.training import Optimizer, contrast_loss
+from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
 
@@ -84,14 +85,16 @@ class RatesSystem:
             standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
-        scorer = self.scorer(self.context.events)
-        for links in self.context.train.batches(epoch, first):
-            K = len(links.negative) // len(links.src)
-            sources = np.tile(links.src, K) if links.negative_src is None else links.negative_src
-            src, dst = np.concatenate([links.src, sources]), np.concatenate([links.dst, links.negative])
+        scorer, training = self.scorer(self.context.events), self.context.train
+        for links in training.batches(epoch, first):
             self.module.train()
-            logits = scorer.network(src, dst, np.tile(links.t, 1 + K))  # [(1 + K) B]
-            yield contrast_loss(logits, links.weight, K)
+            yield contrast_loss(scorer.training_logits(links), links.weight, training.num_negatives)
+
+    def with_module(self, module: nn.Module) -> RatesSystem:
+        """See `Replaceable`."""
+        other = copy(self)
+        other.module = cast("nn.Sequential", module)
+        return other
 
     def scorer(self, events: Events) -> RatesScorer:
         if self._features is None or self._features[0] is not events:
@@ -122,6 +125,17 @@ class RatesScorer:
         device = self._system.context.device
         logits: Tensor = self._system.module(self.inputs(src, dst, t).to(device)).squeeze(-1)
         return logits
+
+    def training_logits(self, links: Links, *, seed: int = 0) -> Tensor:
+        """See `Trainable`; nothing is random."""
+        K = len(links.negative) // len(links.src)
+        sources = np.tile(links.src, K) if links.negative_src is None else links.negative_src
+        src, dst = np.concatenate([links.src, sources]), np.concatenate([links.dst, links.negative])
+        return self.network(src, dst, np.tile(links.t, 1 + K))
+
+    def with_module(self, module: nn.Module) -> RatesScorer:
+        """See `Trainable`."""
+        return RatesScorer(self._system.with_module(module), self._features)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
+from torch import Tensor, nn
 
 from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
@@ -20,7 +21,7 @@ from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
-from cawn.systems.training import Optimizer
+from cawn.systems.training import Links, Optimizer
 from cawn.walks.history import History
 from cawn.walks.pairs import PairFeatures, named
 from cawn.walks.validation import check_history, check_pairs
@@ -103,6 +104,12 @@ class CawnSystem:
         pair_features = PairFeatures.adopt(parts, arrays, events, history, self.unit)
         self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
 
+    def with_module(self, module: nn.Module) -> CawnSystem:
+        """See `Replaceable`."""
+        other = copy(self)
+        other.module, other._engine = cast("CAWN", module), None
+        return other
+
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_engine": None}  # device memory is not pickled; it is allocated again
 
@@ -126,6 +133,16 @@ class WalkScorer:
 
     def embed(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
         return np.asarray(self._system.engine(self.batcher).forward(src, dst, t, seed=WALK_SEED, embed=True))
+
+    def with_module(self, module: nn.Module) -> WalkScorer:
+        """See `Trainable`."""
+        return WalkScorer(self._system.with_module(module), self.batcher)
+
+    def training_logits(self, links: Links, *, seed: int) -> Tensor:
+        """See `Trainable`."""
+        ends = links.src, links.dst, links.negative, links.t
+        logits: Tensor = self._system.module(self.batcher.contrast(*ends, seed=seed, negative_src=links.negative_src))
+        return logits
 
     def logits_of(self, batch: Batch) -> Array:
         """Logits [B] of a batch that was built on the CPU."""

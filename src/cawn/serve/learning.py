@@ -1,0 +1,311 @@
+"""Learning from arriving links: a shadow model, which replaces the served one when it is better beyond the noise.
+
+The shadow model starts from the served weights. It is trained on arriving links and on older ones, with the loss and
+the negatives of training, after the monitor has scored them: it never scores a link that it was trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from copy import deepcopy
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from cawn.data.events import Events
+from cawn.errors import DataError, QueryError, StorageError
+from cawn.kernels.rng import seed_for
+from cawn.learn.calibration import Calibration, RollingCalibration
+from cawn.learn.checkpoints import load_moments, moments
+from cawn.learn.negatives import some_training_links
+from cawn.learn.runs import load_weights, part, write_checkpoint
+from cawn.learn.store import digest_of, read_tensors
+from cawn.predictor import LinkPredictor, Snapshot
+from cawn.serve.accuracy import Recalibrated
+from cawn.serve.evidence import LEVEL, WINDOW, PairedTest, Verdict
+from cawn.serve.weights import KeptWeights
+from cawn.systems.base import Scorer, Trainable
+from cawn.systems.training import Optimizer, TrainingLinks, contrast_loss, seed_step
+
+Array = npt.NDArray[Any]
+
+REPLAY = 0.5  # share of older links in a step
+RATE = 0.1  # relative to the learning rate of training
+CONTEXT = 20_000  # newest links, from which negatives are drawn
+MOST_STEPS = 8  # in one round of the monitor
+SHADOW = "shadow.safetensors"
+_log = logging.getLogger(__name__)
+
+
+class _Shadow(NamedTuple):
+    """The network in training, and what belongs to it."""
+
+    module: nn.Module
+    optimizer: Optimizer
+    calibrated: Recalibrated
+
+
+class Learner:
+    """Trains a shadow model, and replaces the served weights when the shadow model is better.
+
+    Its methods are called by the monitor, in one thread; `summary`, `rollback` and `save` by any.
+
+    Args:
+        folder: For the weights that were or are served, and for the shadow model; None keeps nothing on disk.
+        replay: The share of older links, drawn from the whole history, among those of a step.
+        rate: The learning rate, relative to that of training.
+        most_steps: The most steps in one round of the monitor. If more links arrive, a random part of them is used.
+        window: The number of scored links between two tests.
+        level: The expected number of promotions per window of a shadow model that is no better; see `PairedTest`.
+    """
+
+    def __init__(
+        self,
+        predictor: LinkPredictor,
+        folder: Path | None = None,
+        *,
+        replay: float = REPLAY,
+        rate: float = RATE,
+        most_steps: int = MOST_STEPS,
+        window: int = WINDOW,
+        level: float = LEVEL,
+        seed: int = 0,
+    ) -> None:
+        snapshot = predictor._snapshot()
+        if not isinstance(snapshot.scorer, Trainable):
+            raise QueryError(
+                f"the system {predictor._name!r} cannot learn while it is served: only cawn and rates can; "
+                "leave out --learn"
+            )
+        self._predictor, self._config, self._seed = predictor, predictor._config, seed
+        self._replay, self._rate, self._most_steps = replay, rate, most_steps
+        self._random = np.random.default_rng(seed)
+        self._better, self._worse = PairedTest(window, level, columns=2), PairedTest(window, level)
+        self._until: Any = snapshot.events.t[-1] if len(snapshot.events) else None  # learned up to this time
+        self._steps = self._learned = self._restarts = self._promotions = 0
+        self._lock = Lock()
+        self._kept = None if folder is None else KeptWeights(folder)
+        self._shadow = self._new_shadow(snapshot)
+        if self._kept is not None:
+            self._open(self._kept)
+
+    @property
+    def calibrated(self) -> Recalibrated:
+        """The calibration of the shadow model."""
+        return self._shadow.calibrated
+
+    def scorer(self, snapshot: Snapshot) -> Scorer:
+        """The shadow model on a history."""
+        assert isinstance(snapshot.scorer, Trainable)
+        return snapshot.scorer.with_module(self._shadow.module)
+
+    def summary(self) -> dict[str, Any]:
+        """What was learned, and the evidence so far, as JSON values."""
+        return {
+            "steps": self._steps,
+            "links": self._learned,
+            "replay": self._replay,
+            "rate": self._rate,
+            "promotions": self._promotions,
+            "restarts": self._restarts,
+            "serving": None if self._kept is None else self._kept.serving,
+            "evidence": {
+                "links": self._better.links,
+                "window": self._better.window,
+                "level": self._better.level,
+                "log_loss_gain": self._better.newest_mean(),
+            },
+        }
+
+    # Deciding
+
+    def judge(self, differences: Array) -> bool:
+        """Add evidence; promotes the shadow model if it is better, and restarts it if it is worse.
+
+        It is better if its log loss is lower beyond the noise (see `PairedTest`), and its MRR over the same links is
+        not lower. Returns whether it was promoted.
+
+        Args:
+            differences: Of reciprocal ranks and of log losses, the served model's less the shadow model's: [m, 2].
+        """
+        rank_gain, loss_gain = -differences[:, 0], differences[:, 1]
+        windows = self._better.links // self._better.window
+        verdict = self._better.add(np.stack([loss_gain, rank_gain], axis=1))
+        worse = self._worse.add(-loss_gain)
+        promoted = verdict is not None and verdict.means[1] >= 0
+        if verdict is not None and promoted:
+            self._promote(verdict)
+        elif worse is not None:
+            _log.info("the shadow model has become worse than the served one: it starts again from its weights")
+            self._restart()
+        if promoted or worse is not None or self._better.links // self._better.window > windows:
+            self.save()
+        return promoted
+
+    def _promote(self, verdict: Verdict) -> None:
+        """Serve the weights of the shadow model."""
+        predictor, module = self._predictor, self._shadow.module
+        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
+        calibration = RollingCalibration.of(self.calibrated.calibration or Calibration())
+        number = None
+        if self._kept is not None:
+            number = self._kept.keep(weights, calibration, links=predictor.num_links, evidence=verdict.to_dict())
+        predictor.replace_weights(weights, calibration)
+        if self._kept is not None and number is not None:
+            self._kept.mark(number)
+        self._promotions += 1
+        self._clear_evidence()
+        _log.info(
+            "the shadow model is served now: its log loss was lower by %.4f ± %.4f over %d links",
+            verdict.means[0],
+            verdict.error,
+            verdict.links,
+        )
+
+    def rollback(self, number: int) -> None:
+        """Serve weights that are kept; the shadow model starts again from them."""
+        if self._kept is None:
+            raise QueryError("no weights are kept: give the service a state folder")
+        with self._lock:
+            self._kept.serve(self._predictor, number)
+            self._restart()
+
+    def _restart(self) -> None:
+        self._shadow = self._new_shadow(self._predictor._snapshot())
+        self._restarts += 1
+        self._clear_evidence()
+
+    def _clear_evidence(self) -> None:
+        self._better.clear()
+        self._worse.clear()
+
+    def _new_shadow(self, snapshot: Snapshot) -> _Shadow:
+        """A copy of the served model."""
+        module = deepcopy(self._predictor._system.module)
+        optimizer = Optimizer(module, self._config, 1)
+        optimizer.set_learning_rate(self._rate * self._config.lr)
+        return _Shadow(module, optimizer, Recalibrated(snapshot.calibration.steps[-1]))
+
+    # Training
+
+    def learn(self, snapshot: Snapshot, newest: Any) -> None:
+        """Train on the links since the last call that are older than `newest`; waits until there are enough for a step.
+
+        Links at the time `newest` are left for later, as more of them may arrive, and none is scored after it was
+        learned.
+        """
+        events = snapshot.events
+        first = 0 if self._until is None else int(np.searchsorted(events.t, self._until))
+        last = int(np.searchsorted(events.t, newest))
+        share = math.ceil(self._config.batch_size * (1 - self._replay))
+        if last - first < share:
+            return
+        self._until = newest
+        with self._lock:
+            self._train(snapshot, self._choose(events, first, last, share * self._most_steps))
+
+    def _choose(self, events: Events, first: int, last: int, most: int) -> TrainingLinks | None:
+        """At most `most` of the links from position `first` to `last`, and older ones in proportion."""
+        new = np.arange(first, last)
+        if len(new) > most:
+            new = np.sort(self._random.choice(new, most, replace=False))
+        self._learned += len(new)
+        old = np.empty(0, np.int64)
+        if first > 0:
+            old = np.unique(self._random.integers(0, first, round(len(new) * self._replay / (1 - self._replay))))
+        chosen = np.concatenate([old, new])
+        positions = np.union1d(chosen, np.arange(max(last - CONTEXT, 0), last))
+        some, links = events[positions], np.searchsorted(positions, chosen)
+        if some.weight is not None:
+            links = links[some.weight[links] > 0]
+        if len(links) == 0 or (some.dst == some.dst[0]).all():
+            return None
+        seen, visible = np.arange(len(some)), np.ones(len(some), np.bool_)
+        seed = seed_for(self._seed, "learning", self._steps)
+        return some_training_links(some, links, self._config, seed, seen=seen, visible=visible)
+
+    def _train(self, snapshot: Snapshot, training: TrainingLinks | None) -> None:
+        """One step for each batch of links."""
+        if training is None:
+            return None
+        module, optimizer, _ = self._shadow
+        scorer, device = self.scorer(snapshot), next(module.parameters()).device
+        assert isinstance(scorer, Trainable)
+        for step, links in enumerate(training.batches(0, 0)):
+            module.train()
+            seed_step(device, training.seed_for("dropout", step))
+            logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
+            loss = contrast_loss(logits, links.weight, training.num_negatives)
+            if not math.isfinite(float(loss.detach())):
+                _log.warning("the loss of the shadow model is not finite: it starts again from the served weights")
+                return self._restart()
+            optimizer.minimise(loss)
+            self._steps += 1
+        module.eval()
+        return None
+
+    # On disk
+
+    def _open(self, kept: KeptWeights) -> None:
+        """Keep the weights that are served, and continue with a shadow model that was saved."""
+        if not kept.numbers():
+            served = self._shadow.module.state_dict()
+            calibration = self._predictor.calibration
+            kept.mark(kept.keep(served, calibration, links=self._predictor.num_links, evidence=None))
+        try:
+            self._load(kept)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError, StorageError) as error:
+            _log.warning("%s: cannot be read (%s); the shadow model starts again", kept.folder / SHADOW, error)
+            self._shadow = self._new_shadow(self._predictor._snapshot())
+            self._clear_evidence()
+
+    def save(self) -> None:
+        """Store the shadow model, its optimizer and the evidence, so that they survive a restart."""
+        if self._kept is None:
+            return
+        module, optimizer, calibrated = self._shadow
+        tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+        tensors |= {f"adam.{name}": value for name, value in moments(optimizer).items()}
+        state = {
+            "serving": self._kept.serving,
+            "until": None if self._until is None else self._until.item(),
+            "steps": self._steps,
+            "learned": self._learned,
+            "restarts": self._restarts,
+            "promotions": self._promotions,
+            "calibration": None if calibrated.calibration is None else calibrated.calibration.to_dict(),
+            "better": self._better.state(),
+            "worse": self._worse.state(),
+        }
+        write_checkpoint(self._kept.folder / SHADOW, tensors, state)
+
+    def _load(self, kept: KeptWeights) -> None:
+        """Continue with the shadow model that was saved, unless other weights are served since."""
+        tensors, texts, _ = read_tensors(kept.folder / SHADOW)
+        if texts["checksum"] != digest_of(tensors, texts["state"]):
+            raise ValueError("checksum")
+        state = json.loads(texts["state"])
+        if state["serving"] != kept.serving:
+            _log.info("other weights are served than when the shadow model was saved: it starts again")
+            return
+        module, optimizer, _ = self._shadow
+        load_weights(module, part(tensors, "model."), kept.folder)
+        load_moments(optimizer, part(tensors, "adam."))
+        optimizer.set_learning_rate(self._rate * self._config.lr)
+        fitted = state["calibration"]
+        self._shadow = _Shadow(
+            module, optimizer, Recalibrated(None if fitted is None else Calibration.from_dict(fitted))
+        )
+        self._better.load(state["better"])
+        self._worse.load(state["worse"])
+        self._until = None if state["until"] is None else np.asarray(state["until"])[()]
+        self._steps, self._learned = int(state["steps"]), int(state["learned"])
+        self._restarts, self._promotions = int(state["restarts"]), int(state["promotions"])

@@ -1,0 +1,369 @@
+"""Accuracy on arriving links, measured while the service runs, and how the stream changes.
+
+Evaluation is prequential: every link is predicted from the links before it. This may be done after the link was added,
+because a query at time t uses only links strictly before t. A background thread scores a random sample of the arriving
+links, each against random earlier destinations, with the model, with the shadow model if there is one, and with the
+recency baseline.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from datetime import UTC, datetime
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import Events
+from cawn.learn.runs import Record
+from cawn.learn.splits import TimeSplit
+from cawn.predictor import LinkPredictor, Snapshot
+from cawn.serve.accuracy import SCORERS, Recalibrated, Series, Sums, reciprocal_ranks
+from cawn.serve.evidence import BLOCKS, LEVEL, WINDOW, PairedTest
+from cawn.serve.links import Links
+from cawn.serve.recency import Followed, Recency
+
+if TYPE_CHECKING:
+    from cawn.serve.learning import Learner
+
+Array = npt.NDArray[Any]
+
+NEGATIVES = 20  # random earlier destinations for each scored link
+RECENT = 100  # scored links that `recent` returns
+MAX_QUEUE = 500_000  # links waiting; if there are more, they are not scored
+_log = logging.getLogger(__name__)
+
+
+class _Start(NamedTuple):
+    """The links that the baseline starts from; None for those of the predictor at the time of reading."""
+
+    events: Events | None
+    test_period: tuple[int, int] = (0, 0)  # positions of the first test link of the run, and after the last
+
+
+class _Round(NamedTuple):
+    """The links that arrived since the last round: as given, and as ids in the order of time."""
+
+    snapshot: Snapshot
+    links: Links
+    order: Array  # positions in `links`
+    src: Array
+    dst: Array
+    t: Array
+
+    def where(self, chosen: Array) -> _Round:
+        """Only the chosen links."""
+        return self._replace(**{name: getattr(self, name)[chosen] for name in ("order", "src", "dst", "t")})
+
+
+class Monitor:
+    """Measures accuracy and drift on arriving links.
+
+    Links older than the newest are counted but not scored. In each round, all others that arrived since the last round
+    have the same chance to be scored.
+
+    Args:
+        learner: Trains a shadow model on the links after they were scored.
+        links_per_second: The most links to score.
+        cpu_share: The most time to spend, as a share of one core; rounds become rarer if they take longer.
+        negatives: The number of earlier destinations that each link is ranked among.
+        window: The number of scored links that `summary` is about, and between two tests for the alarm.
+        level: The expected number of false alarms per window; see `PairedTest`.
+    """
+
+    def __init__(
+        self,
+        predictor: LinkPredictor,
+        learner: Learner | None = None,
+        *,
+        links_per_second: int = 20,
+        cpu_share: float = 0.1,
+        negatives: int = NEGATIVES,
+        window: int = WINDOW,
+        level: float = LEVEL,
+        seed: int = 0,
+    ) -> None:
+        self._predictor, self._learner = predictor, learner
+        self._most, self._cpu_share, self._negatives, self.window = links_per_second, cpu_share, negatives, window
+        snapshot, record = predictor._snapshot(), predictor._record
+        self._reference = {"ece": _tested_ece(record)}
+        self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
+        self._random = np.random.default_rng(seed)
+        self._recency = Recency()
+        self._calibrated = {"model": Recalibrated(snapshot.calibration.steps[-1]), "baseline": Recalibrated()}
+        self._test = PairedTest(window, level)
+        self._queue: list[Links] = []
+        self._queued = self._arrived = self._followed = self._scored = self._dropped = 0
+        self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
+        self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
+        self._alarm: tuple[str, str] | None = None  # what it says, and since when
+        self._lock = Lock()  # of what other threads read or write; held briefly
+        self._working = Lock()  # one round at a time
+        self._stopping, self._thread = Event(), Thread(target=self._run, name="cawn-monitor", daemon=True)
+
+    # For the service
+
+    def start(self) -> None:
+        """Start the background thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the background thread after the current round; links that are still queued are not scored."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def observe(self, links: Links) -> None:
+        """Queue links that were added to the predictor."""
+        with self._lock:
+            self._arrived += len(links)
+            self._queued += len(links)
+            self._queue.append(links)
+            if self._queued > MAX_QUEUE:
+                self._dropped += self._queued
+                self._queue, self._queued = [], 0
+                self._start = _Start(None)
+
+    def summary(self) -> dict[str, Any]:
+        """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
+
+        "model", "shadow" and "baseline" have "mrr", "log_loss" (each scorer recalibrated on the links before) and, but
+        for the baseline, "ece", with standard errors. "share" is the share of links that were scored; "new_nodes" and
+        "new_pairs" are the shares of links with a node, or between two nodes, that had not linked before. "drift" has
+        these shares and the calibration error in the test period of the run, and their change since.
+        """
+        with self._lock:
+            newest = sum(self._blocks, Sums()) + self._open
+            found = newest.to_dict()
+            text, since = self._alarm or (None, None)
+            return {
+                "arrived": self._arrived,
+                "scored": self._scored,
+                "share": self._scored / self._arrived if self._arrived else None,
+                "late": self._recency.late,
+                "dropped": self._dropped,
+                "window": {"links": self.window, "scored": newest.links, "negatives": self._negatives},
+                **{name: found[name] for name in (*SCORERS, "new_nodes", "new_pairs")},
+                "drift": self._drift(found),
+                "alarm": text,
+                "alarm_since": since,
+            }
+
+    def series(self) -> list[dict[str, Any]]:
+        """Accuracy over time, oldest first: at most about 500 points, each over equally many scored links.
+
+        A point has "links" and "t" (links arrived by its end, and the time of the last), "scored" and, like `summary`,
+        "model", "shadow", "baseline", "new_nodes" and "new_pairs".
+        """
+        with self._lock:
+            return self._series.to_list()
+
+    def recent(self, most: int = RECENT) -> list[dict[str, Any]]:
+        """The newest scored links, newest first: names, time, probabilities, and ranks among the negatives."""
+        with self._lock:
+            return [dict(row) for row in list(self._recent)[::-1][:most]]
+
+    def gauges(self) -> dict[str, float]:
+        """The numbers of `summary` that are known, by name, such as "model_mrr"; "alarm" is 0 or 1."""
+        found = self.summary()
+        values = {f"{s}_{name}": value for s in SCORERS for name, value in (found[s] or {}).items()}
+        values |= {name: found[name] for name in ("new_nodes", "new_pairs", "share", "late", "dropped")}
+        values["alarm"] = found["alarm"] is not None
+        return {name: float(value) for name, value in values.items() if value is not None}
+
+    def _drift(self, found: dict[str, Any]) -> dict[str, dict[str, float]]:
+        """How shares and calibration error differ from the test period, where both are known."""
+        now = {
+            "new_nodes": found["new_nodes"],
+            "new_pairs": found["new_pairs"],
+            "ece": (found["model"] or {}).get("ece"),
+        }
+        both = {name: (self._reference.get(name), value) for name, value in now.items()}
+        return {
+            name: {"test": test, "now": value, "change": value - test}
+            for name, (test, value) in both.items()
+            if test is not None and value is not None
+        }
+
+    # In the background
+
+    def _run(self) -> None:
+        pause = 1.0
+        while not self._stopping.wait(pause):
+            start = time.perf_counter()
+            try:
+                self.process()
+            except Exception:  # monitoring must not end, whatever happens to some links
+                _log.exception("some links could not be scored")
+            busy = time.perf_counter() - start
+            pause = max(1.0 - busy, busy * (1 / self._cpu_share - 1))
+
+    def process(self) -> int:
+        """Score a sample of what is queued, then learn from all of it; returns the number of links scored."""
+        with self._working:
+            with self._lock:
+                queue, self._queue, self._queued = self._queue, [], 0
+                start, self._start = self._start, None
+            if start is not None:
+                self._begin(start)
+            if not any(map(len, queue)):
+                return 0
+            found = self._resolve(queue)
+            late = self._recency.is_late(found.t)
+            if late.any():
+                before = np.searchsorted(found.snapshot.events.t, found.t[late])
+                self._recency.insert(found.src[late], found.dst[late], before)
+                found = found.where(~late)
+            if len(found.t) == 0:
+                return 0
+            scored = self._score(found)
+            if self._learner is not None:
+                self._learner.learn(found.snapshot, found.t[-1])
+            return scored
+
+    def _begin(self, start: _Start) -> None:
+        """Bring the baseline up to the first observed link."""
+        events = self._predictor._snapshot().events if start.events is None else start.events
+        recency, (first, last) = Recency(), start.test_period
+        recency.extend(events, 0, first)
+        new_nodes, new_pairs = recency.extend(events, first, last)
+        recency.extend(events, last, len(events))
+        with self._lock:
+            recency.late, self._recency = self._recency.late, recency
+            if last > first:
+                self._reference |= {"new_nodes": new_nodes / (last - first), "new_pairs": new_pairs / (last - first)}
+
+    def _resolve(self, queue: list[Links]) -> _Round:
+        """The queued links as ids, in the order of time."""
+        links = Links.join(queue)
+        snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, links.t)
+        order = np.argsort(t, kind="stable")
+        return _Round(snapshot, links, order, src[order], dst[order], t[order])
+
+    def _score(self, found: _Round) -> int:
+        """Score a sample of links that are in the order of time; returns its size."""
+        n = len(found.t)
+        sample = np.sort(self._random.choice(n, min(n, self._most), replace=False))
+        uniform = self._random.random((len(sample), self._negatives))
+        followed = self._recency.follow(found.src, found.dst, found.t, sample, uniform)
+        usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
+        sample, negatives = sample[usable], followed.negatives[usable]
+        logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
+        values, probability = self._figures(found, sample, logits)
+        with self._lock:
+            self._add(found, followed, sample, values, probability)
+        self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
+        if self._learner is not None and self._learner.judge(values[:, 0] - values[:, 1]):
+            self._calibrated["model"] = self._learner.calibrated.copy()
+        return len(sample)
+
+    def _logits(self, found: _Round, sample: Array, negatives: Array) -> dict[str, Array]:
+        """Logits of links and their negatives [m, 1 + K] by the model and the shadow model."""
+        width = 1 + self._negatives
+        src, t = np.repeat(found.src[sample], width), np.repeat(found.t[sample], width)
+        dst = np.concatenate([found.dst[sample, None], negatives], axis=1).ravel()
+        scorers = {"model": found.snapshot.scorer}
+        if self._learner is not None:
+            scorers["shadow"] = self._learner.scorer(found.snapshot)
+        return {name: scorer(src, dst, t).reshape(-1, width) for name, scorer in scorers.items()}
+
+    def _figures(self, found: _Round, sample: Array, logits: dict[str, Array]) -> tuple[Array, Array]:
+        """Reciprocal ranks and log losses [m, 3, 2]; probabilities by the model and the shadow [m, 2, 1 + K]."""
+        m, width = len(sample), 1 + self._negatives
+        values, probability = np.full((m, 3, 2), np.nan), np.full((m, 2, width), np.nan)
+        calibrated = dict(self._calibrated)
+        probability[:, 0] = found.snapshot.calibration.probability(logits["model"].T, found.t[sample]).T
+        if self._learner is not None:
+            calibrated["shadow"] = self._learner.calibrated
+            probability[:, 1] = self._learner.calibrated.probability(logits["shadow"])
+        for i, name in enumerate(SCORERS):
+            if name in logits:
+                values[:, i, 0] = reciprocal_ranks(logits[name])
+                values[:, i, 1] = calibrated[name].log_losses(logits[name])
+        return values, probability
+
+    def _add(self, found: _Round, followed: Followed, sample: Array, values: Array, probability: Array) -> None:
+        """Add links, of which some were scored, to the window, the series and the list of recent links."""
+        self._scored += len(sample)
+        first = 0  # among the links of this round
+        for start, end in self._pieces(len(sample)):
+            last = len(found.t) if end == len(sample) else int(sample[end - 1]) + 1
+            self._open.add(values[start:end], probability[start:end])
+            self._open.add_arrived(followed.new_node[first:last], followed.new_pair[first:last])
+            self._followed += last - first
+            self._open.end = (self._followed, found.links.t[found.order[last - 1]])
+            first = last
+            if self._open.links == self._block_size:
+                self._blocks.append(self._open)
+                self._series.add(self._open)
+                self._open = Sums()
+        rank = 1 / values[:, :, 0]
+        for row, i in enumerate(sample.tolist()):
+            self._recent.append(self._scored_link(found, followed, i, rank[row], probability[row, :, 0]))
+
+    @property
+    def _block_size(self) -> int:
+        return max(self.window // BLOCKS, 1)
+
+    def _pieces(self, count: int) -> list[tuple[int, int]]:
+        """Cut `count` scored links where a block is full; at least one piece."""
+        ends = list(range(self._block_size - self._open.links, count, self._block_size))
+        return list(zip([0, *ends], [*ends, count], strict=True))
+
+    def _scored_link(
+        self, found: _Round, followed: Followed, i: int, rank: Array, probability: Array
+    ) -> dict[str, Any]:
+        given, at = found.links, int(found.order[i])
+        shadow = None if np.isnan(probability[1]) else float(probability[1])
+        return {
+            "src": given.src[at],
+            "dst": given.dst[at],
+            "t": given.t[at],
+            "probability": float(probability[0]),
+            "shadow_probability": shadow,
+            "rank": float(rank[0]),
+            "baseline_rank": float(rank[2]),
+            "new_pair": bool(followed.new_pair[i]),
+            "new_node": bool(followed.new_node[i]),
+        }
+
+    def _check_alarm(self, differences: Array) -> None:
+        """Raise the alarm if the baseline ranks better; withdraw it once the model is ahead over a whole window.
+
+        Args:
+            differences: Reciprocal ranks by the baseline, less those by the model.
+        """
+        verdict = self._test.add(differences)
+        if verdict is not None and self._alarm is None:
+            text = (
+                f"the recency baseline ranks better than the model: its MRR was higher by {verdict.means[0]:.3f} "
+                f"± {verdict.error:.3f} over {verdict.links:,} links; train again, or let it learn (--learn)"
+            )
+            with self._lock:
+                self._alarm = text, datetime.now(UTC).isoformat(timespec="seconds")
+            _log.warning("%s", text)
+        elif self._alarm is not None and verdict is None and self._test.newest_mean() < 0:
+            with self._lock:
+                self._alarm = None
+            _log.info("the model ranks better than the recency baseline again")
+
+
+def _test_period(record: Record | None, events: Events) -> tuple[int, int]:
+    """The positions of the first test link of a run and after the last; (0, 0) if it is not known."""
+    if record is None or not 0 < record.description.get("links", 0) <= len(events):
+        return 0, 0
+    last = int(record.description["links"])
+    cuts = TimeSplit.from_dict(record.description.get("cuts") or {})
+    return int(np.searchsorted(cuts.periods(events[:last]), 2)), last
+
+
+def _tested_ece(record: Record | None) -> float | None:
+    """The calibration error on the test links of a run against random negatives, refitted as in the service."""
+    for row in (record.results or []) if record is not None else []:
+        if "rolling" in row.get("reliability", {}):
+            return float(row["reliability"]["rolling"]["ece"])
+    return None
