@@ -1,0 +1,125 @@
+"""Streams of links that a server reads: Redis Streams and Kafka topics.
+
+`open_source(url, stored)` makes a `Source`, and `Pump` (pump.py) is the thread that moves its entries into the log. An
+entry counts exactly once in the state of a server:
+
+- The position of a link in its stream is written to the log in the same record as the link, so that both are on disk
+  or neither is. After a restart the source gets the stored positions and skips every entry that they include.
+- The stream is told that an entry is done only after that write. What was not acknowledged is delivered again.
+
+So an entry is neither lost nor counted twice, wherever the process dies; what the stream itself remembers about its
+readers is never needed to recognise an entry. Links with ids are also checked for duplicates by id, like all links.
+
+An entry that is not a link, or a link that the predictor refuses, is written to `rejected.jsonl` in the state folder
+(see rejected.py) and acknowledged; it does not stop the stream. It may be there twice if the process dies in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import urlsplit
+
+from cawn.errors import CawnError, QueryError, printable
+from cawn.serve.links import Links
+
+Stored = Callable[[str], str | int | None]
+Position = tuple[int, int]  # of an entry: its id in Redis, its partition and offset in Kafka
+
+
+def format_position(position: Position) -> str:
+    return f"{position[0]}-{position[1]}"
+
+
+class SourceError(CawnError):
+    """A stream that cannot be read now."""
+
+
+class Rejected(NamedTuple):
+    """An entry that is not a link: its position in the stream, its content and the reason."""
+
+    position: str
+    entry: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive entries of a stream.
+
+    Args:
+        links: The links among them that are not in the log yet.
+        positions: The position of each link.
+        others: The positions of the other entries, which are acknowledged without a link.
+        rejected: Entries that are not links.
+        contiguous: Whether the stream has no entry between them that is not in `links` or `others`.
+    """
+
+    links: Links
+    positions: Sequence[Position]
+    others: Sequence[Position] = ()
+    rejected: Sequence[Rejected] = ()
+    contiguous: bool = False
+
+    def __len__(self) -> int:
+        return len(self.links)
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """The first and the second half of the links; the other entries are acknowledged with the second."""
+        middle = len(self) // 2
+        first = Batch(self.links[:middle], self.positions[:middle], contiguous=self.contiguous)
+        return first, Batch(self.links[middle:], self.positions[middle:], self.others, contiguous=self.contiguous)
+
+
+class Source(Protocol):
+    """A stream of links. Used by one thread; the attributes may be read by others.
+
+    Any method may raise. `close` and then `read` starts again after the last commit.
+    """
+
+    name: str  # under which positions are stored
+    lag: int | None  # entries that no reader has been given yet, if known
+    known: int  # entries that were delivered again and skipped
+    trimmed: int  # entries that the stream dropped after delivering them and before they were written
+    warning: str | None
+
+    def read(self, wait: float) -> Batch:
+        """The next entries, or an empty batch if there are none within `wait` seconds."""
+
+    def offsets(self, batch: Batch) -> dict[str, str]:
+        """What to store in the log with the links of the batch, given that all batches before it are committed."""
+
+    def commit(self, batch: Batch) -> None:
+        """Acknowledge a batch whose links are in the log and whose rejected entries are stored."""
+
+    def close(self) -> None:
+        """Disconnect."""
+
+
+def open_source(url: str, stored: Stored) -> Source:
+    """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
+
+    Args:
+        stored: The positions in the log by the name of a source: `LinkLog.offset`.
+    """
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        raise QueryError(f"--source: not a URL ({error})") from error
+    if scheme in ("redis", "rediss", "unix"):
+        from cawn.serve.sources.redis import RedisSource
+
+        return RedisSource.open(url, stored)
+    if scheme == "kafka":
+        from cawn.serve.sources.kafka import KafkaSource
+
+        return KafkaSource.open(url, stored)
+    raise QueryError(f"--source: {printable(scheme) or 'no scheme'}: give redis://, rediss://, unix:// or kafka://")
+
+
+def require_distinct(sources: Sequence[Source]) -> None:
+    """Refuse two sources that would store their positions under the same name."""
+    names = [source.name for source in sources]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise QueryError(f"--source: two streams are called {repeated!r}; rename one of them with &name=NAME")
