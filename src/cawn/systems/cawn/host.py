@@ -40,7 +40,9 @@ class HostEngine:
 
         parts = [order[i : i + size] for i in range(0, len(src), size)]
         found = np.empty((len(src), self._module.width) if embed else len(src), np.float32)
-        for part, batch in zip(parts, prefetch(map(task, parts)), strict=True):
+        tasks = map(task, parts)
+        batches = prefetch(tasks) if len(parts) > 1 else (build() for build in tasks)  # starting a thread takes a while
+        for part, batch in zip(parts, batches, strict=True):
             found[part] = output(self._module, batch, embed=embed)
         return found
 
@@ -48,6 +50,7 @@ class HostEngine:
 @torch.no_grad()
 def output(module: CAWN, batch: Batch, *, embed: bool = False) -> npt.NDArray[np.float32]:
     """Logits or embeddings of one batch, in evaluation mode."""
-    module.eval()
+    if module.training:
+        module.eval()
     found: Tensor = module.embed(batch) if embed else module(batch)
     return np.asarray(found.float().cpu().numpy())
