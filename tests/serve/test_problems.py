@@ -1,0 +1,70 @@
+import json
+import logging
+
+import pytest
+
+import cawn
+from cawn.errors import DeviceError, StorageError
+from cawn.serve.ingest import LateLinks, QueueFull
+from cawn.serve.problems import KINDS, MEDIA_TYPE, Problem, of_error, of_status
+
+
+def test_the_form_of_a_problem() -> None:
+    response = Problem("late", "two\nlines").response()
+    assert response.status_code == 409
+    assert response.headers["content-type"] == MEDIA_TYPE == "application/problem+json"
+    assert json.loads(response.body) == {
+        "type": "urn:cawn:problem:late",
+        "title": "Links are older than the newest link",
+        "status": 409,
+        "detail": "two lines",
+        "error": "two lines",
+    }
+
+
+def test_kinds_have_statuses_of_their_own() -> None:
+    statuses = [kind.status for kind in KINDS.values()]
+    assert len(set(statuses)) == len(statuses)
+    assert all(of_status(status, "x").status == status for status in statuses)
+    assert (of_status(418, "x").status, of_status(599, "x").status) == (400, 500)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (QueueFull("full"), 429),
+        (LateLinks("late"), 409),
+        (cawn.DataError("bad"), 422),
+        (cawn.QueryError("bad"), 422),
+        (Problem("not-found", "x"), 404),
+    ],
+)
+def test_errors_of_the_client(error: Exception, status: int) -> None:
+    problem = of_error(error)
+    assert problem.status == status
+    assert ("Retry-After" in problem.headers) == (status == 429)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StorageError("/secret/path: disk full"), 503),
+        (DeviceError("/secret/path"), 503),
+        (ZeroDivisionError("/secret/path"), 500),
+        (OSError(2, "no such file", "/secret/path"), 500),
+    ],
+)
+def test_errors_of_the_server_are_logged_and_not_shown(error: Exception, status: int, caplog) -> None:
+    with caplog.at_level(logging.ERROR):
+        problem = of_error(error)
+    assert problem.status == status
+    assert "secret" not in json.dumps(problem.to_dict())
+    reference = problem.detail.split()[-1]
+    assert reference in caplog.text
+    assert "secret" in caplog.text
+
+
+def test_running_out_of_memory_is_not_the_fault_of_the_client(caplog) -> None:
+    error = cawn.QueryError("out of memory while answering; lower batch_size")
+    error.__cause__ = MemoryError()
+    assert of_error(error).status == 503

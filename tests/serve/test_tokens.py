@@ -1,0 +1,89 @@
+import pytest
+
+import cawn
+from cawn.serve.problems import Problem
+from cawn.serve.tokens import Tokens
+
+READ, WRITE = "read-token-1", "write-token-1"
+
+
+def status(tokens: Tokens, header: bytes | None, role: str) -> int:
+    try:
+        tokens.check(header, role)
+    except Problem as problem:
+        assert (problem.status == 401) == ("WWW-Authenticate" in problem.headers)
+        return problem.status
+    return 200
+
+
+def test_without_tokens_everything_is_allowed() -> None:
+    tokens = Tokens()
+    assert not tokens
+    assert tokens.roles == []
+    assert status(tokens, None, "write") == status(tokens, b"Bearer x", "read") == 200
+
+
+@pytest.mark.parametrize(
+    ("header", "read", "write"),
+    [
+        (None, 401, 401),
+        (b"", 401, 401),
+        (b"Bearer", 401, 401),
+        (b"Bearer wrong", 401, 401),
+        (b"Bearer \xff\xfe", 401, 401),
+        (b"Basic read-token-1", 401, 401),
+        (b"read-token-1", 401, 401),
+        (b"Bearer read-token-1", 200, 403),
+        (b"bearer  read-token-1 ", 200, 403),
+        (b"Bearer write-token-1", 200, 200),
+        (b"Bearer read-token-", 401, 401),
+        (b"Bearer read-token-12", 401, 401),
+    ],
+)
+def test_roles(header: bytes | None, read: int, write: int) -> None:
+    tokens = Tokens({READ: "read", WRITE: "write"})
+    assert status(tokens, header, "read") == read
+    assert status(tokens, header, "write") == write
+
+
+def test_every_token_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = []
+    monkeypatch.setattr("hmac.compare_digest", lambda a, b: compared.append(a) or a == b)
+    Tokens({READ: "read", WRITE: "write"}).role(READ.encode())
+    assert compared == [READ.encode(), WRITE.encode()]
+
+
+def test_a_file_and_the_environment(tmp_path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# a comment\n\nread {READ}\n  write\t{WRITE}  \n")
+    tokens = Tokens.read(file, {"CAWN_READ_TOKEN": "from-environment"})
+    assert tokens.roles == ["read", "write"]
+    assert tokens.role(b"from-environment") == "read"
+    assert tokens.role(WRITE.encode()) == "write"
+    assert not Tokens.read(None, {"CAWN_WRITE_TOKEN": ""})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "has no tokens"),
+        (b"# nothing\n", "has no tokens"),
+        (b"read\n", "line 1: write 'read TOKEN'"),
+        (b"# a\nadmin secret-token\n", "line 2"),
+        (b"read two words-here\n", "line 1"),
+        (b"read short\n", "8 or more"),
+        ("read tökentökentöken\n".encode(), "visible ASCII"),
+        (b"\xff\xfe\x00", "is not a text file"),
+    ],
+)
+def test_bad_files(tmp_path, content: bytes, message: str) -> None:
+    file = tmp_path / "tokens"
+    file.write_bytes(content)
+    with pytest.raises(cawn.CawnError, match=message) as caught:
+        Tokens.read(file, {})
+    assert "secret" not in str(caught.value)
+
+
+def test_a_bad_token_in_the_environment() -> None:
+    with pytest.raises(cawn.CawnError, match="CAWN_READ_TOKEN: a token has 8 or more"):
+        Tokens.read(None, {"CAWN_READ_TOKEN": "secret!"})
