@@ -217,20 +217,29 @@ class LinkPredictor:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a new run folder with this model and all links, including updates."""
-        if self._record is None:
-            raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         target = check_path(folder, "folder")
         refuse_existing(target)
+        self.saver()(target)
+
+    def saver(self) -> Callable[[Path], None]:
+        """Fixes the present state; the function it returns writes it, as `save` does, while links go on arriving."""
+        if self._record is None:
+            raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         index, named, changes = self._links()
         record = replace(self._record, description=self._record.description | changes)
-        make_folder(target.absolute().parent)
-        with temporary_folder(target.absolute()) as part:
-            own = self._weights()
-            write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
-            if record.evaluated is not None:
-                write_served(part, own, record.report)
-            write_run(part, self._config, named, record.description, index)
-            part.rename(target)
+        own = self._weights()
+
+        def write(target: Path) -> None:
+            refuse_existing(target)
+            make_folder(target.absolute().parent)
+            with temporary_folder(target.absolute()) as part:
+                write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
+                if record.evaluated is not None:
+                    write_served(part, own, record.report)
+                write_run(part, self._config, named, record.description, index)
+                part.rename(target)
+
+        return write
 
     def save_links(self, lock: FolderLock) -> None:
         """Write all links, including updates, to the run folder it was loaded from; the caller holds its lock."""
@@ -464,7 +473,7 @@ class LinkPredictor:
             return self._add(new, once=once)
 
     def append(
-        self, src: Names, dst: Names, t: Any, *, msg: npt.ArrayLike | None = None, link_id: npt.ArrayLike | None = None
+        self, src: Names, dst: Names, t: Any, *, msg: Any = None, link_id: npt.ArrayLike | None = None
     ) -> Update:
         """Add links given as columns; they are visible to the next query. Raises without any effect.
 
@@ -480,7 +489,7 @@ class LinkPredictor:
             unknown = self._known.is_unknown(self._state.snapshot.events, new)
             return self._queue(new, unknown)
 
-    def check_links(self, src: Names, dst: Names, t: Any, *, msg: npt.ArrayLike | None = None) -> Array:
+    def check_links(self, src: Names, dst: Names, t: Any, *, msg: Any = None) -> Array:
         """The times of new links in the data's unit [E]; raises what `append` would raise, and changes nothing."""
         new = self._new_links(src, dst, t, msg, None)
         times = np.empty_like(new.t)

@@ -142,8 +142,15 @@ def _files(folder: Path) -> dict[str, int]:
     sizes: dict[str, int] = {}
     try:
         for path in sorted(folder.iterdir()):
-            parts = list(path.rglob("*")) if path.is_dir() else [path]
-            sizes[path.name] = sum(part.stat().st_size for part in parts if part.is_file())
+            sizes[path.name] = sum(map(_size, path.rglob("*"))) if path.is_dir() else _size(path)
     except OSError as error:
         raise StorageError(f"{folder}: cannot be read ({error.strerror or error})") from error
     return sizes
+
+
+def _size(path: Path) -> int:
+    """The size of a file; 0 for anything else, or if it was removed meanwhile, as those of a live service are."""
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except FileNotFoundError:
+        return 0

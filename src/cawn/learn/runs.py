@@ -225,7 +225,7 @@ def write_report(
     rows = None if results is None else (json.dumps(results, indent=1) + "\n").encode()
     content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
     stamps = {"weights": stamp_of(content), "results": None if rows is None else stamp_of(rows)}
-    before = _read_report(folder, verify=False) if (folder / "report.json").exists() else {}
+    before = read_report(folder, verify=False) if (folder / "report.json").exists() else {}
     with storing(folder):
         if any(before.get(what) != stamps[what] for what in stamps):
             (folder / "results.json").unlink(missing_ok=True)
@@ -245,7 +245,7 @@ def write_served(folder: Path, weights: Weights, report: dict[str, Any]) -> dict
     """
     content = tensor_bytes({name: np.asarray(value, order="C") for name, value in weights.items()})
     write_bytes(folder / "served.safetensors", content)
-    kept = {key: value for key, value in _read_report(folder, verify=True).items() if key in ("weights", "results")}
+    kept = {key: value for key, value in read_report(folder, verify=True).items() if key in ("weights", "results")}
     found = report | kept | {"served": ALL_LINKS, "served_weights": stamp_of(content)}
     _write_sealed(folder / "report.json", found)
     return found
@@ -563,11 +563,12 @@ def _read_record(folder: Path, found: dict[str, Any], *, verify: bool = True) ->
         if (folder / "results.json").exists():
             raise StorageError(f"{path}: missing; {_RESUME}")
         return Record(found, {}, None, _read_metrics(folder))
-    report = _read_report(folder, verify=verify)
+    report = read_report(folder, verify=verify)
     return Record(found, report, _read_results(folder, report, verify=verify), _read_metrics(folder))
 
 
-def _read_report(folder: Path, *, verify: bool) -> dict[str, Any]:
+def read_report(folder: Path, *, verify: bool = True) -> dict[str, Any]:
+    """The content of report.json, which is there once training has ended."""
     path = folder / "report.json"
     try:
         found = _read_json(path)

@@ -8,8 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -112,14 +112,18 @@ class Catalog:
         self.position, self.log_id, self.segments = position, log_id, list(segments)
         self.offsets.update(offsets)
 
-    def copy_to(self, target: Path) -> None:
-        """Copy the catalog to a new file."""
+    def copier(self) -> Callable[[Path], None]:
+        """Fixes the present state; the function it returns copies it to a new file, once, in any thread."""
         with self._storing():
-            copy = sqlite3.connect(target)
-            try:
-                self._db.backup(copy)
-            finally:
-                copy.close()
+            reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            reader.execute("BEGIN")
+            reader.execute("SELECT value FROM facts").fetchall()  # from here on, it sees no later change
+
+        def copy(target: Path) -> None:
+            with self._storing(), closing(reader), closing(sqlite3.connect(target)) as copied:
+                reader.backup(copied)
+
+        return copy
 
     def close(self) -> None:
         """Close the file."""

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from itertools import chain, compress
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.events import NO_LINK_ID
+from cawn.data.hashing import hash_ids
 from cawn.data.names import Name
 from cawn.errors import DataError, brief
 
@@ -98,6 +103,17 @@ class Links:
         if not isinstance(found, dict):
             raise DataError(f"links are {brief(found)}: give an object with the columns src, dst and t")
         return cls.from_columns(found)
+
+    def id_hashes(self) -> npt.NDArray[np.uint64] | None:
+        """Hashes of the ids (see `hash_ids`), 0 for a link without one: [E]; None if no link has one."""
+        if self.ids is None:
+            return None
+        for each in self.ids:
+            if each is not None and (not isinstance(each, str | int) or isinstance(each, bool)):
+                raise DataError(f"ids hold {brief(each)}: ids are whole numbers or strings")
+        hashes = hash_ids("" if each is None else each for each in self.ids)
+        hashes[[each is None for each in self.ids]] = NO_LINK_ID
+        return hashes
 
     @property
     def num_bytes(self) -> int:

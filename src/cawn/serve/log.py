@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,8 @@ MAX_KEYS = 1_000_000
 _STORE_AFTER = 1.0  # seconds until the catalog includes a record, at least
 _STORE_KEYS = 10_000  # new keys after which the catalog is written at once
 _RESTORE = "restore it from a backup"
+
+_VOID = re.compile(rb'^\{"void":([0-9]+)\}$', re.MULTILINE)
 
 _sync_file = getattr(os, "fdatasync", os.fsync)
 
@@ -92,8 +95,7 @@ class Record:
         found = json.loads(line)
         links = Links.from_columns(found) if "src" in found else Links([], [], [])
         body = bytes.fromhex(found.get("body", ""))
-        known = (found.get(name) for name in ("key", "offsets", "void"))
-        key, offsets, void = known
+        key, offsets, void = (found.get(name) for name in ("key", "offsets", "void"))
         return cls(links, found.get("duplicates", 0), key, body, offsets, void, position)
 
 
@@ -197,9 +199,12 @@ class LinkLog:
                 self._file, self._open = -1, None
 
     def prune(self, position: int) -> None:
-        """Remove the segments without a record after this position; the catalog is brought up to date first."""
+        """Remove the segments without a record after this position, except the last one, which says where to go on.
+
+        The catalog is brought up to date first.
+        """
         with self._using:
-            covered = [segment for segment in self._finished if segment.last <= position]
+            covered = [each for each in self._finished if each.last <= min(position, self._last_finished - 1)]
             self._finished = self._finished[len(covered) :]
             self.store()
             for segment in covered:
@@ -227,6 +232,10 @@ class LinkLog:
                         yield Record.from_json(line, block.first + i)
             except (ValueError, KeyError, TypeError, AttributeError, DataError, RecursionError) as error:
                 raise StorageError(f"{path}: damaged at offset {block.offset} ({reason(error)}); {_RESTORE}") from error
+
+    def voided(self, after: int = 0) -> set[int]:
+        """The positions of records that later records declare void."""
+        return {int(number) for _, block in self._blocks(after) for number in _VOID.findall(block.lines)}
 
     def num_links(self, after: int = 0) -> int:
         """The number of links in the blocks with records after this position."""
@@ -268,15 +277,23 @@ class LinkLog:
         """Identifies the log: 16 random bytes."""
         return self._id
 
-    def copy_to(self, folder: Path, after: int) -> None:
-        """Copy the catalog and all records after a position to a new folder, as another log."""
-        with self._using:
-            self.store()
-            self._catalog.copy_to(folder / "catalog.sqlite")
+    def copier(self) -> Callable[[Path], None]:
+        """Fixes the present state; the function it returns copies it to an empty folder, as a log of its own.
+
+        Called between two appends; the copy may be made during later ones, but not while the log is pruned.
+        """
+        self.finish_segment()
+        self.store()
+        names, copy_catalog = [segment_name(each.first) for each in self._finished], self._catalog.copier()
+
+        def copy(folder: Path) -> None:
             make_folder(folder / "log")
-            for segment in [each for each in self._finished if each.last > after]:
-                link_or_copy(self._segment_path(segment.first), folder / "log" / segment_name(segment.first))
+            for name in names:
+                link_or_copy(self.folder / "log" / name, folder / "log" / name)
             sync(folder / "log")
+            copy_catalog(folder / "catalog.sqlite")
+
+        return copy
 
     # Implementation
 
@@ -323,6 +340,10 @@ class LinkLog:
             raise StorageError(f"{path}: cannot be written ({reason(error)}); nothing was stored") from error
         self._path, self._size = path, HEADER_BYTES
         self._open = Segment(first, first - 1, 0, HEADER_BYTES)
+
+    @property
+    def _last_finished(self) -> int:
+        return self._finished[-1].last if self._finished else 0
 
     def _held(self) -> list[Segment]:
         """All segments, including the one that is being written."""

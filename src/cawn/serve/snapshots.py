@@ -1,18 +1,50 @@
-"""Snapshots of the live state, and recovery: the newest valid snapshot, then the log after it."""
+"""Snapshots of the live state, and recovery: the newest valid snapshot, then the log after it.
+
+FOLDER/state.json              the run that the state belongs to
+FOLDER/snapshots/POSITION/     a snapshot that includes the log up to this position; the two newest are kept
+    snapshot.json              its position in the log, the number of links, and checksums
+    run/                       a run folder with all links
+    extras/                    further files, such as the weights of a model in training
+FOLDER/log/, catalog.sqlite    the log (see `log`); segments that the older snapshot covers are removed
+
+A copy of the folder of a stopped service is a backup; `Snapshots.backup` makes one of a running service. To restore,
+put the copy back, or start the service with it. The folder is only valid together with its run.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import re
+import shutil
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from cawn.checks import check_integer, check_path
 from cawn.devices import Device
+from cawn.errors import CawnError, QueryError, StorageError, reason
+from cawn.files import make_folder, read_file, storing, sync, temporary_folder, write_text
+from cawn.learn.runs import read_description, read_report
+from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
+from cawn.serve.catalog import Receipt
 from cawn.serve.ingest import Ingest
-from cawn.serve.log import LinkLog
+from cawn.serve.links import Links
+from cawn.serve.log import LinkLog, Record, link_or_copy
 
 Progress = Callable[[int, int], object]  # links replayed so far, and in total
 WriteExtras = Callable[[Path], object]  # writes further files of a snapshot into an empty folder
+
+_FORMAT = 1
+_NAME = re.compile(r"[0-9]{20}")
+_REPLAYED_TOGETHER = 100_000  # links
+_KEPT = 2  # snapshots
+
+_logger = logging.getLogger(__name__)
 
 
 class LiveState(NamedTuple):
@@ -21,10 +53,10 @@ class LiveState(NamedTuple):
     Attributes:
         predictor: With all stored links.
         log: Opened and locked.
-        extras: The folder of further files in the snapshot that was loaded; None if there is none.
-        replayed: Links replayed from the log.
-        torn: Writes cut off at the end of the log: 0 or 1. They were never acknowledged.
-        problems: One line for each damaged snapshot that was passed over.
+        extras: The folder of further files in the snapshot that was loaded; None without a snapshot.
+        replayed: The number of links replayed from the log.
+        torn: The number of incomplete writes cut off at the end of the log: 0 or 1. They were never acknowledged.
+        problems: One line for each damaged snapshot that was passed over, and each record that could not be added.
     """
 
     predictor: LinkPredictor
@@ -44,15 +76,44 @@ def open_state(
     verify: bool = True,
     progress: Progress | None = None,
 ) -> LiveState:
-    """Recover the live state of a run; `folder` is RUN/live by default and is created if needed."""
-    raise NotImplementedError
+    """Recover the live state of a run.
+
+    Args:
+        run: The run folder, which is not changed, unless the state is kept in it.
+        folder: Of the state; RUN/live by default. It is created if needed.
+        device: As for `LinkPredictor.load`.
+        threads: Likewise.
+        verify: Likewise.
+        progress: Called with the number of links replayed so far, and in total.
+
+    Raises:
+        StorageError: if the state is used by another process, belongs to another run, or is damaged.
+    """
+    run = check_path(run, "run")
+    folder = run / "live" if folder is None else check_path(folder, "folder")
+    bind_to_run(folder, run)
+
+    def load(source: Path) -> LinkPredictor:
+        return LinkPredictor.load(source, device=device, threads=threads, verify=verify)
+
+    log = LinkLog(folder)
+    try:
+        predictor, snapshot, problems = _load_newest(run, folder, log, load)
+        after = 0 if snapshot is None else _position(snapshot)
+        replayed = _Replay(predictor, log, problems).run(after, progress or (lambda done, total: None))
+    except BaseException:
+        log.close()
+        raise
+    extras = None if snapshot is None else snapshot / "extras"
+    return LiveState(predictor, log, extras, replayed, log.torn, problems)
 
 
 class Snapshots:
     """Writes snapshots in the background, and removes old ones with the segments of the log they cover.
 
     Args:
-        every: Links after which a snapshot is written; a large history waits for a tenth of its links.
+        every: Links after which a snapshot is written; a history of more than ten times as many waits for a tenth of
+            its links.
         extras: Called for each snapshot to write further files, such as the weights of a model in training.
     """
 
@@ -65,20 +126,310 @@ class Snapshots:
         every: int = 500_000,
         extras: WriteExtras | None = None,
     ) -> None:
-        raise NotImplementedError
+        self._predictor, self._log, self._ingest = predictor, log, ingest
+        self._every, self._extras = check_integer(every, "every", 1), extras
+        self._folder = log.folder / "snapshots"
+        make_folder(self._folder)
+        self.problem = ""  # why the last snapshot could not be written; empty if it was
+        self._links = log.num_links(self._newest())  # since the newest snapshot
+        self._one = threading.Lock()  # writing at a time
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the background thread."""
-        raise NotImplementedError
+        self._stopping = False
+        self._ingest.observers.append(self._count)
+        self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
+        self._thread.start()
 
     def stop(self, *, write: bool = True) -> None:
         """End the background thread; by default, after a last snapshot if links were added since the newest."""
-        raise NotImplementedError
+        self._stopping = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._ingest.observers.remove(self._count)
+        if write:
+            self.write()
 
     def write(self) -> Path | None:
-        """Write a snapshot now; None if nothing has changed since the newest."""
-        raise NotImplementedError
+        """Write a snapshot now; None if nothing was stored since the newest. Links may arrive meanwhile."""
+        with self._one:
+            return self._write()
 
     def backup(self, target: Path) -> None:
-        """Write a consistent copy of the state to a new folder, while links go on arriving."""
-        raise NotImplementedError
+        """Write a consistent copy of the state to a new folder; links may arrive meanwhile.
+
+        Files are hard links where possible: they never change.
+        """
+        target = check_path(target, "target").absolute()
+        if target.exists():
+            raise QueryError(f"{target}: exists; give the name of a new folder")
+        make_folder(target.parent)
+        with self._one, storing(target), temporary_folder(target) as part:
+            self._write()
+            copy_log = self._ingest.between(self._log.copier)
+            newest = self._newest()
+            if newest:
+                source = self._folder / _name(newest)
+                shutil.copytree(source, part / "snapshots" / source.name, copy_function=_link)
+            copy_log(part)
+            shutil.copyfile(self._log.folder / "state.json", part / "state.json")
+            sync(part / "state.json")
+            sync(part)
+            part.rename(target)
+            sync(target.parent)
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._stopping:
+                return
+            try:
+                self.write()
+            except CawnError as error:
+                self.problem = str(error)
+                _logger.error("no snapshot was written: %s", error)
+            except Exception as error:
+                self.problem = reason(error)
+                _logger.exception("no snapshot was written")
+
+    def _count(self, links: Links) -> None:
+        self._links += len(links)
+        if self._links >= max(self._every, self._predictor.num_links // 10):
+            self._links = 0
+            self._wake.set()
+
+    def _write(self) -> Path | None:
+        newest = self._newest()
+
+        def fix() -> tuple[int, int, Callable[[Path], None]] | None:
+            if self._log.position <= newest:
+                return None
+            self._links = 0
+            return self._log.position, self._predictor.num_links, self._predictor.saver()
+
+        if (fixed := self._ingest.between(fix)) is None:
+            return None
+        position, links, save = fixed
+        self._log.store()  # once segments are removed, only the catalog knows their keys
+        target = self._folder / _name(position)
+        with storing(target), temporary_folder(target) as part:
+            save(part / "run")
+            (part / "extras").mkdir()
+            if self._extras is not None:
+                self._extras(part / "extras")
+            _write_manifest(part, self._log, position, links)
+            part.rename(target)
+            sync(self._folder)
+        self.problem = ""
+        self._remove_old()
+        return target
+
+    def _newest(self) -> int:
+        """The position that the newest snapshot includes; 0 if there is none."""
+        return max((_position(path) for path in _snapshots(self._folder)), default=0)
+
+    def _remove_old(self) -> None:
+        held = _snapshots(self._folder)
+        for path in [*held[_KEPT:], *self._folder.glob("*.damaged")]:
+            _remove(path)
+        if len(held) >= _KEPT:
+            self._log.prune(_position(held[_KEPT - 1]))
+
+
+class _Replay:
+    """Adds the records of a log to a predictor."""
+
+    def __init__(self, predictor: LinkPredictor, log: LinkLog, problems: list[str]) -> None:
+        self._predictor, self._log, self._problems = predictor, log, problems
+        self._settled = log.settled  # receipts of later records are not known
+        self._together: list[Record] = []
+
+    def run(self, after: int, progress: Progress) -> int:
+        """Add all records after a position; returns the number of their links."""
+        total, done, waiting = self._log.num_links(after), 0, 0
+        self._settle_covered(after)
+        voided = self._log.voided(after)
+        progress(0, total)
+        for record in self._log.replay(after):
+            if record.position in voided or record.void is not None:
+                continue
+            has_receipt = record.key is None or record.position <= self._settled
+            if not has_receipt:
+                self._add_together()
+            self._together.append(record)
+            waiting += len(record.links)
+            if not has_receipt or waiting >= _REPLAYED_TOGETHER:
+                self._add_together()
+                done, waiting = done + waiting, 0
+                progress(done, total)
+        self._add_together()
+        done += waiting
+        if done < total:
+            progress(total, total)
+        self._log.store()
+        return done
+
+    def _settle_covered(self, after: int) -> None:
+        """Remember the keys and offsets of records that a snapshot includes but the catalog does not, because it was
+        removed; how many nodes they added is no longer known."""
+        if self._settled < after:
+            for record in self._log.replay(self._settled):
+                if record.position <= after and record.void is None:
+                    receipt = Receipt(len(record.links), record.duplicates, 0, self._predictor.version)
+                    self._log.settle(record, receipt)
+
+    def _add_together(self) -> None:
+        """Add the waiting records; one by one if some are refused."""
+        records, self._together = self._together, []
+        if not records:
+            return
+        try:
+            self._add(records)
+        except CawnError as error:
+            if len(records) == 1:
+                self._refuse(records[0], error)
+                return
+            for record in records:
+                self._together = [record]
+                self._add_together()
+
+    def _add(self, records: list[Record]) -> None:
+        links = Links.join([record.links for record in records])
+        nodes_added = 0
+        if len(links):
+            ids = links.id_hashes()
+            found = self._predictor.append(links.src, links.dst, links.t, msg=links.attributes, link_id=ids)
+            nodes_added = found.nodes_added
+        for record in records:
+            if record.position > self._settled:
+                receipt = Receipt(len(record.links), record.duplicates, nodes_added, self._predictor.version)
+                self._log.settle(record, receipt)
+
+    def _refuse(self, record: Record, error: CawnError) -> None:
+        """Void a record that was refused before the process was killed; a record that was acknowledged must not be."""
+        problem = f"{self._log.folder}: record {record.position:,} of the log cannot be added ({error})"
+        if record.position <= self._settled:
+            raise StorageError(problem) from error
+        self._problems.append(f"{problem}; it was not acknowledged")
+        self._log.append([Record(Links([], [], []), void=record.position)])
+
+
+def bind_to_run(folder: Path, run: Path) -> None:
+    """Create the folder of a state, or refuse one that belongs to another run."""
+    path, identity = folder / "state.json", _identity(run)
+    try:
+        found = json.loads(read_file(path))["run"]
+    except FileNotFoundError:
+        make_folder(folder)
+        write_text(path, json.dumps({"format": _FORMAT, "run": identity}) + "\n")
+        return
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StorageError(f"{path}: damaged ({reason(error)}); restore it from a backup") from error
+    if found != identity:
+        raise StorageError(
+            f"{folder}: belongs to another run, or the links or weights of {run} were changed since; give another "
+            "state folder, or move this one away"
+        )
+
+
+def _identity(run: Path) -> str:
+    """A digest of the links and weights of a run."""
+    found, finished = read_description(run), (run / "report.json").exists()
+    report = read_report(run) if finished else {}
+    network = (found.get("network") or {}).get("files", found.get("contents"))
+    content = [found["system"], found["facts"], network, report.get("weights"), report.get("served_weights")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _load_newest(
+    run: Path, folder: Path, log: LinkLog, load: Callable[[Path], LinkPredictor]
+) -> tuple[LinkPredictor, Path | None, list[str]]:
+    """The predictor of the newest valid snapshot, or of the run itself; damaged snapshots are set aside."""
+    problems: list[str] = []
+    for path in _snapshots(folder / "snapshots"):
+        try:
+            return _load_snapshot(path, log, load), path, problems
+        except StorageError as error:
+            problems.append(f"the snapshot {path} was passed over: {error}")
+            with suppress(OSError):
+                path.rename(path.with_name(f"{path.name}.damaged"))
+    if log.first > 1:
+        problem = f"{folder}: no valid snapshot, and the log begins at record {log.first:,}; restore it from a backup"
+        raise StorageError("; ".join([problem, *problems]))
+    return load(run), None, problems
+
+
+def _load_snapshot(path: Path, log: LinkLog, load: Callable[[Path], LinkPredictor]) -> LinkPredictor:
+    manifest = _read_manifest(path)
+    position = _position(path)
+    if manifest["log"] != log.id.hex() or manifest["position"] != position:
+        raise StorageError(f"{path}: belongs to another log")
+    if not log.first <= position + 1 <= log.position + 1:
+        raise StorageError(f"{path}: the log has only the records {log.first:,} to {log.position:,}")
+    predictor = load(path / "run")
+    if predictor.num_links != manifest["links"]:
+        raise StorageError(f"{path}: has {predictor.num_links:,} links, expected {manifest['links']:,}")
+    return predictor
+
+
+def _write_manifest(part: Path, log: LinkLog, position: int, links: int) -> None:
+    content: dict[str, Any] = {"format": _FORMAT, "log": log.id.hex(), "position": position, "links": links}
+    content["extras"] = {name: stamp_of(read_file(part / "extras" / name)) for name in _files(part / "extras")}
+    for name in content["extras"]:
+        sync(part / "extras" / name)
+    sync(part / "extras")
+    write_text(part / "snapshot.json", json.dumps(content | {"checksum": _checksum(content)}, indent=1) + "\n")
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    where = path / "snapshot.json"
+    try:
+        found: dict[str, Any] = json.loads(read_file(where))
+        if found.pop("checksum") != _checksum(found) or found["format"] != _FORMAT:
+            raise ValueError("checksum")
+        for name, stamp in found["extras"].items():
+            if stamp_of(read_file(path / "extras" / name)) != stamp:
+                raise StorageError(f"{path / 'extras' / name}: damaged")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise StorageError(f"{where}: missing or damaged ({reason(error)})") from error
+    return found
+
+
+def _checksum(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def _snapshots(folder: Path) -> list[Path]:
+    """The folders of all snapshots, newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), reverse=True)
+
+
+def _name(position: int) -> str:
+    return f"{position:020d}"
+
+
+def _position(path: Path) -> int:
+    return int(path.name)
+
+
+def _link(source: str, target: str) -> None:
+    link_or_copy(Path(source), Path(target))
+
+
+def _remove(path: Path) -> None:
+    """Remove a snapshot; its manifest goes first, so that a part of it is never taken for a whole one."""
+    with suppress(OSError):
+        (path / "snapshot.json").unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
