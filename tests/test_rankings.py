@@ -10,7 +10,7 @@ import cawn
 from cawn import predictor
 from cawn.data import laws
 from cawn.predictor import LinkPredictor
-from cawn.rankings import Ranked, Ranking
+from cawn.rankings import Ranked, Ranking, Rankings
 from cawn.systems.cawn.config import Config
 from cawn.walks import candidates
 from cawn.walks.candidates import Candidates
@@ -146,6 +146,26 @@ def test_rankings_unpack_and_are_tables(model, now) -> None:
     assert hostile.to_table()["candidate"].to_pylist() == ["7", "<script>"]
     assert Ranking(1, [Ranked(7, 0.5, "given")]).to_table()["candidate"].type == pa.int64()
     assert Ranking("n1", []).to_table().num_rows == 0
+
+
+def test_many_rankings_are_one_table() -> None:
+    found = [
+        Ranking(1, [Ranked(7, 0.5, "recent"), Ranked(8, 0.25, "popular")]),
+        Ranking(2, []),
+        Ranking(3, [Ranked(1, 0.5, "all")]),
+    ]
+    table = Rankings(iter(found)).to_table()
+    assert table.to_pydict() == {
+        "node": [1, 1, 3],
+        "rank": [1, 2, 1],
+        "candidate": [7, 8, 1],
+        "probability": [0.5, 0.25, 0.5],
+        "found": ["recent", "popular", "all"],
+    }
+    rankings = Rankings(found)
+    assert next(rankings).node == 1
+    assert rankings.to_table()["node"].to_pylist() == [3], "those that are left"
+    assert Rankings([]).to_table().num_rows == 0
 
 
 def test_scores_as_a_table(model, now) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, NamedTuple
 
@@ -49,16 +49,35 @@ class Ranking(list[Ranked]):
         return html_table(self.to_table())
 
 
-def rankings_table(rankings: list[Ranking]) -> pa.Table:
+class Rankings(Iterator[Ranking]):
+    """Rankings of many nodes, computed as they are asked for; `to_table` puts the remaining ones into one table."""
+
+    def __init__(self, rankings: Iterable[Ranking]) -> None:
+        self._rankings = iter(rankings)
+
+    def __next__(self) -> Ranking:
+        return next(self._rankings)
+
+    def to_table(self) -> pa.Table:
+        """Columns node, rank (from 1), candidate, probability and found; the rows of a node follow each other."""
+        return rankings_table(self)
+
+
+def rankings_table(rankings: Iterable[Ranking]) -> pa.Table:
     """Several rankings in one table, with the columns of `Ranking.to_table`."""
-    rows = [(ranking.node, place, *ranked) for ranking in rankings for place, ranked in enumerate(ranking, start=1)]
-    node, place, name, probability, found = map(list, zip(*rows, strict=True)) if rows else ([], [], [], [], [])
+    node: list[Name] = []
+    place: list[int] = []
+    ranked: list[Ranked] = []
+    for ranking in rankings:
+        node += [ranking.node] * len(ranking)
+        place += range(1, len(ranking) + 1)
+        ranked += ranking
     columns = {
         "node": names_column(node),
         "rank": pa.array(place, pa.int32()),
-        "candidate": names_column(name),
-        "probability": pa.array(probability, pa.float64()),
-        "found": pa.array(found, pa.string()),
+        "candidate": names_column([each.name for each in ranked]),
+        "probability": pa.array([each.probability for each in ranked], pa.float64()),
+        "found": pa.array([each.found for each in ranked], pa.string()),
     }
     return pa.table(columns)
 

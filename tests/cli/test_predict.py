@@ -116,6 +116,36 @@ def test_rank_for_a_file_of_nodes(trained: Path, tmp_path: Path, now: int) -> No
     assert {line.split(",")[-1] for line in lines[1:]} == {"all"}
 
 
+def test_rank_for_all(trained: Path, tmp_path: Path, now: int) -> None:
+    """At the default time, which is just after the newest link, with all candidates or those of a file."""
+    out, names = tmp_path / "top.parquet", tmp_path / "names.txt"
+    code, shown, said = call_cawn("rank", trained / "run", "--all", "-k", 2, "-o", out)
+    assert (code, shown) == (0, "")
+    assert said == f"ranking just after the newest link, at {now - 1}\n30 nodes ranked: {out}\n"
+    table, predictor = pq.read_table(out), LinkPredictor.load(trained / "run")
+    nodes = predictor.nodes()
+    assert table["node"].to_pylist() == [node for node in nodes for _ in range(2)]
+    assert table["candidate"].to_pylist()[2:4] == [ranked.name for ranked in predictor.rank(nodes[1], now, k=2)]
+
+    everyone = call_cawn("rank", trained / "run", "--all", "-k", 1, "--candidates", "all")
+    assert everyone.out == call_cawn("rank", trained / "run", "--all", "-k", 1, "--all-candidates").out
+    assert {line.split(",")[-1] for line in everyone.out.splitlines()[1:]} == {"all"}
+    names.write_text("n3\nstranger\nn4\n")
+    some = call_cawn("rank", trained / "run", "--node", "n1", "--candidates", names, "--json", "--quiet")
+    assert {row["name"] for row in json.loads(some.out)["ranked"]} == {"n3", "stranger", "n4"}
+    assert json.loads(some.out)["time"] == now
+
+
+def test_the_default_time_with_dates(workshop: Path) -> None:
+    run = workshop / "run"
+    shown = call_cawn("rank", run, "--node", "person 1", "--json")
+    predictor = LinkPredictor.load(run)
+    newest = max(line.split(",")[2] for line in (workshop / "edges.csv").read_text().splitlines()[1:])
+    assert shown.err == f"ranking just after the newest link, at {newest}\n"
+    expected = predictor.rank("person 1", predictor.watermark + 1)
+    assert json.loads(shown.out)["ranked"] == [ranked._asdict() for ranked in expected]
+
+
 @pytest.mark.parametrize("content", ["n1\nn2\n", "node\nn1\nn2\n", "n1\tx\nn2\ty\n", "user_id\nn1\nn2", "name\nn1\nn2"])
 def test_files_of_nodes_with_and_without_header(trained: Path, tmp_path: Path, now: int, content: str) -> None:
     nodes = tmp_path / "nodes.txt"
@@ -164,6 +194,9 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(trained: Path, tmp_path: Path, no
     ("arguments", "reason"),
     [
         ((), "give --node NAME"),
+        (("--all", "--nodes", "all"), "give --node NAME"),
+        (("--all", "--candidates", "all", "--candidate", "n1"), "--candidate and --candidates: give one of them"),
+        (("--all", "--candidates", "nowhere.csv"), "no such file"),
         (("--node", "n1", "--nodes", "all"), "give --node NAME"),
         (("--node", "n1", "-o", "x.csv"), "belong to --nodes"),
         (("--nodes", "all", "--candidate", "n1", "--all-candidates"), "give one of them"),

@@ -1,8 +1,8 @@
 """Score a file of pairs, or rank for a file of nodes: in order, in constant memory, and resumable.
 
-`cawn predict` and `cawn rank --nodes` write their results in parts to a folder beside the output, OUT.*.parts. When all
-parts are there, the output is written in one step and the folder removed. An interrupted command leaves the folder; the
-same command resumes from it.
+`cawn predict` and `cawn rank` with --nodes or --all write their results in parts to a folder beside the output,
+OUT.*.parts. When all parts are there, the output is written in one step and the folder removed. An interrupted command
+leaves the folder; the same command resumes from it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class NodeJob:
                     names, self.at, self.k, candidates=self.candidates, kinds=self.kinds, prior=self.prior
                 )
                 unknown = sum(not predictor.knows(name) for name in names)
-                yield rankings_table(list(rankings)), Counts(len(names), unknown)
+                yield rankings_table(rankings), Counts(len(names), unknown)
 
     def _chunks(self, predictor: LinkPredictor) -> Iterator[list[Name]]:
         if self.nodes is not None:

@@ -76,23 +76,31 @@ def predict(
 
 def rank(
     run: RunFolder,
-    time: Annotated[str, typer.Option(help="A number in the data's unit, or an ISO date.", show_default=False)],
+    time: Annotated[
+        str | None,
+        typer.Option(help="A number in the data's unit, or an ISO date; just after the newest link by default."),
+    ] = None,
     node: Annotated[str | None, typer.Option(help="The source node.", show_default=False)] = None,
     nodes: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Many source nodes: a file (its column 'node', else the first), or 'all'."),
+        typer.Option(metavar="FILE", help="Many source nodes: a file (its column 'node', else the first)."),
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Rank for every node.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="With --nodes: a .csv or .parquet file; stdout by default."),
+        typer.Option("--out", "-o", help="With --nodes or --all: a .csv or .parquet file; stdout by default."),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Number of destinations to return.")] = 10,
     candidate: Annotated[
         list[str] | None, typer.Option(help="A candidate; may be repeated. Chosen from the history by default.")
     ] = None,
-    everyone: Annotated[
-        bool, typer.Option("--all-candidates", help="Rank every node that has been a destination before.")
-    ] = False,
+    candidates: Annotated[
+        str | None,
+        typer.Option(
+            metavar="all|FILE", help="Candidates: every node that has been a destination before, or a file of names."
+        ),
+    ] = None,
+    everyone: Annotated[bool, typer.Option("--all-candidates", hidden=True)] = False,
     kind: Annotated[
         list[str] | None,
         typer.Option(help="Candidates: recent, 'two hops', popular; may be repeated. All by default."),
@@ -104,46 +112,72 @@ def rank(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the most probable next links of a node, or of many.
+    """Rank the most probable next links of a node, of many, or of all.
 
-    With --nodes, the output has the columns node, rank, candidate, probability and found (why it was a candidate). With
-    -o, an interrupted command resumes where it stopped when it is run again.
+    With --nodes or --all, the output has the columns node, rank, candidate, probability and found (why it was a
+    candidate). With -o, an interrupted command resumes where it stopped when it is run again.
 
     Example: cawn rank runs/mine --node alice --time 2024-05-01 -k 5
 
-    Example: cawn rank runs/mine --nodes all --time 2024-05-01 -o top.parquet
+    Example: cawn rank runs/mine --all -k 10 -o top.parquet
     """
     from cawn.errors import QueryError
 
-    if (node is None) == (nodes is None):
-        raise QueryError("give --node NAME, or --nodes FILE for many")
-    if everyone and candidate:
-        raise QueryError("--candidate and --all-candidates: give one of them")
-    options: dict[str, Any] = {"candidates": "all" if everyone else candidate, "prior": prior}
+    if [node is not None, nodes is not None, every].count(True) != 1:
+        raise QueryError("give --node NAME, --nodes FILE for many, or --all for every node")
+    given = [f"--{name}" for name, value in (("candidate", candidate), ("candidates", candidates)) if value]
+    given += ["--all-candidates"] * everyone
+    if len(given) > 1:
+        raise QueryError(f"{' and '.join(given)}: give one of them")
+    chosen = _read_candidates("all" if everyone else candidates) if everyone or candidates else candidate
+    options: dict[str, Any] = {"candidates": chosen, "prior": prior}
     options |= {"kinds": tuple(kind)} if kind else {}
-    if nodes is not None:
+    if node is None:
         from cawn.data.readers.query_files import NodeFile
 
         _check_output(out, force, as_json)
-        file = None if nodes == "all" and not Path(nodes).exists() else NodeFile.open(nodes)
+        every = every or (nodes == "all" and not Path(nodes).exists())
+        file = None if every else NodeFile.open(str(nodes))
         predictor = load_predictor(run, device, threads, quiet)
         from cawn.cli.batch import NodeJob
 
-        _run_job(predictor, NodeJob(file, time, k, **options), "nodes", out, quiet=quiet, as_json=as_json)
+        at = _query_time(predictor, time, quiet)
+        _run_job(predictor, NodeJob(file, at, k, **options), "nodes", out, quiet=quiet, as_json=as_json)
         return
-    assert node is not None
     if out is not None or force:
-        raise QueryError("-o and --force belong to --nodes; the ranking of a single node goes to stdout")
+        raise QueryError("-o and --force belong to --nodes and --all; the ranking of a single node goes to stdout")
     predictor = load_predictor(run, device, threads, quiet)
+    at = _query_time(predictor, time, quiet)
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
-    best = predictor.rank(node, time, k, **options)
+    best = predictor.rank(node, at, k, **options)
     if as_json:
-        print(json.dumps({"node": node, "time": time, "ranked": [ranked._asdict() for ranked in best]}))
+        print(json.dumps({"node": node, "time": at, "ranked": [ranked._asdict() for ranked in best]}))
     else:
         from cawn.cli import reports
 
         reports.show_ranking(best)
+
+
+def _read_candidates(given: str | None) -> Any:
+    """ "all", or the names in a file."""
+    from cawn.data.readers.query_files import NodeFile
+
+    if given == "all":
+        return given
+    return [name for names in NodeFile.open(str(given)).name_chunks(1 << 16) for name in names]
+
+
+def _query_time(predictor: LinkPredictor, time: str | None, quiet: bool) -> Any:
+    """The time that was given, or that just after the newest link."""
+    from cawn.data.times import format_as_read, time_after
+
+    if time is not None:
+        return time
+    newest = predictor.watermark
+    at = time_after(newest)
+    say(f"ranking just after the newest link, at {format_as_read(newest, predictor.reading)}", quiet)
+    return at
 
 
 def _check_output(out: Path | None, force: bool, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -218,6 +219,13 @@ def convert_link_times(new: Events, held: Events) -> Array:
     if not mine.dates or mine.unit == theirs.unit:
         return cast_times(new.t, held.t.dtype)
     return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)
+
+
+def time_after(newest: int | float | None) -> int | float:
+    """The earliest time at which a link at `newest`, the newest one, is visible: the default time of a query."""
+    if newest is None:
+        raise QueryError("there are no links yet, so the time has no default; give one")
+    return newest + 1 if isinstance(newest, int) else math.nextafter(newest, math.inf)
 
 
 def _has_dates(held: Array, reading: Reading) -> bool:

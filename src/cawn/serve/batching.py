@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import QueryError
+from cawn.data.times import time_after
 from cawn.serve.ingest import QueueFull
 from cawn.serve.requests import Pairs, Time
 
@@ -156,13 +155,6 @@ def _score(state: Any, group: list[tuple[_Job, list[Time]]]) -> int:
         job.answer.set_result(Scored(probability[first : first + len(job.pairs)], state.version))
         first += len(job.pairs)
     return int(unknown)
-
-
-def time_after(watermark: int | float | None) -> int | float:
-    """The earliest time at which all links are visible: the default time of a query."""
-    if watermark is None:
-        raise QueryError("there are no links yet, so t has no default; give t")
-    return watermark + 1 if isinstance(watermark, int) else math.nextafter(watermark, math.inf)
 
 
 def _kind(times: list[Time]) -> str:

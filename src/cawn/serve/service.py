@@ -15,9 +15,9 @@ import numpy as np
 
 from cawn.data.hashing import digest
 from cawn.data.names import Name
-from cawn.data.times import PER_SECOND
+from cawn.data.times import PER_SECOND, time_after
 from cawn.rankings import Ranked
-from cawn.serve.batching import Batcher, Scored, time_after
+from cawn.serve.batching import Batcher, Scored
 from cawn.serve.ingest import Ingest, Late, QueueFull
 from cawn.serve.links import Links
 from cawn.serve.log import Receipt
