@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.serve.batching import Batch, Batcher, time_after
+from cawn.data.times import time_after
+from cawn.serve.batching import Batch, Batcher
 from cawn.serve.ingest import QueueFull
 from cawn.serve.requests import Pairs
 

@@ -1,25 +1,30 @@
 from cawn.serve.batching import Batch
-from cawn.serve.metrics import Gauge, Metrics, Rate
+from cawn.serve.metrics import Metrics, Rate, Reading
 
 
 def test_the_format_of_prometheus() -> None:
     metrics = Metrics()
-    metrics.watch(lambda: [Gauge("cawn_links", "Links.", 7), Gauge("cawn_model", "Model.", 1, {"version": "a"})])
+    readings = [
+        Reading("cawn_links", "Links.", 7),
+        Reading("cawn_lag", "Lag.", 1, {"source": "a"}),
+        Reading("cawn_lag", "Lag.", 2, {"source": 'b"'}),
+        Reading("cawn_added", "Added.", 5, counter=True),
+    ]
+    metrics.watch(lambda: readings)
     metrics.request("/v1/score", 200, 0.003)
     metrics.request("/v1/score", 422, 0.004)
     metrics.batch(Batch(2, 5, 1, 0.002))
-    metrics.links(3, 1)
     lines = metrics.to_text().decode().splitlines()
     for line in (
         'cawn_request_seconds_bucket{le="0.005",route="/v1/score"} 2.0',
         'cawn_requests_total{route="/v1/score",status="422"} 1.0',
-        "cawn_links_added_total 3.0",
-        "cawn_links_duplicate_total 1.0",
         "cawn_pairs_scored_total 5.0",
         "cawn_pairs_unknown_total 1.0",
         "cawn_batch_pairs_sum 5.0",
         "cawn_links 7.0",
-        'cawn_model{version="a"} 1.0',
+        'cawn_lag{source="a"} 1.0',
+        'cawn_lag{source="b\\""} 2.0',
+        "cawn_added_total 5.0",
     ):
         assert line in lines
 
@@ -34,8 +39,8 @@ def test_latencies_by_route() -> None:
 
 def test_two_servers_in_one_process_count_apart() -> None:
     first, second = Metrics(), Metrics()
-    first.links(3, 0)
-    assert b"cawn_links_added_total 0.0" in second.to_text()
+    first.batch(Batch(1, 5, 0, 0.001))
+    assert b"cawn_pairs_scored_total 0.0" in second.to_text()
 
 
 def test_rates_are_over_the_last_seconds() -> None:

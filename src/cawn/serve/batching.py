@@ -123,7 +123,7 @@ class Batcher:
     def _answer(self, jobs: list[_Job]) -> int:
         """Answer all requests; returns the number of pairs with unknown nodes."""
         try:
-            state = self._predictor.snapshot()
+            state = view(self._predictor)
             groups: dict[tuple[str, float], list[tuple[_Job, list[Time]]]] = {}
             for job in jobs:
                 times = job.pairs.t
@@ -155,6 +155,11 @@ def _score(state: Any, group: list[tuple[_Job, list[Time]]]) -> int:
         job.answer.set_result(Scored(probability[first : first + len(job.pairs)], state.version))
         first += len(job.pairs)
     return int(unknown)
+
+
+def view(predictor: Any) -> Any:
+    """The predictor with its present history, for several questions about one state."""
+    return predictor.snapshot() if hasattr(predictor, "snapshot") else predictor
 
 
 def _kind(times: list[Time]) -> str:

@@ -115,6 +115,7 @@ class LinkLog:
     def __init__(self, folder: Path, *, segment_bytes: int = 64 << 20, max_keys: int = MAX_KEYS) -> None:
         self.folder, self._segment_bytes = folder, segment_bytes
         self.position = 0  # of the last record; 0 if there is none
+        self.sync_seconds = 0.0  # spent waiting for the disk, in all
         self.torn = 0  # incomplete writes that were cut off when the log was opened: 0 or 1
         self._failure = ""  # why nothing more can be written
         self._file, self._size = -1, 0  # of the segment that is being written, and the end of its last block
@@ -315,7 +316,9 @@ class LinkLog:
             self._cut(error)
             raise StorageError(f"{self._path}: cannot be written ({reason(error)}); nothing was stored") from error
         try:
+            started = time.perf_counter()
             _sync_file(self._file)
+            self.sync_seconds += time.perf_counter() - started
         except OSError as error:
             self._failure = (
                 f"{self._path}: could not be synced to disk ({reason(error)}); check the disk, then restart the service"

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from cawn.serve.batching import Batch
@@ -21,13 +21,14 @@ _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0,
 _PAIRS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 
-class Gauge(NamedTuple):
-    """A value as it is now."""
+class Reading(NamedTuple):
+    """A value that is read when the metrics are asked for: a gauge or, if it only grows, a counter."""
 
     name: str
     help: str
     value: float
     labels: Mapping[str, str] = {}
+    counter: bool = False
 
 
 class Rate:
@@ -65,8 +66,6 @@ class Metrics:
             registry=self.registry,
         )
         self._requests = self._counter("cawn_requests", "Requests by route and status.", ["route", "status"])
-        self._links = self._counter("cawn_links_added", "Links added to the history.")
-        self._duplicates = self._counter("cawn_links_duplicate", "Links skipped because their id was known.")
         self._pairs = self._counter("cawn_pairs_scored", "Pairs scored.")
         self._unknown = self._counter("cawn_pairs_unknown", "Pairs scored with a node that is not in the network.")
         self._batch_pairs = Histogram(
@@ -96,11 +95,6 @@ class Metrics:
         self._batch_pairs.observe(batch.pairs)
         self._batch_seconds.observe(batch.seconds)
 
-    def links(self, added: int, duplicates: int) -> None:
-        self._links.inc(added)
-        self._duplicates.inc(duplicates)
-        self.links_rate.add(added)
-
     def latency(self) -> dict[str, dict[str, float]]:
         """Quantiles in seconds over the last requests of each route, by its path after /v1/."""
         found = {}
@@ -110,23 +104,26 @@ class Metrics:
             found[route.removeprefix("/v1/")] = {"p50": p50, "p99": p99, "count": len(seconds)}
         return found
 
-    def watch(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
-        """Include these gauges, computed whenever the metrics are asked for."""
-        self.registry.register(_Gauges(gauges))
+    def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
+        """Include these values, read whenever the metrics are asked for."""
+        self.registry.register(_Readings(read))
 
     def to_text(self) -> bytes:
         return generate_latest(self.registry)
 
 
-class _Gauges(Collector):
-    def __init__(self, gauges: Callable[[], Iterable[Gauge]]) -> None:
-        self._gauges = gauges
+class _Readings(Collector):
+    def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
+        self._read = read
 
     def describe(self) -> Iterable[Metric]:
         return []  # known only once the service has started
 
     def collect(self) -> Iterable[Metric]:
-        for gauge in self._gauges():
-            family = GaugeMetricFamily(gauge.name, gauge.help, labels=list(gauge.labels))
-            family.add_metric(list(gauge.labels.values()), gauge.value)
-            yield family
+        families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        for reading in self._read():
+            if reading.name not in families:
+                kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
+                families[reading.name] = kind(reading.name, reading.help, labels=list(reading.labels))
+            families[reading.name].add_metric(list(reading.labels.values()), reading.value)
+        return families.values()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,18 @@ from cawn.data.hashing import digest
 from cawn.data.names import Name
 from cawn.data.times import PER_SECOND, time_after
 from cawn.rankings import Ranked
-from cawn.serve.batching import Batcher, Scored
+from cawn.serve.batching import Batcher, Scored, view
 from cawn.serve.ingest import Ingest, Late, QueueFull
+from cawn.serve.learning import Learner
 from cawn.serve.links import Links
 from cawn.serve.log import Receipt
-from cawn.serve.metrics import Gauge, Metrics
+from cawn.serve.metrics import Metrics, Reading
+from cawn.serve.monitor import Monitor
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery, Time
 from cawn.serve.snapshots import LiveState, Progress, Snapshots, open_state
+from cawn.serve.sources.pump import Pumps
+from cawn.serve.weights import KeptWeights
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -50,6 +54,7 @@ class ServiceSettings:
         snapshot_every: Links between two snapshots.
         sources: URLs of streams to read.
         learn: Whether a shadow model is trained on the links that arrive.
+        weights: The number of the kept weights to serve (see `weights.py`); those served last by default.
     """
 
     run: Path
@@ -64,6 +69,7 @@ class ServiceSettings:
     snapshot_every: int = 500_000
     sources: tuple[str, ...] = ()
     learn: bool = False
+    weights: int | None = None
 
 
 class RankAnswer(NamedTuple):
@@ -86,13 +92,13 @@ class Service:
         self._phase, self._replayed = "starting", (0, 0)
         self._state: LiveState | None = None
         self.predictor: Any = None
-        self.model_version = ""  # a digest of the weights
+        self._model: tuple[Any, str] = (None, "")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         self._slots = BoundedSemaphore(SLOW_QUEUE)
         self._newest: deque[tuple[Name, Name, Time]] = deque(maxlen=NEWEST)
         self._last_arrival: float | None = None
         self._stopping = Lock()
-        self.metrics.watch(self._gauges)
+        self.metrics.watch(self._read)
 
     def start(self, progress: Progress | None = None) -> None:
         """Recover the state and start the threads."""
@@ -104,13 +110,26 @@ class Service:
 
         given = self.settings
         state = open_state(given.run, given.state, device=given.device, threads=given.threads, progress=report)
-        self.predictor = state.predictor
-        self.model_version = digest(*state.predictor._weights().values())[:12]
-        self.ingest = Ingest(state.predictor, state.log, late=given.late, max_queue=given.queue)
-        self.ingest.observers.append(self._observe)
-        self.snapshots = Snapshots(state.predictor, state.log, self.ingest, every=given.snapshot_every)
+        try:
+            self._start(state)
+        except BaseException:
+            state.log.close()
+            raise
+        if self._phase == "starting":
+            self._phase = "ready"
+
+    def _start(self, state: LiveState) -> None:
+        given, predictor, weights = self.settings, state.predictor, state.log.folder / "weights"
+        KeptWeights(weights).serve(predictor, given.weights)
+        self.predictor = predictor
+        self.learner = Learner(predictor, weights) if given.learn else None
+        self.monitor = Monitor(predictor, self.learner)
+        self.ingest = Ingest(predictor, state.log, late=given.late, max_queue=given.queue)
+        self.ingest.observers += [self._observe, self.monitor.observe]
+        self.snapshots = Snapshots(predictor, state.log, self.ingest, every=given.snapshot_every)
+        self.pumps = Pumps(given.sources, state.log.offset, self.ingest.submit, state.log.folder)
         self.batcher = Batcher(
-            state.predictor,
+            predictor,
             max_pairs=given.batch_pairs,
             max_wait=given.batch_wait,
             max_queue=given.score_queue,
@@ -118,9 +137,9 @@ class Service:
         )
         self.ingest.start()
         self.snapshots.start()
+        self.monitor.start()
+        self.pumps.start()
         self._state = state
-        if self._phase == "starting":
-            self._phase = "ready"
 
     def refuse(self) -> None:
         """Refuse requests from now on."""
@@ -132,9 +151,13 @@ class Service:
         with self._stopping:
             if self._state is None:
                 return
+            self.pumps.stop()
             self.ingest.stop()
-            self.batcher.close()
             self._slow.shutdown()
+            self.batcher.close()
+            self.monitor.stop()
+            if self.learner is not None:
+                self.learner.save()
             self.snapshots.stop()
             self._state.log.close()
             self._state = None
@@ -156,9 +179,7 @@ class Service:
     def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
         """Store links; the receipt comes when they are on disk and visible."""
         self.require_ready()
-        answer = self.ingest.submit(links, key=key)
-        answer.add_done_callback(self._count)
-        return answer
+        return self.ingest.submit(links, key=key)
 
     def score(self, pairs: Pairs) -> Future[Scored]:
         self.require_ready()
@@ -188,13 +209,13 @@ class Service:
         return future
 
     def _rank(self, query: RankQuery) -> RankAnswer:
-        state = self.predictor.snapshot()
+        state = view(self.predictor)
         t = time_after(state.watermark) if query.t is None else query.t
         found = state.rank(query.src, t, query.k, candidates=query.candidates, kinds=query.kinds, prior=query.prior)
         return RankAnswer(t, found, state.version)
 
     def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
-        state = self.predictor.snapshot()
+        state = view(self.predictor)
         t = time_after(state.watermark) if query.t is None else query.t
         found = state.explain(query.src, query.dst, t, prior=query.prior)
         answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
@@ -215,13 +236,9 @@ class Service:
 
     def _observe(self, links: Links) -> None:
         self._last_arrival = time.monotonic()
+        self.metrics.links_rate.add(len(links))
         last = links[-NEWEST:] if len(links) > NEWEST else links
         self._newest.extend(zip(last.src, last.dst, last.t, strict=True))
-
-    def _count(self, answer: Future[Receipt]) -> None:
-        if not answer.cancelled() and answer.exception() is None:
-            receipt = answer.result()
-            self.metrics.links(receipt.added, receipt.duplicates)
 
     def _node(self, name: Name) -> dict[str, Any]:
         snapshot, spelling = self.predictor._snapshot(), self.predictor._spelling
@@ -249,7 +266,15 @@ class Service:
 
     def series(self) -> dict[str, Any]:
         """Accuracy on arriving links over time."""
-        return {"points": []}
+        return {"points": self.monitor.series()}
+
+    @property
+    def model_version(self) -> str:
+        """A digest of the weights that are served."""
+        served = self.predictor._system
+        if self._model[0] is not served:
+            self._model = served, digest(*self.predictor._weights().values())
+        return self._model[1]
 
     def status(self) -> dict[str, Any]:
         """The state of the service; most of it is null until it is ready."""
@@ -265,9 +290,10 @@ class Service:
             "links_per_second": self.metrics.links_rate.per_second(),
             "latency": self.metrics.latency(),
             "queue": {"size": 0, "capacity": self.settings.score_queue, "links": 0},
-            "late": self.settings.late,
+            "late": {"policy": self.settings.late, "links": 0},
             "accuracy": None,
             "learning": None,
+            "sources": [],
             "replayed": dict(zip(("links", "of"), self._replayed, strict=True)),
         }
         if self._state is None:
@@ -275,33 +301,53 @@ class Service:
         reading = self.predictor.reading
         return found | {
             "links": self.predictor.num_links,
-            "nodes": self.predictor.num_nodes,
+            "nodes": len(self.predictor._names),
             "version": self.predictor.version,
             "watermark": self.predictor.watermark,
             "unit": reading.unit if reading.dates else None,
             "model": {"name": self.name, "version": self.model_version},
             "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.ingest.links_queued},
+            "accuracy": self.monitor.summary(),
+            "learning": {"enabled": False} if self.learner is None else {"enabled": True} | self.learner.summary(),
+            "sources": [source._asdict() for source in self.pumps.states()],
+            "late": {"policy": self.settings.late, "links": self.ingest.late},
         }
 
-    def _gauges(self) -> list[Gauge]:
-        found = [Gauge("cawn_ready", "Whether requests are answered.", float(self.ready))]
+    def _read(self) -> Iterator[Reading]:
+        """Values for /metrics."""
+        yield Reading("cawn_ready", "Whether requests are answered.", float(self.ready))
         if self._state is None:
-            return found
-        predictor, unit = self.predictor, self.predictor.reading.unit
-        found += [
-            Gauge("cawn_links", "Links in the history.", predictor.num_links),
-            Gauge("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
-            Gauge("cawn_history_version", "Version of the history.", predictor.version),
-            Gauge("cawn_model_info", "Model.", 1, {"name": self.name, "version": self.model_version}),
-            Gauge("cawn_queue_links", "Links waiting to be stored.", self.ingest.links_queued),
-            Gauge("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
-        ]
+            return
+        predictor, ingest, log = self.predictor, self.ingest, self._state.log
+        yield from (
+            Reading("cawn_links", "Links in the history.", predictor.num_links),
+            Reading("cawn_nodes", "Nodes in the network.", len(predictor._names)),
+            Reading("cawn_history_version", "Version of the history.", predictor.version),
+            Reading("cawn_model_info", "The model.", 1, {"name": self.name, "version": self.model_version}),
+            Reading("cawn_links_added", "Links added since the start.", ingest.added, counter=True),
+            Reading("cawn_links_duplicate", "Links whose id was known.", ingest.duplicates, counter=True),
+            Reading("cawn_links_late", "Links older than the newest one.", ingest.late, counter=True),
+            Reading("cawn_commits", "Group commits of the log.", ingest.groups, counter=True),
+            Reading("cawn_queue_links", "Links waiting to be stored.", ingest.links_queued),
+            Reading("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
+            Reading("cawn_log_bytes", "Size of the log of links.", log.num_bytes),
+        )
+        yield Reading("cawn_log_sync_seconds", "Time spent syncing the log.", log.sync_seconds, counter=True)
+        if (age := self.snapshots.age) is not None:
+            yield Reading("cawn_snapshot_age_seconds", "Age of the newest snapshot.", age)
         if predictor.watermark is not None:
-            found.append(Gauge("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark))
+            yield Reading("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark)
             if predictor.reading.dates:
-                lag = time.time() - predictor.watermark / PER_SECOND[unit]
-                found.append(Gauge("cawn_watermark_lag_seconds", "Age of the newest link.", lag))
+                newest = predictor.watermark / PER_SECOND[predictor.reading.unit]
+                yield Reading("cawn_watermark_lag_seconds", "Age of the newest link.", time.time() - newest)
         if self._last_arrival is not None:
             since = time.monotonic() - self._last_arrival
-            found.append(Gauge("cawn_seconds_since_links", "Time since links were last added.", since))
-        return found
+            yield Reading("cawn_seconds_since_links", "Time since links were last added.", since)
+        for name, value in self.monitor.gauges().items():
+            yield Reading(f"cawn_prequential_{name}", "Accuracy and drift on arriving links.", value)
+        for source in self.pumps.states():
+            labels = {"source": source.name}
+            yield Reading("cawn_source_connected", "Whether a stream is read.", float(source.connected), labels)
+            yield Reading("cawn_source_rejected", "Entries that are not links.", source.rejected, labels, counter=True)
+            if source.lag is not None:
+                yield Reading("cawn_source_lag", "Entries of a stream that are not read yet.", source.lag, labels)

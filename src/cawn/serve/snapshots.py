@@ -19,6 +19,7 @@ import logging
 import re
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -229,6 +230,12 @@ class Snapshots:
         self.problem = ""
         self._remove_old()
         return target
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the newest snapshot was written; None if there is none."""
+        newest = self._folder / _name(self._newest())
+        return time.time() - newest.stat().st_mtime if newest.is_dir() else None
 
     def _newest(self) -> int:
         """The position that the newest snapshot includes; 0 if there is none."""
