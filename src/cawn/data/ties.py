@@ -28,8 +28,8 @@ def in_canonical_order(events: Events, *, equal_by_rows: bool = False) -> Events
         return events
     keys = np.empty(len(events), np.uint64)
     bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
-    attributes = _hash_rows(events.msg, len(events))
-    link_keys(events.src, events.dst, bits, attributes, _hash_rows(events.x, events.num_nodes), keys)
+    attributes, colours = hash_rows(events.msg, len(events)), hash_rows(events.x, events.num_nodes)
+    link_keys(events.src, events.dst, bits, attributes, colours, np.zeros_like(colours), keys)
     order = np.lexsort((keys, events.t) if equal_by_rows else (events.dst, events.src, keys, events.t))
     return events.reordered(order)
 
@@ -48,7 +48,7 @@ def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
     return np.array(ends, np.int64)
 
 
-def _hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray[np.uint64]:
+def hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray[np.uint64]:
     """A hash of each row of a table: [count]; zeros without a table."""
     found = np.zeros(count, np.uint64)
     if values is not None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
-from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE, Lists
+from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE, FlatLists
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.cuda.walks import sample_walks
@@ -89,7 +89,7 @@ class DeviceHistory:
 
     @cached_property
     def _neighbours(self) -> Neighbours:
-        return Neighbours.of_index(self._host.index, self.device)
+        return Neighbours.of_index(self._host.arrays, self.device)
 
     def seed(self, seed: int) -> Tensor:
         """A seed as the kernels take it: [1] int64 on the device."""
@@ -142,10 +142,10 @@ class DeviceSequences:
     """`Sequences` on a device."""
 
     def __init__(self, sequences: Sequences, parts: SequenceParts, device: torch.device) -> None:
-        arrays = [np.atleast_1d(np.array(array)) for array in sequences.index]  # the scale as [1]
+        arrays = [np.atleast_1d(np.array(array)) for array in sequences.flat]  # the scale as [1]
         with memory_for(f"the sequences of links ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
-            self.index = Lists._make(torch.from_numpy(array).to(device) for array in arrays)
-        num_decays = -(-len(sequences.index.alphas) // STRIDE)
+            self.index = FlatLists._make(torch.from_numpy(array).to(device) for array in arrays)
+        num_decays = -(-len(sequences.flat.alphas) // STRIDE)
         self.constants: dict[str, Any] = {  # of `kernels.cuda.sequences.sequence_features`, besides the index
             "since": parts.since,
             "partners": PARTNERS * parts.two_steps,

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from cawn.checks import check_integer, check_threads
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
 from cawn.kernels.cpu.index import fill_lists, fill_logsums, list_starts
+from cawn.kernels.cpu.spans import Spans, constant, lengths
 from cawn.kernels.threads import even_bounds, in_parallel
-from cawn.walks.neighbours import Neighbours
+from cawn.walks.lists import ListsVersion
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_EVENTS = 2**30
 _ENTRIES_PER_TASK = 1 << 16
+STORED = ("starts", "time", "hop", "logsum", "alphas")  # in run folders
 
 
 class RecentLinks(NamedTuple):
@@ -70,19 +71,33 @@ class History(Sampler):
         for a in range(alphas.size):
             fill = partial(fill_logsums, starts, time, alphas[a], logsum[a])
             in_parallel(fill, bounds, threads)
-        self.index = cpu.Index(starts, time, hop, logsum, alphas)
+        self._use({"starts": starts, "time": time, "hop": hop, "logsum": logsum, "alphas": alphas})
 
     @classmethod
     def adopt(cls, arrays: dict[str, npt.NDArray[Any]]) -> History:
         """Rebuild a history from its `arrays`; those read from a file must pass `check_history` first."""
         history = cls.__new__(cls)
-        history.index = cpu.Index(*(arrays[name] for name in cpu.Index._fields))
+        history._use(arrays)
         return history
 
-    @property
+    def _use(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        lists = (constant(arrays[name]) for name in ("time", "hop", "logsum", "alphas"))
+        self.arrays = {name: arrays[name] for name in STORED}
+        self.index = cpu.Index(Spans.of(arrays["starts"]), *lists)
+
+    @classmethod
+    def of_version(cls, lists: ListsVersion, alphas: npt.NDArray[np.float64], token: object) -> History:
+        """One version of lists that grow (see `GrowingIndex`); holds the token of that version."""
+        history = cls.__new__(cls)
+        history._lists, history._token = lists, token
+        history.index = cpu.Index(lists.spans, *(lists.columns[name] for name in ("time", "hop", "logsum")), alphas)
+        return history
+
+    @cached_property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The index by name, as stored in run folders."""
-        return self.index._asdict()
+        """The index by name, lists one after the other, as stored in run folders."""
+        starts, columns = self._lists.flat()
+        return {"starts": starts, "alphas": self.index.alphas} | {name: columns[name] for name in STORED[1:-1]}
 
     @property
     def alpha(self) -> tuple[float, ...]:
@@ -91,15 +106,15 @@ class History(Sampler):
 
     @property
     def num_nodes(self) -> int:
-        return len(self.index.starts) - 1
+        return self.index.spans.size
 
     @property
     def nbytes(self) -> int:
-        """Memory of the index."""
-        return sum(array.nbytes for array in self.index)
+        """Memory of the index, without room to grow."""
+        return sum(array.nbytes for array in self.arrays.values())
 
     def __repr__(self) -> str:
-        entries, decays = len(self.index.time), len(self.alpha)
+        entries, decays = int(lengths(self.index.spans).sum()), len(self.alpha)
         return f"History({self.num_nodes:,} nodes, {entries:,} entries, {decays} decays)"
 
     def to(self, device: Any) -> History | DeviceHistory:
@@ -121,12 +136,10 @@ class History(Sampler):
         """The last k links of each node strictly before t, newest first."""
         check_integer(k, "k", 1)
         ids, times = query_arrays(nodes, t, self.index.time.dtype)
-        found = self._neighbours.recent(torch.from_numpy(ids), self._neighbours.before(torch.from_numpy(times)), k)
-        return RecentLinks(found.nodes.numpy().astype(np.int32), found.t.numpy(), found.events.numpy())
-
-    @cached_property
-    def _neighbours(self) -> Neighbours:
-        return Neighbours.of_index(self.index)
+        shape = len(ids), int(k)
+        found = RecentLinks(np.full(shape, -1, np.int32), np.zeros(shape, times.dtype), np.full(shape, -1))
+        cpu.recent_links(self.index, ids, times, *found)
+        return found
 
     def _backend(self) -> WalkBackend:
         return WalkBackend(cpu.sample_walks, self.index, self.index.time.dtype, self.index.alphas.size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from cawn.data.ties import in_canonical_order
 from cawn.kernels import rng
 from cawn.kernels.cpu.index import fill_lists, list_starts
 from cawn.kernels.cpu.walks import LINK, NODE
-
-if TYPE_CHECKING:
-    from cawn.kernels.cpu.walks import Index
 
 NO_LINK = -1
 
@@ -52,12 +49,13 @@ class Neighbours:
         self._adopt(starts, hop, t, torch.device(device))
 
     @classmethod
-    def of_index(cls, index: Index, device: torch.device | str = "cpu") -> Neighbours:
-        """From the index of a `History`; links have its order and event ids, and `events` is not set."""
-        t = np.zeros(int(index.hop[:, LINK].max() >> 1) + 1 if len(index.hop) else 0, index.time.dtype)
-        t[index.hop[:, LINK] >> 1] = index.time
+    def of_index(cls, arrays: dict[str, np.ndarray], device: torch.device | str = "cpu") -> Neighbours:
+        """From the arrays of a `History`; links have its order and event ids, and `events` is not set."""
+        time, hop = arrays["time"], arrays["hop"]
+        t = np.zeros(int(hop[:, LINK].max() >> 1) + 1 if len(hop) else 0, time.dtype)
+        t[hop[:, LINK] >> 1] = time
         found = cls.__new__(cls)
-        found._adopt(index.starts, index.hop, t, torch.device(device))
+        found._adopt(arrays["starts"], hop, t, torch.device(device))
         return found
 
     def _adopt(self, starts: np.ndarray, hop: np.ndarray, t: np.ndarray, device: torch.device) -> None:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.kernels.cpu.index import fill_logsums
 from cawn.kernels.cpu.rates import AGES, CLOSENESS_SCALE, LONGEST, SAME, Lists, RateTables, hash_table, rate_features
+from cawn.kernels.cpu.spans import Spans, constant
 from cawn.walks.history import History
+from cawn.walks.lists import ListsVersion
 
 __all__ = ["AGES", "CLOSENESS_SCALE", "LONGEST", "DecayedCounts", "Rates", "in_units", "part_widths", "rates_width"]
 
@@ -62,7 +64,7 @@ class DecayedCounts(NamedTuple):
     @property
     def lists(self) -> Lists:
         """The lists without their keys, as the kernel takes them."""
-        return Lists(*map(_constant, (self.starts, self.time, self.logsum)))
+        return Lists(Spans.of(self.starts), constant(self.time), constant(self.logsum))
 
     def rows_like(self, others: DecayedCounts, keys: Array) -> npt.NDArray[np.int32]:
         """The row of each key, -1 where it never occurred; SAME where it occurred as often as row i of `others`."""
@@ -85,10 +87,46 @@ class Rates:
         self._set([DecayedCounts.of(some, t, alphas) for some in keys], history)
 
     def _set(self, counts: list[DecayedCounts], history: History) -> None:
-        index = history.arrays
-        lists = (index[name] for name in ("starts", "time", "logsum", "alphas"))
-        self._nodes = DecayedCounts(np.arange(history.num_nodes), *lists)
-        self._pairs, *self._directed = counts
+        self._history, self._counts, self._is_directed = history, counts, len(counts) > 1
+
+    @classmethod
+    def of_versions(cls, lists: list[ListsVersion], rows: tuple[Array, Array], history: History) -> Rates:
+        """One version of lists that grow: of pairs and, if directed, of directed pairs, sources and destinations.
+
+        Args:
+            rows: The rows of each pair's directed pairs [K or more, 2] and of each node [N or more]; see `RateTables`.
+        """
+        rates = cls.__new__(cls)
+        rates._history, rates._lists, rates._is_directed = history, lists, len(lists) > 1
+        index, (directed_rows, node_rows) = history.index, rows
+        nodes = Lists(index.spans, index.time, index.logsum)
+        pairs, *directed = (Lists(one.spans, one.columns["time"], one.columns["logsum"]) for one in lists)
+        arrays = index.alphas, lists[0].keys, lists[0].slots, directed_rows, node_rows, node_rows
+        rates._tables = RateTables((pairs, nodes, nodes, *(directed or [nodes] * 3)), *map(constant, arrays))
+        return rates
+
+    @cached_property
+    def _counts(self) -> list[DecayedCounts]:
+        """The counts of growing lists, in the order of their keys."""
+        found = []
+        for lists in self._lists:
+            keys, rows = lists.sorted_keys()
+            starts, columns = lists.flat(rows)
+            found.append(DecayedCounts(keys, starts, columns["time"], columns["logsum"], self._history.index.alphas))
+        return found
+
+    @property
+    def _pairs(self) -> DecayedCounts:
+        return self._counts[0]
+
+    @property
+    def _directed(self) -> list[DecayedCounts]:
+        return self._counts[1:]
+
+    @property
+    def _nodes(self) -> DecayedCounts:
+        lists = (self._history.arrays[name] for name in ("starts", "time", "logsum", "alphas"))
+        return DecayedCounts(np.arange(self._history.num_nodes), *lists)
 
     @classmethod
     def adopt(cls, arrays: dict[str, Array], history: History) -> Rates:
@@ -127,24 +165,18 @@ class Rates:
             both_ways = [directed[0].rows_like(pairs, _pair(*ends)) for ends in ((low, high), (high, low))]
             by_side = [one.rows_like(nodes, nodes.keys) for one in directed[1:]]
             rows = np.stack(both_ways, axis=1), by_side[0], by_side[1]
-        return RateTables(lists, *map(_constant, (nodes.alphas, pairs.keys, slots, *rows)))
+        return RateTables(lists, *map(constant, (nodes.alphas, pairs.keys, slots, *rows)))
 
     def features(
         self, src: Array, dst: Array, t: Array, unit: float, *, threads: int | None = None
     ) -> npt.NDArray[np.float32]:
         """[B, R]: decayed counts, number and ages of the pair's links; then for each end its decayed counts, last
         activity and the probability of a step to the other end; then decayed counts and last activity by direction."""
-        columns = part_columns(len(self._pairs.alphas), directed=bool(self._directed))
-        src, dst = (_constant(np.asarray(nodes, np.int64)) for nodes in (src, dst))
-        times = _constant(np.asarray(t, self._pairs.time.dtype))
+        index = self._history.index
+        columns = part_columns(len(index.alphas), directed=self._is_directed)
+        src, dst = (constant(np.asarray(nodes, np.int64)) for nodes in (src, dst))
+        times = constant(np.asarray(t, index.time.dtype))
         return rate_features(self._tables, columns, src, dst, times, float(unit), threads)
-
-
-def _constant(array: Array) -> Array:
-    """A read-only view. A stored index is read-only; if all arrays are, the kernel is compiled only once."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
 
 
 def _pair(a: Array, b: Array) -> npt.NDArray[np.int64]:

@@ -12,6 +12,7 @@ Simultaneous links are in canonical order, so that features do not depend on the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -21,7 +22,8 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
 from cawn.kernels.cpu.rates import hash_table
-from cawn.kernels.cpu.sequences import Lists, decayed_counts, sequence_features
+from cawn.kernels.cpu.sequences import FlatLists, Lists, decayed_counts, sequence_features
+from cawn.kernels.cpu.spans import Spans, constant
 from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.rates import DecayedCounts
 
@@ -37,6 +39,11 @@ STORED = (
     *("starts", "time", "partner", "activity", "pair_sum"),
     *("next_keys", "next_starts", "next_time", "next_sum", "from_starts", "from_time", "from_sum"),
     *("all_sum", "first_time"),
+)
+
+_SHARED = (  # arrays of `FlatLists` that kernels on the CPU read too
+    *("time", "activity", "partner", "pair_keys", "pair_time", "pair_logsum", "pair_sum"),
+    *("next_keys", "next_time", "next_sum", "from_time", "from_sum", "all_time", "all_sum", "first_time", "alphas"),
 )
 
 
@@ -65,7 +72,7 @@ class Sequences:
 
     def __init__(self, arrays: dict[str, Array], events: Events, pairs: DecayedCounts, unit: float) -> None:
         nodes = np.arange(events.num_nodes + 1) << 32
-        self.index = Lists(
+        self.flat = FlatLists(
             **arrays,
             pair_rows=np.searchsorted(pairs.keys, nodes),
             pair_keys=pairs.keys,
@@ -78,10 +85,35 @@ class Sequences:
             scale=SCALE * unit,
         )
 
+    @classmethod
+    def of_version(cls, lists: Lists, flatten: Callable[[], FlatLists]) -> Sequences:
+        """One version of lists that grow; `flatten` returns it with lists one after the other."""
+        sequences = cls.__new__(cls)
+        sequences.lists, sequences._flatten = lists, flatten
+        return sequences
+
     @cached_property
-    def _slots(self) -> tuple[Array, Array]:
-        """Hash tables of the keys of pairs and of transitions."""
-        return hash_table(self.index.pair_keys), hash_table(self.index.next_keys)
+    def flat(self) -> FlatLists:
+        """The index with lists one after the other."""
+        return self._flatten()
+
+    @cached_property
+    def lists(self) -> Lists:
+        """The index as the kernel reads it."""
+        flat = self.flat
+        nodes = Spans.of(flat.starts)
+        shared = {name: constant(getattr(flat, name)) for name in _SHARED}
+        return Lists(
+            nodes=nodes,
+            partners=nodes,
+            pairs=Spans.of(flat.pair_starts),
+            pair_slots=constant(hash_table(flat.pair_keys)),
+            next=Spans.of(flat.next_starts),
+            next_slots=constant(hash_table(flat.next_keys)),
+            origins=Spans.of(flat.from_starts),
+            scale=float(flat.scale),
+            **shared,
+        )
 
     @classmethod
     def of(cls, events: Events, pairs: DecayedCounts, unit: float) -> Sequences:
@@ -120,20 +152,19 @@ class Sequences:
     @property
     def arrays(self) -> dict[str, Array]:
         """What run folders store; the rest of the index is derived from it, from the events and from `Rates`."""
-        return {name: getattr(self.index, name) for name in STORED}
+        return {name: getattr(self.flat, name) for name in STORED}
 
     def features(
         self, nodes: Array, others: Array, t: Array, parts: SequenceParts, *, threads: int | None = None
     ) -> npt.NDArray[np.float32]:
         """The features of one end of each pair, given the other: [B, parts.width]."""
-        out = np.empty((len(nodes), parts.width(len(self.index.alphas))), np.float32)
+        out = np.empty((len(nodes), parts.width(len(self.lists.alphas))), np.float32)
         work = partial(
             sequence_features,
             nodes.astype(np.int64),
             others.astype(np.int64),
-            np.ascontiguousarray(t, self.index.time.dtype),
-            self.index,
-            *self._slots,
+            np.ascontiguousarray(t, self.lists.time.dtype),
+            self.lists,
             parts.since,
             PARTNERS * parts.two_steps,
             STRIDE,

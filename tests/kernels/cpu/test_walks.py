@@ -42,7 +42,7 @@ def test_counts_equal_the_reference(seed: int, M: int, L: int) -> None:
 def test_index_against_its_definition(dtype: type) -> None:
     events = random_events(3, dtype=dtype)
     alpha = 0.2
-    starts, time, hop, logsum, _ = cawn.History(events, alpha).index
+    starts, time, hop, logsum, _ = cawn.History(events, alpha).arrays.values()
     for node in range(events.num_nodes):
         links = reference.links_before(events.src, events.dst, events.t, node, np.inf)
         mine = slice(starts[node], starts[node + 1])

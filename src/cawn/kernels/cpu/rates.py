@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp, log1p
+from cawn.kernels.cpu.spans import Spans, span
 from cawn.kernels.jit import inline, njit_fused
 from cawn.kernels.rng import GOLDEN_64
 from cawn.kernels.threads import even_bounds, in_parallel
@@ -42,7 +43,7 @@ _BLOCK = 64
 class Lists(NamedTuple):
     """The times of each key's links, in order, and the running log-sums of their weights."""
 
-    starts: Array  # [K + 1]
+    spans: Spans  # of K rows
     time: Array  # [n]
     logsum: Array  # [decays, n]
 
@@ -52,7 +53,7 @@ class RateTables(NamedTuple):
 
     lists: tuple[Lists, ...]  # of each part; without directed counts, the last three are not read
     alphas: Array  # [decays]
-    keys: Array  # [K] int64, of the pairs
+    keys: Array  # [K or more] int64, of the pairs
     slots: Array  # [a power of two] int32, hash table of the keys: their rows, -1 where it is free
     directed_rows: Array  # [K, 2] int32, rows of directed pairs: from the smaller node to the larger, and back
     source_rows: Array  # [N] int32, rows of nodes as sources
@@ -118,7 +119,7 @@ def fill_rates(
 def find_rows(tables: RateTables, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part."""
     for i in range(u.size):
-        key = find_key(tables.keys, tables.slots, min(u[i], v[i]) << 32 | max(u[i], v[i]))
+        key = find_key(tables.keys, tables.slots, tables.lists[PAIR].spans.size, min(u[i], v[i]) << 32 | max(u[i], v[i]))
         rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = key, u[i], v[i]
         known = key >= 0 and tables.directed_rows.size > 0
         rows[DIRECTED_PAIR, i] = tables.directed_rows[key, 1 if u[i] > v[i] else 0] if known else -1
@@ -162,24 +163,23 @@ def copy_same(block: Block, row: Array, from_column: int, is_pair: bool, column:
 @njit_fused
 def find_newest(block: Block, lists: Lists, row: Array) -> None:
     """Fills `newest` and `seen`."""
-    starts, time = lists.starts, lists.time
+    time = lists.time
     now, newest, seen = block.now, block.newest, block.seen
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
             newest[i], seen[i] = newest[i - 1], seen[i - 1]
             continue
         newest[i], seen[i] = -1, 0
-        if 0 <= row[i] < starts.size - 1:
-            start, stop = starts[row[i]], starts[row[i] + 1]
-            if start == stop:
-                continue
-            size, at = stop - start, start
-            while size > 1:  # without branches that depend on times, which cannot be predicted
-                half = size >> 1
-                at = at + half if time[at + half - 1] < now[i] else at
-                size -= half
-            seen[i] = at - start + (time[at] < now[i])
-            newest[i] = start + seen[i] - 1 if seen[i] > 0 else -1
+        start, stop = span(lists.spans, row[i])
+        if start == stop:
+            continue
+        size, at = stop - start, start
+        while size > 1:  # without branches that depend on times, which cannot be predicted
+            half = size >> 1
+            at = at + half if time[at + half - 1] < now[i] else at
+            size -= half
+        seen[i] = at - start + (time[at] < now[i])
+        newest[i] = start + seen[i] - 1 if seen[i] > 0 else -1
 
 
 @njit_fused
@@ -228,13 +228,15 @@ def fill_closeness(block: Block, time: Array, r: int, column: int) -> None:
 
 
 @njit_fused
-def find_key(keys: Array, slots: Array, key: Any) -> Any:
-    """The row of a key, -1 if it is not there."""
+def find_key(keys: Array, slots: Array, size: int, key: Any) -> Any:
+    """The row of a key, -1 if it is not among the first `size`; another thread may be adding keys after these."""
     mask = slots.size - 1
     slot = first_slot(key, mask)
-    while slots[slot] >= 0 and keys[slots[slot]] != key:
+    row = slots[slot]
+    while row >= 0 and (row >= size or keys[row] != key):
         slot = (slot + 1) & mask
-    return slots[slot]
+        row = slots[slot]
+    return row
 
 
 def hash_table(keys: Array) -> npt.NDArray[np.int32]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.cpu.rates import find_key
+from cawn.kernels.cpu.spans import Spans, span
 from cawn.kernels.cpu.walks import count_before
 from cawn.kernels.jit import inline, njit, njit_fused
 
@@ -20,7 +21,36 @@ LOG_SCALE = 3.0  # the same for logarithms of probabilities
 
 
 class Lists(NamedTuple):
-    """The index of `Sequences`: sorted lists of times for nodes, pairs and transitions; sums are decayed counts."""
+    """Lists of times for nodes, pairs and transitions, as the kernel reads them; sums are decayed counts."""
+
+    nodes: Spans  # of the links of each node
+    time: Array  # [n]
+    activity: Array  # [n] decayed count of the node's links, up to each
+    partners: Spans  # of the same links in canonical order
+    partner: Array  # [n] int32, the other end
+    pairs: Spans
+    pair_keys: Array  # [K]
+    pair_slots: Array  # hash table of the keys
+    pair_time: Array  # [E]
+    pair_logsum: Array  # [decays, E]
+    pair_sum: Array  # [E]
+    next: Spans  # of pairs (node, next partner)
+    next_keys: Array  # [J]
+    next_slots: Array
+    next_time: Array  # [s]
+    next_sum: Array  # [s]
+    origins: Spans  # of the transitions from each node
+    from_time: Array  # [s]
+    from_sum: Array  # [s]
+    all_time: Array  # [E] of all links
+    all_sum: Array  # [E]
+    first_time: Array  # of each node with links, ascending
+    alphas: Array  # [decays] of `pair_logsum`
+    scale: float  # time after which a link counts 1 / e in the sums
+
+
+class FlatLists(NamedTuple):
+    """The whole index with lists one after the other, as run folders and GPUs have it; sums are decayed counts."""
 
     starts: Array  # [N + 1] where the links of each node start
     time: Array  # [n]
@@ -64,8 +94,6 @@ def sequence_features(
     other: Array,
     t: Array,
     index: Lists,
-    pair_slots: Array,
-    next_slots: Array,
     since: bool,
     partners: int,
     stride: int,
@@ -79,7 +107,6 @@ def sequence_features(
     Args:
         owner: The end, [B] int64.
         other: The other end.
-        pair_slots, next_slots: Hash tables of `pair_keys` and `next_keys`.
         since: Whether to count links since the pair's last one.
         partners: Number of recent links whose partners' counts with the other end are summed; 0 for no two-step counts.
         stride: Two-step counts use every stride-th decay.
@@ -95,22 +122,23 @@ def sequence_features(
         np.empty((3, num_decays)),
         np.empty(depth),
     )
-    start = end = size = 0
+    start = end = shift = size = 0
     num_links = num_known = 0.0
     for q in range(first, last):
         u, v, now, row = owner[q], other[q], t[q], out[q]
         same_time = q > first and now == t[q - 1]
         if not (same_time and u == owner[q - 1]):
             start, end = _links_before(index, u, now)
-            size = _find_recent(index, alphas, start, end, now, partners, recent)
-            _count_followers(index, start, end, now, recent.followed)
-        newest, pair_count = _newest_pair(index, pair_slots, u, v, now)
+            shift = span(index.partners, u)[0] - start  # from a link in `time` to its place in `partner`
+            size = _find_recent(index, alphas, start, end, shift, now, partners, recent)
+            _count_followers(index, start, end, shift, now, recent.followed)
+        newest, pair_count = _newest_pair(index, u, v, now)
         width = 0
         if since:
             _fill_since(index, start, end, newest, pair_count, row)
             width = 2
         if partners > 0:
-            _fill_two_steps(index, pair_slots, alphas, stride, recent, size, v, now, row[width:])
+            _fill_two_steps(index, alphas, stride, recent, size, v, now, row[width:])
             width += 2 * num_decays + 1
         if depth > 0:
             if not same_time:
@@ -119,7 +147,7 @@ def sequence_features(
             pair = _decayed(index.pair_sum, index.pair_time, newest, now, index.scale) if pair_count > 0 else 0.0
             row[width] = math.log(base) / LOG_SCALE
             row[width + 1] = math.log((pair + base) / (_activity(index, start, end, now) + 1.0)) / LOG_SCALE
-            _fill_transitions(index, next_slots, start, end, v, now, base, recent.followed, row[width + 2 :])
+            _fill_transitions(index, start, end, shift, v, now, base, recent.followed, row[width + 2 :])
 
 
 # The parts of a row of features.
@@ -137,7 +165,6 @@ def _fill_since(index: Lists, start: int, end: int, newest: int, pair_count: int
 @njit_fused
 def _fill_two_steps(
     index: Lists,
-    pair_slots: Array,
     alphas: Array,
     stride: int,
     recent: Recent,
@@ -156,7 +183,7 @@ def _fill_two_steps(
         weight, root = recent.weight[k], recent.root[k]
         for a in range(num_decays):
             total[a] += weight[a]
-        at, count = _newest_pair(index, pair_slots, w, v, now)
+        at, count = _newest_pair(index, w, v, now)
         if count > 0:
             hits += recent.links[k]
             age = float(now - index.pair_time[at])
@@ -173,9 +200,9 @@ def _fill_two_steps(
 @njit_fused
 def _fill_transitions(
     index: Lists,
-    next_slots: Array,
     start: int,
     end: int,
+    shift: int,
     v: int,
     now: Any,
     base: float,
@@ -190,12 +217,11 @@ def _fill_transitions(
             continue
         together = 0.0
         if followed[k] > 0.0:
-            key = find_key(index.next_keys, next_slots, np.int64(index.partner[i]) << 32 | v)
-            if key >= 0:
-                first = index.next_starts[key]
-                count = count_before(index.next_time, first, index.next_starts[key + 1], now)
-                if count > 0:
-                    together = _decayed(index.next_sum, index.next_time, first + count - 1, now, index.scale)
+            key = np.int64(index.partner[i + shift]) << 32 | v
+            first, stop = span(index.next, find_key(index.next_keys, index.next_slots, index.next.size, key))
+            count = count_before(index.next_time, first, stop, now)
+            if count > 0:
+                together = _decayed(index.next_sum, index.next_time, first + count - 1, now, index.scale)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
@@ -205,18 +231,18 @@ def _fill_transitions(
 @njit_fused
 def _links_before(index: Lists, node: int, now: Any) -> tuple[int, int]:
     """The range of a node's links before a time."""
-    if node < 0 or node >= index.starts.size - 1:
-        return 0, 0
-    start = index.starts[node]
-    return start, start + count_before(index.time, start, index.starts[node + 1], now)
+    start, stop = span(index.nodes, node)
+    return start, start + count_before(index.time, start, stop, now)
 
 
 @njit_fused
-def _find_recent(index: Lists, alphas: Array, start: int, end: int, now: Any, partners: int, recent: Recent) -> int:
+def _find_recent(
+    index: Lists, alphas: Array, start: int, end: int, shift: int, now: Any, partners: int, recent: Recent
+) -> int:
     """Fill `recent` from the last links of a node; returns the number of distinct partners."""
     size = 0
     for i in range(max(start, end - partners), end):
-        w = np.int64(index.partner[i])
+        w = np.int64(index.partner[i + shift])
         k = 0
         while k < size and recent.partner[k] != w:
             k += 1
@@ -236,11 +262,10 @@ def _find_recent(index: Lists, alphas: Array, start: int, end: int, now: Any, pa
 
 
 @njit_fused
-def _count_followers(index: Lists, start: int, end: int, now: Any, followed: Array) -> None:
+def _count_followers(index: Lists, start: int, end: int, shift: int, now: Any, followed: Array) -> None:
     for k in range(min(followed.size, end - start)):
-        w = index.partner[end - 1 - k]
-        first = index.from_starts[w]
-        count = count_before(index.from_time, first, index.from_starts[w + 1], now)
+        first, stop = span(index.origins, np.int64(index.partner[end - 1 - k + shift]))
+        count = count_before(index.from_time, first, stop, now)
         at = first + count - 1
         followed[k] = _decayed(index.from_sum, index.from_time, at, now, index.scale) if count > 0 else 0.0
 
@@ -265,13 +290,11 @@ def _decayed(sums: Array, time: Array, at: int, now: Any, scale: float) -> Any:
 
 
 @njit_fused
-def _newest_pair(index: Lists, pair_slots: Array, u: int, v: int, now: Any) -> tuple[int, int]:
+def _newest_pair(index: Lists, u: int, v: int, now: Any) -> tuple[int, int]:
     """The position of the newest link of a pair before a time, and the number of its links."""
-    key = find_key(index.pair_keys, pair_slots, min(u, v) << 32 | max(u, v))
-    if key < 0:
-        return -1, 0
-    first = index.pair_starts[key]
-    count = count_before(index.pair_time, first, index.pair_starts[key + 1], now)
+    key = min(u, v) << 32 | max(u, v)
+    first, stop = span(index.pairs, find_key(index.pair_keys, index.pair_slots, index.pairs.size, key))
+    count = count_before(index.pair_time, first, stop, now)
     return first + count - 1, count
 
 

@@ -16,20 +16,29 @@ _DESTINATION = np.uint64(0x5851F42D4C957F2D)  # separates the hash of a destinat
 
 
 @njit
-def link_keys(src: Array, dst: Array, time_bits: Array, attributes: Array, colours: Array, keys: Array) -> None:
+def simultaneous_keys(src: Array, dst: Array, attributes: Array, colours: Array, keys: Array) -> None:
+    """The keys of links at one time, given the colours before it."""
+    for e in range(src.size):
+        u, v = mix64(colours[src[e]]), mix64(colours[dst[e]] ^ _DESTINATION)
+        keys[e] = mix64(mix64(u + GOLDEN_64 * v) ^ attributes[e])
+
+
+@njit
+def link_keys(
+    src: Array, dst: Array, time_bits: Array, attributes: Array, colours: Array, sums: Array, keys: Array
+) -> None:
     """Write a key per link that depends on the pasts of its ends, its time and its attributes, not on ids or rows.
 
     `colours` [N] start with a hash of each node's attributes. After every time, the colour of a node with links at that
-    time becomes a hash of its old colour and of these links, as in the Weisfeiler-Lehman test.
+    time becomes a hash of its old colour and of these links, as in the Weisfeiler-Lehman test. `sums` [N] uint64 is
+    scratch, all 0 before and after.
     """
-    sums = np.zeros(colours.size, np.uint64)
     first = 0
     while first < src.size:
         last = first
         while last < src.size and time_bits[last] == time_bits[first]:
-            u, v = mix64(colours[src[last]]), mix64(colours[dst[last]] ^ _DESTINATION)
-            keys[last] = mix64(mix64(u + GOLDEN_64 * v) ^ attributes[last])
             last += 1
+        simultaneous_keys(src[first:last], dst[first:last], attributes[first:last], colours, keys[first:last])
         for e in range(first, last):
             sums[src[e]] += mix64(keys[e])
             sums[dst[e]] += mix64(keys[e] ^ _DESTINATION)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.kernels.cpu.spans import Spans, span
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import query_key, uniform
 from cawn.kernels.threads import even_bounds, in_parallel, total_memory
@@ -34,9 +35,9 @@ _QUERIES_PER_TASK = 256
 
 
 class Index(NamedTuple):
-    """The lists of all nodes, one after the other; see above."""
+    """The lists of all nodes; see above. `spans` says where in the arrays the list of each node is."""
 
-    starts: Array  # [N + 1] int64, where each node's list starts
+    spans: Spans
     time: Array  # [entries] int64 or float64
     hop: Array  # [entries, 3] int32
     logsum: Array  # [decays, entries] float64
@@ -94,12 +95,23 @@ def count_before(time: Array, start: int, stop: int, t: float) -> int:
 @njit
 def degrees(index: Index, nodes: Array, t: Array) -> Array:
     """How many links each node has strictly before t; none where the node is not known."""
-    starts, time = index.starts, index.time
     out = np.zeros(nodes.size, np.int64)
     for q in range(nodes.size):
-        if nodes[q] < starts.size - 1:
-            out[q] = count_before(time, starts[nodes[q]], starts[nodes[q] + 1], t[q])
+        start, stop = span(index.spans, nodes[q])
+        out[q] = count_before(index.time, start, stop, t[q])
     return out
+
+
+@njit
+def recent_links(index: Index, nodes: Array, t: Array, out_nodes: Array, out_t: Array, out_events: Array) -> None:
+    """Write the last links of each node strictly before t, newest first: [B, k] each."""
+    for q in range(nodes.size):
+        start, stop = span(index.spans, nodes[q])
+        seen = count_before(index.time, start, stop, t[q])
+        for k in range(min(seen, out_nodes.shape[1])):
+            i = start + seen - 1 - k
+            out_nodes[q, k], out_t[q, k] = index.hop[i, NODE], index.time[i]
+            out_events[q, k] = index.hop[i, LINK] >> 1
 
 
 @inline
@@ -129,17 +141,15 @@ def draw_entry(time: Array, logsum: Array, a: int, alpha: float, start: int, new
 @njit
 def sample_walks(index: Index, request: WalkRequest, first: int, last: int) -> None:
     """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks."""
-    starts, time, hop, logsum, alphas = index
+    spans, time, hop, logsum, alphas = index
     nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
     M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
-    num_nodes, num_decays = starts.size - 1, alphas.size
+    num_decays = alphas.size
     at = np.empty(M, np.int64)  # the entry each walk stands at, -1 where it has ended
     for q in range(first, last):
         root = nodes[q]
-        start = seen = 0
-        if root < num_nodes:
-            start = starts[root]
-            seen = count_before(time, start, starts[root + 1], t[q])
+        start, stop = span(spans, root)
+        seen = count_before(time, start, stop, t[q])
         key = query_key(seed, t_bits[q], hop[start + seen - 1, LINK] if seen > 0 else 0)
         for w in range(M):
             out_nodes[q, w, 0], out_t[q, w, 0], out_events[q, w, 0] = root, t[q], -1
@@ -151,7 +161,7 @@ def sample_walks(index: Index, request: WalkRequest, first: int, last: int) -> N
                 if s > 1:
                     seen = 0
                     if at[w] >= 0:
-                        start = starts[hop[at[w], NODE]]
+                        start, _ = span(spans, hop[at[w], NODE])
                         seen = hop[at[w], CUT]
                 if seen > 0:
                     a = k * num_decays // width

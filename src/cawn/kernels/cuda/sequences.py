@@ -11,13 +11,13 @@ from torch import Tensor
 from cawn.kernels.cuda.features import count_below, find_newest, log1p
 
 if TYPE_CHECKING:
-    from cawn.kernels.cpu.sequences import Lists
+    from cawn.kernels.cpu.sequences import FlatLists
 
 _PAIRS = 32  # per program: few, because its binary searches are a chain of dependent loads
 
 
 def sequence_features(
-    index: Lists,
+    index: FlatLists,
     src: Tensor,
     dst: Tensor,
     t: Tensor,

@@ -1,0 +1,270 @@
+"""Lists that grow while other threads read earlier versions of them.
+
+All lists of one kind, such as the links of each node, are in arrays of entries ("columns"); a list is contiguous, so
+that kernels read it like one in an index that was built at once. A list that is full moves to a block of twice the
+size. Where each list is and how long it is depends on the version (`kernels.cpu.spans`): entries after the end of a
+list in one version are invisible to it, so the writer may fill them for the next.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import Any, NamedTuple
+from weakref import ref
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.kernels.cpu import growing
+from cawn.kernels.cpu.growing import CLASSES, ENTRIES, EXACT, NONE, PAGES, Blocks, Distinct
+from cawn.kernels.cpu.rates import fill_slots
+from cawn.kernels.cpu.spans import LENGTH_BITS, LENGTH_MASK, PAGE, Spans, constant, lengths, packed_spans
+from cawn.kernels.threads import even_bounds, in_parallel
+
+Array = npt.NDArray[Any]
+Columns = dict[str, Array]
+
+_LEAST = 1 << 10  # rows, pages or entries that arrays have room for at first
+
+
+class Reserved(NamedTuple):
+    """New entries: where each is, and the rows whose lists they extend."""
+
+    position: Array  # [n]
+    which: Array  # [n], positions in `distinct`
+    distinct: Distinct  # [m] each
+
+
+class ListsVersion(NamedTuple):
+    """One version of the lists, as kernels read it."""
+
+    spans: Spans
+    columns: Columns
+    keys: Array  # [size or more]; empty for lists of nodes
+    slots: Array  # hash table of the keys
+
+    def flat(self, rows: Array | None = None) -> tuple[Array, Columns]:
+        """The lists of these rows, of all by default, one after the other: their starts [K + 1], and the columns."""
+        packed = packed_spans(self.spans)
+        packed = packed if rows is None else packed[rows]
+        first, length = packed >> LENGTH_BITS, packed & LENGTH_MASK
+        starts = np.append(0, np.cumsum(length))
+        entries = np.repeat(first - starts[:-1], length) + np.arange(starts[-1])
+        columns = {name: column[..., entries] if name == "logsum" else column[entries] for name, column in self.columns.items()}
+        return starts, columns
+
+    def sorted_keys(self) -> tuple[Array, Array]:
+        """The keys that have entries, ascending, and their rows."""
+        rows = np.flatnonzero(lengths(self.spans))
+        if len(self.keys) == 0:
+            return rows, rows
+        rows = rows[np.argsort(self.keys[rows])]
+        return self.keys[rows], rows
+
+
+class Versions:
+    """Counts versions, and knows which of them are still in use."""
+
+    def __init__(self) -> None:
+        self.current = 0
+        self._alive: deque[tuple[int, ref[Any]]] = deque()
+
+    def publish(self, token: Any) -> None:
+        """Whoever reads the current version holds its token."""
+        self._alive.append((self.current, ref(token)))
+
+    def oldest(self) -> int:
+        """The oldest version that may be read."""
+        while self._alive and self._alive[0][1]() is None:
+            self._alive.popleft()
+        return self._alive[0][0] if self._alive else self.current
+
+
+class GrowingLists:
+    """The writer's side of lists that grow; only one thread may call its methods.
+
+    Args:
+        starts: Where each list starts in the columns [K + 1].
+        columns: Arrays of entries: [entries] or [entries, width]; "logsum" is [decays, entries] here and in versions,
+            but [entries, decays] in memory, so that an entry is in one place.
+        keys: The key of each row, for lists that are found by key rather than by number.
+        alphas: The decays of "logsum".
+    """
+
+    def __init__(
+        self,
+        versions: Versions,
+        starts: Array,
+        columns: Columns,
+        *,
+        keys: Array | None = None,
+        alphas: Array | None = None,
+    ) -> None:
+        starts = np.asarray(starts, np.int64)
+        self.size, length = len(starts) - 1, np.diff(starts)
+        self._versions, self._freed = versions, deque[tuple[int, Array, Array]]()
+        # Long lists get room at once; the memory behind it is not touched before they grow.
+        classes = np.full(self.size, EXACT, np.int8)
+        growing.classes_for(length, classes)
+        room = np.where(classes == EXACT, length, np.int64(1) << np.maximum(classes, 0))
+        first = np.append(0, np.cumsum(room))
+        entries = _with_room_for(int(first[-1]) + int(starts[-1]))
+        self.columns = {}
+        for name, given in columns.items():
+            column = given.T if name == "logsum" else constant(given)
+            self.columns[name] = np.empty((entries, *column.shape[1:]), column.dtype)
+            growing.place_lists(column, starts, first, self.columns[name])
+        if alphas is not None:
+            in_parallel(
+                partial(growing.find_totals, first, length, classes, self.columns["time"], alphas, self.columns["logsum"]),
+                even_bounds(self.size, max(self.size // 64, 1)),
+                None,
+            )
+        spans = Spans.packed(first[:-1], length)
+        self._table, self._pages = np.array(spans.table), _with_room(spans.pages, 2 * len(spans.pages))
+        self._next_free = np.empty(entries, np.int64)
+        self._keys = np.empty(0, np.int64) if keys is None else _with_room(keys, 2 * self.size)
+        self._slots = np.empty(0, np.int32) if keys is None else self._hashed()
+        self._blocks = Blocks(
+            classes=_with_room(classes, 2 * self.size),
+            added=np.zeros(_with_room_for(2 * self.size), np.int32),
+            stamps=np.zeros(len(self._pages) // PAGE, np.int64),
+            heads=np.full(CLASSES + 1, NONE),
+            used=np.array([first[-1], len(self._table)]),
+        )
+
+    def version(self) -> ListsVersion:
+        """The lists as they are now; the caller publishes it with a token (see `Versions`)."""
+        spans = Spans(constant(self._table), constant(self._pages), self.size)
+        columns = {name: constant(column) for name, column in self.columns.items()}
+        if "logsum" in columns:
+            columns["logsum"] = columns["logsum"].T
+        return ListsVersion(spans, columns, constant(self._keys), constant(self._slots))
+
+    def begin(self, size: int) -> None:
+        """Start the next version, with `size` rows at least."""
+        oldest = self._versions.oldest()
+        while self._freed and self._freed[0][0] <= oldest:
+            _, freed_blocks, freed_pages = self._freed.popleft()
+            growing.release(freed_blocks, freed_pages, self._pages, self._blocks, self._next_free)
+        self._table = self._table.copy()
+        self._extend(size)
+
+    def rows_of(self, keys: Array) -> Array:
+        """The rows of keys [n]; new keys get new rows."""
+        self._keys = _with_room(self._keys, self.size + len(keys))
+        if 2 * (self.size + len(keys)) > len(self._slots):
+            self._slots = self._hashed(len(keys))
+        rows = np.empty(len(keys), np.int64)
+        self._extend(int(growing.rows_of(keys, self._keys, self._slots, self.size, rows)))
+        return rows
+
+    def reserve(self, rows: Array, forced: Array | None = None) -> Reserved:
+        """Extend the lists of rows [n] by an entry each, in this order; a row may occur several times.
+
+        Args:
+            forced: Rows whose lists must move because the caller overwrites entries of them [n].
+        """
+        n = len(rows)
+        distinct = Distinct(*np.empty((len(Distinct._fields), n), np.int64))
+        which, position = np.empty((2, n), np.int64)
+        freed_blocks, freed_pages = np.empty((n, 2), np.int64), np.empty(n, np.int64)
+        forced = np.empty(0, np.bool_) if forced is None else forced
+        self._make_pages(n)
+        while True:
+            arrays = self._table, self._pages, self._versions.current, self._blocks, self._next_free
+            written = distinct, which, position, freed_blocks, freed_pages
+            num, num_blocks, num_pages = growing.reserve(rows, forced, *arrays, *written)
+            if num_blocks != NONE:
+                break
+            self._make_entries(num)
+        distinct = Distinct(*(values[:num] for values in distinct))
+        self._move(distinct.moved_from, distinct.first, distinct.before)
+        self._free(freed_blocks[:num_blocks], freed_pages[:num_pages])
+        return Reserved(position, which, distinct)
+
+    def shorten(self, rows: Array, by: Array) -> None:
+        """Remove the last by[i] entries of the lists of distinct rows [n]."""
+        n = len(rows)
+        moves, freed_blocks, freed_pages = np.empty((n, 3), np.int64), np.empty((n, 2), np.int64), np.empty(n, np.int64)
+        self._make_pages(n)
+        self._make_entries(0, sum(map(self.length, rows.tolist())))
+        arrays = self._table, self._pages, self._versions.current, self._blocks, self._next_free
+        num_pages, num_blocks = growing.shorten(rows, by, *arrays, moves, freed_blocks, freed_pages)
+        self._move(*np.ascontiguousarray(moves.T))
+        self._free(freed_blocks[:num_blocks], freed_pages[:num_pages])
+
+    def first_entries(self, rows: Array) -> Array:
+        """Where the list of each row starts in the columns: [n]."""
+        first = np.empty(len(rows), np.int64)
+        growing.first_entries(rows, self._table, self._pages, first)
+        return first
+
+    def length(self, row: int) -> int:
+        """The number of entries of a row's list."""
+        return int(self._pages[int(self._table[row // PAGE]) * PAGE + row % PAGE] & LENGTH_MASK)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory in use, with free blocks and pages."""
+        entries, pages = self._blocks.used.tolist()
+        per_entry = sum(column[:1].nbytes for column in self.columns.values())
+        of_rows = (self._keys, self._blocks.classes, self._blocks.added)
+        per_row = sum(array.itemsize for array in of_rows if len(array))
+        return entries * per_entry + pages * (8 * PAGE + 8) + self.size * per_row + self._slots.nbytes
+
+    # Arrays that readers of earlier versions have are replaced, never resized.
+
+    def _extend(self, size: int) -> None:
+        """Add rows with empty lists."""
+        if size <= self.size:
+            return
+        first, length = len(self._table), -(-size // PAGE)
+        self._make_pages(length - first)
+        self._table = np.append(self._table, np.empty(length - first, np.int32))
+        growing.extend_table(self._table, self._pages, self._versions.current, self._blocks, first)
+        old = self._blocks
+        added = old.added if size <= len(old.added) else np.zeros(_with_room_for(2 * size), np.int32)
+        self._blocks = old._replace(classes=_with_room(old.classes, size), added=added)
+        self._blocks.classes[self.size : size] = EXACT
+        self.size = size
+
+    def _make_pages(self, missing: int) -> None:
+        used = int(self._blocks.used[PAGES])
+        self._pages = _with_room(self._pages, (used + missing) * PAGE)
+        self._blocks = self._blocks._replace(stamps=_with_room(self._blocks.stamps, len(self._pages) // PAGE))
+
+    def _make_entries(self, missing: int, needed: int = 0) -> None:
+        size = max(len(self._next_free) + missing, int(self._blocks.used[ENTRIES]) + needed)
+        self.columns = {name: _with_room(column, size) for name, column in self.columns.items()}
+        self._next_free = _with_room(self._next_free, size)
+
+    def _hashed(self, more: int = 0) -> Array:
+        """A new hash table of the keys with room for more."""
+        slots = np.full(1 << (4 * (self.size + more) + 8).bit_length(), NONE, np.int32)
+        fill_slots(constant(self._keys[: self.size]), slots)
+        return slots
+
+    def _move(self, before: Array, after: Array, length: Array) -> None:
+        for column in self.columns.values():
+            move = growing.move_entries if column.ndim == 1 else growing.move_wide_entries
+            move(column, before, after, length)
+
+    def _free(self, freed_blocks: Array, freed_pages: Array) -> None:
+        """Reuse these when no version before the current one is read any more."""
+        if len(freed_blocks) or len(freed_pages):
+            self._freed.append((self._versions.current, freed_blocks, freed_pages))
+
+
+def _with_room_for(size: int) -> int:
+    return max(size, _LEAST)
+
+
+def _with_room(array: Array, size: int) -> Array:
+    """The array itself if it has this size, else a copy of at least twice its size."""
+    if len(array) >= size:
+        return array
+    larger = np.empty((max(2 * len(array), size, _LEAST), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
