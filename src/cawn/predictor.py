@@ -43,7 +43,7 @@ from cawn.learn.runs import (
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, Indexed, Replaceable, Scorer, Seeded, System
+from cawn.systems.base import Bounded, Embedder, Indexed, Replaceable, Scorer, Seeded, System, Trainable
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -503,7 +503,7 @@ class LinkPredictor:
 
     @property
     def version(self) -> int:
-        """Grows with every change of the history."""
+        """Grows with every change of the history or of the weights."""
         return self._version
 
     @property
@@ -586,7 +586,7 @@ class LinkPredictor:
         Args:
             calibration: Of the new weights; by default the current one.
         """
-        if not isinstance(self._system, Replaceable):
+        if not isinstance(self._system, Replaceable) or not isinstance(self._state.snapshot.scorer, Trainable):
             raise QueryError(f"the weights of the system {self._name!r} cannot be replaced while it is in use")
         module = deepcopy(self._system.module)
         try:
@@ -596,12 +596,13 @@ class LinkPredictor:
         with self._updating:
             snapshot, system = self._snapshot(), self._system.with_module(module)
             fitted = snapshot.calibration if calibration is None else RollingCalibration.of(calibration)
+            fitted = fitted.known_since(self._watermark)
             record, report = self._record, {} if self._record is None else self._record.report
             if record is not None and record.evaluated is None:
                 record = replace(record, evaluated=self._weights(), report=report | {"served": ALL_LINKS})
-            scorer = system.scorer(snapshot.events)
+            scorer = cast("Trainable", snapshot.scorer).with_module(module)
             with self._swapping:
-                self._system, self._record = system, record
+                self._system, self._record, self._version = system, record, self._version + 1
                 self._state = _State(replace(snapshot, scorer=scorer, calibration=fitted), self._state.pending)
 
     def knows(self, name: Name) -> bool:

@@ -10,12 +10,14 @@ import json
 import logging
 import math
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import nn
 
 from cawn.data.events import Events
@@ -23,12 +25,13 @@ from cawn.errors import DataError, QueryError, StorageError
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.checkpoints import load_moments, moments
-from cawn.learn.negatives import some_training_links
+from cawn.learn.negatives import PERIODS, some_training_links
 from cawn.learn.runs import load_weights, part, write_checkpoint
 from cawn.learn.store import digest_of, read_tensors
 from cawn.predictor import LinkPredictor, Snapshot
 from cawn.serve.accuracy import Recalibrated
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest, Verdict
+from cawn.serve.recency import Recency
 from cawn.serve.weights import KeptWeights
 from cawn.systems.base import Scorer, Trainable
 from cawn.systems.training import Optimizer, TrainingLinks, contrast_loss, seed_step
@@ -37,18 +40,26 @@ Array = npt.NDArray[Any]
 
 REPLAY = 0.5  # share of older links in a step
 RATE = 0.1  # relative to the learning rate of training
-CONTEXT = 20_000  # newest links, from which negatives are drawn
+CONTEXT = 100_000  # newest links, from which negatives other than random ones are drawn
 MOST_STEPS = 8  # in one round of the monitor
+AVERAGED = 20  # steps whose weights the shadow model averages, with exponential weights
 SHADOW = "shadow.safetensors"
 _log = logging.getLogger(__name__)
 
 
 class _Shadow(NamedTuple):
-    """The network in training, and what belongs to it."""
+    """The network in training, and the mean of its last weights, which is what is scored and promoted."""
 
-    module: nn.Module
+    training: nn.Module
     optimizer: Optimizer
+    module: nn.Module
     calibrated: Recalibrated
+
+    def average(self, steps: int) -> None:
+        """Move the mean towards the weights in training, as one of `steps`."""
+        with torch.no_grad():
+            for mean, value in zip(self.module.state_dict().values(), self.training.state_dict().values(), strict=True):
+                mean.lerp_(value, 1 / steps) if mean.is_floating_point() else mean.copy_(value)
 
 
 class Learner:
@@ -89,7 +100,7 @@ class Learner:
         self._better, self._worse = PairedTest(window, level, columns=2), PairedTest(window, level)
         self._until: Any = snapshot.events.t[-1] if len(snapshot.events) else None  # learned up to this time
         self._steps = self._learned = self._restarts = self._promotions = 0
-        self._lock = Lock()
+        self._lock = RLock()
         self._kept = None if folder is None else KeptWeights(folder)
         self._shadow = self._new_shadow(snapshot)
         if self._kept is not None:
@@ -135,24 +146,27 @@ class Learner:
             differences: Of reciprocal ranks and of log losses, the served model's less the shadow model's: [m, 2].
         """
         rank_gain, loss_gain = -differences[:, 0], differences[:, 1]
-        windows = self._better.links // self._better.window
-        verdict = self._better.add(np.stack([loss_gain, rank_gain], axis=1))
-        worse = self._worse.add(-loss_gain)
-        promoted = verdict is not None and verdict.means[1] >= 0
-        if verdict is not None and promoted:
-            self._promote(verdict)
-        elif worse is not None:
-            _log.info("the shadow model has become worse than the served one: it starts again from its weights")
-            self._restart()
-        if promoted or worse is not None or self._better.links // self._better.window > windows:
+        with self._lock:
+            full_windows = self._better.links // self._better.window
+            better = self._better.add(np.stack([loss_gain, rank_gain], axis=1))
+            worse = self._worse.add(-loss_gain)
+            if self._better.links // self._better.window == full_windows:
+                return False
+            promoted = better is not None and better.means[1] >= 0
+            if better is not None and promoted:
+                self._promote(better)
+            elif worse is not None:
+                _log.info("the shadow model has become worse than the served one: it starts again from its weights")
+                self._restart()
             self.save()
-        return promoted
+            return promoted
 
     def _promote(self, verdict: Verdict) -> None:
         """Serve the weights of the shadow model."""
         predictor, module = self._predictor, self._shadow.module
         weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         calibration = RollingCalibration.of(self.calibrated.calibration or Calibration())
+        calibration = calibration.known_since(predictor.watermark)
         number = None
         if self._kept is not None:
             number = self._kept.keep(weights, calibration, links=predictor.num_links, evidence=verdict.to_dict())
@@ -187,31 +201,36 @@ class Learner:
 
     def _new_shadow(self, snapshot: Snapshot) -> _Shadow:
         """A copy of the served model."""
-        module = deepcopy(self._predictor._system.module)
-        optimizer = Optimizer(module, self._config, 1)
+        module, training = (deepcopy(self._predictor._system.module) for _ in range(2))
+        optimizer = Optimizer(training, self._config, 1)
         optimizer.set_learning_rate(self._rate * self._config.lr)
-        return _Shadow(module, optimizer, Recalibrated(snapshot.calibration.steps[-1]))
+        return _Shadow(training, optimizer, module, Recalibrated(snapshot.calibration.steps[-1]))
 
     # Training
 
-    def learn(self, snapshot: Snapshot, newest: Any) -> None:
-        """Train on the links since the last call that are older than `newest`; waits until there are enough for a step.
+    def learn(self, snapshot: Snapshot, scored: Recency) -> None:
+        """Train on the links since the last call, once there are enough of them for a step.
 
-        Links at the time `newest` are left for later, as more of them may arrive, and none is scored after it was
-        learned.
+        Links at the time of the newest one are left for later: more of them may arrive, and none may be learned before
+        it is scored.
+
+        Args:
+            scored: The baseline after all links that were scored or could have been.
         """
-        events = snapshot.events
+        events, newest = snapshot.events, scored.newest
         first = 0 if self._until is None else int(np.searchsorted(events.t, self._until))
         last = int(np.searchsorted(events.t, newest))
-        share = math.ceil(self._config.batch_size * (1 - self._replay))
-        if last - first < share:
+        enough = math.ceil(self._config.batch_size * (1 - self._replay))
+        if last - first < enough:
             return
-        self._until = newest
         with self._lock:
-            self._train(snapshot, self._choose(events, first, last, share * self._most_steps))
+            self._until = newest
+            chosen = self._choose(events, first, last, enough * self._most_steps)
+            if len(chosen) and len(scored.destinations()[0]) > 1:
+                self._train(snapshot, self._with_negatives(events, chosen, last, scored))
 
-    def _choose(self, events: Events, first: int, last: int, most: int) -> TrainingLinks | None:
-        """At most `most` of the links from position `first` to `last`, and older ones in proportion."""
+    def _choose(self, events: Events, first: int, last: int, most: int) -> Array:
+        """At most `most` of the links from position `first` to `last`, and older ones in proportion: positions."""
         new = np.arange(first, last)
         if len(new) > most:
             new = np.sort(self._random.choice(new, most, replace=False))
@@ -220,22 +239,31 @@ class Learner:
         if first > 0:
             old = np.unique(self._random.integers(0, first, round(len(new) * self._replay / (1 - self._replay))))
         chosen = np.concatenate([old, new])
+        return chosen if events.weight is None else chosen[events.weight[chosen] > 0]
+
+    def _with_negatives(self, events: Events, chosen: Array, last: int, scored: Recency) -> TrainingLinks:
+        """Links to train on, with the choices of their negatives as in training.
+
+        Random negatives are drawn from all destinations; all others from these and the newest `CONTEXT` links.
+        """
         positions = np.union1d(chosen, np.arange(max(last - CONTEXT, 0), last))
         some, links = events[positions], np.searchsorted(positions, chosen)
-        if some.weight is not None:
-            links = links[some.weight[links] > 0]
-        if len(links) == 0 or (some.dst == some.dst[0]).all():
-            return None
         seen, visible = np.arange(len(some)), np.ones(len(some), np.bool_)
         seed = seed_for(self._seed, "learning", self._steps)
-        return some_training_links(some, links, self._config, seed, seen=seen, visible=visible)
+        found = some_training_links(some, links, self._config, seed, seen=seen, visible=visible)
+        order, rank, place = scored.destinations()
+        period = PERIODS * chosen // last if self._config.pool == "period" else np.full(len(chosen), PERIODS - 1)
+        known = np.searchsorted(rank, (1 + period) * last / PERIODS)  # destinations by the end of the link's period
+        skipped = place[some.dst[links]].astype(np.int64)
+        random = replace(found.random, nodes=order, count=np.maximum(known - 1, 1), skipped=skipped)
+        return replace(found, random=random)
 
-    def _train(self, snapshot: Snapshot, training: TrainingLinks | None) -> None:
+    def _train(self, snapshot: Snapshot, training: TrainingLinks) -> None:
         """One step for each batch of links."""
-        if training is None:
-            return None
-        module, optimizer, _ = self._shadow
-        scorer, device = self.scorer(snapshot), next(module.parameters()).device
+        shadow = self._shadow
+        module, optimizer, device = shadow.training, shadow.optimizer, next(shadow.module.parameters()).device
+        assert isinstance(snapshot.scorer, Trainable)
+        scorer = snapshot.scorer.with_module(module)
         assert isinstance(scorer, Trainable)
         for step, links in enumerate(training.batches(0, 0)):
             module.train()
@@ -244,11 +272,11 @@ class Learner:
             loss = contrast_loss(logits, links.weight, training.num_negatives)
             if not math.isfinite(float(loss.detach())):
                 _log.warning("the loss of the shadow model is not finite: it starts again from the served weights")
-                return self._restart()
+                self._restart()
+                return
             optimizer.minimise(loss)
             self._steps += 1
-        module.eval()
-        return None
+            shadow.average(AVERAGED)
 
     # On disk
 
@@ -271,8 +299,9 @@ class Learner:
         """Store the shadow model, its optimizer and the evidence, so that they survive a restart."""
         if self._kept is None:
             return
-        module, optimizer, calibrated = self._shadow
+        training, optimizer, module, calibrated = self._shadow
         tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+        tensors |= {f"training.{name}": value for name, value in training.state_dict().items()}
         tensors |= {f"adam.{name}": value for name, value in moments(optimizer).items()}
         state = {
             "serving": self._kept.serving,
@@ -296,14 +325,14 @@ class Learner:
         if state["serving"] != kept.serving:
             _log.info("other weights are served than when the shadow model was saved: it starts again")
             return
-        module, optimizer, _ = self._shadow
+        training, optimizer, module, _ = self._shadow
         load_weights(module, part(tensors, "model."), kept.folder)
+        load_weights(training, part(tensors, "training."), kept.folder)
         load_moments(optimizer, part(tensors, "adam."))
         optimizer.set_learning_rate(self._rate * self._config.lr)
         fitted = state["calibration"]
-        self._shadow = _Shadow(
-            module, optimizer, Recalibrated(None if fitted is None else Calibration.from_dict(fitted))
-        )
+        calibrated = Recalibrated(None if fitted is None else Calibration.from_dict(fitted))
+        self._shadow = _Shadow(training, optimizer, module, calibrated)
         self._better.load(state["better"])
         self._worse.load(state["worse"])
         self._until = None if state["until"] is None else np.asarray(state["until"])[()]

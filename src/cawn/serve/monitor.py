@@ -222,7 +222,7 @@ class Monitor:
                 return 0
             scored = self._score(found)
             if self._learner is not None:
-                self._learner.learn(found.snapshot, found.t[-1])
+                self._learner.learn(found.snapshot, self._recency)
             return scored
 
     def _begin(self, start: _Start) -> None:

@@ -85,6 +85,12 @@ class Recency:
         rank = np.minimum(rank.astype(np.int64), max(self._before - 1, 0))
         kernels.insert_late(*ends, rank, self._pairs, self._nodes, self._counts)
 
+    def destinations(self) -> tuple[Array, Array, Array]:
+        """All destinations in the order of their first link [D], the number of links before it [D], and the place of
+        each node in that order, -1 for none [N]."""
+        count, nodes = int(self._counts[1]), self._nodes
+        return nodes.order[:count], nodes.order_first[:count].astype(np.int64) - 1, nodes.place
+
     def _ranks(self, t: Array) -> Array:
         """The number of links strictly before each of these; moves on to the last of them."""
         if len(t) == 0:

@@ -82,7 +82,8 @@ class KeptWeights:
         chosen = self.serving if number is None else number
         if chosen is not None:
             weights, about = self.read(chosen)
-            predictor.replace_weights(weights, about["calibration"])
+            if not _equal(weights, predictor._system.module.state_dict()):  # else its calibration may be newer
+                predictor.replace_weights(weights, about["calibration"])
             self.mark(chosen)
         return chosen
 
@@ -92,3 +93,7 @@ class KeptWeights:
 
     def _path(self, number: int, suffix: str) -> Path:
         return self.folder / f"{number:04d}.{suffix}"
+
+
+def _equal(mine: Weights, served: Weights) -> bool:
+    return mine.keys() == served.keys() and all(torch.equal(mine[name], served[name].cpu()) for name in mine)
