@@ -25,19 +25,20 @@ LONG = "n" * 300
 LARGE = 2**53 + 1  # a double would round it
 
 
-def metrics(mrr: float) -> dict[str, float]:
-    return {"mrr": mrr, "log_loss": 0.9 - mrr, "calibration_error": 0.05 * (1 - mrr)}
+def figures(mrr: float, *, calibrated: bool = True) -> dict[str, float]:
+    found = {"mrr": mrr, "mrr_error": 0.004, "log_loss": 0.9 - mrr, "log_loss_error": 0.006}
+    return found | ({"ece": 0.05 * (1 - mrr)} if calibrated else {})
 
 
-def point(i: int, *, shadow: bool = True) -> dict[str, Any]:
+def point(i: int) -> dict[str, Any]:
     wave = math.sin(i / 6) / 60 + (i * 37 % 11 - 5) / 1000
     return {
-        "at": START + 60 * i,
+        "links": 500 * (i + 1),
         "t": START + 60 * i,
-        "links": 500,
-        "model": metrics(0.62 + wave),
-        "shadow": metrics(0.60 + wave / 2 + i / 1500) if shadow and i >= 10 else None,
-        "baseline": metrics(0.48 + wave / 3),
+        "scored": 100,
+        "model": figures(0.62 + wave),
+        "shadow": figures(0.60 + wave / 2 + i / 1500) if i >= 10 else None,
+        "baseline": figures(0.48 + wave / 3, calibrated=False),
         "new_nodes": 0.02 + abs(wave) / 3,
         "new_pairs": 0.31 - wave,
     }
@@ -45,30 +46,42 @@ def point(i: int, *, shadow: bool = True) -> dict[str, Any]:
 
 STATUS: dict[str, Any] = {
     "ready": True,
+    "phase": "ready",
     "links": 59_835,
     "nodes": 1_899,
     "version": 12,
     "watermark": START + 3600,
     "unit": "s",
-    "model": {"name": "cawn", "version": 3, "identity": "9f3c2a71d0"},
+    "model": {"name": "payments", "version": "9f3c2a71d0e4"},
     "links_per_second": 812.4,
     "latency": {
-        "score": {"p50": 0.0041, "p99": 0.0212, "count": 18_234},
-        "rank": {"p50": 0.081, "p99": 0.149, "count": 412},
-        "links": {"p50": 0.0027, "p99": 0.0094, "count": 60_021},
-        "explain": {"p50": 0.113, "p99": 0.342, "count": 27},
+        "/v1/status": {"p50": 0.0004, "p99": 0.001, "count": 99},
+        "/v1/score": {"p50": 0.0041, "p99": 0.0212, "count": 1_000},
+        "/v1/rank": {"p50": 0.081, "p99": 0.149, "count": 412},
+        "/v1/links": {"p50": 0.0027, "p99": 0.0094, "count": 1_000},
+        "/v1/explain": {"p50": 0.113, "p99": 0.342, "count": 27},
     },
-    "queue": {"size": 3, "capacity": 1024},
+    "queue": {"links": 3, "pairs": 1},
+    "late": "insert",
     "accuracy": {
-        "links": 5_000,
-        "model": metrics(0.62),
-        "shadow": metrics(0.65),
-        "baseline": metrics(0.48),
+        "arrived": 30_500,
+        "scored": 6_100,
+        "window": {"links": 2_000, "scored": 2_000, "negatives": 20},
+        "model": figures(0.62),
+        "shadow": figures(0.65),
+        "baseline": figures(0.48, calibrated=False),
         "new_nodes": 0.021,
         "new_pairs": 0.314,
+        "drift": {
+            "new_nodes": {"test": 0.034, "now": 0.021, "change": -0.013},
+            "new_pairs": {"test": 0.287, "now": 0.314, "change": 0.027},
+            "ece": {"test": 0.013, "now": 0.019, "change": 0.006},
+        },
         "alarm": None,
+        "alarm_since": None,
     },
-    "learning": {"enabled": True, "updates": 120, "promotions": 2},
+    "learning": {"promotions": 2},
+    "replayed": {"links": 0, "of": 0},
 }
 NAMES = [HOSTILE, "alice", RIGHT_TO_LEFT, "bob", LONG, "carol/ops", LARGE, "dave", "7", ".."]
 LINKS = [
@@ -142,19 +155,20 @@ class FakeServer:
         self.problems: dict[str, tuple[int, str]] = {}
         self.requests: list[tuple[str, str, Any]] = []
 
-    def answer(self, path: str, query: Any, body: Any) -> Any:
+    def answer(self, path: str, body: Any) -> Any:
         if path == "/v1/status":
             return self.status
         if path == "/v1/series":
             return {"points": self.points}
         if path == "/v1/links/recent":
-            return {"links": self.links[: int(query.get("limit", 20))]}
-        if path == "/v1/nodes":
-            known = query["name"] != "unknown"
+            return {"links": self.links}
+        if path.startswith("/v1/nodes/"):
+            name = path.removeprefix("/v1/nodes/")
+            known = name != "unknown"
             facts = (
                 {"links": 41, "first": START, "last": START + 3600, "recent": self.links[:3]} if known else {"links": 0}
             )
-            return {"name": query["name"], "known": known} | facts
+            return {"name": name, "known": known} | facts
         if path == "/v1/rank":
             ranking = [
                 {"name": name, "probability": 0.9 / (i + 1), "found": ("recent", "two hops", "popular")[i % 3]}
@@ -164,7 +178,7 @@ class FakeServer:
         return explanation(body["src"], body["dst"], body["t"])
 
     async def respond(self, request: Request) -> Response:
-        path, raw = request.url.path, await request.body()
+        path, raw = request.scope["path"], await request.body()
         body = json.loads(raw) if raw else None
         self.requests.append((request.method, path, body))
         status, detail = self.problems.get(path, (200, ""))
@@ -175,11 +189,11 @@ class FakeServer:
             return Response(json.dumps(problem), status, media_type="application/problem+json")
         if request.headers["accept"] == "text/html":
             return HTMLResponse("<!DOCTYPE html><title>explanation</title>")
-        return Response(json.dumps(self.answer(path, request.query_params, body)), media_type="application/json")
+        return Response(json.dumps(self.answer(path, body)), media_type="application/json")
 
     @contextmanager
     def running(self) -> Any:
-        api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes")]
+        api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes/{name:path}")]
         api += [Route(f"/v1/{name}", self.respond, methods=["POST"]) for name in ("rank", "explain")]
         app = Starlette(routes=[*page.routes(), *api])
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))

@@ -30,7 +30,8 @@ export async function call(path, { body = null, accept = "application/json" } = 
     response = await fetch(path, options);
     text = await response.text();
   } catch (error) {
-    throw new Problem(0, error.name === "TimeoutError" ? "The server does not answer." : "The server cannot be reached.");
+    const late = error.name === "TimeoutError";
+    throw new Problem(0, late ? "The server does not answer." : "The server cannot be reached.");
   }
   if (response.ok && accept !== "application/json") return text;
   let answer = null;
@@ -39,15 +40,13 @@ export async function call(path, { body = null, accept = "application/json" } = 
   } catch {
     if (response.ok) throw new Problem(response.status, "The answer of the server is not JSON.");
   }
-  if (!response.ok) throw new Problem(response.status, answer?.detail || answer?.title || `Error ${response.status}`, answer);
-  return answer;
+  if (response.ok) return answer;
+  throw new Problem(response.status, answer?.detail || answer?.title || `Error ${response.status}`, answer);
 }
 
-/** JSON in which integers that a double would round stay as text: names and times must come back unchanged. */
+/** JSON in which integers that a double would round stay as text: names and times must go back unchanged. */
 export function parse(text) {
-  return JSON.parse(text, (key, value, context) =>
-    typeof value === "number" && Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(context?.source ?? "")
-      ? context.source
-      : value,
-  );
+  return JSON.parse(text, (key, value, context) => (isRounded(value, context?.source) ? context.source : value));
 }
+
+const isRounded = (value, source) => Number.isInteger(value) && !Number.isSafeInteger(value) && /^-?\d+$/.test(source);

@@ -1,50 +1,46 @@
 // A line chart: axes, direct labels, and the values of one point in the legend, by pointer or by keyboard.
 
-import { element, svg } from "./dom.js";
-import { clock } from "./format.js";
+import { element, span, svg } from "./dom.js";
+import { compact } from "./format.js";
 
-const MARGIN = { top: 8, right: 64, bottom: 24, left: 44 };
+const MARGIN = { top: 22, right: 64, bottom: 24, left: 44 };
 const LABEL_HEIGHT = 14;
-const SECOND = 1000;
-const MINUTE = 60 * SECOND;
-const HOUR = 60 * MINUTE;
-const DAY = 24 * HOUR;
-const TIME_STEPS = [1, 2, 5, 10, 15, 30].map((n) => n * SECOND).concat(
-  [1, 2, 5, 10, 15, 30].map((n) => n * MINUTE),
-  [1, 2, 3, 6, 12].map((n) => n * HOUR),
-  [1, 2, 7, 14, 30, 90, 365].map((n) => n * DAY),
-);
+const TICK_WIDTH = 56; // pixels between two labels of the horizontal axis, at least
 
 export class LineChart {
   /**
    * @param {HTMLElement} container
    * @param {{key: string, label: string, short: string, className: string}[]} lines
-   * @param {{height: number, empty: string}} options `empty` is shown while there are no points.
+   * @param {{height: number, unit: string}} options `unit` is that of the horizontal axis.
    */
-  constructor(container, lines, { height, empty }) {
-    Object.assign(this, { container, lines, height, points: [], selected: null, drawn: 0 });
+  constructor(container, lines, { height, unit }) {
+    Object.assign(this, { container, lines, height, unit, points: [], selected: null, drawn: 0 });
     this.legend = element("div", { class: "legend" });
     this.plot = svg("svg", { tabindex: 0, role: "slider", "aria-orientation": "horizontal" });
-    this.empty = element("p", { class: "empty" }, empty);
+    this.empty = element("p", { class: "empty" }, "Loading …");
+    this.plot.toggleAttribute("hidden", true);
     container.append(this.legend, this.plot, this.empty);
     this.plot.addEventListener("pointermove", (event) => this.select(this.nearest(event)));
     this.plot.addEventListener("pointerdown", (event) => this.select(this.nearest(event)));
     this.plot.addEventListener("pointerleave", () => this.select(null));
     this.plot.addEventListener("keydown", (event) => this.move(event));
-    this.plot.addEventListener("focus", () => this.plot.matches(":focus-visible") && this.select(this.points.length - 1));
+    this.plot.addEventListener("focus", () => {
+      if (this.plot.matches(":focus-visible")) this.select(this.points.length - 1);
+    });
     this.plot.addEventListener("blur", () => this.select(null));
     new ResizeObserver(() => container.clientWidth !== this.drawn && this.draw()).observe(container);
   }
 
   /**
-   * @param {{at: number, values: Object<string, number|null>, note: string}[]} points In the order of `at`, in milliseconds.
-   * @param {{label: string, format: function(number): string, bounds: [number, number]}} scale
+   * @param {{x: number, values: Object<string, number|null>, note: string}[]} points In the order of x.
+   * @param {{label: string, empty: string, bounds: [number, number], format: function}} scale
+   *   Of the values: `format(value)` writes one, `format(value, decimals)` a label of the axis.
    */
   show(points, scale) {
-    const chosen = this.selected === null ? null : this.points[this.selected]?.at;
-    this.points = points;
-    this.scale = scale;
-    this.selected = chosen === null ? null : points.findIndex((point) => point.at === chosen);
+    const chosen = this.points[this.selected]?.x;
+    Object.assign(this, { points, scale });
+    this.empty.textContent = scale.empty;
+    this.selected = chosen === undefined ? -1 : points.findIndex(({ x }) => x === chosen);
     if (this.selected === -1) this.selected = null;
     this.draw();
   }
@@ -62,7 +58,8 @@ export class LineChart {
     this.legend.hidden = lines.length === 0;
     this.plot.replaceChildren();
     if (lines.length === 0 || width === 0) return;
-    this.inner = { width: Math.max(width - MARGIN.left - MARGIN.right, 40), height: this.height - MARGIN.top - MARGIN.bottom };
+    const inner = [width - MARGIN.left - MARGIN.right, this.height - MARGIN.top - MARGIN.bottom];
+    this.inner = { width: Math.max(inner[0], 40), height: inner[1] };
     this.plot.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.plot.setAttribute("width", width);
     this.plot.setAttribute("height", this.height);
@@ -82,16 +79,15 @@ export class LineChart {
     let [low, high] = [Math.min(...values), Math.max(...values)];
     const room = Math.max((high - low) * 0.08, Math.abs(high) * 0.02, 0.002);
     [low, high] = [Math.max(low - room, least), Math.min(high + room, most)];
-    if (high <= low) [low, high] = [low - room, low + room];
     const step = niceStep((high - low) / 4);
-    this.y = { low: Math.max(Math.floor(low / step) * step, least), high: Math.min(Math.ceil(high / step - 1e-9) * step, most), step };
-    const first = this.points[0].at;
-    const last = this.points.at(-1).at;
-    this.x = first === last ? { low: first - MINUTE / 2, high: last + MINUTE / 2 } : { low: first, high: last };
+    [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
+    this.y = { low: Math.max(low, least), high: Math.min(high, most), step };
+    const [first, last] = [this.points[0].x, this.points.at(-1).x];
+    this.x = first === last ? { low: first - 1, high: last + 1 } : { low: first, high: last };
   }
 
-  left(at) {
-    return MARGIN.left + ((at - this.x.low) / (this.x.high - this.x.low)) * this.inner.width;
+  left(x) {
+    return MARGIN.left + ((x - this.x.low) / (this.x.high - this.x.low)) * this.inner.width;
   }
 
   top(value) {
@@ -101,87 +97,87 @@ export class LineChart {
   drawAxes() {
     const right = MARGIN.left + this.inner.width;
     const bottom = MARGIN.top + this.inner.height;
-    for (let i = Math.ceil(this.y.low / this.y.step - 1e-9); i * this.y.step <= this.y.high + 1e-9; i++) {
-      const value = i * this.y.step + 0; // never -0
+    this.plot.append(svg("text", { x: 0, y: 12 }, this.scale.label));
+    const decimals = decimalsOf(this.y.step);
+    for (const value of ticks(this.y.low, this.y.high, this.y.step)) {
       const y = round(this.top(value));
       this.plot.append(
         svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y, y2: y }),
-        svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.scale.format(value, this.y.step)),
+        svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.scale.format(value, decimals)),
       );
     }
-    this.plot.append(svg("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }));
-    const step = TIME_STEPS.find((size) => (this.x.high - this.x.low) / size <= this.inner.width / 90) ?? 365 * DAY;
-    const shift = new Date(this.x.high).getTimezoneOffset() * MINUTE; // ticks at full local hours and days
-    for (let at = Math.ceil((this.x.low - shift) / step) * step + shift; at <= this.x.high; at += step) {
-      const x = round(this.left(at));
+    this.plot.append(
+      svg("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }),
+      svg("text", { x: right + 6, y: bottom + 17 }, this.unit),
+    );
+    const step = Math.max(niceStep(((this.x.high - this.x.low) * TICK_WIDTH) / this.inner.width), 1);
+    for (const value of ticks(this.x.low, this.x.high, step)) {
+      const x = round(this.left(value));
+      if (x > right - 24) continue; // there is the unit
       this.plot.append(
         svg("line", { class: "axis", x1: x, x2: x, y1: bottom, y2: bottom + 4 }),
-        svg("text", { x, y: bottom + 17, "text-anchor": "middle" }, tickLabel(at, step)),
+        svg("text", { x, y: bottom + 17, "text-anchor": "middle" }, compact(value)),
       );
     }
   }
 
   drawLine({ key, className }) {
+    const has = (i) => isValue(this.points[i]?.values[key]);
     let path = "";
-    let joined = false;
-    let alone = [];
-    this.points.forEach((point, i) => {
-      const value = point.values[key];
-      if (isValue(value)) {
-        path += `${joined ? "L" : "M"}${round(this.left(point.at))} ${round(this.top(value))}`;
-        const next = this.points[i + 1]?.values[key];
-        if (!joined && !isValue(next)) alone.push([this.left(point.at), this.top(value)]);
-      }
-      joined = isValue(value);
+    this.points.forEach(({ x, values }, i) => {
+      if (!has(i)) return;
+      const [left, top] = [round(this.left(x)), round(this.top(values[key]))];
+      path += `${has(i - 1) ? "L" : "M"}${left} ${top}`;
+      if (has(i - 1) || has(i + 1)) return;
+      this.plot.append(svg("circle", { class: `dot ${className}`, cx: left, cy: top, r: 2.5 }));
     });
     this.plot.append(svg("path", { class: `line ${className}`, d: path }));
-    for (const [cx, cy] of alone) this.plot.append(svg("circle", { class: `dot ${className}`, cx: round(cx), cy: round(cy), r: 2.5 }));
   }
 
   /** The short name of each line at its right end, moved apart where they would overlap. */
   drawLabels(lines) {
-    const labels = lines
-      .map((line) => ({ ...line, y: this.top(this.points.findLast((point) => isValue(point.values[line.key])).values[line.key]) }))
-      .sort((a, b) => a.y - b.y);
+    const last = (key) => this.points.findLast(({ values }) => isValue(values[key])).values[key];
+    const labels = lines.map((line) => ({ ...line, y: this.top(last(line.key)) })).sort((a, b) => a.y - b.y);
     const floor = MARGIN.top + this.inner.height;
-    labels.forEach((label, i) => (label.y = Math.max(label.y, i ? labels[i - 1].y + LABEL_HEIGHT : MARGIN.top + 4)));
-    for (let i = labels.length - 1, limit = floor; i >= 0; i--, limit -= LABEL_HEIGHT) labels[i].y = Math.min(labels[i].y, limit);
+    labels.forEach((label, i) => (label.y = Math.max(label.y, i ? labels[i - 1].y + LABEL_HEIGHT : MARGIN.top)));
+    labels.toReversed().forEach((label, i, all) => (label.y = Math.min(label.y, i ? all[i - 1].y - LABEL_HEIGHT : floor)));
+    const x = MARGIN.left + this.inner.width + 6;
     for (const { short, className, y } of labels)
-      this.plot.append(svg("text", { class: `label ${className}`, x: MARGIN.left + this.inner.width + 6, y: round(y) + 4 }, short));
+      this.plot.append(svg("text", { class: `label ${className}`, x, y: round(y) + 4 }, short));
   }
 
-  /** Shows the values of a point; of the last one without a mark if `index` is null. */
+  /** Shows the values of a point; of the last one, without a mark, if `index` is null. */
   select(index) {
     if (!this.cursor) return;
     this.selected = index;
     const shown = index ?? this.points.length - 1;
     const point = this.points[shown];
-    this.cursor.replaceChildren();
-    if (index !== null && point) {
-      const x = round(this.left(point.at));
-      this.cursor.append(svg("line", { x1: x, x2: x, y1: MARGIN.top, y2: MARGIN.top + this.inner.height }));
-      for (const { key, className } of this.present)
-        if (isValue(point.values[key]))
-          this.cursor.append(svg("circle", { class: `dot ${className}`, cx: x, cy: round(this.top(point.values[key])), r: 3.5 }));
-    }
-    this.writeLegend(point, index !== null);
-    const text = this.present.map(({ key, label }) => `${label} ${this.format(point.values[key])}`).join(", ");
-    for (const [name, value] of Object.entries({ min: 1, max: this.points.length, now: shown + 1, text: `${when(point.at)}: ${text}` }))
-      this.plot.setAttribute(`aria-value${name}`, value);
+    this.cursor.replaceChildren(...(index === null ? [] : this.mark(point)));
+    this.writeLegend(point);
+    const values = this.present.map(({ key, label }) => `${label} ${this.format(point.values[key])}`).join(", ");
+    const state = { min: 1, max: this.points.length, now: shown + 1, text: `${point.note}: ${values}` };
+    for (const [name, value] of Object.entries(state)) this.plot.setAttribute(`aria-value${name}`, value);
   }
 
-  writeLegend(point, chosen) {
-    const items = this.present.map(({ key, label, className }) =>
-      element(
-        "span",
-        { class: "item" },
-        svg("svg", { class: "key", width: 22, height: 8, "aria-hidden": "true" }, svg("path", { class: `line ${className}`, d: "M0 4H22" })),
-        label,
-        element("b", {}, this.format(point.values[key])),
-      ),
-    );
-    const note = point.note ? `${when(point.at)} · ${point.note}` : when(point.at);
-    this.legend.replaceChildren(...items, element("span", { class: "when" }, chosen ? note : `latest · ${note}`));
+  mark({ x, values }) {
+    const left = round(this.left(x));
+    const line = svg("line", { x1: left, x2: left, y1: MARGIN.top, y2: MARGIN.top + this.inner.height });
+    const known = this.present.filter(({ key }) => isValue(values[key]));
+    const dot = ({ key, className }) =>
+      svg("circle", { class: `dot ${className}`, cx: left, cy: round(this.top(values[key])), r: 3.5 });
+    return [line, ...known.map(dot)];
+  }
+
+  writeLegend({ values, note }) {
+    const key = (className) =>
+      svg(
+        "svg",
+        { class: "key", width: 22, height: 8, "aria-hidden": "true" },
+        svg("path", { class: `line ${className}`, d: "M0 4H22" }),
+      );
+    const value = (line) => element("b", {}, this.format(values[line.key]));
+    const item = (line) => span("item", key(line.className), line.label, value(line));
+    this.legend.replaceChildren(...this.present.map(item), span("when", note));
   }
 
   format(value) {
@@ -189,16 +185,17 @@ export class LineChart {
   }
 
   nearest(event) {
-    const at = this.plot.getBoundingClientRect();
-    const distance = (point) => Math.abs(this.left(point.at) + at.left - event.clientX);
-    return this.points.reduce((best, point, i) => (distance(point) < distance(this.points[best]) ? i : best), 0);
+    const x = event.clientX - this.plot.getBoundingClientRect().left;
+    const distance = (i) => Math.abs(this.left(this.points[i].x) - x);
+    return this.points.reduce((best, _, i) => (distance(i) < distance(best) ? i : best), 0);
   }
 
   move(event) {
     const last = this.points.length - 1;
     const now = this.selected ?? last;
-    const target = { ArrowLeft: now - 1, ArrowDown: now - 1, ArrowRight: now + 1, ArrowUp: now + 1, PageUp: now + 10, PageDown: now - 10, Home: 0, End: last }[event.key];
-    if (target === undefined) return;
+    const steps = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 };
+    const target = { Home: 0, End: last }[event.key] ?? now + steps[event.key];
+    if (Number.isNaN(target)) return; // another key
     event.preventDefault();
     this.select(Math.min(Math.max(target, 0), last));
   }
@@ -213,13 +210,14 @@ function niceStep(size) {
   return power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= size * (1 - 1e-9));
 }
 
-function tickLabel(at, step) {
-  const date = new Date(at);
-  if (step >= DAY) return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-  return step >= MINUTE ? clock(at).slice(0, 5) : clock(at);
+/** The number of decimals that multiples of `step` need. */
+function decimalsOf(step) {
+  const isWhole = (x) => Math.abs(x - Math.round(x)) < 1e-6;
+  return [0, 1, 2, 3, 4, 5].find((digits) => isWhole(step * 10 ** digits)) ?? 6;
 }
 
-function when(at) {
-  const today = new Date(at).toDateString() === new Date().toDateString();
-  return today ? clock(at) : `${new Date(at).toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(at)}`;
+/** The multiples of `step` from `low` to `high`. */
+function ticks(low, high, step) {
+  const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step + 0); // + 0: never -0
 }

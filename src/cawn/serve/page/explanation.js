@@ -1,55 +1,49 @@
 // The explanation of one link: its probability, the parts of its score, and the walks that raise and lower it.
 
-import { element, shareBar, signedBar, table } from "./dom.js";
+import { cell, element, paragraph, shareBar, signedBar, span, table } from "./dom.js";
 import { dataTime, fixed, plural, printable, signed, whole } from "./format.js";
 
 const SHOWN = 6; // walks of each kind
 const SMALLEST = 0.0005; // contribution that is shown
 const FULL_BAR = 1; // log-odds of a bar of full length, unless some are larger
+const LONG = 24; // characters of names that are shown in an explanation
 
 /** @param {object} why The answer of /v1/explain. @param {string|null} unit Of its times. */
 export function explanation(why, unit) {
-  const walks = why.walks ?? [];
   const parts = contributions(why, unit);
-  const largest = Math.max(FULL_BAR, ...walks.map((walk) => Math.abs(walk.contribution)), ...parts.map(([, value]) => Math.abs(value)));
-  const shown = (sign) => walks.filter((walk) => sign * walk.contribution >= SMALLEST).slice(0, SHOWN);
+  const sizes = [...why.walks.map((walk) => walk.contribution), ...parts.map(([, value]) => value)];
+  const largest = Math.max(FULL_BAR, ...sizes.map(Math.abs));
+  const shown = (sign) => why.walks.filter((walk) => sign * walk.contribution >= SMALLEST).slice(0, SHOWN);
   const [raised, lowered] = [shown(1), shown(-1)];
-  const hidden = walks.length - raised.length - lowered.length;
+  const hidden = why.walks.length - raised.length - lowered.length;
+  const walkList = (title, walks) => walksOf(title, walks, why, unit, largest);
   return element(
     "div",
     { class: "explanation" },
-    element(
-      "p",
-      { class: "verdict" },
-      element("b", {}, fixed(why.probability)),
-      ` ± ${fixed(why.error)} `,
-      element("span", { class: "faint" }, "probability that ", nodeName(why.src), " and ", nodeName(why.dst), ` link at ${dataTime(why.t, unit)}`),
-    ),
+    verdict(why, unit),
     shareBar(why.probability),
-    table(
-      "Contributions to the log-odds",
-      [{ title: "Part of the score" }, { title: "Log-odds", className: "number" }],
-      [
-        ...parts.map(([text, value]) => row(text, value, signedBar(value, largest))),
-        element("tr", { class: "total" }, element("td", {}, "sum, before calibration"), element("td", { class: "number" }, signed(why.logit))),
-      ],
-    ),
+    contributionTable(parts, why.logit, largest),
     element(
       "div",
       { class: "walks" },
-      walkList("Walks that raise the score", raised, why, unit, largest),
-      walkList("Walks that lower the score", lowered, why, unit, largest),
+      walkList("Walks that raise the score", raised),
+      walkList("Walks that lower the score", lowered),
     ),
-    hidden > 0 ? element("p", { class: "faint" }, `${plural(hidden, "more distinct walk")} with smaller contributions.`) : null,
+    hidden > 0 ? paragraph("faint", `${plural(hidden, "more distinct walk")} with smaller contributions.`) : null,
   );
+}
+
+function verdict({ src, dst, t, probability, error }, unit) {
+  const question = ["probability that ", shortName(src), " and ", shortName(dst), ` link at ${dataTime(t, unit)}`];
+  return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error)} `, span("faint", question));
 }
 
 function contributions(why, unit) {
   const rows = [["two nodes without history", why.base]];
   if (why.rates !== null && why.rates !== undefined) rows.push([past(why.past, unit), why.rates]);
-  const additive = why.method === "additive";
-  rows.push([`${plural(why.walks.length, "distinct walk")}${additive ? "" : ", each left out separately"}`, why.walked]);
-  if (!additive) rows.push(["interaction between the parts", why.rest]);
+  const each = why.method === "additive" ? "" : ", each left out separately";
+  rows.push([plural(why.walks.length, "distinct walk") + each, why.walked]);
+  if (why.method !== "additive") rows.push(["interaction between the parts", why.rest]);
   return rows;
 }
 
@@ -59,29 +53,40 @@ function past({ src_links, dst_links, pair_links, pair_last }, unit) {
   return `past links: the pair ${times}${last}; ${whole(src_links)} and ${whole(dst_links)} links in total`;
 }
 
-function row(text, value, bar) {
-  return element("tr", {}, element("td", {}, text), element("td", { class: "number" }, signed(value), bar));
+function contributionTable(parts, logit, largest) {
+  const row = ([text, value]) =>
+    element("tr", {}, cell(null, text), cell("number", signed(value), signedBar(value, largest)));
+  const sum = element("tr", { class: "total" }, cell(null, "sum, before calibration"), cell("number", signed(logit)));
+  const columns = [{ title: "Part of the score" }, { title: "Log-odds", className: "number" }];
+  return table("Contributions to the log-odds", columns, [...parts.map(row), sum]);
 }
 
-function walkList(title, walks, why, unit, largest) {
-  const items = walks.map((walk) =>
+function walksOf(title, walks, why, unit, largest) {
+  const step = ({ src, dst, t }) =>
+    element("li", {}, shortName(src), " → ", shortName(dst), " ", span("faint", dataTime(t, unit)));
+  const item = ({ nodes, links, contribution, count, meaning }) =>
     element(
       "details",
       {},
-      element("summary", {}, element("span", { class: "path" }, path(walk.nodes)), element("span", { class: "number" }, signed(walk.contribution)), signedBar(walk.contribution, largest)),
-      element("p", { class: "faint" }, `${walk.meaning ? `${walk.meaning}; ` : ""}${walk.count} of ${why.num_walks} walks from `, nodeName(walk.nodes[0])),
-      element("ol", {}, walk.links.map((link) => element("li", {}, nodeName(link.src), " → ", nodeName(link.dst), " ", element("span", { class: "faint" }, dataTime(link.t, unit))))),
-    ),
-  );
-  return element("section", {}, element("h4", {}, title), items.length ? items : element("p", { class: "faint" }, "None."));
+      element(
+        "summary",
+        {},
+        span("path", nodes.flatMap((name, i) => (i ? [" → ", shortName(name)] : [shortName(name)]))),
+        span("number", signed(contribution)),
+        signedBar(contribution, largest),
+      ),
+      paragraph("faint", meaning ? `${meaning}; ` : "", `${count} of ${why.num_walks} walks from `, shortName(nodes[0])),
+      element("ol", {}, links.map(step)),
+    );
+  return element("section", {}, element("h4", {}, title), walks.length ? walks.map(item) : paragraph("faint", "None."));
 }
 
-function path(nodes) {
-  return nodes.flatMap((name, i) => (i ? [" → ", nodeName(name)] : [nodeName(name)]));
+/** A name, isolated from the direction of the text around it; `most` characters of it are shown, and all on hover. */
+export function nodeName(name, most = Infinity) {
+  const text = printable(name) || "(empty name)";
+  const letters = [...text];
+  const shown = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
+  return element("bdi", { title: text.length > LONG ? text : null }, shown);
 }
 
-/** A name, isolated from the direction of the text around it. */
-export function nodeName(name, className = "name") {
-  const text = printable(name);
-  return element("bdi", { class: className, title: text.length > 24 ? text : null }, text === "" ? "(empty name)" : text);
-}
+const shortName = (name) => nodeName(name, LONG);

@@ -2,6 +2,8 @@
 
 export const NONE = "–";
 const PER_SECOND = { s: 1n, ms: 1000n, us: 1000000n, ns: 1000000000n };
+const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
@@ -9,18 +11,19 @@ const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
 
 export const whole = (value) => (isNumber(value) ? WHOLE.format(value) : NONE);
 
-/** Three significant digits, thousands separated: 0.412, 8.12, 812, 12,345. */
-export function brief(value) {
-  if (!isNumber(value)) return NONE;
-  if (Math.abs(value) >= 100 || value === 0) return WHOLE.format(value);
-  return value.toPrecision(Math.abs(value) < 0.001 ? 1 : 3).replace(/\.?0+$/, (zeros, at, text) => (text.includes("e") ? zeros : ""));
-}
+/** 1,200 as 1.2K. */
+export const compact = (value) => COMPACT.format(value);
+
+/** Three significant digits, or all of a whole number: 0.412, 8.12, 812, 12,345. */
+export const brief = (value) => (!isNumber(value) ? NONE : (Math.abs(value) >= 100 ? WHOLE : DIGITS).format(value));
 
 export const fixed = (value, digits = 3) => (isNumber(value) ? value.toFixed(digits) : NONE);
 
-export const signed = (value) => (isNumber(value) ? (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3) : NONE);
+export const withSign = (value, format) => (isNumber(value) ? (value < 0 ? "−" : "+") + format(Math.abs(value)) : NONE);
 
-export const percent = (share) => (isNumber(share) ? `${(100 * share).toFixed(share !== 0 && share < 0.1 ? 1 : 0)} %` : NONE);
+export const signed = (value) => withSign(value, fixed);
+
+export const percent = (share) => (isNumber(share) ? `${brief(100 * share)} %` : NONE);
 
 /** Seconds as milliseconds. */
 export const milliseconds = (seconds) => (isNumber(seconds) ? `${brief(1000 * seconds)} ms` : NONE);
@@ -38,30 +41,31 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-/** A time of the data: a date if the data has dates (`unit`), else the number. Large integers come as text. */
+/** A time of the data: a date if the data has dates (`unit`), else as it is. Large integers come as text. */
 export function dataTime(t, unit) {
   if (t === null || t === undefined) return NONE;
-  const perSecond = PER_SECOND[unit];
-  if (perSecond === undefined) return typeof t === "number" && !Number.isInteger(t) ? String(Number(t.toPrecision(15))) : String(t);
-  const [seconds, fraction] = split(t, perSecond);
+  if (typeof t === "string" && !/^-?\d+$/.test(t)) return t.replace(/(?<=^\d{4}-\d\d-\d\d)T/, " "); // as it was sent
+  if (!(unit in PER_SECOND)) return typeof t === "number" ? String(Number(t.toPrecision(15))) : t;
+  const isFloat = typeof t === "number" && !Number.isInteger(t);
+  const [seconds, fraction] = isFloat ? splitFloat(t) : splitTicks(BigInt(t), PER_SECOND[unit]);
   const date = new Date(Number(seconds) * 1000);
-  if (Number.isNaN(date.getTime())) return String(t);
-  return date.toISOString().slice(0, 19).replace("T", " ") + fraction;
+  return Number.isNaN(date.getTime()) ? String(t) : date.toISOString().replace("T", " ").replace(/\..*/, "") + fraction;
 }
 
-function split(t, perSecond) {
-  if (typeof t === "number" && !Number.isInteger(t)) {
-    const seconds = Math.floor(t);
-    return [seconds, (t - seconds).toFixed(6).slice(1).replace(/\.?0+$/, "")];
-  }
-  const ticks = BigInt(t);
+function splitFloat(t) {
+  const micro = Math.round((t - Math.floor(t)) * 1e6);
+  return splitTicks(BigInt(Math.floor(t)) * PER_SECOND.us + BigInt(micro), PER_SECOND.us);
+}
+
+/** Whole seconds, and the rest as a decimal fraction. */
+function splitTicks(ticks, perSecond) {
   const rest = ((ticks % perSecond) + perSecond) % perSecond;
-  const digits = String(perSecond).length - 1;
-  return [(ticks - rest) / perSecond, rest ? `.${String(rest).padStart(digits, "0")}`.replace(/0+$/, "") : ""];
+  const digits = String(rest).padStart(String(perSecond).length - 1, "0").replace(/0+$/, "");
+  return [(ticks - rest) / perSecond, rest ? `.${digits}` : ""];
 }
 
-// Control characters, line separators and invisible characters that reorder or hide text.
-const INVISIBLE = /[\p{Cc}\p{Cs}\p{Co}\p{Zl}\p{Zp}\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]/gu;
+// Control characters, line separators, and format characters, which reorder or hide text.
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
 
 /** A name with its invisible characters escaped. */
 export const printable = (name) =>

@@ -11,7 +11,6 @@ const INTERVAL = 2_000; // milliseconds between two questions
 const SERIES_INTERVAL = 10_000;
 const LONGEST_WAIT = 30_000; // after failures
 const STALE = 10_000;
-const NEWEST = 20; // links that are listed
 
 let timer = null;
 let asking = false;
@@ -53,13 +52,26 @@ async function update() {
   if (!wasReady) showAddressed();
   wasReady = true;
   if (status.version !== version) {
-    const { links } = await call(`v1/links/recent?limit=${NEWEST}`);
-    showNewest(links, status.unit ?? null);
-    version = status.version;
+    const shown = await refresh("newest-note", "v1/links/recent", ({ links }) => showNewest(links, status.unit ?? null));
+    if (shown) version = status.version;
   }
   if (Date.now() - seriesAt >= SERIES_INTERVAL) {
-    showSeries(await call("v1/series"));
+    await refresh("series-note", "v1/series", showSeries);
     seriesAt = Date.now();
+  }
+}
+
+/** Updates one part of the page; false if the server refuses, which the part then says while the others go on. */
+async function refresh(note, path, show) {
+  try {
+    const answer = await call(path);
+    setText(byId(note), "");
+    show(answer);
+    return true;
+  } catch (error) {
+    if (!(error instanceof Problem) || error.status === 0 || error.status === 401) throw error;
+    setText(byId(note), error.message);
+    return false;
   }
 }
 
@@ -83,12 +95,16 @@ function failed(error) {
   showNotice(`${reason}${values}`, element("button", { type: "button", class: "small", onclick: poll }, "Try now"));
 }
 
-function showReplay({ progress, state, detail }) {
-  const done = progress?.total ? progress.done / progress.total : null;
+function showReplay({ phase, replayed, detail }) {
+  if (phase === "stopping") {
+    setState("replaying", "Stopping");
+    return showNotice("The server is stopping.");
+  }
+  const done = replayed?.of ? replayed.links / replayed.of : null;
   setState("replaying", done === null ? "Starting" : `Starting, ${percent(done)}`);
-  const counts = done === null ? "" : ` ${whole(progress.done)} of ${whole(progress.total)} links.`;
-  const action = state === "loading" ? "The server is loading the model." : "The server is replaying its log of links.";
-  showNotice(`${detail ?? action}${counts} Scores are available afterwards.`, done === null ? null : element("progress", { max: 1, value: done, "aria-label": "Replay" }));
+  const counts = done === null ? "" : `: ${whole(replayed.links)} of ${whole(replayed.of)} links`;
+  const bar = done === null ? null : element("progress", { max: 1, value: done, "aria-label": "Replay" });
+  showNotice(detail ?? `The server is loading its history${counts}. Scores are available when it is done.`, bar);
 }
 
 function showNotice(text = "", extra = null) {
@@ -108,8 +124,9 @@ function showAge() {
   if (answeredAt === null) return;
   const age = Date.now() - answeredAt;
   if (age > STALE && document.body.dataset.state === "live") setState("stale", "Stale");
-  const waiting = document.body.dataset.state === "lost" ? `, next try in ${duration((nextAt - Date.now()) / 1000)}` : "";
-  setText(byId("updated"), age > 2 * INTERVAL ? `values from ${duration(age / 1000)} ago${waiting}` : "");
+  const isLost = document.body.dataset.state === "lost";
+  const next = isLost ? `, next try in ${duration((nextAt - Date.now()) / 1000)}` : "";
+  setText(byId("updated"), age > 2 * INTERVAL ? `values from ${duration(age / 1000)} ago${next}` : "");
 }
 
 // Tokens

@@ -1,94 +1,91 @@
 // The search for a node: its facts, its ranking and its latest links.
 
-import { call } from "./api.js";
-import { byId, element, table, words } from "./dom.js";
+import { Problem, call } from "./api.js";
+import { byId, cell, element, paragraph, setText, table, words } from "./dom.js";
 import { nodeName } from "./explanation.js";
-import { dataTime, plural, whole } from "./format.js";
-import { explainedRow, nodeAddress, nodeLink, problem, score } from "./links.js";
+import { dataTime, plural, printable, whole } from "./format.js";
+import {
+  EXPLAIN_COLUMN,
+  describeProblem,
+  encodeName,
+  explainedRow,
+  nodeAddress,
+  nodeCell,
+  scoreCell,
+  timeCell,
+} from "./links.js";
 
-let asked = 0;
-let unit = null;
+let requests = 0;
+let unit = null; // of times
 
 export const setUnit = (value) => (unit = value);
 
 async function show(name) {
-  const request = ++asked;
-  const result = byId("node-result");
-  const count = Number(byId("count").value);
-  result.replaceChildren(element("p", { class: "faint" }, "Ranking …"));
-  const [facts, ranking] = await Promise.allSettled([
-    call(`v1/nodes?name=${encodeURIComponent(String(name).toWellFormed())}`),
-    call("v1/rank", { body: { src: name, k: count } }),
-  ]);
-  if (request !== asked) return; // another node was asked for in the meantime
-  result.replaceChildren(
-    element("h3", { class: "wrap" }, nodeName(name, "name whole")),
-    facts.status === "fulfilled" ? factList(facts.value) : problem(facts.reason),
-    ranking.status === "fulfilled" ? rankingTable(ranking.value) : problem(ranking.reason),
-    facts.status === "fulfilled" ? latestLinks(facts.value) : "",
+  const request = ++requests;
+  const query = { src: name, k: Number(byId("count").value) };
+  setText(byId("node-status"), `Ranking the candidates of ${printable(name)}`);
+  byId("node").setAttribute("aria-busy", "true");
+  const [facts, ranking] = await Promise.allSettled([askFacts(name), call("v1/rank", { body: query })]);
+  if (request !== requests) return; // another node was asked for in the meantime
+  byId("node").removeAttribute("aria-busy");
+  const part = ({ status, value, reason }, draw) => (status === "fulfilled" ? draw(value) : describeProblem(reason));
+  byId("node-result").replaceChildren(
+    element("h3", {}, nodeName(name)),
+    part(facts, factList),
+    part(ranking, rankingTable),
+    ...(facts.value?.recent?.length ? [latestLinks(facts.value.recent)] : []),
   );
+  setText(byId("node-status"), `${plural(ranking.value?.ranking.length ?? 0, "candidate")} ranked`);
 }
 
-function factList(facts) {
-  if (!facts.known) return element("p", { class: "note" }, "This node is not in the network: it has no links yet.");
-  const items = [
-    ["Links", whole(facts.links)],
-    ["First", dataTime(facts.first, unit)],
-    ["Last", dataTime(facts.last, unit)],
-  ];
-  return element("dl", { class: "facts" }, items.map(([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(value)))));
+async function askFacts(name) {
+  const encoded = encodeName(name);
+  if ([".", ".."].includes(encoded)) throw new Problem(0, "A browser cannot ask for the facts of a node of this name.");
+  return call(`v1/nodes/${encoded}`);
+}
+
+function factList({ known, links, first, last }) {
+  if (!known) return paragraph("note", "This node is not in the network: it has no links yet.");
+  const items = { Links: whole(links), First: dataTime(first, unit), Last: dataTime(last, unit) };
+  const fact = ([title, value]) => element("div", {}, element("dt", {}, title), element("dd", {}, words(value)));
+  return element("dl", { class: "facts" }, Object.entries(items).map(fact));
 }
 
 function rankingTable({ src, t, ranking, version }) {
-  const title = element("h4", {}, `Most probable links at ${dataTime(t, unit)}`);
-  if (ranking.length === 0) return element("div", {}, title, element("p", { class: "empty" }, "There are no candidates."));
-  const rows = ranking.map((ranked, i) =>
+  const row = ({ name, found, probability }, i) =>
     explainedRow(
-      [
-        element("td", { class: "place number" }, String(i + 1)),
-        element("td", { class: "end" }, nodeLink(ranked.name)),
-        element("td", { class: "found" }, ranked.found ?? ""),
-        score(ranked.probability),
-      ],
-      { src, dst: ranked.name, t },
+      [cell("place number", String(i + 1)), nodeCell(name), cell("found", found ?? ""), scoreCell(probability)],
+      { src, dst: name, t },
       unit,
-    ),
-  );
+    );
   const columns = [
     { title: "#", className: "place number" },
     { title: "Candidate" },
     { title: "Found by", className: "found" },
     { title: "Score", className: "number" },
-    { title: "Explanation", className: "action", hidden: true },
+    EXPLAIN_COLUMN,
   ];
-  return element("div", {}, title, table("Ranking", columns, rows), element("p", { class: "faint" }, `${plural(ranking.length, "candidate")}, history version ${whole(version)}`));
+  const title = element("h4", {}, `Most probable links at ${dataTime(t, unit)}, history version ${whole(version)}`);
+  const empty = paragraph("empty", "There are no candidates.");
+  return element("div", {}, title, ranking.length ? table("Ranking", columns, ranking.map(row)) : empty);
 }
 
-function latestLinks({ recent = [] }) {
-  if (recent.length === 0) return "";
-  const rows = recent.map((link) =>
-    explainedRow(
-      [element("td", { class: "time" }, words(dataTime(link.t, unit))), element("td", { class: "end" }, nodeLink(link.src)), element("td", { class: "end" }, nodeLink(link.dst))],
-      { src: link.src, dst: link.dst, t: link.t },
-      unit,
-    ),
-  );
-  const columns = [{ title: "Time", className: "time" }, { title: "Source" }, { title: "Destination" }, { title: "Explanation", className: "action", hidden: true }];
-  return element("div", {}, element("h4", {}, "Latest links"), table("Latest links of this node", columns, rows));
+function latestLinks(links) {
+  const row = (link) => explainedRow([timeCell(link.t, unit), nodeCell(link.src), nodeCell(link.dst)], link, unit);
+  const columns = [{ title: "Time", className: "time" }, { title: "Source" }, { title: "Destination" }, EXPLAIN_COLUMN];
+  return element("div", {}, element("h4", {}, "Latest links"), table("Latest links", columns, links.map(row)));
 }
 
-/** Shows the node named in the address, if there is one. */
+/** Shows the node that the address names, if it does. */
 export function showAddressed() {
   const encoded = location.hash.match(/^#node=(.*)$/s)?.[1];
   if (encoded === undefined) return;
-  let name;
   try {
-    name = decodeURIComponent(encoded);
+    byId("name").value = decodeURIComponent(encoded);
   } catch {
     return; // not an address that this page made
   }
-  byId("name").value = name;
-  show(name);
+  show(byId("name").value);
 }
 
 function open(name) {
@@ -102,6 +99,6 @@ byId("search").addEventListener("submit", (event) => {
   event.preventDefault();
   open(byId("name").value);
 });
-byId("count").addEventListener("change", () => byId("node-result").childElementCount && show(byId("name").value));
+byId("count").addEventListener("change", () => requests && showAddressed());
 addEventListener("opennode", ({ detail }) => open(detail));
 addEventListener("popstate", showAddressed);

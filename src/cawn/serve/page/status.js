@@ -1,10 +1,11 @@
 // The figures of the service: tiles, accuracy, drift, latency and the alarm.
 
 import { LineChart } from "./chart.js";
-import { byId, element, setText, svg, table, words } from "./dom.js";
-import { NONE, brief, clock, dataTime, duration, fixed, milliseconds, percent, plural, whole } from "./format.js";
+import { byId, element, numbersTable, paragraph, setText, span, svg, words } from "./dom.js";
+import { NONE, brief, clock, dataTime, duration, fixed, milliseconds } from "./format.js";
+import { percent, plural, whole, withSign } from "./format.js";
 
-const MODELS = [
+const SCORERS = [
   { key: "model", label: "Model", short: "Model", className: "model" },
   { key: "shadow", label: "Shadow model", short: "Shadow", className: "shadow" },
   { key: "baseline", label: "Recency baseline", short: "Recency", className: "baseline" },
@@ -12,147 +13,176 @@ const MODELS = [
 const METRICS = {
   mrr: { label: "MRR", higher: true, bounds: [0, 1] },
   log_loss: { label: "Log loss", higher: false, bounds: [0, Infinity] },
-  calibration_error: { label: "Calibration error", higher: false, bounds: [0, 1] },
+  ece: { label: "Calibration error", higher: false, bounds: [0, 1] },
 };
 const SHARES = [
   { key: "new_pairs", label: "Never-seen pairs", short: "Pairs", className: "model" },
   { key: "new_nodes", label: "New nodes", short: "Nodes", className: "baseline" },
 ];
-const REQUESTS = { links: "Add links", score: "Score", rank: "Rank", explain: "Explain", nodes: "Node" };
+const DRIFT = [
+  { key: "new_pairs", label: "Never-seen pairs", format: percent },
+  { key: "new_nodes", label: "New nodes", format: percent },
+  { key: "ece", label: "Calibration error", format: fixed },
+];
+const REQUESTS = {
+  "/v1/links": "Add links",
+  "/v1/score": "Score",
+  "/v1/rank": "Rank",
+  "/v1/explain": "Explain",
+  "/v1/nodes/{name}": "Node",
+};
+const EMPTY = "No figures yet. They appear when enough links have arrived.";
 const RATES = 60; // values of the sparkline
-const RECENT_LAG = 7 * 86400; // seconds; of older data, the distance to the clock says nothing
+const IDLE = 10; // seconds without a new link that are worth mentioning
+const RECENT_LAG = 7 * 86_400; // seconds; a longer lag means old data, not a slow stream
 const PER_SECOND = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 };
 
-const NO_FIGURES = "No figures yet: they appear once enough links have arrived.";
-const accuracyChart = new LineChart(byId("accuracy-chart"), MODELS, { height: 250, empty: NO_FIGURES });
-const driftChart = new LineChart(byId("drift-chart"), SHARES, { height: 170, empty: NO_FIGURES });
+const accuracyChart = new LineChart(byId("accuracy-chart"), SCORERS, { height: 300, unit: "links" });
+const driftChart = new LineChart(byId("drift-chart"), SHARES, { height: 160, unit: "links" });
 const rates = [];
-let growth = { links: null, at: 0 };
-let points = [];
+let growth = { links: null, at: 0 }; // the number of links, and since when
+let points = null; // of the series
+let unit = null; // of times
 
 /** @param {object} status The answer of /v1/status. */
 export function showStatus(status) {
-  const model = typeof status.model === "object" && status.model ? status.model : { name: status.model };
-  showRate(status);
+  const { links, nodes, version, queue, model, accuracy, learning } = status;
+  unit = status.unit ?? null;
+  showRate(links, status.links_per_second);
   showLatency(status.latency ?? {});
-  const queue = typeof status.queue === "object" && status.queue ? status.queue : { size: status.queue };
-  tile("queue", whole(queue.size), queue.capacity ? `of ${whole(queue.capacity)}` : "waiting");
-  byId("watermark").replaceChildren(...words(dataTime(status.watermark, status.unit)));
-  setText(byId("watermark-more"), lag(status) ?? "time of the newest link");
-  tile("history", `version ${whole(status.version)}`, `${plural(status.links, "link")}, ${plural(status.nodes, "node")}`);
-  tile("model", model.name ?? NONE, modelFacts(model));
-  showSummary(status.accuracy ?? {}, status.learning);
-  showAlarm(status.accuracy?.alarm);
+  tile("queue", plural(queue?.links, "link"), `${plural(queue?.pairs, "pair")} to score`);
+  byId("watermark").replaceChildren(...words(dataTime(status.watermark, unit)));
+  setText(byId("watermark-more"), lag(status.watermark) ?? "time of the newest link");
+  tile("history", `version ${whole(version)}`, `${plural(links, "link")}, ${plural(nodes, "node")}`);
+  tile("model", model?.name ?? NONE, model?.version ? `weights ${model.version}` : "");
+  showAccuracy(accuracy ?? {}, learning);
+  showDrift(accuracy?.drift ?? {});
+  showAlarm(accuracy?.alarm, accuracy?.alarm_since);
 }
+
+// Tiles
 
 function tile(id, value, more) {
   setText(byId(id), value);
   setText(byId(`${id}-more`), more);
 }
 
-function showRate(status) {
-  if (status.links !== growth.links) growth = { links: status.links, at: Date.now() };
+function showRate(links, rate) {
+  if (links !== growth.links) growth = { links, at: Date.now() };
   const idle = (Date.now() - growth.at) / 1000;
-  setText(byId("rate"), brief(status.links_per_second));
-  if (idle >= 10) setText(byId("rate-more"), `no new link for ${duration(idle)}`);
-  rates.push(status.links_per_second ?? 0);
+  rates.push(rate ?? 0);
   if (rates.length > RATES) rates.shift();
-  if (idle < 10 && rates.length > 1) byId("rate-more").replaceChildren(sparkline(rates));
+  setText(byId("rate"), brief(rate));
+  if (idle >= IDLE) setText(byId("rate-more"), `no new link for ${duration(idle)}`);
+  else byId("rate-more").replaceChildren(...(rates.length > 2 ? [sparkline(rates)] : []));
 }
 
 function sparkline(values) {
-  const [width, height] = [120, 14];
-  const most = Math.max(...values, 1e-9);
-  const steps = values.map((value, i) => `${((RATES - values.length + i) * width) / (RATES - 1)} ${height - 1 - (value / most) * (height - 2)}`);
+  const [width, height, most] = [120, 16, Math.max(...values, 1e-9)];
+  const corner = (value, i) => `${(i * width) / (RATES - 1)} ${height - 1 - (value / most) * (height - 2)}`;
+  const label = `at most ${brief(most)} in the last two minutes`;
   return svg(
     "svg",
-    { class: "sparkline", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": `at most ${brief(most)} since this page was opened` },
-    svg("path", { class: "line model", d: `M${steps.join("L")}` }),
+    { class: "sparkline", viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": label },
+    svg("path", { class: "line model", d: `M${values.map(corner).join("L")}` }),
   );
 }
 
-function showLatency(latency) {
-  const score = latency.score;
-  tile("latency", milliseconds(score?.p50), score ? `p99 ${milliseconds(score.p99)}` : "no requests yet");
-  const rows = Object.entries(latency)
-    .filter(([, times]) => times && typeof times === "object")
-    .map(([name, times]) =>
-      element(
-        "tr",
-        {},
-        element("th", { scope: "row" }, REQUESTS[name] ?? name),
-        [milliseconds(times.p50), milliseconds(times.p99), whole(times.count)].map((text) => element("td", { class: "number" }, text)),
-      ),
-    );
-  const columns = ["p50", "p99", "Requests"].map((title) => ({ title, className: "number" }));
-  byId("latency-table").replaceChildren(
-    rows.length ? table("Latency by request", [{ title: "Request" }, ...columns], rows) : element("p", { class: "empty" }, "No requests yet."),
-  );
-}
-
-function lag({ watermark, unit }) {
+function lag(watermark) {
   if (!(unit in PER_SECOND) || watermark === null) return null;
   const seconds = Date.now() / 1000 - Number(watermark) / PER_SECOND[unit];
   return seconds >= 0 && seconds < RECENT_LAG ? `${duration(seconds)} before now` : null;
 }
 
-function modelFacts(model) {
-  const facts = [];
-  if (model.version !== undefined) facts.push(`version ${model.version}`);
-  if (model.identity) facts.push(String(model.identity).slice(0, 8));
-  return facts.join(" · ");
+function showLatency(latency) {
+  const score = latency["/v1/score"];
+  tile("latency", milliseconds(score?.p50), score ? `p99 ${milliseconds(score.p99)}` : "no requests yet");
+  const row = ([route, label]) => {
+    const { p50, p99, count } = latency[route];
+    return [label, milliseconds(p50), milliseconds(p99), whole(count)];
+  };
+  const rows = Object.entries(REQUESTS).filter(([route]) => latency[route]).map(row);
+  const titles = ["Latest requests", "p50", "p99", "Number"];
+  const empty = paragraph("empty", "No requests yet.");
+  byId("latency-table").replaceChildren(rows.length ? numbersTable("Latency", titles, rows) : empty);
 }
 
-function showSummary(accuracy, learning) {
-  const present = MODELS.filter(({ key }) => accuracy[key]);
-  const covered = accuracy.links ? ` The table covers the last ${plural(accuracy.links, "link")}.` : "";
-  const learned = learning?.enabled ? ` The shadow model keeps learning; it was promoted ${plural(learning.promotions ?? 0, "time")}.` : "";
-  setText(byId("accuracy-note"), `Each link is scored before the model learns from it.${covered}${learned}`);
-  if (present.length === 0) return byId("accuracy-table").replaceChildren();
-  const best = Object.fromEntries(Object.entries(METRICS).map(([metric, { higher }]) => [metric, bestOf(present.map(({ key }) => accuracy[key][metric]), higher)]));
-  const rows = present.map(({ key, label }) =>
-    element(
-      "tr",
-      {},
-      element("th", { scope: "row" }, label),
-      Object.keys(METRICS).map((metric) => {
-        const value = accuracy[key][metric];
-        return element("td", { class: value === best[metric] && present.length > 1 ? "number best" : "number" }, fixed(value));
-      }),
-    ),
-  );
-  const columns = Object.values(METRICS).map(({ label, higher }) => ({ title: `${label} ${higher ? "↑" : "↓"}`, className: "number" }));
-  byId("accuracy-table").replaceChildren(table("Accuracy of each model", [{ title: "Scored by" }, ...columns], rows));
+// Accuracy and drift
+
+function showAccuracy(accuracy, learning) {
+  const { scored, negatives } = accuracy.window ?? {};
+  const sentences = ["Each link is predicted from the links before it."];
+  if (scored) {
+    const ranked = `each ranked among ${plural(negatives, "other destination")}`;
+    sentences.push(`The table covers the last ${plural(scored, "scored link")}, ${ranked}.`);
+  }
+  if (learning) sentences.push(`The shadow model was promoted ${plural(learning.promotions ?? 0, "time")}.`);
+  setText(byId("accuracy-note"), sentences.join(" "));
+  const present = SCORERS.filter(({ key }) => accuracy[key]);
+  byId("accuracy-table").replaceChildren(...(present.length ? [accuracyTable(accuracy, present)] : []));
 }
 
-function bestOf(values, higher) {
-  const known = values.filter((value) => typeof value === "number");
-  return known.length ? (higher ? Math.max(...known) : Math.min(...known)) : null;
+function accuracyTable(accuracy, present) {
+  const column = ([metric, { higher }]) => {
+    const values = present.map(({ key }) => accuracy[key][metric]);
+    const known = values.filter(Number.isFinite);
+    const best = known.length > 1 ? Math[higher ? "max" : "min"](...known) : null;
+    return present.map(({ key }, i) => figure(values[i], accuracy[key][`${metric}_error`], values[i] === best));
+  };
+  const columns = Object.entries(METRICS).map(column);
+  const titles = Object.values(METRICS).map(({ label, higher }) => `${label} ${higher ? "↑" : "↓"}`);
+  const rows = present.map(({ label }, i) => [label, ...columns.map((values) => values[i])]);
+  return numbersTable("Accuracy", ["Scored by", ...titles], rows);
 }
 
-function showAlarm(alarm) {
-  const reason = typeof alarm === "object" ? alarm?.reason : alarm === true ? "the recency baseline is more accurate than the model" : alarm;
-  const text = reason ? `Alarm${alarm.since ? ` since ${clock(alarm.since * 1000)}` : ""}: ${reason}` : "";
-  setText(byId("alarm"), text);
+function figure(value, error, best) {
+  const deviation = Number.isFinite(error) ? span("deviation", ` ± ${fixed(error)}`) : null;
+  return span(best ? "best" : null, fixed(value), deviation);
 }
 
-/** @param {object} series The answer of /v1/series. */
+function showDrift(drift) {
+  const row = ({ key, label, format }) => {
+    const { test, now, change } = drift[key];
+    return [label, format(test), format(now), withSign(change, format)];
+  };
+  const rows = DRIFT.filter(({ key }) => drift[key]).map(row);
+  const titles = ["", "In the test", "Now", "Change"];
+  byId("drift-table").replaceChildren(...(rows.length ? [numbersTable("Drift since the test", titles, rows)] : []));
+}
+
+function showAlarm(alarm, since) {
+  setText(byId("alarm"), alarm ? `Alarm${since ? ` since ${clock(Date.parse(since))}` : ""}: ${alarm}` : "");
+  document.title = alarm ? "Alarm: cawn" : "cawn";
+}
+
+// Charts
+
+/** @param {object} series The answer of /v1/series: points, oldest first. */
 export function showSeries(series) {
-  points = series.points ?? [];
+  points = series.points;
   drawAccuracy();
-  const shares = points.map((point) => at(point, { new_pairs: point.new_pairs, new_nodes: point.new_nodes }));
-  driftChart.show(shares, { label: "Drift over time", format: (share) => `${brief(100 * share)} %`, bounds: [0, 1] });
+  driftChart.show(points.map((point) => ({ ...place(point), values: point })), {
+    label: "Share of arriving links",
+    empty: EMPTY,
+    bounds: [0, 1],
+    format: percent,
+  });
 }
 
 function drawAccuracy() {
+  if (points === null) return;
   const metric = document.querySelector("input[name=metric]:checked").value;
-  const { label, bounds } = METRICS[metric];
-  const values = points.map((point) => at(point, Object.fromEntries(MODELS.map(({ key }) => [key, point[key]?.[metric]]))));
-  accuracyChart.show(values, { label: `${label} over time`, format: (value, step) => fixed(value, step ? digitsOf(step) : 3), bounds });
+  const { label, higher, bounds } = METRICS[metric];
+  const values = (point) => Object.fromEntries(SCORERS.map(({ key }) => [key, point[key]?.[metric]]));
+  accuracyChart.show(points.map((point) => ({ ...place(point), values: values(point) })), {
+    label: `${label}, ${higher ? "higher" : "lower"} is better`,
+    empty: EMPTY,
+    bounds,
+    format: (value, decimals = 3) => fixed(value, decimals),
+  });
 }
 
-const at = (point, values) => ({ at: point.at * 1000, values, note: point.links ? plural(point.links, "link") : "" });
-
-const digitsOf = (step) => Math.max(0, Math.ceil(-Math.log10(step) - 1e-9) + (String(step).includes("25") ? 1 : 0));
+/** Where a point stands on the horizontal axis, and in words. */
+const place = ({ links, t }) => ({ x: links, note: `after ${plural(links, "link")}, ${dataTime(t, unit)}` });
 
 byId("metrics").addEventListener("change", drawAccuracy);
