@@ -61,8 +61,8 @@ STATUS: dict[str, Any] = {
         "/v1/links": {"p50": 0.0027, "p99": 0.0094, "count": 1_000},
         "/v1/explain": {"p50": 0.113, "p99": 0.342, "count": 27},
     },
-    "queue": {"links": 3, "pairs": 1},
-    "late": "insert",
+    "queue": {"size": 1, "capacity": 10_000, "links": 3},
+    "late": {"policy": "insert", "links": 0},
     "accuracy": {
         "arrived": 30_500,
         "scored": 6_100,
@@ -80,7 +80,8 @@ STATUS: dict[str, Any] = {
         "alarm": None,
         "alarm_since": None,
     },
-    "learning": {"promotions": 2},
+    "learning": {"enabled": True, "promotions": 2},
+    "sources": [],
     "replayed": {"links": 0, "of": 0},
 }
 NAMES = [HOSTILE, "alice", RIGHT_TO_LEFT, "bob", LONG, "carol/ops", LARGE, "dave", "7", ".."]
@@ -140,7 +141,7 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
 
 
 class FakeServer:
-    """Answers from attributes that tests change; `requests` lists what was asked, as (method, path, body)."""
+    """Answers from attributes that tests change; `requests` lists what was asked: (method, path, body or query)."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -155,20 +156,19 @@ class FakeServer:
         self.problems: dict[str, tuple[int, str]] = {}
         self.requests: list[tuple[str, str, Any]] = []
 
-    def answer(self, path: str, body: Any) -> Any:
+    def answer(self, path: str, query: Any, body: Any) -> Any:
         if path == "/v1/status":
             return self.status
         if path == "/v1/series":
             return {"points": self.points}
         if path == "/v1/links/recent":
             return {"links": self.links}
-        if path.startswith("/v1/nodes/"):
-            name = path.removeprefix("/v1/nodes/")
-            known = name != "unknown"
+        if path == "/v1/nodes":
+            known = query["name"] != "unknown"
             facts = (
                 {"links": 41, "first": START, "last": START + 3600, "recent": self.links[:3]} if known else {"links": 0}
             )
-            return {"name": name, "known": known} | facts
+            return {"name": query["name"], "known": known} | facts
         if path == "/v1/rank":
             ranking = [
                 {"name": name, "probability": 0.9 / (i + 1), "found": ("recent", "two hops", "popular")[i % 3]}
@@ -178,9 +178,9 @@ class FakeServer:
         return explanation(body["src"], body["dst"], body["t"])
 
     async def respond(self, request: Request) -> Response:
-        path, raw = request.scope["path"], await request.body()
+        path, raw = request.url.path, await request.body()
         body = json.loads(raw) if raw else None
-        self.requests.append((request.method, path, body))
+        self.requests.append((request.method, path, body or dict(request.query_params)))
         status, detail = self.problems.get(path, (200, ""))
         if self.token is not None and request.headers.get("authorization") != f"Bearer {self.token}":
             status, detail = 401, "A valid token is needed."
@@ -189,11 +189,11 @@ class FakeServer:
             return Response(json.dumps(problem), status, media_type="application/problem+json")
         if request.headers["accept"] == "text/html":
             return HTMLResponse("<!DOCTYPE html><title>explanation</title>")
-        return Response(json.dumps(self.answer(path, body)), media_type="application/json")
+        return Response(json.dumps(self.answer(path, request.query_params, body)), media_type="application/json")
 
     @contextmanager
     def running(self) -> Any:
-        api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes/{name:path}")]
+        api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes")]
         api += [Route(f"/v1/{name}", self.respond, methods=["POST"]) for name in ("rank", "explain")]
         app = Starlette(routes=[*page.routes(), *api])
         server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))

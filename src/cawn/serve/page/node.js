@@ -1,6 +1,6 @@
 // The search for a node: its facts, its ranking and its latest links.
 
-import { Problem, call } from "./api.js";
+import { call } from "./api.js";
 import { byId, cell, element, paragraph, setText, table, words } from "./dom.js";
 import { nodeName } from "./explanation.js";
 import { dataTime, plural, printable, whole } from "./format.js";
@@ -25,7 +25,10 @@ async function show(name) {
   const query = { src: name, k: Number(byId("count").value) };
   setText(byId("node-status"), `Ranking the candidates of ${printable(name)}`);
   byId("node").setAttribute("aria-busy", "true");
-  const [facts, ranking] = await Promise.allSettled([askFacts(name), call("v1/rank", { body: query })]);
+  const [facts, ranking] = await Promise.allSettled([
+    call(`v1/nodes?name=${encodeName(name)}`),
+    call("v1/rank", { body: query }),
+  ]);
   if (request !== requests) return; // another node was asked for in the meantime
   byId("node").removeAttribute("aria-busy");
   const part = ({ status, value, reason }, draw) => (status === "fulfilled" ? draw(value) : describeProblem(reason));
@@ -36,12 +39,6 @@ async function show(name) {
     ...(facts.value?.recent?.length ? [latestLinks(facts.value.recent)] : []),
   );
   setText(byId("node-status"), `${plural(ranking.value?.ranking.length ?? 0, "candidate")} ranked`);
-}
-
-async function askFacts(name) {
-  const encoded = encodeName(name);
-  if ([".", ".."].includes(encoded)) throw new Problem(0, "A browser cannot ask for the facts of a node of this name.");
-  return call(`v1/nodes/${encoded}`);
 }
 
 function factList({ known, links, first, last }) {

@@ -3,7 +3,7 @@
 import { LineChart } from "./chart.js";
 import { byId, element, numbersTable, paragraph, setText, span, svg, words } from "./dom.js";
 import { NONE, brief, clock, dataTime, duration, fixed, milliseconds } from "./format.js";
-import { percent, plural, whole, withSign } from "./format.js";
+import { percent, plural, printable, whole, withSign } from "./format.js";
 
 const SCORERS = [
   { key: "model", label: "Model", short: "Model", className: "model" },
@@ -29,7 +29,7 @@ const REQUESTS = {
   "/v1/score": "Score",
   "/v1/rank": "Rank",
   "/v1/explain": "Explain",
-  "/v1/nodes/{name}": "Node",
+  "/v1/nodes": "Node",
 };
 const EMPTY = "No figures yet. They appear when enough links have arrived.";
 const RATES = 60; // values of the sparkline
@@ -50,7 +50,7 @@ export function showStatus(status) {
   unit = status.unit ?? null;
   showRate(links, status.links_per_second);
   showLatency(status.latency ?? {});
-  tile("queue", plural(queue?.links, "link"), `${plural(queue?.pairs, "pair")} to score`);
+  tile("queue", plural(queue?.links, "link"), `${plural(queue?.size, "pair")} to score`);
   byId("watermark").replaceChildren(...words(dataTime(status.watermark, unit)));
   setText(byId("watermark-more"), lag(status.watermark) ?? "time of the newest link");
   tile("history", `version ${whole(version)}`, `${plural(links, "link")}, ${plural(nodes, "node")}`);
@@ -58,6 +58,7 @@ export function showStatus(status) {
   showAccuracy(accuracy ?? {}, learning);
   showDrift(accuracy?.drift ?? {});
   showAlarm(accuracy?.alarm, accuracy?.alarm_since);
+  showStreams(status.sources ?? []);
 }
 
 // Tiles
@@ -107,6 +108,16 @@ function showLatency(latency) {
   byId("latency-table").replaceChildren(rows.length ? numbersTable("Latency", titles, rows) : empty);
 }
 
+function showStreams(sources) {
+  byId("streams").hidden = sources.length === 0;
+  const row = ({ name, connected, last_error, warning, added, lag, rejected }) => {
+    const trouble = last_error ?? warning ?? (connected ? null : "not connected");
+    const label = span("stream", printable(name), trouble ? element("small", { class: "error" }, trouble) : null);
+    return [label, whole(added), whole(lag), whole(rejected)];
+  };
+  byId("streams-table").replaceChildren(numbersTable("Streams", ["Stream", "Added", "Lag", "Rejected"], sources.map(row)));
+}
+
 // Accuracy and drift
 
 function showAccuracy(accuracy, learning) {
@@ -116,7 +127,7 @@ function showAccuracy(accuracy, learning) {
     const ranked = `each ranked among ${plural(negatives, "other destination")}`;
     sentences.push(`The table covers the last ${plural(scored, "scored link")}, ${ranked}.`);
   }
-  if (learning) sentences.push(`The shadow model was promoted ${plural(learning.promotions ?? 0, "time")}.`);
+  if (learning?.enabled) sentences.push(`The shadow model was promoted ${plural(learning.promotions ?? 0, "time")}.`);
   setText(byId("accuracy-note"), sentences.join(" "));
   const present = SCORERS.filter(({ key }) => accuracy[key]);
   byId("accuracy-table").replaceChildren(...(present.length ? [accuracyTable(accuracy, present)] : []));
