@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.times import time_after
 from cawn.serve.batching import Batch, Batcher
 from cawn.serve.ingest import QueueFull
 from cawn.serve.requests import Pairs
@@ -121,10 +120,6 @@ def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor)
 
 def test_without_a_time_all_links_are_visible(batcher, predictor) -> None:
     assert batcher().submit(Pairs(["a"], ["b"], None)).result(60).probability.tolist() == [0.101]
-    assert time_after(100) == 101
-    assert time_after(1e9) == np.nextafter(1e9, np.inf)
-    with pytest.raises(cawn.QueryError, match="there are no links yet"):
-        time_after(None)
 
 
 def test_a_bad_request_fails_alone(batcher, predictor) -> None:
@@ -136,6 +131,16 @@ def test_a_bad_request_fails_alone(batcher, predictor) -> None:
     assert other.result(60).probability.tolist() == [0.006]
     with pytest.raises(cawn.QueryError, match="negative"):
         bad.result(60)
+
+
+def test_without_links_there_is_no_default_time(batcher, predictor) -> None:
+    scores, predictor.watermark = batcher(), None
+    busy(scores, predictor)
+    without, given = scores.submit(Pairs(["a"], ["b"], None)), scores.submit(pairs(5))
+    predictor.free.set()
+    assert given.result(60).probability.tolist() == [0.005]
+    with pytest.raises(cawn.QueryError, match="there are no links yet"):
+        without.result(60)
 
 
 def test_no_pairs(batcher, predictor) -> None:

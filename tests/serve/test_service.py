@@ -66,9 +66,11 @@ def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> No
     before = service.score(Pairs(["n1"], ["n2"], [now + 1])).result(60).probability
     assert service.newest().result(60) == []
     service.add(Links(["n1"], ["n2"], [now + 1])).result(60)
+    service.ingest.between(lambda: None)  # by then, observers have seen the links
     (newest,) = service.newest().result(60)
     assert newest == {"src": "n1", "dst": "n2", "t": now + 1, "probability": before[0]}
     service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(60)
+    service.ingest.between(lambda: None)
     assert len(service.newest().result(60)) == NEWEST
     assert len(service.newest(3).result(60)) == 3
 
@@ -139,6 +141,7 @@ def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.Monke
 def test_status_and_metrics(served) -> None:
     service = served()
     service.add(Links(["n1"], ["n2"], [service.predictor.watermark + 1])).result(60)
+    service.ingest.between(lambda: None)
     status = service.status()
     assert status["ready"]
     assert (status["links"], status["nodes"]) == (401, 30)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
-from urllib.parse import unquote_to_bytes
+from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -177,14 +176,14 @@ class _Api:
         return json_response(await asyncio.wrap_future(self._service.node(name)))
 
     async def node_by_query(self, request: Request) -> Response:
-        name = request.query_params.get("name")
-        if name is None:
-            raise Problem("invalid", "the query has no name; ask for /v1/nodes?name=NAME")
-        check_name(name)
+        names = _query(request, "name")
+        if len(names) != 1:
+            raise Problem("invalid", f"the query has {len(names)} names: ask for /v1/nodes?name=NAME")
+        check_name(name := names[0])
         return json_response(await asyncio.wrap_future(self._service.node(name)))
 
     async def newest(self, request: Request) -> Response:
-        limit = request.query_params.get("limit", "20")
+        limit = (_query(request, "limit") or ["20"])[0]
         if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit[:9]) <= NEWEST:
             raise Problem("invalid", f"limit is {brief(limit)}: give an integer from 1 to {NEWEST}")
         return json_response({"links": await asyncio.wrap_future(self._service.newest(int(limit)))})
@@ -218,12 +217,22 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _name_in_path(request: Request) -> str:
-    """The name after /v1/nodes/, decoded here because the server replaces what is not UTF-8."""
+    """The name after /v1/nodes/, from the path before the server has decoded it and replaced what is not UTF-8."""
     parts: list[bytes] = (request.scope.get("raw_path") or b"").partition(b"?")[0].split(b"/", 3)
     if len(parts) == 4:
-        try:
-            return unquote_to_bytes(parts[3]).decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            raise Problem("invalid", "the name in the path is not UTF-8; percent-encode its UTF-8 bytes") from None
-    path: Any = request.scope["path"]
-    return str(path).removeprefix("/v1/nodes/")
+        return _text(unquote_to_bytes(parts[3]))
+    return str(request.scope["path"]).removeprefix("/v1/nodes/")
+
+
+def _query(request: Request, name: str) -> list[str]:
+    """The values of a parameter of the query."""
+    given = request.scope.get("query_string", b"").decode("latin-1")
+    values = parse_qsl(given, keep_blank_values=True, encoding="latin-1", max_num_fields=100)
+    return [_text(value.encode("latin-1")) for key, value in values if key == name]
+
+
+def _text(encoded: bytes) -> str:
+    try:
+        return encoded.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Problem("invalid", "the address is not UTF-8; percent-encode the UTF-8 bytes of names") from None

@@ -39,6 +39,14 @@ class _Job:
     pairs: Pairs
     answer: Future[Scored] = field(default_factory=Future)
     arrived: float = field(default_factory=monotonic)
+    times: list[Time] = field(default_factory=list)
+    result: Scored | Exception | None = None
+
+    def finish(self) -> None:
+        if isinstance(self.result, Scored):
+            self.answer.set_result(self.result)
+        else:
+            self.answer.set_exception(self.result)
 
 
 class Batcher:
@@ -98,9 +106,11 @@ class Batcher:
         while jobs := self._take():
             started = monotonic()
             running = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
-            unknown = self._answer(running)
+            unknown = _score_all(self._predictor, running)
             pairs = sum(len(job.pairs) for job in running)
             self._observer(Batch(len(running), pairs, unknown, monotonic() - started))
+            for job in running:
+                job.finish()
 
     def _take(self) -> list[_Job]:
         """The requests of the next batch; none after `close`."""
@@ -120,39 +130,38 @@ class Batcher:
             self._waiting -= size
             return taken
 
-    def _answer(self, jobs: list[_Job]) -> int:
-        """Answer all requests; returns the number of pairs with unknown nodes."""
+
+def _score_all(predictor: Any, jobs: list[_Job]) -> int:
+    """Set the result of every request; returns the number of pairs with unknown nodes."""
+    groups: dict[tuple[str, float], list[_Job]] = {}
+    state = view(predictor)
+    for job in jobs:
         try:
-            state = view(self._predictor)
-            groups: dict[tuple[str, float], list[tuple[_Job, list[Time]]]] = {}
-            for job in jobs:
-                times = job.pairs.t
-                if times is None:
-                    times = [time_after(state.watermark)] * len(job.pairs)
-                groups.setdefault((_kind(times), job.pairs.prior), []).append((job, times))
+            job.times = [time_after(state.watermark)] * len(job.pairs) if job.pairs.t is None else job.pairs.t
         except Exception as error:
-            for job in jobs:
-                job.answer.set_exception(error)
-            return 0
-        return sum(_score(state, group) for group in groups.values())
+            job.result = error
+        else:
+            groups.setdefault((_kind(job.times), job.pairs.prior), []).append(job)
+    return sum(_score(state, group) for group in groups.values())
 
 
-def _score(state: Any, group: list[tuple[_Job, list[Time]]]) -> int:
+def _score(state: Any, group: list[_Job]) -> int:
     """Score requests with one prior and one type of times together; if that fails, one by one."""
-    src = [name for job, _ in group for name in job.pairs.src]
-    dst = [name for job, _ in group for name in job.pairs.dst]
-    t = [time for _, times in group for time in times]
+    src = [name for job in group for name in job.pairs.src]
+    dst = [name for job in group for name in job.pairs.dst]
+    t = [time for job in group for time in job.times]
+    version = state.version
     try:
-        probability = state.score(src, dst, t, prior=group[0][0].pairs.prior) if src else np.empty(0)
+        probability = state.score(src, dst, t, prior=group[0].pairs.prior) if src else np.empty(0)
         unknown = state.num_unknown(src, dst) if src else 0
     except Exception as error:
         if len(group) > 1:
-            return sum(_score(state, [one]) for one in group)
-        group[0][0].answer.set_exception(error)
+            return sum(_score(state, [job]) for job in group)
+        group[0].result = error
         return 0
     first = 0
-    for job, _ in group:
-        job.answer.set_result(Scored(probability[first : first + len(job.pairs)], state.version))
+    for job in group:
+        job.result = Scored(probability[first : first + len(job.pairs)], version)
         first += len(job.pairs)
     return int(unknown)
 

@@ -1,0 +1,199 @@
+"""What a client sends under /v1 and what it gets."""
+
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from asgi_client import AsgiClient
+from cawn.serve.app import create_app
+from cawn.serve.requests import MAX_NAME
+
+pytestmark = pytest.mark.filterwarnings("ignore:t is ")  # about times far from the data
+
+AS_JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture
+def client(served) -> Iterator[AsgiClient]:
+    service = served(late="refuse")
+    with AsgiClient(create_app(service)) as client:
+        client.service = service
+        yield client
+
+
+def settle(client) -> None:
+    """Wait until observers have seen the links that were added."""
+    client.service.ingest.between(lambda: None)
+
+
+def newest(client) -> int:
+    return client.get("/v1/status").json()["watermark"]
+
+
+def test_links_and_scores(client) -> None:
+    t = newest(client) + 1
+    before = client.get("/v1/status").json()["version"]
+    answer = client.post("/v1/links", json={"links": [{"src": "n1", "dst": "new", "t": t, "id": "e1"}]})
+    assert answer.status_code == 200
+    receipt = answer.json()
+    assert receipt["version"] > before
+    assert receipt == {"added": 1, "duplicates": 0, "nodes_added": 1, "version": receipt["version"], "watermark": t}
+    again = client.post("/v1/links", json={"src": ["n1"], "dst": ["new"], "t": [t], "ids": ["e1"]}).json()
+    assert (again["added"], again["duplicates"]) == (0, 1)
+    scores = client.post("/v1/score", json={"src": "n1", "dst": ["new", "n2"], "t": t + 1}).json()
+    assert scores["version"] >= receipt["version"]
+    assert len(scores["model"]) == 12
+    now = client.post("/v1/score", json={"pairs": [{"src": "n1", "dst": "new"}, {"src": "n1", "dst": "n2"}]}).json()
+    assert now["probability"] == scores["probability"]
+    rare = client.post("/v1/score", json={"src": "n1", "dst": "new", "t": t + 1, "prior": 0.01}).json()
+    assert rare["probability"][0] < scores["probability"][0]
+    assert client.post("/v1/score", json={"pairs": []}).json()["probability"] == []
+
+
+def test_the_same_key_adds_once(client) -> None:
+    t = newest(client) + 1
+    first, second = (
+        client.post("/v1/links", json={"src": "n1", "dst": "n2", "t": t}, headers={"Idempotency-Key": "k"}).json()
+        for _ in range(2)
+    )
+    assert first["added"] == second["added"] == 1
+    assert first["version"] == second["version"]
+    other = client.post("/v1/links", json={"src": "n1", "dst": "n3", "t": t}, headers={"Idempotency-Key": "k"})
+    assert other.status_code == 422
+    for key in ("", " ", "x" * 201, "\xe9", "\x01"):
+        answer = client.post("/v1/links", json={}, headers={b"Idempotency-Key": key.encode("latin-1")})
+        assert answer.status_code == 422
+        assert "Idempotency-Key" in answer.json()["detail"]
+
+
+def test_late_links_are_refused(client) -> None:
+    answer = client.post("/v1/links", json={"src": "n1", "dst": "n2", "t": 0})
+    assert answer.status_code == answer.json()["status"] == 409
+    assert "older than the newest link" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/links", {"src": "n1", "dst": "n2", "t": 1e300}, 422),
+        ("/v1/links", {"src": "n1", "dst": "n2", "t": "2016-01-23"}, 422),
+        ("/v1/links", {"src": "n1", "dst": "n2", "t": 10**7, "attributes": [1.0]}, 422),
+        ("/v1/score", {"src": "n1", "dst": "n2", "t": "no date"}, 422),
+        ("/v1/score", {"src": "n1", "dst": "n2", "t": 0.5}, 422),
+        ("/v1/explain", {"src": "nobody", "dst": "n2"}, 422),
+        ("/v1/rank", {"src": "n1", "t": "x"}, 422),
+    ],
+)
+def test_what_the_predictor_refuses(client, path: str, body: dict, status: int) -> None:
+    answer = client.post(path, json=body)
+    assert answer.status_code == answer.json()["status"] == status
+    assert client.post("/v1/score", json={"src": "n1", "dst": "n2"}).status_code == 200
+
+
+def test_bodies_that_are_not_json(client) -> None:
+    for path in ("/v1/links", "/v1/score", "/v1/rank", "/v1/explain", "/v2/models/run/infer"):
+        assert client.post(path, content=b"{", headers=AS_JSON).status_code == 400
+        assert client.post(path, content=b"", headers=AS_JSON).status_code == 400
+        assert client.post(path, content=b"[" * 10_000, headers=AS_JSON).status_code == 400
+        assert client.post(path, content=b'{"src": NaN}', headers=AS_JSON).status_code == 422
+        assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
+        assert client.post(path, content=b"{}").status_code == 415
+    utf8 = {"Content-Type": "Application/JSON; charset=utf-8"}
+    assert client.post("/v1/score", content=b'{"src": "n1", "dst": "n2"}', headers=utf8).status_code == 200
+
+
+def test_rankings(client) -> None:
+    found = client.post("/v1/rank", json={"src": "n1", "k": 3}).json()
+    assert found["src"] == "n1"
+    assert found["t"] == newest(client) + 1
+    assert len(found["ranking"]) == 3
+    assert found["ranking"][0].keys() == {"name", "probability", "found"}
+    given = client.post("/v1/rank", json={"src": "n1", "candidates": ["n2", "nobody"]}).json()["ranking"]
+    assert {each["name"] for each in given} == {"n2", "nobody"}
+
+
+def test_explanations(client) -> None:
+    best = client.post("/v1/rank", json={"src": "n1", "k": 1}).json()["ranking"][0]["name"]
+    body = {"src": "n1", "dst": best}
+    found = client.post("/v1/explain", json=body).json()
+    assert found["dst"] == best
+    page = client.post("/v1/explain", json=body, headers={"Accept": "text/html,*/*"})
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    assert "sandbox" in page.headers["content-security-policy"]
+    assert page.text.startswith("<!DOCTYPE html>")
+
+
+NAMES = [
+    "a/b",
+    "a%2Fb",
+    "%",
+    "ü",
+    "\n",
+    "\0",
+    "\ud800",
+    "?x=1#y",
+    " ",
+    "a+b",
+    "..",
+    "",
+    "n1",
+    "/",
+    "\\",
+    "x" * MAX_NAME,
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_with_any_characters(client, name: str) -> None:
+    t = newest(client) + 1
+    body = json.dumps({"src": name, "dst": "other", "t": t})  # in ASCII, unlike what httpx sends
+    assert client.post("/v1/links", content=body, headers=AS_JSON).json()["added"] == 1
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode("utf-8", "surrogatepass"))
+    for path in (f"/v1/nodes/{quoted}", f"/v1/nodes?name={quoted}"):
+        found = client.get(path).json()
+        assert found["name"] == name
+        assert found["known"]
+        assert found["recent"][0] == {"src": name, "dst": "other", "t": t}
+    settle(client)
+    assert client.get("/v1/links/recent").json()["links"][0]["src"] == name
+
+
+def test_names_that_are_refused(client) -> None:
+    assert client.get(f"/v1/nodes/{'x' * (MAX_NAME + 1)}").status_code == 422
+    assert client.get("/v1/nodes/%FF").status_code == 422
+    assert client.get("/v1/nodes?name=%FF").status_code == 422
+    assert client.get("/v1/nodes").status_code == 422
+    assert client.get("/v1/nodes?name=a&name=b").status_code == 422
+
+
+def test_the_newest_links(client) -> None:
+    t = newest(client) + 1
+    client.post("/v1/links", json={"src": ["n1", "n2"], "dst": ["n2", "n3"], "t": [t, t + 1]})
+    settle(client)
+    links = client.get("/v1/links/recent").json()["links"]
+    assert [(link["src"], link["dst"], link["t"]) for link in links] == [("n2", "n3", t + 1), ("n1", "n2", t)]
+    assert all(0 < link["probability"] < 1 for link in links)
+    assert len(client.get("/v1/links/recent?limit=1").json()["links"]) == 1
+    for limit in ("0", "101", "x", "-1", "1e1", "", "٣", "9" * 5_000):
+        assert client.get("/v1/links/recent", params={"limit": limit}).status_code == 422
+
+
+def test_status_series_and_metrics(client) -> None:
+    client.post("/v1/score", json={"src": "n1", "dst": "n2"})
+    status = client.get("/v1/status").json()
+    assert status["ready"]
+    assert status["latency"]["score"]["count"] == 1
+    assert status["queue"]["size"] == 0
+    assert client.get("/v1/series").json() == {"points": []}
+    metrics = client.get("/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert "cawn_pairs_scored_total 1.0" in metrics.text
+
+
+def test_large_times_come_back_unchanged(client) -> None:
+    t = newest(client) + 2**55 + 1
+    assert client.post("/v1/links", json={"src": "n1", "dst": "n2", "t": t}).json()["watermark"] == t
+    assert client.get("/v1/nodes/n1").json()["last"] == t
+    assert np.isfinite(client.post("/v1/score", json={"src": "n1", "dst": "n2"}).json()["probability"][0])
