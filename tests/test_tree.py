@@ -26,6 +26,7 @@ ELSEWHERE = {
     "kernels/cpu/merge": ("kernels/cpu/test_prefixes.py", "merges prefixes"),
     "kernels/cpu/negatives": ("learn/test_negatives.py", "draws the negatives"),
     "kernels/cpu/projections": ("systems/test_tpnet.py", "compared with an enumeration of walks"),
+    "kernels/cpu/recency": ("serve/test_recency.py", "compared with the baseline of all links at once"),
     "kernels/cpu/ring": ("walks/test_stream.py", "the lists of a stream"),
     "kernels/cpu/ties": ("data/test_ties.py", "orders simultaneous links"),
     "kernels/cuda/counts": ("walks/test_cuda.py", "compared with the CPU"),

@@ -10,6 +10,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.serve.service import Service, ServiceSettings
+from small_stream import train_on_cycles
 
 SMALL = cawn.Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
@@ -23,6 +24,14 @@ def trained(tmp_path_factory) -> Path:
     (folder.parent / "links.csv").write_text("src,dst,t\n" + "\n".join(rows) + "\n")
     events = cawn.read(folder.parent / "links.csv")
     cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def cycles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on links to the next destination in a cycle; see `small_stream`."""
+    folder = tmp_path_factory.mktemp("cycles") / "run"
+    train_on_cycles(folder)
     return folder
 
 

@@ -41,6 +41,7 @@ Array = npt.NDArray[Any]
 REPLAY = 0.5  # share of older links in a step
 RATE = 0.1  # relative to the learning rate of training
 CONTEXT = 100_000  # newest links, from which negatives other than random ones are drawn
+LEAST_GAIN = 0.001  # in log loss: a smaller one is not worth other scores
 MOST_STEPS = 8  # in one round of the monitor
 AVERAGED = 20  # steps whose weights the shadow model averages, with exponential weights
 SHADOW = "shadow.safetensors"
@@ -139,8 +140,8 @@ class Learner:
     def judge(self, differences: Array) -> bool:
         """Add evidence; promotes the shadow model if it is better, and restarts it if it is worse.
 
-        It is better if its log loss is lower beyond the noise (see `PairedTest`), and its MRR over the same links is
-        not lower. Returns whether it was promoted.
+        It is better if its log loss is lower beyond the noise (see `PairedTest`) and by at least `LEAST_GAIN`, and its
+        MRR over the same links is not lower. Returns whether it was promoted.
 
         Args:
             differences: Of reciprocal ranks and of log losses, the served model's less the shadow model's: [m, 2].
@@ -152,7 +153,7 @@ class Learner:
             worse = self._worse.add(-loss_gain)
             if self._better.links // self._better.window == full_windows:
                 return False
-            promoted = better is not None and better.means[1] >= 0
+            promoted = better is not None and better.means[0] >= LEAST_GAIN and better.means[1] >= 0
             if better is not None and promoted:
                 self._promote(better)
             elif worse is not None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from cawn.data.events import Events
 from cawn.learn.runs import Record
@@ -34,6 +35,7 @@ Array = npt.NDArray[Any]
 
 NEGATIVES = 20  # random earlier destinations for each scored link
 RECENT = 100  # scored links that `recent` returns
+INTERVAL = 1.0  # seconds between the starts of two rounds, at least
 MAX_QUEUE = 500_000  # links waiting; if there are more, they are not scored
 _log = logging.getLogger(__name__)
 
@@ -88,7 +90,8 @@ class Monitor:
         seed: int = 0,
     ) -> None:
         self._predictor, self._learner = predictor, learner
-        self._most, self._cpu_share, self._negatives, self.window = links_per_second, cpu_share, negatives, window
+        self._most = max(round(links_per_second * INTERVAL), 1)  # in one round
+        self._cpu_share, self._negatives, self.window = cpu_share, negatives, window
         snapshot, record = predictor._snapshot(), predictor._record
         self._reference = {"ece": _tested_ece(record)}
         self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
@@ -192,7 +195,8 @@ class Monitor:
     # In the background
 
     def _run(self) -> None:
-        pause = 1.0
+        torch.set_num_threads(1)  # of this thread
+        pause = INTERVAL
         while not self._stopping.wait(pause):
             start = time.perf_counter()
             try:
@@ -200,7 +204,7 @@ class Monitor:
             except Exception:  # monitoring must not end, whatever happens to some links
                 _log.exception("some links could not be scored")
             busy = time.perf_counter() - start
-            pause = max(1.0 - busy, busy * (1 / self._cpu_share - 1))
+            pause = max(INTERVAL - busy, busy * (1 / self._cpu_share - 1))
 
     def process(self) -> int:
         """Score a sample of what is queued, then learn from all of it; returns the number of links scored."""

@@ -51,7 +51,9 @@ class ListsVersion(NamedTuple):
         first, length = packed >> LENGTH_BITS, packed & LENGTH_MASK
         starts = np.append(0, np.cumsum(length))
         entries = np.repeat(first - starts[:-1], length) + np.arange(starts[-1])
-        columns = {name: column[..., entries] if name == "logsum" else column[entries] for name, column in self.columns.items()}
+        columns = {
+            name: column[..., entries] if name == "logsum" else column[entries] for name, column in self.columns.items()
+        }
         return starts, columns
 
     def sorted_keys(self) -> tuple[Array, Array]:
@@ -117,7 +119,9 @@ class GrowingLists:
             growing.place_lists(column, starts, first, self.columns[name])
         if alphas is not None:
             in_parallel(
-                partial(growing.find_totals, first, length, classes, self.columns["time"], alphas, self.columns["logsum"]),
+                partial(
+                    growing.find_totals, first, length, classes, self.columns["time"], alphas, self.columns["logsum"]
+                ),
                 even_bounds(self.size, max(self.size // 64, 1)),
                 None,
             )

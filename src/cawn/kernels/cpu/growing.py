@@ -188,8 +188,9 @@ def reserve(
             distinct.first[d] = _new_block(size_class, blocks, next_free)
         if size_class >= WITH_TOTALS:
             distinct.totals[d] = distinct.first[d] + (np.int64(1) << size_class) - 1
-        num_pages += set_span(table, pages, version, blocks, row, distinct.first[d], before + distinct.count[d],
-                              freed_pages, num_pages)
+        num_pages += set_span(
+            table, pages, version, blocks, row, distinct.first[d], before + distinct.count[d], freed_pages, num_pages
+        )
     for i in range(rows.size):
         position[i] += distinct.first[which[i]] + distinct.before[which[i]]
     return num, num_blocks, num_pages
@@ -448,7 +449,9 @@ def order_partners(
                     partner[at + k] = hop[i + order[k], NODE]
             j += run
         same[d] = tied[d]
-        while same[d] < distinct.before[d] and partner[ends[d] + same[d] - tied[d]] == old_partner[old_first[d] + same[d]]:
+        while (
+            same[d] < distinct.before[d] and partner[ends[d] + same[d] - tied[d]] == old_partner[old_first[d] + same[d]]
+        ):
             same[d] += 1
 
 

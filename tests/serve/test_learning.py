@@ -1,0 +1,237 @@
+"""A shadow model on streams with and without a change of their law."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.errors import QueryError
+from cawn.serve.learning import SHADOW, Learner
+from cawn.serve.links import Links
+from cawn.serve.monitor import Monitor
+from cawn.serve.recency import Recency
+from cawn.serve.weights import KeptWeights
+from cawn.systems.base import Trainable
+from cawn.systems.training import contrast_loss
+from small_runs import TINY
+from small_stream import TRAINED, feed, planted, portions
+
+SAME_LAW, OTHER_LAW = (planted(np.arange(TRAINED + 1200) < end) for end in (TRAINED + 1200, TRAINED))
+
+
+def load(run: Path) -> cawn.LinkPredictor:
+    return cawn.LinkPredictor.load(run, device="cpu", threads=1)
+
+
+def learner_of(predictor: cawn.LinkPredictor, folder: Path | None = None, **options: Any) -> Learner:
+    return Learner(predictor, folder, **{"rate": 1.0, "window": 200} | options)
+
+
+def stream(
+    predictor: cawn.LinkPredictor, learner: Learner | None, events: cawn.Events, first: int = TRAINED
+) -> Monitor:
+    """Monitor all links from position `first` on."""
+    monitor = Monitor(predictor, learner, links_per_second=1000, window=200)
+    for links in portions(events, first, 50):
+        feed(predictor, monitor, links)
+    return monitor
+
+
+def without_learning(run: Path, events: cawn.Events) -> dict[str, float]:
+    """The accuracy of the run's own weights."""
+    found: dict[str, float] = stream(load(run), None, events).summary()["model"]
+    return found
+
+
+def weights_of(predictor: cawn.LinkPredictor) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in predictor._system.module.state_dict().items()}
+
+
+def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_after_a_change_of_law_the_shadow_model_wins(
+    cycles: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    predictor = load(cycles)
+    before, version = weights_of(predictor), predictor.version
+    learner = learner_of(predictor, tmp_path / "weights")
+    with caplog.at_level(logging.INFO, logger="cawn.serve.learning"):
+        found = stream(predictor, learner, OTHER_LAW).summary()
+    assert learner.summary()["promotions"] >= 1
+    assert any("the shadow model is served now" in message for message in caplog.messages)
+    fixed = without_learning(cycles, OTHER_LAW)
+    assert found["model"]["mrr"] > fixed["mrr"] + 5 * fixed["mrr_error"]
+    assert found["model"]["log_loss"] < fixed["log_loss"]
+    assert predictor.version > version + (len(OTHER_LAW) - TRAINED) // 50 - 1
+
+    kept = KeptWeights(tmp_path / "weights")
+    assert kept.numbers() == list(range(learner.summary()["promotions"] + 1))
+    assert kept.serving == kept.numbers()[-1] == learner.summary()["serving"]
+    assert_equal(kept.read(0)[0], before)
+    weights, about = kept.read(kept.serving)
+    assert_equal(weights, weights_of(predictor))
+    assert about["evidence"]["means"][0] > 0
+    assert about["evidence"]["means"][1] >= 0
+
+    learner.rollback(0)
+    assert_equal(weights_of(predictor), before)
+    assert kept.serving == 0
+
+
+def test_with_a_constant_law_learning_does_no_harm(cycles: Path) -> None:
+    # How rarely a shadow model that is no better is promoted is tested in test_evidence.py.
+    predictor = load(cycles)
+    found = stream(predictor, learner_of(predictor, rate=0.1), SAME_LAW[: TRAINED + 800]).summary()["model"]
+    fixed = without_learning(cycles, SAME_LAW[: TRAINED + 800])
+    assert found["mrr"] > fixed["mrr"] - 2 * fixed["mrr_error"]
+    assert found["log_loss"] < fixed["log_loss"] + 2 * fixed["log_loss_error"]
+
+
+def test_no_link_is_learned_before_it_is_scored(cycles: Path) -> None:
+    predictor = load(cycles)
+    learner = learner_of(predictor)
+    monitor = Monitor(predictor, learner, links_per_second=1000)
+    until = []
+    for links in portions(OTHER_LAW[: TRAINED + 300], TRAINED, 50):
+        learned_until = learner._until
+        feed(predictor, monitor, links)
+        assert min(row["t"] for row in monitor.recent(50)) >= learned_until
+        until.append(learner._until)
+    assert until[-1] > until[0]
+    assert learner.summary()["links"] == pytest.approx(until[-1] - TRAINED, abs=2)
+
+
+def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    predictor = load(cycles)
+    learner = learner_of(predictor, replay=0.75, most_steps=2)
+    trained: list[Any] = []
+    monkeypatch.setattr(learner, "_train", lambda snapshot, training: trained.append(training))
+    (links,) = portions(SAME_LAW[: TRAINED + 400], TRAINED, 400)
+    feed(predictor, Monitor(predictor, learner, links_per_second=1), links)
+    (training,) = trained
+    t = training.events.t[training.positions]
+    new = t >= TRAINED - 1
+    assert new.sum() == 32  # a quarter of two batches of 64
+    assert (~new).sum() == pytest.approx(96, abs=12)  # a link that is drawn twice counts once
+    assert t.max() < TRAINED + 399  # links at the newest time wait
+
+
+def test_negatives_are_destinations_by_the_end_of_the_period(cycles: Path) -> None:
+    predictor = load(cycles)
+    learner, events, recency = learner_of(predictor), predictor._snapshot().events, Recency()
+    recency.extend(events, 0, len(events))
+    chosen = np.arange(0, len(events), 7)
+    training = learner._with_negatives(events, chosen, len(events), recency)
+    first = {int(node): int(np.flatnonzero(events.dst == node)[0]) for node in np.unique(events.dst)}
+    drawn = np.stack([training.negatives(epoch) for epoch in range(200)])
+    for i, link in enumerate(chosen.tolist()):
+        end = (1 + 5 * link // len(events)) * len(events) / 5
+        known = {node for node, position in first.items() if position < end} - {int(events.dst[link])}
+        assert set(drawn[:, i].tolist()) == known
+
+
+def test_a_worse_shadow_model_starts_again_from_the_served_weights(cycles: Path) -> None:
+    predictor = load(cycles)
+    learner = learner_of(predictor)
+    with torch.no_grad():
+        for weight in learner._shadow.module.parameters():
+            weight.add_(1.0)
+    rng = np.random.default_rng(0)
+    assert not learner.judge(np.stack([rng.normal(size=200), rng.normal(-1, 1, 200)], axis=1))
+    assert learner.summary()["restarts"] == 1
+    assert_equal(dict(learner._shadow.module.state_dict()), weights_of(predictor))
+
+
+@pytest.mark.parametrize(
+    ("rank_loss", "gain", "promoted"), [(-0.1, 0.5, True), (0.1, 0.5, False), (-0.1, 0.0005, False)]
+)
+def test_a_promotion_needs_a_lower_log_loss_and_no_lower_rank(
+    cycles: Path, rank_loss: float, gain: float, promoted: bool
+) -> None:
+    learner = learner_of(load(cycles))
+    rng = np.random.default_rng(0)
+    differences = np.stack([rng.normal(rank_loss, 0.01, 200), rng.normal(gain, gain, 200)], axis=1)
+    assert not learner.judge(differences[:150])  # no decision before the window is full
+    assert learner.judge(differences[150:]) == promoted
+    assert learner.summary()["evidence"]["links"] == (0 if promoted else 200)
+
+
+def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, tmp_path: Path) -> None:
+    predictor = load(cycles)
+    learner = learner_of(predictor, tmp_path)
+    stream(predictor, learner, OTHER_LAW[: TRAINED + 130])
+    learner.save()
+    again = learner_of(load(cycles), tmp_path)
+    assert again.summary() == learner.summary()
+    for name in ("module", "training"):
+        assert_equal(dict(getattr(again._shadow, name).state_dict()), dict(getattr(learner._shadow, name).state_dict()))
+    mine, theirs = (each._shadow.optimizer.adam.state_dict()["state"] for each in (learner, again))
+    assert all(torch.equal(mine[i][name], theirs[i][name]) for i in mine for name in mine[i])
+    assert again.calibrated.calibration == learner.calibrated.calibration
+    assert again._until == learner._until
+
+
+def test_a_damaged_shadow_model_starts_again(cycles: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    predictor = load(cycles)
+    learner_of(predictor, tmp_path).save()
+    content = bytearray((tmp_path / SHADOW).read_bytes())
+    content[-3] ^= 1
+    (tmp_path / SHADOW).write_bytes(content)
+    again = learner_of(predictor, tmp_path)
+    assert "starts again" in caplog.text
+    assert_equal(dict(again._shadow.module.state_dict()), weights_of(predictor))
+
+
+def test_other_systems_are_refused_in_one_line() -> None:
+    run = cawn.train(SAME_LAW[:200], system="popularity", quiet=True, baselines=False, kinds=("random",))
+    with pytest.raises(QueryError, match="'popularity' cannot learn while it is served"):
+        Learner(cawn.LinkPredictor.of(run))
+    with pytest.raises(QueryError, match="'popularity' cannot be replaced"):
+        cawn.LinkPredictor.of(run).replace_weights({})
+
+
+def test_going_back_needs_a_folder(cycles: Path) -> None:
+    with pytest.raises(QueryError, match="no weights are kept"):
+        learner_of(load(cycles)).rollback(0)
+
+
+def test_caw_n_learns_too() -> None:
+    events = SAME_LAW[:400]
+    run = cawn.train(
+        events[:300], TINY.with_(epochs=1, alpha=0.01), quiet=True, baselines=False, kinds=("random",), device="cpu"
+    )
+    predictor = cawn.LinkPredictor.of(run)
+    learner = learner_of(predictor, window=20)
+    monitor = stream(predictor, learner, events, 300)
+    assert learner.summary()["steps"] >= 2
+    assert monitor.summary()["shadow"]["mrr"] != monitor.summary()["model"]["mrr"]
+
+
+def test_training_logits_are_those_of_training() -> None:
+    """The loss of a step on the service's index equals that of the system's own training step."""
+    events = SAME_LAW[:300]
+    for config in (TINY.with_(dropout=0.0), cawn.systems.settings_type("rates")(batch_size=64)):
+        trainer = cawn.learn.trainer.Trainer(events, config, quiet=True, device="cpu", threads=1)
+        system, training = trainer.system, trainer.training
+        loss = next(system.updates(0, 0, trainer.optimizer))
+        scorer = system.scorer(trainer.visible)
+        assert isinstance(scorer, Trainable)
+        links = next(training.batches(0, 0))
+        logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
+        again = contrast_loss(logits, links.weight, training.num_negatives)
+        assert again.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_links_in_one_row_are_not_enough_to_learn_from(cycles: Path) -> None:
+    predictor = load(cycles)
+    learner = learner_of(predictor)
+    monitor = Monitor(predictor, learner)
+    feed(predictor, monitor, Links(["n0"], ["n20"], [TRAINED]))
+    assert learner.summary()["steps"] == 0
