@@ -41,22 +41,23 @@ def test_records_are_replayed_as_they_were(tmp_path: Path) -> None:
     log = LinkLog(tmp_path)
     records = [
         record(1, duplicates=3, key="k\n", body=b"\x00\xff", offsets={"redis:s": "1-0"}),
-        Record(Links(["a", 7], [2**70, "\ud800"], [0.1, 5], [[1.0], [2.0]])),
+        Record(Links(["a", 7], [2**70, "\ud800"], [0.1, 5], [[1.0], [2.0]], [None, 3])),
+        Record(Links(["a", "b"], ["c", "d"], [0.1, -1e300])),
         Record(Links([], [], []), offsets={"kafka:0": 3}),
         Record(Links([], [], []), void=2),
     ]
     assert log.append(records[:3]) == 3
-    assert log.append(records[3:]) == 4
-    assert log.append([]) == 4
-    assert [found.position for found in records] == [1, 2, 3, 4]
+    assert log.append(records[3:]) == 5
+    assert log.append([]) == 5
+    assert [found.position for found in records] == [1, 2, 3, 4, 5]
     assert list(log.replay()) == records
     log.close()
     again = LinkLog(tmp_path)
     assert list(again.replay()) == records
     assert list(again.replay(2)) == records[2:]
-    assert (again.position, again.torn, again.voided(), again.num_links()) == (4, 0, {2}, 4)
-    assert again.append([record(9)]) == 5
-    assert numbers(again, 4) == [9]
+    assert (again.position, again.torn, again.voided(), again.num_links()) == (5, 0, {2}, 6)
+    assert again.append([record(9)]) == 6
+    assert numbers(again, 5) == [9]
     again.close()
 
 

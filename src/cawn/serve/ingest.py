@@ -271,7 +271,7 @@ class Ingest:
         """Check a submission without any effect; adds it to the group unless its receipt is known."""
         body = b""
         if submission.key is not None:
-            body = hashlib.blake2b(submission.links.to_json(), digest_size=16).digest()
+            body = hashlib.blake2b(Record(submission.links).to_json(), digest_size=16).digest()
             if self._is_repeated(submission, submission.key, body, group):
                 return
         links = submission.links

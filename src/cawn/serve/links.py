@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, compress
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -108,9 +109,12 @@ class Links:
         """Hashes of the ids (see `hash_ids`), 0 for a link without one: [E]; None if no link has one."""
         if self.ids is None:
             return None
-        for each in self.ids:
-            if each is not None and (not isinstance(each, str | int) or isinstance(each, bool)):
-                raise DataError(f"ids hold {brief(each)}: ids are whole numbers or strings")
+        kinds = set(map(type, self.ids))
+        if not kinds <= {str, int, NoneType}:
+            wrong = next(each for each in self.ids if type(each) not in (str, int, NoneType))
+            raise DataError(f"ids hold {brief(wrong)}: ids are whole numbers or strings")
+        if NoneType not in kinds:
+            return hash_ids(self.ids)
         hashes = hash_ids("" if each is None else each for each in self.ids)
         hashes[[each is None for each in self.ids]] = NO_LINK_ID
         return hashes
@@ -118,7 +122,8 @@ class Links:
     @property
     def num_bytes(self) -> int:
         """An estimate of their size as JSON, in far less time than writing it."""
-        return 64 + sum(3 * len(column) + _text_size(column) for column in self._columns() if column is not None)
+        texts = (column for column in (self.src, self.dst, self.attributes, self.ids) if column is not None)
+        return 64 + 12 * len(self.t) + sum(3 * len(column) + _text_size(column) for column in texts)
 
     def _columns(self) -> tuple[list[Any] | None, ...]:
         return self.src, self.dst, self.t, self.attributes, self.ids

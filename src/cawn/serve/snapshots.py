@@ -276,11 +276,9 @@ class _Replay:
                 done, waiting = done + waiting, 0
                 progress(done, total)
         self._add_together()
-        done += waiting
-        if done < total:
-            progress(total, total)
+        progress(total, total)
         self._log.store()
-        return done
+        return done + waiting
 
     def _settle_covered(self, after: int) -> None:
         """Remember the keys and offsets of records that a snapshot includes but the catalog does not, because it was
