@@ -4,8 +4,9 @@
 
 A process recovers the state, takes links from three clients at once, acknowledges them through a pipe, and is killed;
 then the next one is started. One client gives ids, one idempotency keys; both send again what was not acknowledged. The
-third reads a source and goes on at the stored offset. In every fifth process, writing also fails: the disk is full, a
-write is short, or a sync fails. In the end every link that was acknowledged must be there, and every link only once.
+third reads a source and goes on at the stored offset. Every fourth process is killed while it recovers, the others
+after a random number of acknowledgements. In every fifth process, writing also fails: the disk is full, a write is
+short, or a sync fails. Every link that was acknowledged must be there after each recovery, and every link only once.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ CLIENTS = ("ids", "keys", "source")
 IN_FLIGHT = 8  # submissions of a client
 PAUSE = 0.002  # seconds between two submissions of a client
 SNAPSHOT_EVERY = 200  # links
+DELAY = 0.02  # seconds between an acknowledgement and a kill, at most
 ACKNOWLEDGED, WRONG, STARTED = range(3)
 MESSAGE = struct.Struct("<BBQ")  # kind, client, number of the submission
 
@@ -138,23 +140,30 @@ def inject_fault(rng: random.Random) -> None:
 class Attack:
     """Starts processes, kills them, and keeps account of what they acknowledged."""
 
-    def __init__(self, run: Path, folder: Path, seed: int) -> None:
-        self.run, self.present, self.rng = run, folder / "present.npy", random.Random(seed)
+    def __init__(self, run: Path, folder: Path, seed: int, most: int) -> None:
+        self.run, self.present, self.rng, self.most = run, folder / "present.npy", random.Random(seed), most
         self.acknowledged: list[set[int]] = [set() for _ in CLIENTS]
         self.counts: Counter[str] = Counter()
+        self.recovery = 1.0  # seconds, as last measured
 
-    def round(self, seconds: float | None, *, faults: bool) -> None:
-        """One process; it is killed after so many seconds, or once it has recovered."""
+    def round(self, *, kill: bool, faults: bool = False, while_recovering: bool = False) -> None:
+        """One process; without a kill, it ends when it has recovered."""
+        self.timers: list[threading.Timer] = []
         self.present.unlink(missing_ok=True)
         expected = self.expected()
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
             os.close(reading)
-            self.in_child(writing, faults=faults, serve=seconds is not None)
+            self.in_child(writing, faults=faults, serve=kill)
         os.close(writing)
-        started = self.follow(reading, child, seconds)
+        if while_recovering:
+            self.kill_later(child, self.recovery)
+        started = self.follow(reading, child, self.rng.randint(1, self.most))
         os.close(reading)
+        for timer in self.timers:
+            timer.cancel()
+            timer.join()
         _, status = os.waitpid(child, 0)
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
         self.counts["kills"] += killed
@@ -162,6 +171,11 @@ class Attack:
             raise RuntimeError("the process failed without being killed")
         if started:
             self.compare(expected)
+
+    def kill_later(self, child: int, most: float) -> None:
+        """Kill a process after a random time."""
+        self.timers.append(threading.Timer(self.rng.uniform(0, most), os.kill, (child, signal.SIGKILL)))
+        self.timers[-1].start()
 
     def in_child(self, pipe: int, *, faults: bool, serve: bool) -> None:
         status = 1
@@ -176,19 +190,21 @@ class Attack:
         finally:
             os._exit(status)
 
-    def follow(self, pipe: int, child: int, seconds: float | None) -> bool:
-        """Read what the process sends until it is killed; returns whether it had recovered the state."""
-        if seconds is not None:
-            threading.Timer(seconds, os.kill, (child, signal.SIGKILL)).start()
-        started, rest = False, b""
+    def follow(self, pipe: int, child: int, most: int) -> bool:
+        """Read what a process sends, and kill it soon after so many acknowledgements; returns whether it recovered."""
+        started, rest, left, begun = False, b"", most, time.perf_counter()
         while content := os.read(pipe, 1 << 16):
             rest += content
             whole = len(rest) // MESSAGE.size * MESSAGE.size
             for kind, client, number in MESSAGE.iter_unpack(rest[:whole]):
-                started |= kind == STARTED
                 self.counts["wrong receipts"] += kind == WRONG
+                if kind == STARTED:
+                    started, self.recovery = True, time.perf_counter() - begun
                 if kind == ACKNOWLEDGED:
                     self.acknowledged[client].add(number)
+                    left -= 1
+                    if left == 0:
+                        self.kill_later(child, DELAY)
             rest = rest[whole:]
         return started
 
@@ -215,21 +231,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=1.0, help="the longest time until a process is killed")
+    parser.add_argument("--most", type=int, default=300, help="acknowledgements before a kill, at most")
     parser.add_argument("--run", type=Path, help="a run folder with links before t = 20,000; one is trained by default")
     options = parser.parse_args()
     torch.set_num_threads(1)  # threads of OpenMP do not survive a fork
-    rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or train(Path(folder))
-        attack = Attack(run, Path(folder), options.seed)
+        attack = Attack(run, Path(folder), options.seed, options.most)
         rounds = 0
         while attack.counts["kills"] < options.kills:
-            attack.round(rng.uniform(0, options.seconds), faults=rounds % 5 == 4)
+            attack.round(kill=True, faults=rounds % 5 == 4, while_recovering=rounds % 4 == 3)
             rounds += 1
             if rounds % 20 == 0:
                 print(dict(attack.counts), f"{len(attack.expected()):,} acknowledged", flush=True)
-        attack.round(None, faults=False)
+        attack.round(kill=False)
         counts = attack.counts
         print(
             f"{counts['kills']} kills, {counts['recoveries']} recoveries, {len(attack.expected()):,} links acknowledged"
