@@ -1,12 +1,18 @@
 """Redis Streams, read from a real redis-server."""
 
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 import cawn
+import redis_pump
+from cawn.serve.log import LinkLog
 from cawn.serve.sources import Batch, SourceError, redis
 from cawn.serve.sources.redis import RedisSource
 from redis_server import RedisServer, started_server
@@ -334,3 +340,31 @@ def test_any_sequence_of_crashes(server: RedisServer, monkeypatch, seed: int) ->
     assert len(stored) == len(set(stored))
     assert set(stored) | elsewhere == set(range(next(numbers)))
     assert pending(server) == 0
+
+
+ROUNDS = 4
+
+
+def test_killed_at_random_moments(server: RedisServer, tmp_path: Path) -> None:
+    """A process with the log on disk is killed again and again while it reads: it has each link exactly once."""
+    random_, numbers = random.Random(0), count()
+    server.client.xgroup_create("s", "cawn", "0", mkstream=True)
+    command = [sys.executable, redis_pump.__file__, f"{server.url}?stream=s", str(tmp_path)]
+    for i in range(ROUNDS):
+        together = server.client.pipeline(transaction=False)
+        for _ in range(5_000):
+            together.xadd("s", {"src": "a", "dst": "b", "t": next(numbers)})
+        together.execute()
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout.readline() == b"started\n"
+            time.sleep(random_.random() / 10)
+            while i == ROUNDS - 1 and (pending(server) or server.client.xinfo_groups("s")[0]["lag"]):
+                assert process.poll() is None
+                time.sleep(0.01)
+        finally:
+            process.kill()
+            process.communicate()
+    log = LinkLog(tmp_path)
+    assert [t for record in log.replay() for t in record.links.t] == list(range(next(numbers)))
+    log.close()
