@@ -13,12 +13,21 @@ from command_line import assert_refused, call_cawn
 def test_as_text_and_as_json(trained: Path, tmp_path: Path) -> None:
     found = call_cawn("info", trained / "run", "--json")
     assert (found.code, found.err) == (0, "")
-    assert json.loads(found.out) == run_info(trained / "run")
+    assert json.loads(found.out) == run_info(trained / "run") | {"live": None}
     shown = call_cawn("info", trained / "run")
     assert (shown.code, shown.err) == (0, "")
     assert "400 links, 30 nodes" in shown.out
     assert "src rater; dst ratee; time when" in shown.out
     assert_refused(call_cawn("info", tmp_path), "holds no run")
+
+
+def test_the_state_of_a_server(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_text("{}")
+    assert "live" not in call_cawn("info", run).out
+    assert "no snapshot yet" in call_cawn("info", run, "--state", tmp_path).out
+    (run / "live").mkdir()
+    (run / "live" / "state.json").write_text("{}")
+    assert json.loads(call_cawn("info", run, "--json").out)["live"]["folder"] == str(run / "live")
 
 
 @pytest.mark.skipif(not can_draw(), reason="matplotlib is not installed")

@@ -16,19 +16,35 @@ def info(
     plot: Annotated[
         Path | None, typer.Option("--plot", metavar="SVG", help="Draw the reliability diagram of the test links.")
     ] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print a model card in Markdown.")] = False,
+    state: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of stored links; RUN/live by default.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the data, settings, accuracy, versions and files of a run.
+    """Show the data, settings, accuracy, versions and files of a run, and the state of its server.
 
     Example: cawn info runs/mine --plot reliability.svg
+
+    Example: cawn info runs/mine --markdown > MODEL_CARD.md
     """
     from cawn.learn.run_info import run_info
+    from cawn.serve.live_info import live_info
 
+    if as_json and markdown:
+        from cawn.errors import QueryError
+
+        raise QueryError("--json and --markdown: give one of them")
     found = run_info(run)
+    found["live"] = live_info(run / "live" if state is None else state)
     if plot is not None:
         _plot(found, plot)
     if as_json:
         print(json.dumps(found))
+    elif markdown:
+        from cawn.cli.card import model_card
+
+        print(model_card(found), end="")
     else:
         from cawn.cli.reports import show_info
 

@@ -228,7 +228,7 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, text in _facts(info).items():
+    for name, text in facts_of_run(info).items():
         if text:
             table.add_row(name, Text(printable(text)))
     console.print(table)
@@ -238,7 +238,7 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
         show_candidates(info, console)
 
 
-def _facts(info: dict[str, Any]) -> dict[str, str]:
+def facts_of_run(info: dict[str, Any]) -> dict[str, str]:
     """The facts about a run by name; those that do not apply are empty."""
     data, training = info["data"], info["training"]
     counts = ("links", "nodes", "link attributes", "node attributes")
@@ -268,10 +268,19 @@ def _facts(info: dict[str, Any]) -> dict[str, str]:
         "cost": in_words(info["cost"]) if info.get("cost") else "",
         "versions": ", ".join(f"{name} {value}" for name, value in info["versions"].items() if value is not None),
         "size": f"{sum(info['files'].values()) / 1e6:,.1f} MB" + (f" ({', '.join(large)})" if large else ""),
+        "live": _live(info["live"]) if info.get("live") else "",
         "links digest": data["digest"] or "",
         "split digest": info["split"] or "",
         "weights digest": info["weights"] or "",
     }
+
+
+def _live(live: dict[str, Any]) -> str:
+    """What the state folder of a server holds."""
+    parts = ["no snapshot yet" if live["links"] is None else f"{live['links']:,} links in the newest snapshot"]
+    parts += [f"{name} read up to {str(offset)[-80:]}" for name, offset in live["sources"].items()]
+    parts += [f"{live['rejected']:,} rejected entries"] if live["rejected"] else []
+    return f"{live['folder']}: {', '.join(parts)}; {live['bytes'] / 1e6:,.1f} MB"
 
 
 def run_state(info: dict[str, Any]) -> str:
