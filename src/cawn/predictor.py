@@ -21,11 +21,11 @@ import pyarrow as pa
 from cawn.checks import check_flags, check_integer, check_path, check_threads, check_words
 from cawn.data.events import Events
 from cawn.data.hashing import digest
-from cawn.data.names import Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
+from cawn.data.names import GrowingNames, Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
-from cawn.data.updates import ExtendedNames, KnownLinks, Update, batch_digest, merge_batches
+from cawn.data.updates import ExtendedNames, GrowingEvents, KnownLinks, Update, batch_digest, merged, new_links
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder
@@ -43,7 +43,18 @@ from cawn.learn.runs import (
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import Ranked, Ranking, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, Indexed, Replaceable, Scorer, Seeded, System, Trainable
+from cawn.systems.base import (
+    Bounded,
+    Embedder,
+    Growing,
+    HasHistory,
+    Indexed,
+    Replaceable,
+    Scorer,
+    Seeded,
+    System,
+    Trainable,
+)
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -85,6 +96,7 @@ class Snapshot:
     names: NameIndex
     candidates: Candidates
     calibration: RollingCalibration
+    version: int = 0
 
 
 class _State(NamedTuple):
@@ -111,10 +123,10 @@ class LinkPredictor:
     Nodes are identified by their names in the data; unknown names are allowed and have no history. Times are numbers in
     the data's unit, or dates if the data had dates. Only links strictly before the query time are used.
 
-    Threads may query and update concurrently. Every result is computed from one state of the history, which includes
-    all updates that returned before the query. `update` only queues links; the next query rebuilds the index once for
-    all queued links. Concurrent queries wait for that rebuild instead of repeating it; queries already in progress, and
-    other updates, do not wait.
+    Threads may query and update concurrently. Every result is computed from one immutable state of the history, which
+    includes all updates that returned before the query; an update replaces that state at once. With the systems `cawn`
+    and `rates`, an update extends the index in time proportional to the number of new links, and queries never wait.
+    With others, the first query after an update rebuilds what the system needs, and queries wait for that.
     """
 
     def __init__(
@@ -138,9 +150,11 @@ class LinkPredictor:
         fitted = RollingCalibration.of(calibration)
         fitted = fitted.known_since(events.t[-1].item()) if len(events) else fitted
         self._state = _State(self._snapshot_of(events, names, fitted), [])
-        self._version, self._watermark = 0, events.t[-1].item() if len(events) else None
+        self._watermark = _newest(events)
         updates = [] if record is None else record.description.get("updates", [])
         self._known, self._all_names = KnownLinks(updates), ExtendedNames(names, Spelling(prefixes))
+        self._growing: GrowingEvents | None = None
+        self._frozen = False
         self._spelling, self._folder, self._record = Spelling(prefixes), folder, record
         self.reading = events.reading = reading or Reading()
         self._renew_locks()
@@ -154,7 +168,7 @@ class LinkPredictor:
     def __getstate__(self) -> dict[str, Any]:
         with self._updating, self._swapping:
             held = {name: value for name, value in self.__dict__.items() if not isinstance(value, type(Lock()))}
-            return held | {"_state": _State(self._state.snapshot, list(self._state.pending))}
+            return held | {"_state": _State(self._state.snapshot, list(self._state.pending)), "_growing": None}
 
     def __setstate__(self, held: dict[str, Any]) -> None:
         self.__dict__.update(held)
@@ -465,6 +479,7 @@ class LinkPredictor:
             once: Skip the whole batch if the same links, in any order, were added as one batch before.
         """
         check_flags(once=once)
+        self._refuse_snapshot()
         new, encoder = self._read(new_events, columns), self._state.snapshot.events.encoder
         if encoder is not None:
             new = encoder.transform(new)
@@ -484,14 +499,26 @@ class LinkPredictor:
             msg: Link attributes [E, d], if the data has any.
             link_id: Ids, as for `Events`; links with known ids are skipped.
         """
-        new = self._new_links(src, dst, t, msg, link_id)
+        return self.append_all([self.prepare(src, dst, t, msg=msg, link_id=link_id)])[0]
+
+    def append_all(self, batches: Sequence[Events]) -> list[Update]:
+        """Add several batches of links that were made with `prepare`; queries see all of them, or none."""
+        self._refuse_snapshot()
         with self._updating:
-            unknown = self._known.is_unknown(self._state.snapshot.events, new)
-            return self._queue(new, unknown)
+            held, known = self._state.snapshot.events, self._known
+            added = []
+            for new in batches:
+                added.append(new[known.is_unknown(held, new)])
+                known.add(added[-1])
+            nodes = self._add_links(added)
+            return [
+                Update(len(some), len(new) - len(some), count)
+                for new, some, count in zip(batches, added, nodes, strict=True)
+            ]
 
     def check_links(self, src: Names, dst: Names, t: Any, *, msg: Any = None) -> Array:
         """The times of new links in the data's unit [E]; raises what `append` would raise, and changes nothing."""
-        new = self._new_links(src, dst, t, msg, None)
+        new = self.prepare(src, dst, t, msg=msg)
         times = np.empty_like(new.t)
         times[new.rows] = new.t
         return times
@@ -504,15 +531,18 @@ class LinkPredictor:
     @property
     def version(self) -> int:
         """Grows with every change of the history or of the weights."""
-        return self._version
+        state = self._state
+        return state.snapshot.version + len(state.pending)
 
     @property
     def watermark(self) -> Any:
         """The time of the newest link, in the data's unit."""
         return self._watermark
 
-    def _new_links(self, src: Names, dst: Names, t: Any, msg: Any, link_id: Any) -> Events:
-        """Links given as columns, checked."""
+    def prepare(
+        self, src: Names, dst: Names, t: Any, *, msg: Any = None, link_id: npt.ArrayLike | None = None
+    ) -> Events:
+        """Links as for `append`, checked against the history but not added; `append_all` adds them."""
         held, ends = self._state.snapshot.events, (as_names(src), as_names(dst))
         times = self._times(t, held).reshape(-1)
         if not len(ends[0]) == len(ends[1]) == len(times):
@@ -560,21 +590,85 @@ class LinkPredictor:
                 "to skip known links",
                 stacklevel=3,
             )
-        return self._queue(new, unknown, batch)
+        added = new[unknown]
+        known.add(added, batch)
+        (nodes,) = self._add_links([added])
+        if len(added) and isinstance(self._state.snapshot.scorer, Growing) and self._recalibrate:
+            self._refit()
+        return Update(len(added), len(new) - len(added), nodes)
 
-    def _queue(self, new: Events, unknown: npt.NDArray[np.bool_], batch: str | None = None) -> Update:
-        """Queue the unknown links. Called by one thread at a time."""
-        added, nodes_before = new[unknown], len(self._all_names.added)
-        if len(added):
+    def _refuse_snapshot(self) -> None:
+        if self._frozen:
+            raise QueryError("this is a snapshot, which never changes: change the predictor it was taken from")
+
+    def _add_links(self, batches: list[Events]) -> list[int]:
+        """Add links that are new; returns the number of nodes that each batch adds. Called by one thread at a time."""
+        if not any(map(len, batches)):
+            return [0] * len(batches)
+        try:
+            return self._grow(batches) if isinstance(self._state.snapshot.scorer, Growing) else self._queue(batches)
+        except BaseException:
+            self._known.forget_ids()
+            raise
+
+    def _grow(self, batches: list[Events]) -> list[int]:
+        """Extend the index, and replace the snapshot; if that fails, the state is unchanged."""
+        held = self._state.snapshot
+        new, nodes = new_links(held.events, GrowingNames.over(held.names), batches, self._spelling)
+        if new.attributes:
+            built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
+        else:
+            if self._growing is None or self._growing.events is not held.events:
+                self._growing = GrowingEvents(held.events)
+            events, kept = self._growing.add(new)
+            scorer = cast("Growing", held.scorer).extended(events, kept)
+            history = scorer.history if isinstance(scorer, HasHistory) else None
+            candidates = held.candidates.extended(events, kept, history)
+            built = Snapshot(events, scorer, new.names, candidates, held.calibration)
+        self._watermark = _newest(built.events)
+        self._state = _State(replace(built, version=held.version + 1), [])
+        return nodes
+
+    def _queue(self, batches: list[Events]) -> list[int]:
+        """Queue links for the next query."""
+        nodes = []
+        for added in batches:
+            before = len(self._all_names.added)
             for i, ends in enumerate((added.src, added.dst)):
                 self._all_names.ids(added.labels[np.unique(ends)].tolist(), i)
-            newest = convert_link_times(added, self._state.snapshot.events)[-1].item()
-            with self._swapping:
-                self._state.pending.append(added)
-            self._watermark = newest if self._watermark is None else max(self._watermark, newest)
-            self._version += 1
-        self._known.add(added, batch)
-        return Update(len(added), len(new) - len(added), len(self._all_names.added) - nodes_before)
+            nodes.append(len(self._all_names.added) - before)
+            if len(added):
+                newest = convert_link_times(added, self._state.snapshot.events)[-1].item()
+                self._watermark = newest if self._watermark is None else max(self._watermark, newest)
+                with self._swapping:
+                    self._state.pending.append(added)
+        return nodes
+
+    def recalibrate(self) -> bool:
+        """Refit the calibration on links that are newer than the last fit; False if there are too few.
+
+        `update` does this too; `append` does not. Up to 2,000 links are scored, each with the links before it.
+        """
+        with self._updating:
+            return self._refit()
+
+    def _refit(self) -> bool:
+        self._refuse_snapshot()
+        held = self._snapshot()
+        if not self.finished:
+            return False
+        calibration = recalibrate(held.calibration, held.scorer, held.events)
+        if calibration is held.calibration:
+            return False
+        with self._swapping:
+            self._state = self._state._replace(snapshot=replace(held, calibration=calibration))
+        return True
+
+    def snapshot(self) -> LinkPredictor:
+        """A predictor with the present history that never changes, for several questions about one state."""
+        found = LinkPredictor.__new__(LinkPredictor)
+        found.__dict__.update(self.__dict__ | {"_state": _State(self._snapshot(), []), "_frozen": True})
+        return found
 
     def replace_weights(
         self, weights: Mapping[str, Tensor], calibration: Calibration | RollingCalibration | None = None
@@ -602,8 +696,9 @@ class LinkPredictor:
                 record = replace(record, evaluated=self._weights(), report=report | {"served": ALL_LINKS})
             scorer = cast("Trainable", snapshot.scorer).with_module(module)
             with self._swapping:
-                self._system, self._record, self._version = system, record, self._version + 1
-                self._state = _State(replace(snapshot, scorer=scorer, calibration=fitted), self._state.pending)
+                self._system, self._record = system, record
+                replaced = replace(snapshot, scorer=scorer, calibration=fitted, version=snapshot.version + 1)
+                self._state = _State(replaced, self._state.pending)
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""
@@ -630,7 +725,8 @@ class LinkPredictor:
         events, facts = snapshot.events, {} if self._record is None else self._record.description.get("facts", {})
         words = json.dumps([self._name, self._config.to_toml(), facts, snapshot.calibration.to_dict()], sort_keys=True)
         attributes = [array for array in (events.msg, events.x) if array is not None]
-        network = (events.src, events.dst, events.t, *attributes, *snapshot.names.arrays.values())
+        names = [array for _, array in sorted(snapshot.names.arrays.items())]
+        network = (events.src, events.dst, events.t, *attributes, *names)
         return digest(*self._weights().values(), np.frombuffer(words.encode(), np.uint8), *network)
 
     @property
@@ -652,8 +748,10 @@ class LinkPredictor:
                 pending = list(state.pending)
             if not pending:
                 return state.snapshot
-            events, names = merge_batches(state.snapshot.events, state.snapshot.names, pending, self._spelling)
-            built = self._snapshot_of(events, names, state.snapshot.calibration)
+            held = state.snapshot
+            new, _ = new_links(held.events, held.names, pending, self._spelling)
+            built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
+            built = replace(built, version=held.version + len(pending))
             if self._recalibrate and self.finished:
                 built = replace(built, calibration=recalibrate(built.calibration, built.scorer, built.events))
             with self._swapping:
@@ -771,6 +869,11 @@ class LinkPredictor:
 
     def __repr__(self) -> str:
         return f"LinkPredictor({self.num_links:,} links, {len(self._state.snapshot.names):,} nodes)"
+
+
+def _newest(events: Events) -> Any:
+    """The time of the newest link, None without links."""
+    return events.t[-1].item() if len(events) else None
 
 
 _ALIVE: WeakSet[LinkPredictor] = WeakSet()

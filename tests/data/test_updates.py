@@ -15,10 +15,12 @@ from cawn.data import laws
 from cawn.data.hashing import hash_ids
 from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading
-from cawn.data.updates import Update, merge_batches
+from cawn.data.updates import GrowingEvents, Update, merged, new_links
+from cawn.errors import QueryError
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.system import CawnSystem
+from cawn.systems.cawn.system import CawnSystem, WalkScorer
+from cawn.walks.growing import GrowingIndex
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
@@ -77,35 +79,60 @@ def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
     assert float(predictor.score("n1", "n2", now + 5)[0]) == possible[updates * threads]
 
 
-def test_many_updates_cost_one_rebuild(predictor, now, monkeypatch) -> None:
+def test_updates_extend_the_index(predictor, now, monkeypatch) -> None:
     built = []
-    build = CawnSystem.scorer
-    monkeypatch.setattr(CawnSystem, "scorer", lambda *args: built.append(1) or build(*args))
+    monkeypatch.setattr(CawnSystem, "scorer", lambda *args: built.append(1))
     for i in range(10):
-        predictor.update(link("n1", f"new {i}", now))
-    assert not built
+        predictor.update(link("n1", f"new {i}", now + i // 3))
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda _: predictor.score("n1", "new 3", now + 1), range(4)))
-    assert len(built) == 1
+        list(pool.map(lambda _: predictor.score("n1", "new 3", now + 9), range(4)))
+    assert not built
+    assert predictor.version == 10
 
 
-def test_an_update_does_not_wait_for_a_rebuild(predictor, now, monkeypatch) -> None:
-    build = CawnSystem.scorer
+def test_a_query_does_not_wait_for_an_update(predictor, now, monkeypatch) -> None:
+    before, extend, found = predictor.score("n1", "n2", now + 1), WalkScorer.extended, []
 
-    def update_meanwhile(*args):
-        monkeypatch.setattr(CawnSystem, "scorer", build)
-        thread = Thread(target=lambda: predictor.update(link("n3", "n4", now)))
+    def query_meanwhile(*args):
+        thread = Thread(target=lambda: found.append(predictor.score("n1", "n2", now + 1)))
         thread.start()
         thread.join(30)
         assert not thread.is_alive()
-        return build(*args)
+        return extend(*args)
 
-    monkeypatch.setattr(CawnSystem, "scorer", update_meanwhile)
+    monkeypatch.setattr(WalkScorer, "extended", query_meanwhile)
     predictor.update(link("n1", "n2", now))
-    before = predictor.num_links
-    predictor.score("n1", "n2", now + 1)
-    assert predictor.num_links == before + 1
-    assert len(predictor._events) == before + 1
+    assert found == [before]
+    assert predictor.score("n1", "n2", now + 1) != before
+
+
+def test_an_update_that_fails_changes_nothing(predictor, now, monkeypatch) -> None:
+    before, links = predictor.score("n1", "n2", now + 2), link("n1", "n2", now)
+    extended = GrowingIndex.append
+
+    def fail(*args):
+        extended(*args)
+        raise MemoryError
+
+    predictor.update(link("n5", "n6", now - 1))
+    before = predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingIndex, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["n1"], ["n2"], [now], link_id=["a"])
+    assert before == (predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version)
+    assert predictor.append(["n1"], ["n2"], [now], link_id=["a"]).added == 1
+    assert predictor.update(links).added == 1
+
+
+def test_a_snapshot_never_changes(predictor, now) -> None:
+    snapshot = predictor.snapshot()
+    before = snapshot.score("n1", "n2", now + 1)
+    predictor.update(link("n1", "n2", now))
+    assert snapshot.score("n1", "n2", now + 1) == before != predictor.score("n1", "n2", now + 1)
+    assert (snapshot.version, predictor.version) == (0, 1)
+    with pytest.raises(QueryError, match="snapshot, which never changes"):
+        snapshot.update(link("n1", "n2", now))
 
 
 def test_a_predictor_can_be_pickled_with_its_updates(predictor, now) -> None:
@@ -121,6 +148,7 @@ def test_a_predictor_can_be_pickled_with_its_updates(predictor, now) -> None:
 def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> None:
     """The process is forked while another thread updates."""
     predictor.update(link("n1", "n2", now))
+    before = predictor.num_links
     predictor._updating.acquire()
     predictor._swapping.acquire()
     with warnings.catch_warnings():
@@ -129,7 +157,7 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
     if child == 0:
         try:
             predictor.update(link("n1", "n3", now))
-            os._exit(0 if predictor.num_links == len(predictor._state.snapshot.events) + 2 else 1)
+            os._exit(0 if predictor.num_links == before + 1 else 1)
         finally:
             os._exit(2)
     predictor._updating.release()
@@ -203,10 +231,13 @@ def test_recorded_columns_are_used(run, now) -> None:
 def test_updates_carry_ids() -> None:
     events = cawn.Events([0, 1, 2], [1, 2, 0], [3, 1, 2], link_id=["c", "a", "b"])
     names = NameIndex.of(events.labels)
-    both, _ = merge_batches(events, names, [cawn.Events([0], [1], [9], link_id=["d"])], Spelling(None))
-    assert both.link_id.tolist() == hash_ids("abcd").tolist()
-    without, _ = merge_batches(events, names, [cawn.Events([0], [1], [9])], Spelling(None))
-    assert without.link_id.tolist() == [*hash_ids("abc").tolist(), 0]
+    for links, expected in (
+        (cawn.Events([0], [1], [9], link_id=["d"]), hash_ids("abcd").tolist()),
+        (cawn.Events([0], [1], [9]), [*hash_ids("abc").tolist(), 0]),
+    ):
+        new, _ = new_links(events, names, [links], Spelling(None))
+        assert merged(events, new).link_id.tolist() == expected
+        assert GrowingEvents(events).add(new)[0].link_id.tolist() == expected
 
 
 def test_appended_columns_are_an_update(run, predictor, now) -> None:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-import cawn
 from cawn.data.events import Events
+from cawn.data.names import NameIndex
+from cawn.data.updates import GrowingEvents, NewLinks
 from cawn.walks.growing import GrowingIndex, IndexVersion
 from cawn.walks.history import History
 from cawn.walks.pairs import PairFeatures, PairParts
@@ -85,3 +86,42 @@ def test_equals_an_index_built_at_once(parts: PairParts, dtype: type) -> None:
             for a, b in zip(answers(version, asked), answers(expected, asked), strict=True):
                 np.testing.assert_array_equal(a, b)
         same(index.version, expected)
+
+
+@pytest.mark.parametrize("parts", PARTS.values(), ids=PARTS)
+def test_late_links_go_where_they_belong(parts: PairParts) -> None:
+    for seed in range(4):
+        events, rng = random_links(seed), np.random.default_rng(seed)
+        early = np.sort(rng.random(len(events)) < 0.9)
+        early[rng.permutation(len(events))[:30]] = False  # these arrive late
+        held = GrowingEvents(events[early])
+        index = GrowingIndex(held.events, *built(held.events, parts))
+        late = events[~early]
+        for part in np.array_split(rng.permutation(len(late)), 12):
+            some = late[np.sort(part)]
+            names = NameIndex.of(np.arange(events.num_nodes))
+            new = NewLinks(some.src, some.dst, some.t, some.msg, None, names, [])
+            version = index.append(*held.add(new))
+            assert (np.diff(held.events.t) >= 0).all()
+            same(version, built(held.events, parts))
+        assert len(held.events) == len(events)
+
+
+def test_versions_never_change() -> None:
+    """Each version is asked again after many more links, some of them late, and after others were forgotten."""
+    events, rng = random_links(5, size=600), np.random.default_rng(0)
+    held = GrowingEvents(events[:100])
+    index = GrowingIndex(held.events, *built(held.events, PairParts()))
+    asked, kept = questions(events, 1), []
+    names = NameIndex.of(np.arange(events.num_nodes))
+    for first in range(100, 600, 5):
+        some = events[first : first + 5]
+        t = np.sort(some.t - rng.integers(0, 3, 5))
+        version = index.append(*held.add(NewLinks(some.src, some.dst, t, some.msg, None, names, [])))
+        kept.append((version, answers(version, asked)))
+        if rng.random() < 0.5:
+            del kept[rng.integers(len(kept))]
+        del version
+        for held_version, before in kept:
+            for a, b in zip(answers(held_version, asked), before, strict=True):
+                np.testing.assert_array_equal(a, b)

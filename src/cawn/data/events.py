@@ -157,6 +157,12 @@ class Events:
         _count_nodes(0, self.num_nodes, names)
         return self._replace(_labels=names)
 
+    def grown(self, columns: dict[str, Array], num_nodes: int) -> Events:
+        """A copy with these columns, which are sorted by time and not copied; link weights, negatives and node names
+        are dropped."""
+        dropped = {"weight": None, "negative": None, "_rows": None, "_labels": None}
+        return self._replace(num_nodes=num_nodes, **dropped, **columns)
+
     def with_attributes(
         self,
         msg: npt.NDArray[np.float32] | None,

@@ -23,13 +23,15 @@ class GrowingArray:
     def __len__(self) -> int:
         return self._size
 
-    def append(self, rows: Array) -> None:
-        size = self._size + len(rows)
-        if size > len(self.values):
-            larger = np.empty((2 * size, *self.values.shape[1:]), self.values.dtype)
-            larger[: self._size] = self.values[: self._size]
+    def append(self, rows: Array, kept: int | None = None) -> None:
+        """Append rows after the first `kept` ones, all by default; fewer than all are copied first."""
+        kept = self._size if kept is None else kept
+        size = kept + len(rows)
+        if size > len(self.values) or kept < self._size:
+            larger = np.empty((max(2 * size, _LEAST), *self.values.shape[1:]), self.values.dtype)
+            larger[:kept] = self.values[:kept]
             self.values = larger
-        self.values[self._size : size] = rows
+        self.values[kept:size] = rows
         self._size = size
 
     def view(self) -> Array:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,7 @@ Name = int | str
 Names = Name | Iterable[Name]
 
 UNKNOWN = -1
+_ADDED = 10_000  # names that are added before an index is built again, at least
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
@@ -163,6 +166,64 @@ class NameIndex:
             if None not in more:
                 return NameIndex.of(np.concatenate([self.arrays["names"], np.array(more, np.int64)]))
         return NameIndex.of(np.array([str(name) for name in [*self.all().tolist(), *names]], object))
+
+
+class GrowingNames(NameIndex):
+    """A `NameIndex` and the names added since. Versions share the added names, so one more costs O(1).
+
+    Only the newest version may be extended, by one thread at a time.
+    """
+
+    def __init__(self, base: NameIndex, added: dict[str, int] | None = None, size: int | None = None) -> None:
+        self._base, self._added = base, {} if added is None else added
+        self._size, self.strings = len(base) if size is None else size, base.strings
+
+    @classmethod
+    def over(cls, index: NameIndex) -> GrowingNames:
+        """The same names, ready to grow."""
+        return index if isinstance(index, GrowingNames) else cls(index)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @cached_property
+    def _names(self) -> list[str]:
+        """The names added up to this version, by id."""
+        return list(islice(self._added, self._size - len(self._base)))
+
+    @cached_property
+    def arrays(self) -> dict[str, Array]:  # type: ignore[override]
+        """The arrays of an index that is built at once."""
+        return self._base.arrays if self._size == len(self._base) else NameIndex.of(self.all()).arrays
+
+    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
+        given = list(names)
+        found = self._base.ids(given)
+        if self._size > len(self._base):
+            for i in np.flatnonzero(found == UNKNOWN).tolist():
+                node = self._added.get(self.canonical(given[i]), UNKNOWN)
+                found[i] = node if node < self._size else UNKNOWN
+        return found
+
+    def name(self, node: int) -> Name:
+        if node < len(self._base):
+            return self._base.name(node)
+        name = self._names[node - len(self._base)]
+        return name if self.strings else int(name)
+
+    def all(self) -> Array:
+        base, added = self._base.all(), self._names
+        return np.concatenate([base, np.array(added, object if self.strings else np.int64)]) if added else base
+
+    def extended(self, names: Sequence[Name]) -> GrowingNames:
+        spelled = [self.canonical(name) for name in names]
+        if not self.strings and None in map(_as_integer, spelled):  # all names become strings
+            return GrowingNames(NameIndex.of(self.all()).extended(names))
+        if len(self._added) + len(names) > max(len(self._base), _ADDED):
+            return GrowingNames(NameIndex.of(self.all()).extended(names))
+        for name in spelled:
+            self._added.setdefault(name, len(self._base) + len(self._added))
+        return GrowingNames(self._base, self._added, len(self._base) + len(self._added))
 
 
 def name_arrays(labels: Array) -> dict[str, Array]:

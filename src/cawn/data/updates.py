@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import NO_LINK_ID, Events
+from cawn.data.growing import GrowingArray
 from cawn.data.hashing import digest, hash_ids
 from cawn.data.ids import IdSet
 from cawn.data.names import Name, NameIndex, Spelling
@@ -47,6 +48,10 @@ class KnownLinks:
         is_first = np.zeros(len(ids), bool)
         is_first[np.unique(ids, return_index=True)[1]] = True
         return np.asarray((~self.has_ids(held, ids) & is_first) | (ids == NO_LINK_ID))
+
+    def forget_ids(self) -> None:
+        """Learn the ids again from the history, after links could not be added."""
+        self._ids = None
 
     def add(self, new: Events, batch: str | None = None) -> None:
         """Record links that were added after `is_unknown` was asked about them, and the digest of their batch."""
@@ -93,13 +98,30 @@ class ExtendedNames:
         return self._index.extended(list(self.added)) if self.added else self._index
 
 
-def merge_batches(
+class NewLinks(NamedTuple):
+    """Links to add to a history, in time order, with its node ids."""
+
+    src: Array  # [n]
+    dst: Array  # [n]
+    t: Array  # [n] in its unit of time
+    msg: Array | None  # [n, d]
+    link_id: npt.NDArray[np.uint64] | None  # [n]
+    names: NameIndex  # of all nodes, old and new
+    attributes: list[tuple[Array, Array]]  # ids and rows of node attributes
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+
+def new_links(
     held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling
-) -> tuple[Events, NameIndex]:
-    """The history with all batches added, and its node names. Weights and negatives, which only training uses, are
-    dropped."""
-    everyone, attributes = ExtendedNames(names, spelling), []
-    ends: tuple[list[Array], list[Array]] = [held.src], [held.dst]
+) -> tuple[NewLinks, list[int]]:
+    """The links of all batches, and the number of nodes that each adds.
+
+    Weights and negatives, which only training uses, are dropped.
+    """
+    everyone, attributes, sizes = ExtendedNames(names, spelling), [], [0]
+    ends: tuple[list[Array], list[Array]] = [], []
     for new in batches:
         for side, nodes in enumerate((new.src, new.dst)):
             distinct, at = np.unique(nodes, return_inverse=True)
@@ -107,17 +129,56 @@ def merge_batches(
             ends[side].append(ids[at])
             if new.x is not None:
                 attributes.append((ids, new.x[distinct]))
-    index = everyone.index()
+        sizes.append(len(everyone.added))
     src, dst = map(np.concatenate, ends)
-    t = np.concatenate([held.t, *(convert_link_times(new, held) for new in batches)])
-    msg = None if held.msg is None else np.concatenate([held.msg, *(new.msg for new in batches if new.msg is not None)])
-    link_id = None
-    if any(links.link_id is not None for links in (held, *batches)):
-        link_id = np.concatenate([_link_ids(links) for links in (held, *batches)])
-    x = _merge_node_attributes(held, len(index), attributes)
-    both = Events(src, dst, t, msg, x=x, num_nodes=len(index), link_id=link_id)
-    both.encoder, both.reading = held.encoder, held.reading
-    return both, index
+    t = np.concatenate([convert_link_times(new, held) for new in batches])
+    msg = None if held.msg is None else np.concatenate([new.msg for new in batches if new.msg is not None])
+    has_ids = any(links.link_id is not None for links in (held, *batches))
+    link_id = np.concatenate([_link_ids(links) for links in batches]) if has_ids else None
+    order = slice(None) if len(batches) == 1 else np.argsort(t, kind="stable")
+    msg, link_id = (None if column is None else column[order] for column in (msg, link_id))
+    links = NewLinks(src[order], dst[order], t[order], msg, link_id, everyone.index(), attributes)
+    return links, np.diff(sizes).tolist()
+
+
+class GrowingEvents:
+    """The links of a history, to which links are added without copying those before them. One thread may add."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        columns = {name: getattr(events, name) for name in ("src", "dst", "t", "msg", "link_id", "x")}
+        self._columns = {name: GrowingArray(column) for name, column in columns.items() if column is not None}
+
+    def add(self, new: NewLinks) -> tuple[Events, int]:
+        """All links, and how many of the first are where they were before: all, unless some new links are late."""
+        held, columns = self.events, self._columns
+        if new.link_id is not None and "link_id" not in columns:
+            columns["link_id"] = GrowingArray(_link_ids(held))
+        given = {name: getattr(new, name) for name in ("src", "dst", "t", "msg", "link_id")}
+        added = {name: column for name, column in given.items() if column is not None}
+        kept = len(held)
+        if kept and len(new) and new.t[0] < held.t[-1]:
+            kept = int(np.searchsorted(held.t, new.t[0]))
+            added = {name: np.concatenate([columns[name].view()[kept:], value]) for name, value in added.items()}
+            order = np.argsort(added["t"], kind="stable")
+            added = {name: value[order] for name, value in added.items()}
+        for name, value in added.items():
+            columns[name].append(value, kept)
+        if "x" in columns:
+            columns["x"].append(np.zeros((len(new.names) - held.num_nodes, *columns["x"].values.shape[1:]), np.float32))
+        self.events = held.grown({name: column.view() for name, column in columns.items()}, len(new.names))
+        return self.events, kept
+
+
+def merged(held: Events, new: NewLinks) -> Events:
+    """The history with the new links, copied."""
+    src, dst, t = (np.concatenate([getattr(held, name), getattr(new, name)]) for name in ("src", "dst", "t"))
+    msg = None if held.msg is None else np.concatenate([held.msg, cast("Array", new.msg)])
+    link_id = None if new.link_id is None else np.concatenate([_link_ids(held), new.link_id])
+    x = _merge_node_attributes(held, len(new.names), new.attributes)
+    events = Events(src, dst, t, msg, x=x, num_nodes=len(new.names), link_id=link_id)
+    events.encoder, events.reading = held.encoder, held.reading
+    return events
 
 
 def _merge_node_attributes(held: Events, num_nodes: int, new: list[tuple[Array, Array]]) -> Array | None:

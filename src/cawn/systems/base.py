@@ -145,6 +145,14 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
+class Growing(Protocol):
+    """A scorer whose index can be extended while others use it."""
+
+    def extended(self, events: Events, kept: int) -> Scorer:
+        """A scorer of other events, of which the first `kept` are those of this one; only for the newest scorer."""
+
+
+@runtime_checkable
 class HasHistory(Protocol):
     """A scorer with a walk index, from which candidates are chosen."""
 

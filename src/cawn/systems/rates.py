@@ -22,6 +22,7 @@ from cawn.systems.base import Context, symmetric_features
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings
 from cawn.systems.training import Links, Optimizer, contrast_loss
+from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
 from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
 
@@ -103,14 +104,29 @@ class RatesSystem:
             features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
             assert features is not None
             self._features = events, features
-        return RatesScorer(self, self._features[1])
+        return RatesScorer(self, *self._features)
 
 
 class RatesScorer:
     """Scores pairs by their exact features on a history."""
 
-    def __init__(self, system: RatesSystem, features: PairFeatures) -> None:
-        self._system, self._features = system, features
+    def __init__(
+        self, system: RatesSystem, events: Events, features: PairFeatures, growing: GrowingIndex | None = None
+    ) -> None:
+        self._system, self._events, self._features, self._growing = system, events, features, growing
+
+    @property
+    def history(self) -> History:
+        return self._features.rates.history
+
+    def extended(self, events: Events, kept: int) -> RatesScorer:
+        """See `Growing`."""
+        attributes = self._system.config.attributes
+        index = growing_index(self._growing, self._events, self.history, self._features, attributes)
+        features = index.append(events, kept).pair_features
+        assert features is not None
+        self._system._features = events, features
+        return RatesScorer(self._system, events, features, index)
 
     def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:
         """The features of pairs: [B, R]."""
@@ -135,7 +151,7 @@ class RatesScorer:
 
     def with_module(self, module: nn.Module) -> RatesScorer:
         """See `Trainable`."""
-        return RatesScorer(self._system.with_module(module), self._features)
+        return RatesScorer(self._system.with_module(module), self._events, self._features)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

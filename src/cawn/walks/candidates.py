@@ -7,6 +7,7 @@ Of each kind the most frequent ones are kept, ties broken by the newest link and
 
 from __future__ import annotations
 
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from cawn.data.decays import ladder
 from cawn.data.events import Events
+from cawn.data.growing import GrowingArray
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -22,6 +24,9 @@ KINDS = ("recent", "two hops", "popular")
 MAX_CANDIDATES = 400  # of each kind
 POPULAR_LINKS = 50_000  # popularity is counted among this many newest links
 WALKS = 512  # per decay
+NEVER = np.iinfo(np.int64).max
+
+_TABLES = Lock()  # held while a table is extended
 
 
 class Candidates:
@@ -33,11 +38,18 @@ class Candidates:
     """
 
     def __init__(self, events: Events, history: History | None = None, *, directed: bool = True) -> None:
-        self._events, self._index = events, history
-        self._ends = events.dst if directed else np.stack([events.dst, events.src], axis=1).reshape(-1)
+        self._events, self._index, self._directed = events, history, directed
         self._per_link = 1 if directed else 2
-        self._first: Array | None = None
+        self._table: GrowingArray | None = None  # of `_first`, shared by all versions
+        self._listed = 0  # links in the table
         self._popular: tuple[int, list[int]] = (0, [])  # cached: the next query often has the same time
+
+    def extended(self, events: Events, kept: int, history: History | None) -> Candidates:
+        """Candidates of other events, of which the first `kept` are those of this one; only for the newest one."""
+        later = Candidates(events, history, directed=self._directed)
+        if self._table is not None and kept == len(self._events):
+            later._table, later._listed = self._table, self._listed
+        return later
 
     @property
     def _history(self) -> History:
@@ -64,33 +76,46 @@ class Candidates:
 
     def everyone(self, node: int, t: Any) -> Array:
         """All possible candidates at t except `node`, in the order of their first link."""
-        nodes = self._ends[: self._num_before(t)]
-        _, first = np.unique(nodes, return_index=True)
-        different = nodes[np.sort(first)].astype(np.int64)
-        return np.asarray(different[different != node])
+        first = self._first()
+        nodes = np.flatnonzero(first < self._num_before(t))
+        nodes = nodes[np.argsort(first[nodes])]
+        return np.asarray(nodes[nodes != node])
 
     def _num_before(self, t: Any) -> int:
-        """Number of entries of `_ends` that belong to links before t."""
+        """Number of ends, in the order of `_ends`, that belong to links before t."""
         return int(np.searchsorted(self._events.t, t)) * self._per_link
 
     def _popular_before(self, t: Any) -> list[int]:
         end = self._num_before(t)
         held_end, held = self._popular
         if held_end != end:
-            start = max(end - POPULAR_LINKS * self._per_link, 0)
-            held = self._most_frequent(self._ends[start:end], np.arange(start, end) // self._per_link)
+            first, last = max(end // self._per_link - POPULAR_LINKS, 0), end // self._per_link
+            held = self._most_frequent(self._ends(first, last), np.repeat(np.arange(first, last), self._per_link))
             self._popular = end, held
         return held
 
     def _destinations(self, nodes: Array, links: Array, t: Any) -> tuple[Array, Array]:
         """The nodes that are possible candidates at t, and the links they were reached by."""
-        if self._first is None:
-            first = np.full(self._events.num_nodes, len(self._ends))
-            first[self._ends[::-1]] = np.arange(len(self._ends))[::-1]
-            self._first = first
-        at = np.flatnonzero(nodes >= 0)
-        at = at[self._first[nodes[at]] < self._num_before(t)]
+        at, first = np.flatnonzero(nodes >= 0), self._first()
+        at = at[first[nodes[at]] < self._num_before(t)]
         return nodes[at], links[at]
+
+    def _ends(self, first: int, last: int) -> Array:
+        """The ends of links first..last that are possible candidates."""
+        src, dst = self._events.src[first:last], self._events.dst[first:last]
+        return dst if self._directed else np.stack([dst, src], axis=1).reshape(-1)
+
+    def _first(self) -> Array:
+        """The first of all ends that is each node: [N], NEVER if none is. Later ends do not matter to this version."""
+        with _TABLES:
+            table = GrowingArray(np.empty(0, np.int64)) if self._table is None else self._table
+            table.append(np.full(max(self._events.num_nodes - len(table), 0), NEVER))
+            ends, start = self._ends(self._listed, len(self._events)), self._listed * self._per_link
+            if len(ends):
+                nodes, first = np.unique(ends, return_index=True)
+                table.values[nodes] = np.minimum(table.values[nodes], first + start)
+            self._table, self._listed = table, len(self._events)
+            return table.view()
 
     def _most_frequent(self, nodes: Array, links: Array) -> list[int]:
         """The most frequent nodes, ties broken by the newest link; links[i] is the link of nodes[i]."""

@@ -28,6 +28,8 @@ from cawn.walks.sequences import Sequences
 
 Array = npt.NDArray[Any]
 
+_CHECKPOINT = 1 << 16  # links after which the colours of nodes are recorded, for links that arrive late
+
 
 class Token:
     """Held by everything that reads one version of the index."""
@@ -58,7 +60,7 @@ class GrowingIndex:
         arrays = dict(history.arrays)
         starts = arrays.pop("starts")
         del arrays["alphas"]
-        self._num_links, self._pairs, self._sequences = len(events), None, None
+        self._events, self._pairs, self._sequences = events, None, None
         if pair_features is not None:
             self._features, rates = pair_features, pair_features.rates
             sequences = pair_features.sequences
@@ -68,11 +70,18 @@ class GrowingIndex:
                 arrays["activity"] = sequences.flat.activity
                 self._sequences = _GrowingSequences(self._versions, events, sequences.flat, attributes)
         self._nodes = GrowingLists(self._versions, starts, arrays, alphas=self._alphas)
-        self.version = self._publish(events)
+        self.version: IndexVersion | None = self._publish(events)  # None if an append failed
 
-    def append(self, events: Events) -> IndexVersion:
-        """The index of events that begin with those it has; no later one may be older than any of them."""
-        first, self._versions.current = self._num_links, self._versions.current + 1
+    def append(self, events: Events, kept: int | None = None) -> IndexVersion:
+        """The index of other events, of which the first `kept` are its own: all of them by default.
+
+        Links after these that it has are removed first, which takes time proportional to the lists of their nodes; all
+        of them must be newer than those that are kept.
+        """
+        self.version = None
+        if kept is not None and kept < len(self._events):
+            self._remove_after(kept)
+        first, self._versions.current = len(self._events), self._versions.current + 1
         src, dst = (ends[first:].astype(np.int64) for ends in (events.src, events.dst))
         t = events.t[first:]
         once = np.stack([np.ones(len(src), np.bool_), src != dst], axis=1).ravel()
@@ -80,7 +89,8 @@ class GrowingIndex:
         nodes = self._nodes
         nodes.begin(events.num_nodes)
         reserved = nodes.reserve(owners)
-        growing.append_links(src, dst, t, first, tuple(reserved), nodes.columns["time"], nodes.columns["hop"])
+        entries = reserved.position, reserved.which, reserved.distinct
+        growing.append_links(src, dst, t, first, entries, nodes.columns["time"], nodes.columns["hop"])
         _append_logsums(nodes, reserved, self._alphas)
         if self._pairs is not None:
             self._pairs.append(src, dst, t, events.num_nodes, self._alphas, self._scale)
@@ -94,9 +104,25 @@ class GrowingIndex:
                 nodes.columns["activity"],
             )
             self._sequences.append(events, first, owners, reserved, nodes)
-        self._num_links = len(events)
+        self._events = events
         self.version = self._publish(events)
         return self.version
+
+    def _remove_after(self, kept: int) -> None:
+        """Remove all links but the first ones."""
+        self._versions.current += 1
+        held, self._events = self._events, self._events[:kept]
+        src, dst = (ends[kept:].astype(np.int64) for ends in (held.src, held.dst))
+        rows, counts = np.unique(np.concatenate([src, dst[src != dst]]), return_counts=True)
+        self._nodes.begin(0)
+        if self._sequences is not None:
+            self._sequences.remove(self._events, rows, counts, held.t[kept])
+        self._nodes.shorten(rows, counts)
+        if self._pairs is not None:
+            self._pairs.remove(src, dst)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(None), ()  # versions are pickled without it
 
     @property
     def _scale(self) -> float | None:
@@ -105,8 +131,8 @@ class GrowingIndex:
     @property
     def nbytes(self) -> int:
         """Memory in use, without room to grow."""
-        parts = (self._nodes, *(() if self._pairs is None else self._pairs.lists))
-        return sum(part.nbytes for part in parts) + (0 if self._sequences is None else self._sequences.nbytes)
+        lists = [self._nodes, *([] if self._pairs is None else self._pairs.lists)]
+        return sum(one.nbytes for one in lists) + (0 if self._sequences is None else self._sequences.nbytes)
 
     def _publish(self, events: Events) -> IndexVersion:
         self._token = Token()
@@ -120,6 +146,19 @@ class GrowingIndex:
             held = self._features
             pair_features = PairFeatures(held.parts, rates, sequences, held.unit)
         return IndexVersion(history, pair_features)
+
+
+def growing_index(
+    held: GrowingIndex | None,
+    events: Events,
+    history: History,
+    pair_features: PairFeatures | None,
+    attributes: bool,
+) -> GrowingIndex:
+    """The index to extend a version by: the one it belongs to, or a new one if that has moved on or failed."""
+    if held is not None and held.version is not None and held.version.history is history:
+        return held
+    return GrowingIndex(events, history, pair_features, attributes=attributes)
 
 
 class _GrowingRates:
@@ -173,6 +212,15 @@ class _GrowingRates:
                 _extend(lists, nodes, t, alphas)
             self._node_rows.append(np.arange(len(self._node_rows), num_nodes, dtype=np.int32))
 
+    def remove(self, src: Array, dst: Array) -> None:
+        """Remove the newest links."""
+        pairs, *directed = self.lists
+        keys = [np.minimum(src, dst) << 32 | np.maximum(src, dst), *((src << 32 | dst, src, dst) if directed else ())]
+        for lists, some in zip(self.lists, keys, strict=True):
+            lists.begin(0)
+            distinct, counts = np.unique(some, return_counts=True)
+            lists.shorten(lists.rows_of(distinct) if lists in (pairs, *directed[:1]) else distinct, counts)
+
     def version(self, history: History) -> Rates:
         rows = self._directed_rows.values, self._node_rows.view()
         return Rates.of_versions([lists.version() for lists in self.lists], rows, history)
@@ -193,6 +241,7 @@ class _GrowingSequences:
         self._colours = GrowingArray(self._first_colours(events, 0))
         self._scratch = GrowingArray(np.zeros(events.num_nodes, np.uint64))
         self._newest, self._moment = 0, 0
+        self._checkpoints: list[tuple[int, int, Array]] = []  # earlier states of the three
         self._find_keys(events)
 
     def _first_colours(self, events: Events, first: int) -> Array:
@@ -216,7 +265,39 @@ class _GrowingSequences:
         link_keys(src[past], dst[past], bits, attributes[past], colours, scratch, keys[past])
         simultaneous_keys(src[now], dst[now], attributes[now], colours, keys[now])
         self._newest, self._moment = start + last, int(moments[-1])
+        if self._newest - (self._checkpoints[-1][0] if self._checkpoints else 0) >= _CHECKPOINT:
+            state = self._newest, self._moment, np.array(self._colours.view())
+            self._checkpoints = [*self._checkpoints[-1:], state]
         return keys
+
+    def remove(self, events: Events, rows: Array, counts: Array, oldest: Any) -> None:
+        """Remove the newest counts[i] links of nodes rows[i], all of time `oldest` or later; `events` are left."""
+        lengths = np.array([self._partners.length(row) for row in rows.tolist()], np.int64)
+        start = np.maximum(lengths - counts, 1)
+        removed = np.empty(int(np.maximum(lengths - start, 0).sum()), np.int64)
+        first, partner = self._partners.first_entries(rows), self._partners.columns["partner"]
+        growing.transitions_between(first, start, lengths, partner, removed)
+        for lists, keys in ((self._next, removed), (self._origins, removed >> 32)):
+            lists.begin(0)
+            distinct, times = np.unique(keys, return_counts=True)
+            lists.shorten(lists.rows_of(distinct) if lists is self._next else distinct, times)
+        self._partners.begin(0)
+        self._partners.shorten(rows, counts)
+        nothing = np.empty(0)
+        self._all_sum.append(nothing, len(events))
+        first_time = self._first_time
+        first_time.append(nothing, int(np.searchsorted(first_time.view(), oldest)))
+        self._restore_colours(events)
+
+    def _restore_colours(self, events: Events) -> None:
+        """The colours before the newest time of events that were shortened."""
+        self._checkpoints = [state for state in self._checkpoints if state[0] < len(events)]
+        self._newest, self._moment, colours = 0, 0, self._first_colours(events, 0)
+        if self._checkpoints:
+            self._newest, self._moment, held = self._checkpoints[-1]
+            colours[: len(held)] = held
+        self._colours = GrowingArray(colours)
+        self._find_keys(events)
 
     def append(self, events: Events, first: int, owners: Array, links: Reserved, nodes: GrowingLists) -> None:
         """Add the links from `first` on; `links` are their entries in the lists of nodes."""
@@ -241,7 +322,7 @@ class _GrowingSequences:
         partners.begin(nodes.size)
         tied, same = np.empty((2, num), np.int64)
         growing.first_tied(links, time, tied)
-        sizes = links.before + links.count
+        sizes = links.before + links.more
         ends = np.append(0, np.cumsum(sizes - tied))
         ordered = np.empty(int(ends[-1]), np.int32)
         held = partners.first_entries(links.row)
@@ -260,7 +341,7 @@ class _GrowingSequences:
     def _count_transitions(
         self, links: growing.Distinct, partners: growing.Distinct, same: Array, time: Array, oldest: Any, num_nodes: int
     ) -> None:
-        sizes = links.before + links.count
+        sizes = links.before + links.more
         start = np.maximum(same, 1)
         most = int(np.maximum(sizes - start, 0).sum()), int(np.maximum(links.before - start, 0).sum())
         added, removed = np.empty(most[0], np.int64), np.empty(most[1], np.int64)
@@ -292,10 +373,9 @@ class _GrowingSequences:
 
     @property
     def nbytes(self) -> int:
+        arrays = self._all_sum, self._first_time, self._colours, self._scratch
         lists = self._partners, self._next, self._origins
-        return sum(one.nbytes for one in lists) + sum(
-            array.view().nbytes for array in (self._all_sum, self._first_time, self._colours, self._scratch)
-        )
+        return sum(one.nbytes for one in lists) + sum(int(array.view().nbytes) for array in arrays)
 
     def version(
         self, events: Events, nodes: ListsVersion, pairs: ListsVersion, rates: Rates, history: History

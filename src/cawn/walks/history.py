@@ -48,6 +48,10 @@ class History(Sampler):
         threads: Threads to build the index with; all cores by default.
     """
 
+    index: cpu.Index
+    _lists: ListsVersion  # of a version of lists that grow
+    _token: object
+
     def __init__(self, events: Events, alpha: float | Sequence[float], *, threads: int | None = None) -> None:
         if not isinstance(events, Events):
             raise QueryError(f"events is a {type(events).__name__}: give cawn.Events, or read them with cawn.read")
@@ -81,17 +85,21 @@ class History(Sampler):
         return history
 
     def _use(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
-        lists = (constant(arrays[name]) for name in ("time", "hop", "logsum", "alphas"))
+        time, hop, logsum, alphas = (constant(arrays[name]) for name in STORED[1:])
         self.arrays = {name: arrays[name] for name in STORED}
-        self.index = cpu.Index(Spans.of(arrays["starts"]), *lists)
+        self.index = cpu.Index(Spans.of(arrays["starts"]), time, hop, logsum, alphas)
 
     @classmethod
     def of_version(cls, lists: ListsVersion, alphas: npt.NDArray[np.float64], token: object) -> History:
         """One version of lists that grow (see `GrowingIndex`); holds the token of that version."""
         history = cls.__new__(cls)
         history._lists, history._token = lists, token
-        history.index = cpu.Index(lists.spans, *(lists.columns[name] for name in ("time", "hop", "logsum")), alphas)
+        time, hop, logsum = (lists.columns[name] for name in STORED[1:-1])
+        history.index = cpu.Index(lists.spans, time, hop, logsum, alphas)
         return history
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return History.adopt, (self.arrays,)
 
     @cached_property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

@@ -51,10 +51,8 @@ class ListsVersion(NamedTuple):
         first, length = packed >> LENGTH_BITS, packed & LENGTH_MASK
         starts = np.append(0, np.cumsum(length))
         entries = np.repeat(first - starts[:-1], length) + np.arange(starts[-1])
-        columns = {
-            name: column[..., entries] if name == "logsum" else column[entries] for name, column in self.columns.items()
-        }
-        return starts, columns
+        logsum = {name: column[:, entries] for name, column in self.columns.items() if name == "logsum"}
+        return starts, {name: column[entries] for name, column in self.columns.items() if name != "logsum"} | logsum
 
     def sorted_keys(self) -> tuple[Array, Array]:
         """The keys that have entries, ascending, and their rows."""
@@ -118,13 +116,9 @@ class GrowingLists:
             self.columns[name] = np.empty((entries, *column.shape[1:]), column.dtype)
             growing.place_lists(column, starts, first, self.columns[name])
         if alphas is not None:
-            in_parallel(
-                partial(
-                    growing.find_totals, first, length, classes, self.columns["time"], alphas, self.columns["logsum"]
-                ),
-                even_bounds(self.size, max(self.size // 64, 1)),
-                None,
-            )
+            time, logsum = self.columns["time"], self.columns["logsum"]
+            find = partial(growing.find_totals, first, length, classes, time, alphas, logsum)
+            in_parallel(find, even_bounds(self.size, max(self.size // 64, 1)), None)
         spans = Spans.packed(first[:-1], length)
         self._table, self._pages = np.array(spans.table), _with_room(spans.pages, 2 * len(spans.pages))
         self._next_free = np.empty(entries, np.int64)
@@ -216,7 +210,8 @@ class GrowingLists:
         per_entry = sum(column[:1].nbytes for column in self.columns.values())
         of_rows = (self._keys, self._blocks.classes, self._blocks.added)
         per_row = sum(array.itemsize for array in of_rows if len(array))
-        return entries * per_entry + pages * (8 * PAGE + 8) + self.size * per_row + self._slots.nbytes
+        used: int = entries * per_entry + pages * (8 * PAGE + 8) + self.size * per_row + self._slots.nbytes
+        return used
 
     # Arrays that readers of earlier versions have are replaced, never resized.
 

@@ -77,6 +77,8 @@ class DecayedCounts(NamedTuple):
 class Rates:
     """The decayed counts of a network's pairs and nodes; with `directed` also by the direction of their links."""
 
+    _lists: list[ListsVersion]  # of a version of lists that grow
+
     def __init__(self, events: Events, history: History, *, directed: bool) -> None:
         alphas = np.array(history.alpha)
         src, dst, t = events.src.astype(np.int64), events.dst.astype(np.int64), events.t
@@ -87,7 +89,7 @@ class Rates:
         self._set([DecayedCounts.of(some, t, alphas) for some in keys], history)
 
     def _set(self, counts: list[DecayedCounts], history: History) -> None:
-        self._history, self._counts, self._is_directed = history, counts, len(counts) > 1
+        self.history, self._counts, self._is_directed = history, counts, len(counts) > 1
 
     @classmethod
     def of_versions(cls, lists: list[ListsVersion], rows: tuple[Array, Array], history: History) -> Rates:
@@ -97,13 +99,16 @@ class Rates:
             rows: The rows of each pair's directed pairs [K or more, 2] and of each node [N or more]; see `RateTables`.
         """
         rates = cls.__new__(cls)
-        rates._history, rates._lists, rates._is_directed = history, lists, len(lists) > 1
+        rates.history, rates._lists, rates._is_directed = history, lists, len(lists) > 1
         index, (directed_rows, node_rows) = history.index, rows
         nodes = Lists(index.spans, index.time, index.logsum)
         pairs, *directed = (Lists(one.spans, one.columns["time"], one.columns["logsum"]) for one in lists)
         arrays = index.alphas, lists[0].keys, lists[0].slots, directed_rows, node_rows, node_rows
         rates._tables = RateTables((pairs, nodes, nodes, *(directed or [nodes] * 3)), *map(constant, arrays))
         return rates
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rates.adopt, (self.arrays, self.history)
 
     @cached_property
     def _counts(self) -> list[DecayedCounts]:
@@ -112,7 +117,7 @@ class Rates:
         for lists in self._lists:
             keys, rows = lists.sorted_keys()
             starts, columns = lists.flat(rows)
-            found.append(DecayedCounts(keys, starts, columns["time"], columns["logsum"], self._history.index.alphas))
+            found.append(DecayedCounts(keys, starts, columns["time"], columns["logsum"], self.history.index.alphas))
         return found
 
     @property
@@ -125,8 +130,8 @@ class Rates:
 
     @property
     def _nodes(self) -> DecayedCounts:
-        lists = (self._history.arrays[name] for name in ("starts", "time", "logsum", "alphas"))
-        return DecayedCounts(np.arange(self._history.num_nodes), *lists)
+        lists = (self.history.arrays[name] for name in ("starts", "time", "logsum", "alphas"))
+        return DecayedCounts(np.arange(self.history.num_nodes), *lists)
 
     @classmethod
     def adopt(cls, arrays: dict[str, Array], history: History) -> Rates:
@@ -172,7 +177,7 @@ class Rates:
     ) -> npt.NDArray[np.float32]:
         """[B, R]: decayed counts, number and ages of the pair's links; then for each end its decayed counts, last
         activity and the probability of a step to the other end; then decayed counts and last activity by direction."""
-        index = self._history.index
+        index = self.history.index
         columns = part_columns(len(index.alphas), directed=self._is_directed)
         src, dst = (constant(np.asarray(nodes, np.int64)) for nodes in (src, dst))
         times = constant(np.asarray(t, index.time.dtype))

@@ -70,6 +70,8 @@ class Sequences:
         unit: The unit of time of the model.
     """
 
+    _flatten: Callable[[], FlatLists]  # of a version of lists that grow
+
     def __init__(self, arrays: dict[str, Array], events: Events, pairs: DecayedCounts, unit: float) -> None:
         nodes = np.arange(events.num_nodes + 1) << 32
         self.flat = FlatLists(
@@ -90,6 +92,16 @@ class Sequences:
         """One version of lists that grow; `flatten` returns it with lists one after the other."""
         sequences = cls.__new__(cls)
         sequences.lists, sequences._flatten = lists, flatten
+        return sequences
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sequences.of_flat, (self.flat,)
+
+    @classmethod
+    def of_flat(cls, flat: FlatLists) -> Sequences:
+        """From lists one after the other."""
+        sequences = cls.__new__(cls)
+        sequences.flat = flat
         return sequences
 
     @cached_property

@@ -43,7 +43,7 @@ class Distinct(NamedTuple):
     row: Array
     first: Array  # entry of its list, after it moved
     before: Array  # number of its entries before the call
-    count: Array  # number of new entries
+    more: Array  # number of new entries
     moved_from: Array  # the first entry before it moved, NONE if it did not
     totals_from: Array  # the entry that held the running sums, NONE if none did
     totals: Array  # the entry to hold them now, NONE if there is none
@@ -60,6 +60,15 @@ def class_for(length: int) -> int:
     """The smallest class with room for a list."""
     size_class = 0
     while room(size_class) < length:
+        size_class += 1
+    return size_class
+
+
+@inline
+def class_within(length: int) -> int:
+    """The largest class that fits into this many entries, at least 1."""
+    size_class = 0
+    while np.int64(2) << size_class <= length:
         size_class += 1
     return size_class
 
@@ -145,13 +154,13 @@ def reserve(
     for i in range(rows.size):
         row = rows[i]
         if blocks.added[row] == 0:
-            distinct.row[num], distinct.count[num] = row, 0
+            distinct.row[num], distinct.more[num] = row, 0
             distinct.moved_from[num] = NONE
             num += 1
             blocks.added[row] = num
         d = blocks.added[row] - 1
-        which[i], position[i] = d, distinct.count[d]
-        distinct.count[d] += 1
+        which[i], position[i] = d, distinct.more[d]
+        distinct.more[d] += 1
         if forced.size > 0 and forced[i]:
             distinct.moved_from[d] = 0
     needed = 0
@@ -162,10 +171,10 @@ def reserve(
         length = packed & LENGTH_MASK
         distinct.first[d], distinct.before[d] = packed >> LENGTH_BITS, length
         size_class = blocks.classes[row]
-        full = length == 0 or size_class == EXACT or length + distinct.count[d] > room(size_class)
+        full = length == 0 or size_class == EXACT or length + distinct.more[d] > room(size_class)
         if full or distinct.moved_from[d] == 0:
             distinct.moved_from[d] = distinct.first[d]
-            needed += np.int64(1) << class_for(length + distinct.count[d])
+            needed += 1 << class_for(length + distinct.more[d])
     if blocks.used[ENTRIES] + needed > next_free.size:
         return blocks.used[ENTRIES] + needed - next_free.size, NONE, 0
     num_blocks = num_pages = 0
@@ -177,19 +186,16 @@ def reserve(
             distinct.totals_from[d] = distinct.first[d] + (np.int64(1) << size_class) - 1
         if distinct.moved_from[d] != NONE:
             if before > 0:
-                if size_class == EXACT:
-                    size_class = 0
-                    while np.int64(2) << size_class <= before:
-                        size_class += 1
-                freed_blocks[num_blocks, 0], freed_blocks[num_blocks, 1] = distinct.first[d], size_class
+                freed_blocks[num_blocks, 0] = distinct.first[d]
+                freed_blocks[num_blocks, 1] = class_within(before) if size_class == EXACT else size_class
                 num_blocks += 1
-            size_class = class_for(before + distinct.count[d])
+            size_class = class_for(before + distinct.more[d])
             blocks.classes[row] = size_class
             distinct.first[d] = _new_block(size_class, blocks, next_free)
         if size_class >= WITH_TOTALS:
             distinct.totals[d] = distinct.first[d] + (np.int64(1) << size_class) - 1
         num_pages += set_span(
-            table, pages, version, blocks, row, distinct.first[d], before + distinct.count[d], freed_pages, num_pages
+            table, pages, version, blocks, row, distinct.first[d], before + distinct.more[d], freed_pages, num_pages
         )
     for i in range(rows.size):
         position[i] += distinct.first[which[i]] + distinct.before[which[i]]
@@ -208,8 +214,8 @@ def set_span(
     freed_pages: Array,
     num_freed: int,
 ) -> int:
-    """Change the span of a row, on a copy of its page if an earlier version has it; returns the number of pages freed."""
-    page, freed = np.int64(table[row >> PAGE_BITS]), 0
+    """Change the span of a row, on a copy of its page if an earlier version has it; returns the pages freed, 0 or 1."""
+    page, freed = int(table[row >> PAGE_BITS]), 0
     if blocks.stamps[page] != version:
         copy = _new_page(pages, version, blocks)
         pages[copy << PAGE_BITS : (copy + 1) << PAGE_BITS] = pages[page << PAGE_BITS : (page + 1) << PAGE_BITS]
@@ -221,7 +227,7 @@ def set_span(
 
 
 @inline
-def _new_page(pages: Array, version: int, blocks: Blocks) -> int:
+def _new_page(pages: Array, version: int, blocks: Blocks) -> Any:
     page = blocks.heads[FREE_PAGE]
     if page == NONE:
         page = blocks.used[PAGES]
@@ -233,7 +239,7 @@ def _new_page(pages: Array, version: int, blocks: Blocks) -> int:
 
 
 @inline
-def _new_block(size_class: int, blocks: Blocks, next_free: Array) -> int:
+def _new_block(size_class: int, blocks: Blocks, next_free: Array) -> Any:
     first = blocks.heads[size_class]
     if first == NONE:
         first = blocks.used[ENTRIES]
@@ -267,10 +273,11 @@ def shorten(
     for i in range(rows.size):
         row = rows[i]
         packed = pages[(np.int64(table[row >> PAGE_BITS]) << PAGE_BITS) | (row & (PAGE - 1))]
-        first, length, size_class = packed >> LENGTH_BITS, (packed & LENGTH_MASK) - by[i], np.int64(blocks.classes[row])
-        if size_class != EXACT:
-            freed_blocks[num_blocks, 0], freed_blocks[num_blocks, 1] = first, size_class
-            num_blocks += 1
+        first, before, size_class = packed >> LENGTH_BITS, packed & LENGTH_MASK, np.int64(blocks.classes[row])
+        length = before - by[i]
+        freed_blocks[num_blocks, 0] = first
+        freed_blocks[num_blocks, 1] = class_within(before) if size_class == EXACT else size_class
+        num_blocks += 1
         to = blocks.used[ENTRIES]
         blocks.used[ENTRIES] += length
         blocks.classes[row] = EXACT
@@ -389,7 +396,7 @@ def append_links(
         for side in range(sides):
             d = which[k + sides - 1 - side]  # the other end
             hop[position[k + side], CUT] = count_before(
-                time, distinct.first[d], distinct.first[d] + distinct.before[d] + distinct.count[d], t[e]
+                time, distinct.first[d], distinct.first[d] + distinct.before[d] + distinct.more[d], t[e]
             )
         k += sides
 
@@ -430,7 +437,7 @@ def order_partners(
         same: Written: the number of entries of each list up to which nothing changed [m].
     """
     for d in range(distinct.row.size):
-        size = distinct.before[d] + distinct.count[d]
+        size = distinct.before[d] + distinct.more[d]
         j = tied[d]
         while j < size:
             i = distinct.first[d] + j
@@ -448,10 +455,8 @@ def order_partners(
                 for k in range(run):
                     partner[at + k] = hop[i + order[k], NODE]
             j += run
-        same[d] = tied[d]
-        while (
-            same[d] < distinct.before[d] and partner[ends[d] + same[d] - tied[d]] == old_partner[old_first[d] + same[d]]
-        ):
+        same[d], start = tied[d], ends[d] - tied[d]
+        while same[d] < distinct.before[d] and partner[start + same[d]] == old_partner[old_first[d] + same[d]]:
             same[d] += 1
 
 
@@ -480,7 +485,7 @@ def find_transitions(
     num = num_removed = 0
     for d in range(same.size):
         first, now_at = partners.first[d], links.first[d]
-        before, size = links.before[d], links.before[d] + links.count[d]
+        before, size = links.before[d], links.before[d] + links.more[d]
         j = max(same[d], 1)
         old, earlier = j, partners.moved_from[d]
         for i in range(j, before):
@@ -511,3 +516,13 @@ def first_entries(rows: Array, table: Array, pages: Array, first: Array) -> None
     for i in range(rows.size):
         row = rows[i]
         first[i] = pages[(np.int64(table[row >> PAGE_BITS]) << PAGE_BITS) | (row & (PAGE - 1))] >> LENGTH_BITS
+
+
+@njit
+def transitions_between(first: Array, start: Array, stop: Array, partner: Array, keys: Array) -> None:
+    """Write the transitions to entries start[d]..stop[d] of lists of partners."""
+    num = 0
+    for d in range(first.size):
+        for i in range(first[d] + start[d], first[d] + stop[d]):
+            keys[num] = np.int64(partner[i - 1]) << 32 | partner[i]
+            num += 1

@@ -119,9 +119,8 @@ def fill_rates(
 def find_rows(tables: RateTables, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part."""
     for i in range(u.size):
-        key = find_key(
-            tables.keys, tables.slots, tables.lists[PAIR].spans.size, min(u[i], v[i]) << 32 | max(u[i], v[i])
-        )
+        pair = min(u[i], v[i]) << 32 | max(u[i], v[i])
+        key = find_key(tables.keys, tables.slots, tables.lists[PAIR].spans.size, pair)
         rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = key, u[i], v[i]
         known = key >= 0 and tables.directed_rows.size > 0
         rows[DIRECTED_PAIR, i] = tables.directed_rows[key, 1 if u[i] > v[i] else 0] if known else -1

@@ -61,7 +61,7 @@ def constant(array: Array) -> Array:
 
 
 @inline
-def span(spans: Spans, row: int) -> tuple[int, int]:
+def span(spans: Spans, row: Any) -> tuple[Any, Any]:
     """The first entry of a row's list, and the one after its last."""
     if row < 0 or row >= spans.size:
         return 0, 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +21,7 @@ from cawn.kernels.cpu.prefixes import Level, share_prefixes
 from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
+from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
 from cawn.walks.pairs import PairFeatures
@@ -70,6 +71,7 @@ class Batcher:
     unit: float
     pair_features: PairFeatures | None
     threads: int | None = None
+    growing: GrowingIndex | None = None
 
     @classmethod
     def of(
@@ -86,6 +88,12 @@ class Batcher:
         history = History(events, alpha, threads=build_threads)
         pair_features = PairFeatures.of(config.pair_parts, events, history, unit, attributes=config.attributes)
         return cls(config, events, history, unit, pair_features, threads)
+
+    def extended(self, events: Events, kept: int) -> Batcher:
+        """See `Growing`."""
+        index = growing_index(self.growing, self.events, self.history, self.pair_features, self.config.attributes)
+        history, pair_features = index.append(events, kept)
+        return replace(self, events=events, history=history, pair_features=pair_features, growing=index)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""

@@ -131,6 +131,11 @@ class WalkScorer:
         found = self._system.engine(self.batcher).forward(src, dst, t, seed=seed)
         return np.asarray(found, np.float64)
 
+    def extended(self, events: Events, kept: int) -> WalkScorer:
+        """See `Growing`."""
+        self._system._batcher = self.batcher.extended(events, kept)
+        return WalkScorer(self._system, self._system._batcher)
+
     def embed(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
         return np.asarray(self._system.engine(self.batcher).forward(src, dst, t, seed=WALK_SEED, embed=True))
 
