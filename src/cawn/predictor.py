@@ -680,6 +680,7 @@ class LinkPredictor:
         Args:
             calibration: Of the new weights; by default the current one.
         """
+        self._refuse_snapshot()
         if not isinstance(self._system, Replaceable) or not isinstance(self._state.snapshot.scorer, Trainable):
             raise QueryError(f"the weights of the system {self._name!r} cannot be replaced while it is in use")
         module = deepcopy(self._system.module)
