@@ -3,9 +3,10 @@
 import { element, span, svg } from "./dom.js";
 import { compact } from "./format.js";
 
-const MARGIN = { top: 22, right: 64, bottom: 24, left: 44 };
+const MARGIN = { top: 22, right: 64, bottom: 24 };
+const LETTER = 7; // pixels of a digit
 const LABEL_HEIGHT = 14;
-const TICK_WIDTH = 56; // pixels between two labels of the horizontal axis, at least
+const TICK_WIDTH = 60; // pixels between two labels of the horizontal axis, at least
 
 export class LineChart {
   /**
@@ -58,12 +59,16 @@ export class LineChart {
     this.legend.hidden = lines.length === 0;
     this.plot.replaceChildren();
     if (lines.length === 0 || width === 0) return;
-    const inner = [width - MARGIN.left - MARGIN.right, this.height - MARGIN.top - MARGIN.bottom];
-    this.inner = { width: Math.max(inner[0], 40), height: inner[1] };
     this.plot.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.plot.setAttribute("width", width);
     this.plot.setAttribute("height", this.height);
     this.setRanges(lines);
+    const labels = this.ticks.map(({ label }) => label.length);
+    this.margin = Math.max(...labels) * LETTER + 8;
+    this.inner = {
+      width: Math.max(width - this.margin - MARGIN.right, 40),
+      height: this.height - MARGIN.top - MARGIN.bottom,
+    };
     this.drawAxes();
     for (const line of lines) this.drawLine(line);
     this.drawLabels(lines);
@@ -77,17 +82,19 @@ export class LineChart {
     const values = this.points.flatMap(({ values }) => lines.map(({ key }) => values[key]).filter(isValue));
     const [least, most] = this.scale.bounds;
     let [low, high] = [Math.min(...values), Math.max(...values)];
-    const room = Math.max((high - low) * 0.08, Math.abs(high) * 0.02, 0.002);
+    const room = Math.max((high - low) * 0.08, Math.abs(high) * 0.02, 0.005);
     [low, high] = [Math.max(low - room, least), Math.min(high + room, most)];
     const step = niceStep((high - low) / 4);
     [low, high] = [Math.floor(low / step + 1e-9) * step, Math.ceil(high / step - 1e-9) * step];
-    this.y = { low: Math.max(low, least), high: Math.min(high, most), step };
+    this.y = { low: Math.max(low, least), high: Math.min(high, most) };
+    const label = (value) => this.scale.format(value, decimalsOf(step));
+    this.ticks = multiples(this.y.low, this.y.high, step).map((value) => ({ value, label: label(value) }));
     const [first, last] = [this.points[0].x, this.points.at(-1).x];
     this.x = first === last ? { low: first - 1, high: last + 1 } : { low: first, high: last };
   }
 
   left(x) {
-    return MARGIN.left + ((x - this.x.low) / (this.x.high - this.x.low)) * this.inner.width;
+    return this.margin + ((x - this.x.low) / (this.x.high - this.x.low)) * this.inner.width;
   }
 
   top(value) {
@@ -95,23 +102,22 @@ export class LineChart {
   }
 
   drawAxes() {
-    const right = MARGIN.left + this.inner.width;
+    const right = this.margin + this.inner.width;
     const bottom = MARGIN.top + this.inner.height;
     this.plot.append(svg("text", { x: 0, y: 12 }, this.scale.label));
-    const decimals = decimalsOf(this.y.step);
-    for (const value of ticks(this.y.low, this.y.high, this.y.step)) {
+    for (const { value, label } of this.ticks) {
       const y = round(this.top(value));
       this.plot.append(
-        svg("line", { class: "grid", x1: MARGIN.left, x2: right, y1: y, y2: y }),
-        svg("text", { x: MARGIN.left - 6, y: y + 4, "text-anchor": "end" }, this.scale.format(value, decimals)),
+        svg("line", { class: "grid", x1: this.margin, x2: right, y1: y, y2: y }),
+        svg("text", { x: this.margin - 6, y: y + 4, "text-anchor": "end" }, label),
       );
     }
     this.plot.append(
-      svg("line", { class: "axis", x1: MARGIN.left, x2: right, y1: bottom, y2: bottom }),
+      svg("line", { class: "axis", x1: this.margin, x2: right, y1: bottom, y2: bottom }),
       svg("text", { x: right + 6, y: bottom + 17 }, this.unit),
     );
     const step = Math.max(niceStep(((this.x.high - this.x.low) * TICK_WIDTH) / this.inner.width), 1);
-    for (const value of ticks(this.x.low, this.x.high, step)) {
+    for (const value of multiples(this.x.low, this.x.high, step)) {
       const x = round(this.left(value));
       if (x > right - 24) continue; // there is the unit
       this.plot.append(
@@ -139,19 +145,21 @@ export class LineChart {
     const last = (key) => this.points.findLast(({ values }) => isValue(values[key])).values[key];
     const labels = lines.map((line) => ({ ...line, y: this.top(last(line.key)) })).sort((a, b) => a.y - b.y);
     const floor = MARGIN.top + this.inner.height;
-    labels.forEach((label, i) => (label.y = Math.max(label.y, i ? labels[i - 1].y + LABEL_HEIGHT : MARGIN.top)));
-    labels.toReversed().forEach((label, i, all) => (label.y = Math.min(label.y, i ? all[i - 1].y - LABEL_HEIGHT : floor)));
-    const x = MARGIN.left + this.inner.width + 6;
+    let limit = MARGIN.top;
+    for (const label of labels) limit = (label.y = Math.max(label.y, limit)) + LABEL_HEIGHT;
+    limit = floor;
+    for (const label of labels.toReversed()) limit = (label.y = Math.min(label.y, limit)) - LABEL_HEIGHT;
+    const x = this.margin + this.inner.width + 6;
     for (const { short, className, y } of labels)
       this.plot.append(svg("text", { class: `label ${className}`, x, y: round(y) + 4 }, short));
   }
 
   /** Shows the values of a point; of the last one, without a mark, if `index` is null. */
   select(index) {
-    if (!this.cursor) return;
-    this.selected = index;
     const shown = index ?? this.points.length - 1;
     const point = this.points[shown];
+    if (!this.cursor || !point) return;
+    this.selected = index;
     this.cursor.replaceChildren(...(index === null ? [] : this.mark(point)));
     this.writeLegend(point);
     const values = this.present.map(({ key, label }) => `${label} ${this.format(point.values[key])}`).join(", ");
@@ -217,7 +225,7 @@ function decimalsOf(step) {
 }
 
 /** The multiples of `step` from `low` to `high`. */
-function ticks(low, high, step) {
+function multiples(low, high, step) {
   const [first, last] = [Math.ceil(low / step - 1e-9), Math.floor(high / step + 1e-9)];
   return Array.from({ length: last - first + 1 }, (_, i) => (first + i) * step + 0); // + 0: never -0
 }

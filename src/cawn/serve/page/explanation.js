@@ -6,7 +6,8 @@ import { dataTime, fixed, plural, printable, signed, whole } from "./format.js";
 const SHOWN = 6; // walks of each kind
 const SMALLEST = 0.0005; // contribution that is shown
 const FULL_BAR = 1; // log-odds of a bar of full length, unless some are larger
-const LONG = 24; // characters of names that are shown in an explanation
+const LONG = 24; // characters of names that are shown in a sentence
+const SHORT = 14; // and in a walk
 
 /** @param {object} why The answer of /v1/explain. @param {string|null} unit Of its times. */
 export function explanation(why, unit) {
@@ -33,9 +34,10 @@ export function explanation(why, unit) {
   );
 }
 
-function verdict({ src, dst, t, probability, error }, unit) {
+function verdict({ src, dst, t, probability, error, draws }, unit) {
   const question = ["probability that ", shortName(src), " and ", shortName(dst), ` link at ${dataTime(t, unit)}`];
-  return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error)} `, span("faint", question));
+  if (draws) question.push(`, mean over ${plural(draws, "sample")} of walks`);
+  return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error, 4)} `, span("faint", question));
 }
 
 function contributions(why, unit) {
@@ -64,18 +66,19 @@ function contributionTable(parts, logit, largest) {
 function walksOf(title, walks, why, unit, largest) {
   const step = ({ src, dst, t }) =>
     element("li", {}, shortName(src), " → ", shortName(dst), " ", span("faint", dataTime(t, unit)));
-  const item = ({ nodes, links, contribution, count, meaning }) =>
+  const shape = ({ meaning, count }) => `${meaning ? `${meaning}; ` : ""}${count} of ${why.num_walks} walks from `;
+  const item = ({ nodes, links, contribution, ...walk }) =>
     element(
       "details",
       {},
       element(
         "summary",
         {},
-        span("path", nodes.flatMap((name, i) => (i ? [" → ", shortName(name)] : [shortName(name)]))),
+        span("path", nodes.flatMap((name, i) => [i ? " → " : "", nodeName(name, SHORT)])),
         span("number", signed(contribution)),
         signedBar(contribution, largest),
       ),
-      paragraph("faint", meaning ? `${meaning}; ` : "", `${count} of ${why.num_walks} walks from `, shortName(nodes[0])),
+      paragraph("faint", shape(walk), shortName(nodes[0])),
       element("ol", {}, links.map(step)),
     );
   return element("section", {}, element("h4", {}, title), walks.length ? walks.map(item) : paragraph("faint", "None."));
@@ -86,7 +89,7 @@ export function nodeName(name, most = Infinity) {
   const text = printable(name) || "(empty name)";
   const letters = [...text];
   const shown = letters.length > most ? `${letters.slice(0, most - 1).join("")}…` : text;
-  return element("bdi", { title: text.length > LONG ? text : null }, shown);
+  return element("bdi", { title: text.length > SHORT ? text : null }, shown);
 }
 
 const shortName = (name) => nodeName(name, LONG);

@@ -19,11 +19,17 @@ export const brief = (value) => (!isNumber(value) ? NONE : (Math.abs(value) >= 1
 
 export const fixed = (value, digits = 3) => (isNumber(value) ? value.toFixed(digits) : NONE);
 
-export const withSign = (value, format) => (isNumber(value) ? (value < 0 ? "−" : "+") + format(Math.abs(value)) : NONE);
+export function withSign(value, format) {
+  if (!isNumber(value)) return NONE;
+  const size = format(Math.abs(value));
+  return size === format(0) ? size : (value < 0 ? "−" : "+") + size;
+}
 
 export const signed = (value) => withSign(value, fixed);
 
-export const percent = (share) => (isNumber(share) ? `${brief(100 * share)} %` : NONE);
+/** A share as a percentage; `decimals` are those of the share. */
+export const percent = (share, decimals = 3) =>
+  isNumber(share) ? `${(100 * share).toFixed(Math.max(decimals - 2, 0))} %` : NONE;
 
 /** Seconds as milliseconds. */
 export const milliseconds = (seconds) => (isNumber(seconds) ? `${brief(1000 * seconds)} ms` : NONE);
@@ -41,13 +47,16 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} days`;
 }
 
-/** A time of the data: a date if the data has dates (`unit`), else as it is. Large integers come as text. */
+/** Whether a number is almost certainly a date, from 1979 to 2096. */
+const isUnixSeconds = (t) => typeof t === "number" && t > 3e8 && t < 4e9;
+
+/** A time of the data: a date if the data has dates (`unit`) or seems to, else a number. Large integers are text. */
 export function dataTime(t, unit) {
   if (t === null || t === undefined) return NONE;
   if (typeof t === "string" && !/^-?\d+$/.test(t)) return t.replace(/(?<=^\d{4}-\d\d-\d\d)T/, " "); // as it was sent
-  if (!(unit in PER_SECOND)) return typeof t === "number" ? String(Number(t.toPrecision(15))) : t;
+  if (!(unit in PER_SECOND) && !isUnixSeconds(t)) return typeof t === "number" ? String(Number(t.toPrecision(15))) : t;
   const isFloat = typeof t === "number" && !Number.isInteger(t);
-  const [seconds, fraction] = isFloat ? splitFloat(t) : splitTicks(BigInt(t), PER_SECOND[unit]);
+  const [seconds, fraction] = isFloat ? splitFloat(t) : splitTicks(BigInt(t), PER_SECOND[unit ?? "s"]);
   const date = new Date(Number(seconds) * 1000);
   return Number.isNaN(date.getTime()) ? String(t) : date.toISOString().replace("T", " ").replace(/\..*/, "") + fraction;
 }

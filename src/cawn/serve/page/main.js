@@ -52,8 +52,8 @@ async function update() {
   if (!wasReady) showAddressed();
   wasReady = true;
   if (status.version !== version) {
-    const shown = await refresh("newest-note", "v1/links/recent", ({ links }) => showNewest(links, status.unit ?? null));
-    if (shown) version = status.version;
+    const show = ({ links }) => showNewest(links, status.unit ?? null);
+    if (await refresh("newest-note", "v1/links/recent", show)) version = status.version;
   }
   if (Date.now() - seriesAt >= SERIES_INTERVAL) {
     await refresh("series-note", "v1/series", showSeries);
@@ -101,7 +101,7 @@ function showReplay({ phase, replayed, detail }) {
     return showNotice("The server is stopping.");
   }
   const done = replayed?.of ? replayed.links / replayed.of : null;
-  setState("replaying", done === null ? "Starting" : `Starting, ${percent(done)}`);
+  setState("replaying", done === null ? "Starting" : `Starting, ${percent(done, 2)}`);
   const counts = done === null ? "" : `: ${whole(replayed.links)} of ${whole(replayed.of)} links`;
   const bar = done === null ? null : element("progress", { max: 1, value: done, "aria-label": "Replay" });
   showNotice(detail ?? `The server is loading its history${counts}. Scores are available when it is done.`, bar);

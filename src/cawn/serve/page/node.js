@@ -15,6 +15,7 @@ import {
   timeCell,
 } from "./links.js";
 
+const LATEST = 10; // links of a node that are listed
 let requests = 0;
 let unit = null; // of times
 
@@ -70,7 +71,8 @@ function rankingTable({ src, t, ranking, version }) {
 function latestLinks(links) {
   const row = (link) => explainedRow([timeCell(link.t, unit), nodeCell(link.src), nodeCell(link.dst)], link, unit);
   const columns = [{ title: "Time", className: "time" }, { title: "Source" }, { title: "Destination" }, EXPLAIN_COLUMN];
-  return element("div", {}, element("h4", {}, "Latest links"), table("Latest links", columns, links.map(row)));
+  const rows = links.slice(0, LATEST).map(row);
+  return element("div", {}, element("h4", {}, "Latest links"), table("Latest links", columns, rows));
 }
 
 /** Shows the node that the address names, if it does. */

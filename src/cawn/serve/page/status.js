@@ -25,11 +25,11 @@ const DRIFT = [
   { key: "ece", label: "Calibration error", format: fixed },
 ];
 const REQUESTS = {
-  "/v1/links": "Add links",
-  "/v1/score": "Score",
-  "/v1/rank": "Rank",
-  "/v1/explain": "Explain",
-  "/v1/nodes": "Node",
+  links: "Add links",
+  score: "Score",
+  rank: "Rank",
+  explain: "Explain",
+  nodes: "Node",
 };
 const EMPTY = "No figures yet. They appear when enough links have arrived.";
 const RATES = 60; // values of the sparkline
@@ -37,7 +37,7 @@ const IDLE = 10; // seconds without a new link that are worth mentioning
 const RECENT_LAG = 7 * 86_400; // seconds; a longer lag means old data, not a slow stream
 const PER_SECOND = { s: 1, ms: 1e3, us: 1e6, ns: 1e9 };
 
-const accuracyChart = new LineChart(byId("accuracy-chart"), SCORERS, { height: 300, unit: "links" });
+const accuracyChart = new LineChart(byId("accuracy-chart"), SCORERS, { height: 330, unit: "links" });
 const driftChart = new LineChart(byId("drift-chart"), SHARES, { height: 160, unit: "links" });
 const rates = [];
 let growth = { links: null, at: 0 }; // the number of links, and since when
@@ -96,7 +96,7 @@ function lag(watermark) {
 }
 
 function showLatency(latency) {
-  const score = latency["/v1/score"];
+  const score = latency.score;
   tile("latency", milliseconds(score?.p50), score ? `p99 ${milliseconds(score.p99)}` : "no requests yet");
   const row = ([route, label]) => {
     const { p50, p99, count } = latency[route];
@@ -115,7 +115,8 @@ function showStreams(sources) {
     const label = span("stream", printable(name), trouble ? element("small", { class: "error" }, trouble) : null);
     return [label, whole(added), whole(lag), whole(rejected)];
   };
-  byId("streams-table").replaceChildren(numbersTable("Streams", ["Stream", "Added", "Lag", "Rejected"], sources.map(row)));
+  const titles = ["Stream", "Added", "Lag", "Rejected"];
+  byId("streams-table").replaceChildren(numbersTable("Streams", titles, sources.map(row)));
 }
 
 // Accuracy and drift
@@ -157,7 +158,7 @@ function showDrift(drift) {
     return [label, format(test), format(now), withSign(change, format)];
   };
   const rows = DRIFT.filter(({ key }) => drift[key]).map(row);
-  const titles = ["", "In the test", "Now", "Change"];
+  const titles = ["Quantity", "In the test", "Now", "Change"];
   byId("drift-table").replaceChildren(...(rows.length ? [numbersTable("Drift since the test", titles, rows)] : []));
 }
 
