@@ -52,3 +52,19 @@ def served(trained: Path, tmp_path: Path) -> Iterator[Callable[..., Service]]:
     yield start
     for service in started:
         service.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_service(trained: Path, tmp_path_factory) -> Iterator[Service]:
+    """A service for tests that do not mind links others have added."""
+    run = shutil.copytree(trained, tmp_path_factory.mktemp("shared") / "run")
+    service = Service(ServiceSettings(Path(run), device="cpu", threads=1))
+    service.start()
+    yield service
+    service.stop()
+
+
+@pytest.fixture
+def served_copy(trained: Path, tmp_path: Path) -> Path:
+    """A copy of that run, to be served by another process."""
+    return Path(shutil.copytree(trained, tmp_path / "run"))

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, Threads, say
-
-if TYPE_CHECKING:
-    pass
+from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, say, use_threads
 
 INSTALL = 'pip install "cawn[serve]"'
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -34,8 +31,13 @@ def serve(
         list[str] | None, typer.Option(metavar="URL", help="A stream to read links from; may be repeated.")
     ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Keep learning from arriving links.")] = False,
+    weights: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Serve the weights kept under this number; 0: of the run.")
+    ] = None,
     device: DeviceName = "auto",
-    threads: Threads = None,
+    threads: Annotated[
+        int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores but one by default.")
+    ] = None,
     max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 16 << 20,
     batch_pairs: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs to score together.")] = 1_024,
     batch_wait_ms: Annotated[
@@ -57,6 +59,7 @@ def serve(
     """
     _refuse_missing()
     from cawn.checks import check_choice
+    from cawn.kernels.threads import num_cores
     from cawn.learn.runs import read_description
     from cawn.serve.server import Server, listen
     from cawn.serve.service import ServiceSettings
@@ -65,6 +68,8 @@ def serve(
     check_choice(late, "--late", ("insert", "refuse"))
     read_description(run)
     tokens = Tokens.read(token_file)
+    threads = max(num_cores() - 1, 1) if threads is None else threads
+    use_threads(threads)
     settings = ServiceSettings(
         run,
         state,
@@ -78,16 +83,16 @@ def serve(
         snapshot_every=snapshot_every,
         sources=tuple(source or ()),
         learn=learn,
+        weights=weights,
     )
-    socket = listen(host, port, tokens)
-    server = Server(settings, tokens, socket, max_body=max_body, access_log=access_log, quiet=quiet)
+    server = Server(settings, tokens, listen(host, port, tokens), max_body=max_body, access_log=access_log, quiet=quiet)
 
     def announce() -> None:
+        facts = server.facts()
         if as_json:
-            print(json.dumps(server.facts()), flush=True)
+            print(json.dumps(facts), flush=True)
         else:
-            facts = server.facts()
-            roles = ", ".join(facts["roles"]) or "everyone on this machine"
+            roles = ", ".join(facts["roles"]) or "none, for this machine only"
             say(f"{facts['address']} serves {run}: {facts['links']:,} links; tokens: {roles}", quiet)
 
     server.run(announce)

@@ -177,7 +177,7 @@ def _data(tensor: dict[str, Any], name: str) -> list[Any]:
     for i, value in enumerate(values):
         if type(value) not in wanted:
             raise Problem("invalid", f"{name}[{i}] is {brief(value)}, but the datatype is {kind}")
-    return [float(value) for value in values] if kind == "FP64" else values
+    return values
 
 
 def _check_outputs(outputs: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import ipaddress
+import logging
 import os
 import signal
 import socket
@@ -63,10 +64,11 @@ class Server:
     ) -> None:
         self._service, self._tokens, self._socket, self._quiet = Service(settings), tokens, listening, quiet
         self._failure: BaseException | None = None
+        self._access_log = access_log
         config = uvicorn.Config(
             create_app(self._service, tokens, max_body=max_body),
             lifespan="off",
-            log_level="info" if access_log else "warning",
+            log_config=None,
             access_log=access_log,
             server_header=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
@@ -93,7 +95,7 @@ class Server:
         loading = threading.Thread(target=self._load, args=(announce,), name="load", daemon=True)
         sys.setswitchinterval(SWITCH_INTERVAL)
         warnings.filterwarnings("ignore", "t is ", UserWarning)  # about far times: the client's, not this process's
-        with self._signals():
+        with self._socket, self._signals(), _logging(self._access_log):
             loading.start()
             self._server.run(sockets=[self._socket])
             self._service.refuse()
@@ -128,6 +130,26 @@ class Server:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+@contextmanager
+def _logging(access_log: bool) -> Iterator[None]:
+    """Write errors of the service to stderr and, if asked for, a line for every request."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    # Not its warnings: everyone who sends something that is not HTTP could fill the log with them.
+    levels = {"cawn": logging.INFO, "uvicorn.error": logging.ERROR, "uvicorn.access": logging.INFO}
+    loggers = {logging.getLogger(name): level for name, level in levels.items() if access_log or "access" not in name}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.addHandler(handler)
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger, level in before.items():
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 class _Uvicorn(uvicorn.Server):
