@@ -12,7 +12,7 @@ class AsgiClient:
     def __init__(self, app: Any) -> None:
         self._loop = asyncio.new_event_loop()
         transport = httpx.ASGITransport(app, raise_app_exceptions=True)
-        self._client = httpx.AsyncClient(transport=transport, base_url="http://test")
+        self._client = httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
     def __enter__(self) -> "AsgiClient":
         return self

@@ -89,7 +89,7 @@ def send_cases(client: AsgiClient, operation: Any, mode: GenerationMode, cases: 
     @given(operation.as_strategy(mode))
     @settings(max_examples=cases, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     def send(case: Any) -> None:
-        options = case.as_transport_kwargs(base_url="http://test")
+        options = case.as_transport_kwargs(base_url="http://localhost")
         content = json.dumps(options["json"]).encode() if options.get("json") is not None else options.get("data")
         content = content if isinstance(content, bytes | str) else None
         headers = {name: value for name, value in (options.get("headers") or {}).items() if value.isascii()}

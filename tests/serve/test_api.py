@@ -100,6 +100,8 @@ def test_bodies_that_are_not_json(client) -> None:
         assert client.post(path, content=b'{"src": NaN}', headers=AS_JSON).status_code == 422
         assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
         assert client.post(path, content=b"{}").status_code == 415
+        compressed = AS_JSON | {"Content-Encoding": "gzip"}
+        assert client.post(path, content=b"{}", headers=compressed).status_code == 415
     utf8 = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert client.post("/v1/score", content=b'{"src": "n1", "dst": "n2"}', headers=utf8).status_code == 200
 

@@ -81,6 +81,22 @@ def test_roles(guarded, method: str, path: str, nobody: int, read: int, write: i
             assert answer.headers["www-authenticate"].startswith("Bearer")
 
 
+def test_without_tokens_only_names_of_this_machine_are_accepted(client) -> None:
+    elsewhere = {"Host": "evil.example"}
+    assert is_problem(client.get("/v1/status", headers=elsewhere), 403)
+    assert is_problem(client.post("/v1/links", json={}, headers=elsewhere), 403)
+    assert client.get("/healthz", headers=elsewhere).status_code == 200
+
+
+def test_with_tokens_a_server_may_have_any_name(guarded) -> None:
+    assert guarded.get("/v1/status", headers=bearer(READ) | {"Host": "some.example"}).status_code == 200
+
+
+def test_head_is_answered_like_get(client) -> None:
+    assert client.request("HEAD", "/healthz").status_code == 200
+    assert client.request("HEAD", "/v1/nodes/n1").status_code == 200
+
+
 def test_a_bug_shows_nothing_of_the_server(client, monkeypatch: pytest.MonkeyPatch, caplog) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError("/secret/path")

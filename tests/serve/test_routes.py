@@ -103,7 +103,7 @@ def test_answers_are_compact_and_exact() -> None:
     ("role", "body", "kinds"),
     [
         (None, None, []),
-        ("read", None, ["unauthenticated"]),
+        ("read", None, ["forbidden", "unauthenticated"]),
         ("write", {}, ["forbidden", "invalid", "malformed", "media-type", "timeout", "too-large", "unauthenticated"]),
     ],
 )

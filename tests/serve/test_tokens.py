@@ -2,7 +2,7 @@ import pytest
 
 import cawn
 from cawn.serve.problems import Problem
-from cawn.serve.tokens import Tokens
+from cawn.serve.tokens import Tokens, check_host
 
 READ, WRITE = "read-token-1", "write-token-1"
 
@@ -92,3 +92,17 @@ def test_bad_files(tmp_path, content: bytes, message: str) -> None:
 def test_a_bad_token_in_the_environment() -> None:
     with pytest.raises(cawn.CawnError, match="CAWN_READ_TOKEN: a token has 8 or more"):
         Tokens.read(None, {"CAWN_READ_TOKEN": "secret!"})
+
+
+@pytest.mark.parametrize(
+    "host", [None, b"localhost", b"LocalHost:8000", b"127.0.0.1:80", b"[::1]:8000", b"[::1]", b"10.0.0.1"]
+)
+def test_names_of_this_machine(host: bytes | None) -> None:
+    check_host(host)
+
+
+@pytest.mark.parametrize("host", [b"evil.example", b"localhost.evil.example:80", b"[evil]", b"\xff", b"127.0.0.1.x"])
+def test_names_of_other_machines(host: bytes) -> None:
+    with pytest.raises(Problem) as caught:
+        check_host(host)
+    assert caught.value.status == 403

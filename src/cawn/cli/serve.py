@@ -38,7 +38,7 @@ def serve(
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores but one by default.")
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 16 << 20,
+    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 8 << 20,
     batch_pairs: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs to score together.")] = 1_024,
     batch_wait_ms: Annotated[
         float, typer.Option(min=0.0, max=1000.0, metavar="MS", help="Time to wait for pairs to score together.")

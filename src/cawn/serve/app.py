@@ -22,9 +22,9 @@ from cawn.serve.inference import inference_routes
 from cawn.serve.problems import of_error, of_status
 from cawn.serve.routes import Endpoint, header, limit_body
 from cawn.serve.service import Service
-from cawn.serve.tokens import Role, Tokens
+from cawn.serve.tokens import Role, Tokens, check_host
 
-MAX_BODY = 16 << 20  # bytes
+MAX_BODY = 8 << 20  # bytes
 NODES = "/v1/nodes/"  # names may have any characters, also line breaks, which no pattern of the router matches
 OTHER = "other"  # the route, in metrics, of requests that match none
 
@@ -88,6 +88,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         started, method, path = perf_counter(), scope["method"], scope["path"]
+        method = "GET" if method == "HEAD" else method
         endpoint = self._fixed.get((method, path))
         if endpoint is None and method == "GET" and path.startswith(NODES):
             endpoint = self._nodes
@@ -95,8 +96,10 @@ class Gate:
         watched = _Watched(send)
         try:
             role = self._role(endpoint, path)
-            if role is not None:
+            if role is not None and self._tokens:
                 self._tokens.check(header(request, b"authorization"), role)
+            elif role is not None:
+                check_host(header(request, b"host"))
             if endpoint is not None:
                 response = await endpoint.respond(request)
                 await response(scope, receive, watched)

@@ -57,7 +57,7 @@ class Endpoint:
         """All errors it may answer with."""
         found = {*self.problems}
         if self.role is not None:
-            found |= {"unauthenticated", "forbidden"} if self.role == "write" else {"unauthenticated"}
+            found |= {"unauthenticated", "forbidden"}
         if self.body is not None:
             found |= {"malformed", "timeout", "too-large", "media-type", "invalid"}
         return sorted(found)
@@ -92,6 +92,8 @@ async def read_json(request: Request) -> Any:
     kind = (header(request, b"content-type") or b"").partition(b";")[0].strip().lower()
     if kind != b"application/json":
         raise Problem("media-type", "send the body as JSON, with the header 'Content-Type: application/json'")
+    if (header(request, b"content-encoding") or b"identity").lower() != b"identity":
+        raise Problem("media-type", "send the body without compression")
     most = request.scope[_MAX_BODY]
     length = header(request, b"content-length")
     if length is not None and length.isdigit() and int(length[:20]) > most:

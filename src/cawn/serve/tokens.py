@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -63,6 +64,19 @@ class Tokens:
             raise Problem("unauthenticated", f"{what}; send the header 'Authorization: Bearer TOKEN'", _CHALLENGE)
         if needed == "write" and role != "write":
             raise Problem("forbidden", "this token may only read; use one with the role write")
+
+
+def check_host(host: bytes | None) -> None:
+    """Refuse the name of another host: without tokens, a page elsewhere could read answers by having its own name
+    resolve to this machine."""
+    name = (host or b"localhost").decode("latin-1").lower()
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    if name == "localhost":
+        return
+    try:
+        ip_address(name)
+    except ValueError:
+        raise Problem("forbidden", "without tokens, use the server's IP address or localhost as its name") from None
 
 
 def _in_file(path: Path) -> dict[str, Role]:
