@@ -9,7 +9,7 @@ import pytest
 import cawn
 from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder, joined_attributes
 from cawn.data.names import NameIndex, Spelling
-from cawn.data.updates import merge_batches
+from cawn.data.updates import merged, new_links
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.config import Config
@@ -199,7 +199,8 @@ def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
     held.node_columns = new.node_columns = columns
     encoder = Encoder.fit(held, np.arange(2))
     names = NameIndex.of(held.labels)
-    both, _ = merge_batches(encoder.transform(held), names, [encoder.transform(new)], Spelling(None))
+    history = encoder.transform(held)
+    both = merged(history, new_links(history, names, [encoder.transform(new)], Spelling(None))[0])
     assert both.x.tolist() == [[-1, 1], [1, 1], [7, 1]]
-    without, _ = merge_batches(encoder.transform(held), names, [cawn.Events([0], [2], [3])], Spelling(None))
+    without = merged(history, new_links(history, names, [cawn.Events([0], [2], [3])], Spelling(None))[0])
     assert without.x.tolist() == [[-1, 1], [1, 1], [0, 0]]
