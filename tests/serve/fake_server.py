@@ -7,6 +7,7 @@ import json
 import math
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -140,6 +141,13 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
     }
 
 
+def node(name: str, links: list[dict[str, Any]]) -> dict[str, Any]:
+    if name == "unknown":
+        return {"name": name, "known": False, "links": 0, "first": None, "last": None, "recent": []}
+    recent = [{"src": link["src"], "dst": link["dst"], "t": link["t"]} for link in links]
+    return {"name": name, "known": True, "links": 41, "first": START, "last": START + 3600, "recent": recent}
+
+
 class FakeServer:
     """Answers from attributes that tests change; `requests` lists what was asked: (method, path, body or query)."""
 
@@ -164,11 +172,7 @@ class FakeServer:
         if path == "/v1/links/recent":
             return {"links": self.links}
         if path == "/v1/nodes":
-            known = query["name"] != "unknown"
-            facts = (
-                {"links": 41, "first": START, "last": START + 3600, "recent": self.links[:3]} if known else {"links": 0}
-            )
-            return {"name": query["name"], "known": known} | facts
+            return node(query["name"], self.links[:3])
         if path == "/v1/rank":
             ranking = [
                 {"name": name, "probability": 0.9 / (i + 1), "found": ("recent", "two hops", "popular")[i % 3]}
@@ -187,16 +191,18 @@ class FakeServer:
         if status != 200:
             problem = {"type": "about:blank", "title": "Problem", "status": status, "detail": detail}
             return Response(json.dumps(problem), status, media_type="application/problem+json")
-        if request.headers["accept"] == "text/html":
+        if request.headers.get("accept") == "text/html":
             return HTMLResponse("<!DOCTYPE html><title>explanation</title>")
         return Response(json.dumps(self.answer(path, request.query_params, body)), media_type="application/json")
 
-    @contextmanager
-    def running(self) -> Any:
+    def app(self) -> Starlette:
         api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes")]
         api += [Route(f"/v1/{name}", self.respond, methods=["POST"]) for name in ("rank", "explain")]
-        app = Starlette(routes=[*page.routes(), *api])
-        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off"))
+        return Starlette(routes=[*page.routes(), *api])
+
+    @contextmanager
+    def running(self) -> Iterator[FakeServer]:
+        server = uvicorn.Server(uvicorn.Config(self.app(), log_level="warning", lifespan="off"))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([self.socket])))
         thread.start()
         try:

@@ -10,6 +10,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from asgi_client import AsgiClient
+from cawn.serve.app import create_app
 from serve.fake_server import HOSTILE, LARGE, LINKS, LONG, RIGHT_TO_LEFT, START, FakeServer
 
 LIVE = "body[data-state=live]"
@@ -110,6 +112,36 @@ def test_files_and_headers(server: FakeServer) -> None:
         assert client.get("/page/main.js").headers["content-type"].startswith("text/javascript")
         assert client.get("/page/__init__.py").status_code == 404
         assert client.head("/").status_code == 200
+
+
+def test_the_stand_in_answers_like_the_service(server: FakeServer, served: Any) -> None:
+    server.reset()
+    service = served(learn=True)
+    t = service.predictor.watermark + 1
+    links = {"src": ["n1", "n2", "n3"] * 20, "dst": ["n4", "n5", "n6"] * 20, "t": list(range(t, t + 60))}
+    with AsgiClient(create_app(service)) as real, AsgiClient(server.app()) as fake:
+        assert real.post("/v1/links", json=links).status_code == 200
+        assert real.post("/v1/score", json={"src": "n1", "dst": "n2"}).status_code == 200
+        service.ingest.between(lambda: None)
+        service.monitor.process()
+        for path, body in {"rank": {"k": 3}, "explain": {"dst": "n4", "t": t}}.items():
+            answers = [client.post(f"/v1/{path}", json={"src": "n1"} | body).json() for client in (real, fake)]
+            assert unknown_members(*answers) == [], path
+        real.get("/v1/status")  # the next answer has its latency, as those of all others
+        for path in ("series", "links/recent", "nodes?name=n1", "status"):
+            answers = [client.get(f"/v1/{path}").json() for client in (real, fake)]
+            assert unknown_members(*answers) == [], path
+
+
+def unknown_members(real: Any, fake: Any, path: str = "") -> list[str]:
+    """Members of one JSON value that another does not have, where both are known."""
+    if isinstance(real, dict) and isinstance(fake, dict):
+        missing = [f"{path}.{name}" for name in fake if name not in real]
+        both = [name for name in fake if name in real]
+        return missing + [found for name in both for found in unknown_members(real[name], fake[name], f"{path}.{name}")]
+    if isinstance(real, list) and isinstance(fake, list) and real and fake:
+        return unknown_members(real[0], fake[0], f"{path}[0]")
+    return []
 
 
 def test_nothing_is_loaded_from_elsewhere(page: Page) -> None:
