@@ -154,6 +154,31 @@ def test_a_claim_goes_through_all_entries(server: RedisServer, monkeypatch) -> N
     assert Reader(server, claim=AT_ONCE).drain() == list(range(7))
 
 
+def test_entries_between_claimed_ones_are_not_taken_as_written(server: RedisServer) -> None:
+    ids = add(server, 1, 2, 3)
+    dead, slow = Reader(server, "dead"), Reader(server, "slow")
+    dead.read()
+    server.client.xclaim("s", "cawn", "dead", 0, [ids[0], ids[2]], idle=10_000_000)
+    server.client.xclaim("s", "cawn", "slow", 0, [ids[1]], idle=0)
+    reader = Reader(server, claim=3600)
+    assert reader.drain() == [1, 3]
+    slow.source.close()
+    server.client.xclaim("s", "cawn", "slow", 0, [ids[1]], idle=10_000_000)
+    reader.crash()
+    assert reader.drain() == [1, 3, 2]
+
+
+def test_a_group_that_is_deleted_with_pending_entries(server: RedisServer) -> None:
+    add(server, 1)
+    Reader(server, "dead").read()
+    add(server, 2)
+    reader = Reader(server, claim=3600)
+    assert reader.drain() == [2]
+    server.client.xgroup_destroy("s", "cawn")
+    reader.crash()
+    assert reader.drain() == [2, 1]
+
+
 def test_redis_forgets_acknowledgements(server: RedisServer) -> None:
     """After a crash of Redis, entries that were read and acknowledged are delivered again."""
     reader = Reader(server)

@@ -16,6 +16,7 @@ from cawn.errors import brief
 from cawn.serve.links import Links
 from cawn.serve.sources import Rejected
 
+_TEXT = ((b"src", "src"), (b"dst", "dst"), (b"t", "t"), (b"id", "id"))
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _INTEGER = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
 
@@ -34,13 +35,14 @@ class Columns:
 
     def add(self, position: Any, link: Mapping[str, Any]) -> None:
         """Add a link; ValueError if it is not one."""
-        src, dst = (_name(link, side) for side in ("src", "dst"))
+        src, dst = _name(link, "src"), _name(link, "dst")
         t, link_id, attributes = _time(link.get("t")), _id(link.get("id")), _attributes(link.get("attributes"))
-        for column, value in zip(self._columns(), (src, dst, t, attributes, link_id, position), strict=True):
-            column.append(value)
-
-    def _columns(self) -> tuple[list[Any], ...]:
-        return self.src, self.dst, self.t, self.attributes, self.ids, self.positions
+        self.src.append(src)
+        self.dst.append(dst)
+        self.t.append(t)
+        self.attributes.append(attributes)
+        self.ids.append(link_id)
+        self.positions.append(position)
 
     def links(self) -> Links:
         attributes = self.attributes if any(row is not None for row in self.attributes) else None
@@ -52,12 +54,9 @@ def from_fields(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The link in the fields of a Redis entry; ValueError if there is none."""
     if (whole := fields.get(b"json")) is not None:
         return from_json(whole)
-    link = {name: _text(fields[name.encode()], name) for name in ("src", "dst", "t") if name.encode() in fields}
-    found: dict[str, Any] = dict(link)
-    if (t := link.get("t")) is not None:
-        found["t"] = _number(t)
-    if (given := fields.get(b"id")) is not None:
-        found["id"] = _text(given, "id")
+    found: dict[str, Any] = {name: _text(fields[key], name) for key, name in _TEXT if key in fields}
+    if "t" in found:
+        found["t"] = _number(found["t"])
     if (given := fields.get(b"attributes")) is not None:
         found["attributes"] = _parse(given, "attributes")
     return found
