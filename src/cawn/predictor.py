@@ -736,6 +736,11 @@ class LinkPredictor:
         with self._swapping:
             return len(self._state.snapshot.events) + sum(map(len, self._state.pending))
 
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes in the network."""
+        return len(self._names)
+
     # Implementation
 
     def _snapshot(self) -> Snapshot:

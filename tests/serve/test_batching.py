@@ -29,7 +29,7 @@ class FakePredictor:
 
     def score(self, src, dst, t, *, prior):
         self.entered.set()
-        assert self.free.wait(60)
+        assert self.free.wait(600)
         self.calls.append((src, dst, t, prior))
         if any(not isinstance(each, str) and each < 0 for each in t):
             raise cawn.QueryError("t is negative")
@@ -64,7 +64,7 @@ def busy(batcher: Batcher, predictor: FakePredictor) -> Future:
     predictor.free.clear()
     predictor.entered.clear()
     first = batcher.submit(pairs(1))
-    assert predictor.entered.wait(60)
+    assert predictor.entered.wait(600)
     return first
 
 
@@ -75,7 +75,7 @@ def test_requests_that_wait_are_scored_together(batcher, predictor) -> None:
     rest = [scores.submit(pairs(10, 20)), scores.submit(pairs(30, src="new"))]
     assert scores.waiting == 3
     predictor.free.set()
-    assert [each.result(60).probability.tolist() for each in (first, *rest)] == [[0.001], [0.01, 0.02], [0.03]]
+    assert [each.result(600).probability.tolist() for each in (first, *rest)] == [[0.001], [0.01, 0.02], [0.03]]
     assert rest[0].result().version == 3
     assert [call[2] for call in predictor.calls] == [[1], [10, 20, 30]]
     scores.close()
@@ -87,20 +87,20 @@ def test_a_batch_has_at_most_so_many_pairs(batcher, predictor) -> None:
     busy(scores, predictor)
     answers = [scores.submit(pairs(*times)) for times in ((10, 20), (30, 40), (50,), (1, 2, 3, 4, 5))]
     predictor.free.set()
-    assert [len(each.result(60).probability) for each in answers] == [2, 2, 1, 5]
+    assert [len(each.result(600).probability) for each in answers] == [2, 2, 1, 5]
     assert [call[2] for call in predictor.calls[1:]] == [[10, 20], [30, 40, 50], [1, 2, 3, 4, 5]]
 
 
 def test_a_batch_that_is_full_does_not_wait(batcher, predictor) -> None:
     scores = batcher(max_pairs=2, max_wait=3600.0)
     answers = [scores.submit(pairs(1)), scores.submit(pairs(2))]
-    assert [each.result(60).probability.tolist() for each in answers] == [[0.001], [0.002]]
+    assert [each.result(600).probability.tolist() for each in answers] == [[0.001], [0.002]]
     assert len(predictor.calls) == 1
 
 
 def test_a_batch_waits_for_a_while(batcher, predictor) -> None:
     scores = batcher(max_pairs=2, max_wait=0.001)
-    assert scores.submit(pairs(1)).result(60).probability.tolist() == [0.001]
+    assert scores.submit(pairs(1)).result(600).probability.tolist() == [0.001]
 
 
 def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor) -> None:
@@ -110,7 +110,7 @@ def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor)
     asked = [pairs(large), pairs(0.5), pairs("2016"), pairs(7, prior=0.1), pairs(2)]
     answers = [scores.submit(each) for each in asked]
     predictor.free.set()
-    assert answers[2].result(60).probability.tolist() == [4.0]
+    assert answers[2].result(600).probability.tolist() == [4.0]
     assert sorted((call[2], call[3]) for call in predictor.calls[1:] if "2016" not in call[2]) == [
         ([0.5], 0.5),
         ([7], 0.1),
@@ -119,7 +119,7 @@ def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor)
 
 
 def test_without_a_time_all_links_are_visible(batcher, predictor) -> None:
-    assert batcher().submit(Pairs(["a"], ["b"], None)).result(60).probability.tolist() == [0.101]
+    assert batcher().submit(Pairs(["a"], ["b"], None)).result(600).probability.tolist() == [0.101]
 
 
 def test_a_bad_request_fails_alone(batcher, predictor) -> None:
@@ -127,10 +127,10 @@ def test_a_bad_request_fails_alone(batcher, predictor) -> None:
     busy(scores, predictor)
     good, bad, other = (scores.submit(pairs(t)) for t in (5, -1, 6))
     predictor.free.set()
-    assert good.result(60).probability.tolist() == [0.005]
-    assert other.result(60).probability.tolist() == [0.006]
+    assert good.result(600).probability.tolist() == [0.005]
+    assert other.result(600).probability.tolist() == [0.006]
     with pytest.raises(cawn.QueryError, match="negative"):
-        bad.result(60)
+        bad.result(600)
 
 
 def test_without_links_there_is_no_default_time(batcher, predictor) -> None:
@@ -138,13 +138,13 @@ def test_without_links_there_is_no_default_time(batcher, predictor) -> None:
     busy(scores, predictor)
     without, given = scores.submit(Pairs(["a"], ["b"], None)), scores.submit(pairs(5))
     predictor.free.set()
-    assert given.result(60).probability.tolist() == [0.005]
+    assert given.result(600).probability.tolist() == [0.005]
     with pytest.raises(cawn.QueryError, match="there are no links yet"):
-        without.result(60)
+        without.result(600)
 
 
 def test_no_pairs(batcher, predictor) -> None:
-    assert batcher().submit(pairs()).result(60).probability.tolist() == []
+    assert batcher().submit(pairs()).result(600).probability.tolist() == []
     assert predictor.calls == []
 
 
@@ -156,8 +156,8 @@ def test_a_full_queue_is_refused(batcher, predictor) -> None:
         scores.submit(pairs(3, 4))
     assert scores.submit(pairs(3)) is not None
     predictor.free.set()
-    assert len(waiting.result(60).probability) == 2
-    assert scores.submit(pairs(1)).result(60).version == 3
+    assert len(waiting.result(600).probability) == 2
+    assert scores.submit(pairs(1)).result(600).version == 3
 
 
 def test_cancelled_requests_are_left_out(batcher, predictor) -> None:
@@ -166,7 +166,7 @@ def test_cancelled_requests_are_left_out(batcher, predictor) -> None:
     cancelled, kept = scores.submit(pairs(1)), scores.submit(pairs(2))
     assert cancelled.cancel()
     predictor.free.set()
-    assert kept.result(60).probability.tolist() == [0.002]
+    assert kept.result(600).probability.tolist() == [0.002]
     assert predictor.calls[-1][2] == [2]
 
 

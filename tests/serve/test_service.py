@@ -14,11 +14,11 @@ KINDS = ("recent", "two hops", "popular")
 def test_a_score_includes_links_added_before(served) -> None:
     service = served()
     now = service.predictor.watermark
-    before = service.score(Pairs(["n1"], ["new"], [now + 10])).result(60)
+    before = service.score(Pairs(["n1"], ["new"], [now + 10])).result(600)
     links = Links(["n1"] * 5, ["new"] * 5, [now + 1 + i for i in range(5)])
-    receipt = service.add(links).result(60)
+    receipt = service.add(links).result(600)
     assert (receipt.added, receipt.duplicates, receipt.nodes_added) == (5, 0, 1)
-    after = service.score(Pairs(["n1"], ["new"], [now + 10])).result(60)
+    after = service.score(Pairs(["n1"], ["new"], [now + 10])).result(600)
     assert after.version >= receipt.version > before.version
     assert after.probability[0] != before.probability[0]
 
@@ -27,67 +27,67 @@ def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) ->
     service = served()
     now = service.predictor.watermark
     added = Links(["n1", "x", "n2"], ["x", "n3", "n1"], [now + 1, now + 2, now + 2])
-    service.add(added).result(60)
+    service.add(added).result(600)
     offline = cawn.LinkPredictor.load(trained, device="cpu", threads=1, recalibrate=False)
     offline.append(added.src, added.dst, added.t)
     src, dst = ["n1", "n5", "x", "nobody"], ["x", "n1", "n1", "n1"]
-    online = service.score(Pairs(src, dst, [now + 3] * 4)).result(60).probability
+    online = service.score(Pairs(src, dst, [now + 3] * 4)).result(600).probability
     np.testing.assert_array_equal(online, offline.score(src, dst, now + 3))
 
 
 def test_rank_and_explain(served) -> None:
     service = served()
     now = service.predictor.watermark
-    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(60)
+    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(600)
     assert found.t == now + 1
     assert found.ranking == list(service.predictor.rank("n1", now + 1, 3))
     query = ExplainQuery("n1", found.ranking[0].name, now + 1, 0.5)
-    assert service.explain(query).result(60)["src"] == "n1"
-    assert service.explain(query, as_page=True).result(60).startswith("<!DOCTYPE html>")
+    assert service.explain(query).result(600)["src"] == "n1"
+    assert service.explain(query, as_page=True).result(600).startswith("<!DOCTYPE html>")
     with pytest.raises(cawn.QueryError, match="is not in the network"):
-        service.explain(ExplainQuery("nobody", "n1", None, 0.5)).result(60)
+        service.explain(ExplainQuery("nobody", "n1", None, 0.5)).result(600)
 
 
 def test_a_node_and_its_newest_links(served) -> None:
     service = served()
     now = service.predictor.watermark
-    service.add(Links(["a/b"] * 30, ["n1"] * 30, [now + 1 + i for i in range(30)])).result(60)
-    found = service.node("a/b").result(60)
+    service.add(Links(["a/b"] * 30, ["n1"] * 30, [now + 1 + i for i in range(30)])).result(600)
+    found = service.node("a/b").result(600)
     assert (found["known"], found["links"], found["first"], found["last"]) == (True, 30, now + 1, now + 30)
     assert found["recent"][0] == {"src": "a/b", "dst": "n1", "t": now + 30}
     assert len(found["recent"]) == 20
-    unknown = service.node("nobody").result(60)
+    unknown = service.node("nobody").result(600)
     assert (unknown["known"], unknown["links"], unknown["recent"]) == (False, 0, [])
 
 
 def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> None:
     service = served()
     now = service.predictor.watermark
-    before = service.score(Pairs(["n1"], ["n2"], [now + 1])).result(60).probability
-    assert service.newest().result(60) == []
-    service.add(Links(["n1"], ["n2"], [now + 1])).result(60)
+    before = service.score(Pairs(["n1"], ["n2"], [now + 1])).result(600).probability
+    assert service.newest().result(600) == []
+    service.add(Links(["n1"], ["n2"], [now + 1])).result(600)
     service.ingest.between(lambda: None)  # by then, observers have seen the links
-    (newest,) = service.newest().result(60)
+    (newest,) = service.newest().result(600)
     assert newest == {"src": "n1", "dst": "n2", "t": now + 1, "probability": before[0]}
-    service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(60)
+    service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(600)
     service.ingest.between(lambda: None)
-    assert len(service.newest().result(60)) == NEWEST
-    assert len(service.newest(3).result(60)) == 3
+    assert len(service.newest().result(600)) == NEWEST
+    assert len(service.newest(3).result(600)) == 3
 
 
 def test_late_links(served) -> None:
     service = served(late="refuse")
     with pytest.raises(LateLinks):
-        service.add(Links(["n1"], ["n2"], [service.predictor.watermark - 1])).result(60)
+        service.add(Links(["n1"], ["n2"], [service.predictor.watermark - 1])).result(600)
 
 
 def test_duplicates_and_keys(served) -> None:
     service = served()
     now = service.predictor.watermark
     links = Links(["n1", "n2"], ["n2", "n3"], [now + 1] * 2, ids=["a", "b"])
-    first = service.add(links, "key").result(60)
-    assert service.add(links, "key").result(60) == first
-    assert service.add(links).result(60)[:2] == (0, 2)
+    first = service.add(links, "key").result(600)
+    assert service.add(links, "key").result(600) == first
+    assert service.add(links).result(600)[:2] == (0, 2)
     assert b"cawn_links_added_total 2.0" in service.metrics.to_text()
     assert b"cawn_links_duplicate_total 2.0" in service.metrics.to_text()
 
@@ -95,7 +95,7 @@ def test_duplicates_and_keys(served) -> None:
 def test_a_restart_has_all_links(served) -> None:
     service = served()
     now, before = service.predictor.watermark, service.predictor.num_links
-    service.add(Links(["n1"], ["new"], [now + 7])).result(60)
+    service.add(Links(["n1"], ["new"], [now + 7])).result(600)
     service.stop()
     again = served()
     assert b"cawn_snapshot_age_seconds" in again.metrics.to_text()
@@ -129,18 +129,18 @@ def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.Monke
     from threading import Event
 
     service, free = served(), Event()
-    monkeypatch.setattr(service, "_rank", lambda query: free.wait(60))
+    monkeypatch.setattr(service, "_rank", lambda query: free.wait(600))
     query = RankQuery("n1", None, 3, None, KINDS, 0.5)
     waiting = [service.rank(query) for _ in range(SLOW_QUEUE)]
     with pytest.raises(QueueFull):
         service.rank(query)
     free.set()
-    assert all(each.result(60) for each in waiting)
+    assert all(each.result(600) for each in waiting)
 
 
 def test_status_and_metrics(served) -> None:
     service = served()
-    service.add(Links(["n1"], ["n2"], [service.predictor.watermark + 1])).result(60)
+    service.add(Links(["n1"], ["n2"], [service.predictor.watermark + 1])).result(600)
     service.ingest.between(lambda: None)
     status = service.status()
     assert status["ready"]

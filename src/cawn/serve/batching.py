@@ -133,8 +133,8 @@ class Batcher:
 
 def _score_all(predictor: Any, jobs: list[_Job]) -> int:
     """Set the result of every request; returns the number of pairs with unknown nodes."""
+    state = predictor.snapshot()
     groups: dict[tuple[str, float], list[_Job]] = {}
-    state = view(predictor)
     for job in jobs:
         try:
             job.times = [time_after(state.watermark)] * len(job.pairs) if job.pairs.t is None else job.pairs.t
@@ -150,7 +150,6 @@ def _score(state: Any, group: list[_Job]) -> int:
     src = [name for job in group for name in job.pairs.src]
     dst = [name for job in group for name in job.pairs.dst]
     t = [time for job in group for time in job.times]
-    version = state.version
     try:
         probability = state.score(src, dst, t, prior=group[0].pairs.prior) if src else np.empty(0)
         unknown = state.num_unknown(src, dst) if src else 0
@@ -161,14 +160,9 @@ def _score(state: Any, group: list[_Job]) -> int:
         return 0
     first = 0
     for job in group:
-        job.result = Scored(probability[first : first + len(job.pairs)], version)
+        job.result = Scored(probability[first : first + len(job.pairs)], state.version)
         first += len(job.pairs)
     return int(unknown)
-
-
-def view(predictor: Any) -> Any:
-    """The predictor with its present history, for several questions about one state."""
-    return predictor.snapshot() if hasattr(predictor, "snapshot") else predictor
 
 
 def _kind(times: list[Time]) -> str:

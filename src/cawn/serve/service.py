@@ -17,7 +17,7 @@ from cawn.data.hashing import digest
 from cawn.data.names import Name
 from cawn.data.times import PER_SECOND, time_after
 from cawn.rankings import Ranked
-from cawn.serve.batching import Batcher, Scored, view
+from cawn.serve.batching import Batcher, Scored
 from cawn.serve.ingest import Ingest, Late, QueueFull
 from cawn.serve.learning import Learner
 from cawn.serve.links import Links
@@ -135,11 +135,19 @@ class Service:
             max_queue=given.score_queue,
             observer=self.metrics.batch,
         )
+        self._warm_up()
         self.ingest.start()
         self.snapshots.start()
         self.monitor.start()
         self.pumps.start()
         self._state = state
+
+    def _warm_up(self) -> None:
+        """Score the newest link, so that the first request does not wait until everything is compiled and loaded."""
+        state = self.predictor._snapshot()
+        if len(state.events):
+            src, dst = (state.names.name(int(ends[-1])) for ends in (state.events.src, state.events.dst))
+            self.batcher.submit(Pairs([src], [dst], None)).result()
 
     def refuse(self) -> None:
         """Refuse requests from now on."""
@@ -209,13 +217,13 @@ class Service:
         return future
 
     def _rank(self, query: RankQuery) -> RankAnswer:
-        state = view(self.predictor)
+        state = self.predictor.snapshot()
         t = time_after(state.watermark) if query.t is None else query.t
         found = state.rank(query.src, t, query.k, candidates=query.candidates, kinds=query.kinds, prior=query.prior)
         return RankAnswer(t, found, state.version)
 
     def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
-        state = view(self.predictor)
+        state = self.predictor.snapshot()
         t = time_after(state.watermark) if query.t is None else query.t
         found = state.explain(query.src, query.dst, t, prior=query.prior)
         answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
@@ -301,7 +309,7 @@ class Service:
         reading = self.predictor.reading
         return found | {
             "links": self.predictor.num_links,
-            "nodes": len(self.predictor._names),
+            "nodes": self.predictor.num_nodes,
             "version": self.predictor.version,
             "watermark": self.predictor.watermark,
             "unit": reading.unit if reading.dates else None,
@@ -321,7 +329,7 @@ class Service:
         predictor, ingest, log = self.predictor, self.ingest, self._state.log
         yield from (
             Reading("cawn_links", "Links in the history.", predictor.num_links),
-            Reading("cawn_nodes", "Nodes in the network.", len(predictor._names)),
+            Reading("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
             Reading("cawn_history_version", "Version of the history.", predictor.version),
             Reading("cawn_model_info", "The model.", 1, {"name": self.name, "version": self.model_version}),
             Reading("cawn_links_added", "Links added since the start.", ingest.added, counter=True),
