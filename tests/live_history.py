@@ -1,5 +1,7 @@
 """A history in lists, in place of a predictor, for tests of what is stored."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 import cawn
@@ -20,29 +22,41 @@ class ListHistory:
     def num_links(self) -> int:
         return len(self.links)
 
-    def check_links(self, src, dst, t, *, msg=None) -> np.ndarray:
+    def prepare(self, src, dst, t, *, msg=None, link_id=None) -> "Prepared":
         if "bad" in src:
             raise cawn.DataError("src holds 'bad'")
         times = np.array(t)
-        if len(times) and times.dtype.kind not in "if":
+        if times.dtype.kind not in "if":
             raise cawn.QueryError(f"t is {t[0]!r}: give numbers")
-        return times
+        rows = np.argsort(times, kind="stable")
+        ids = np.zeros(len(src), np.uint64) if link_id is None else link_id
+        return Prepared(times[rows], rows, list(zip(src, dst, t, ids.tolist(), strict=True)))
 
     def knows_link_ids(self, link_id: np.ndarray) -> np.ndarray:
         return np.array([each in self.ids for each in link_id.tolist()], bool)
 
-    def append(self, src, dst, t, *, msg=None, link_id=None) -> Update:
-        if "broken" in src:
+    def append_all(self, batches: list["Prepared"]) -> list[Update]:
+        if any(row[0] == "broken" for batch in batches for row in batch.links):
             raise cawn.DataError("src holds 'broken'")
-        before, ids = len(self.nodes), [0] * len(src) if link_id is None else link_id.tolist()
-        rows = zip(src, dst, t, ids, strict=True)
-        added = [row for row in rows if row[3] not in self.ids]
+        self.version += 1
+        return [self._append(batch) for batch in batches]
+
+    def _append(self, batch: "Prepared") -> Update:
+        before = len(self.nodes)
+        added = [row for row in batch.links if row[3] not in self.ids]
         self.links += added
         self.ids.update(row[3] for row in added if row[3])
         self.nodes.update(*((row[0], row[1]) for row in added))
-        self.version += 1
-        self.watermark = max([*t, *([] if self.watermark is None else [self.watermark])])
-        return Update(len(added), len(src) - len(added), len(self.nodes) - before)
+        self.watermark = max([*batch.t.tolist(), *([] if self.watermark is None else [self.watermark])])
+        return Update(len(added), len(batch.links) - len(added), len(self.nodes) - before)
+
+
+class Prepared(NamedTuple):
+    """Checked links: their times in ascending order, the row of each, and the links as they were given."""
+
+    t: np.ndarray
+    rows: np.ndarray
+    links: list[tuple]
 
 
 def some_links(count: int, *, first: int = 0, ids: bool = True) -> Links:

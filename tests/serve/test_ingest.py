@@ -85,13 +85,13 @@ def test_a_group_is_synced_once(ingest, log, monkeypatch) -> None:
 
 def test_on_disk_before_the_receipt_and_before_the_history(ingest, history, log, tmp_path) -> None:
     seen = []
-    real = history.append
+    real = history.append_all
 
-    def look(*columns: list, **options: object) -> object:
+    def look(batches: list) -> object:
         seen.append((times(log), log.position))
-        return real(*columns, **options)
+        return real(batches)
 
-    history.append = look
+    history.append_all = look
     ingest.submit(some_links(2)).result()
     assert seen == [([0, 1], 1)]
 
@@ -110,7 +110,7 @@ def test_bad_submissions_fail_alone_and_before_anything_is_written(ingest, histo
         cawn.DataError,
         cawn.QueryError,
         cawn.DataError,
-        Receipt(2, 0, 4, 2),
+        Receipt(2, 0, 4, 1),
     ]
     assert times(log) == [0, 1, 2, 3]
     assert log.find_key("k") is None
@@ -242,7 +242,7 @@ def test_links_that_the_history_refuses_after_all_are_void(ingest, history, log)
     futures = together(
         ingest, (some_links(1), {}), (Links(["broken"], ["x"], [5]), {"key": "k"}), (some_links(1, first=1), {})
     )
-    assert results(futures) == [Receipt(1, 0, 2, 1), cawn.DataError, Receipt(1, 0, 2, 2)]
+    assert results(futures) == [Receipt(1, 0, 2, 2), cawn.DataError, Receipt(1, 0, 2, 2)]
     assert log.voided() == {2}
     assert log.find_key("k") is None
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import check_choice, check_integer, check_type
+from cawn.data.events import Events
 from cawn.data.updates import Update
 from cawn.errors import CawnError, QueryError, StorageError, brief, reason
 from cawn.serve.catalog import Offset, Receipt
@@ -58,11 +59,11 @@ class History(Protocol):
     @property
     def watermark(self) -> Any: ...
 
-    def check_links(self, src: list[Any], dst: list[Any], t: Any, *, msg: Any = None) -> Array: ...
-
     def knows_link_ids(self, link_id: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]: ...
 
-    def append(self, src: list[Any], dst: list[Any], t: Any, *, msg: Any = None, link_id: Any = None) -> Update: ...
+    def prepare(self, src: list[Any], dst: list[Any], t: Any, *, msg: Any = None, link_id: Any = None) -> Events: ...
+
+    def append_all(self, batches: Sequence[Events]) -> list[Update]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -76,11 +77,11 @@ class _Submission:
 
 @dataclass(slots=True, eq=False)
 class _Checked:
-    """A submission that will be stored: its record, and the hashes of the ids of its links."""
+    """A submission that will be stored: its record, and the links as the history takes them, if there are any."""
 
     submission: _Submission
     record: Record
-    hashes: npt.NDArray[np.uint64] | None
+    prepared: Events | None
 
 
 @dataclass(slots=True, eq=False)
@@ -262,8 +263,7 @@ class Ingest:
                 each.submission.future.set_exception(error)
         else:
             self.groups += 1
-            added = [links for each in group.checked if (links := self._add(each)) is not None]
-            self._observe(added)
+            self._add(group.checked)
         for submission, first in group.repeats:
             _copy_result(first.future, submission.future)
 
@@ -274,22 +274,23 @@ class Ingest:
             body = hashlib.blake2b(Record(submission.links).to_json(), digest_size=16).digest()
             if self._is_repeated(submission, submission.key, body, group):
                 return
-        links = submission.links
-        times = self._predictor.check_links(links.src, links.dst, links.t, msg=links.attributes)
-        links = replace(links, t=times.tolist())
+        links, prepared = submission.links, None
         hashes = links.id_hashes()
-        if hashes is not None:
-            new = self._is_new(hashes, group)
-            if not new.all():
-                links, hashes, times = links.select(new.tolist()), hashes[new], times[new]
-        self._check_times(times, group)
+        if hashes is not None and not (new := self._is_new(hashes, group)).all():
+            links, hashes = links.select(new.tolist()), hashes[new]
+        if len(links):
+            prepared = self._predictor.prepare(links.src, links.dst, links.t, msg=links.attributes, link_id=hashes)
+            times = np.empty_like(prepared.t)
+            times[prepared.rows] = prepared.t
+            self._check_times(times, group)
+            links = replace(links, t=times.tolist())
         if hashes is not None:
             group.ids.update(hashes.tolist())
         if submission.key is not None:
             group.keys[submission.key] = body, submission
         duplicates = len(submission.links) - len(links)
         record = Record(links, duplicates, submission.key, body, submission.offsets)
-        group.checked.append(_Checked(submission, record, hashes))
+        group.checked.append(_Checked(submission, record, prepared))
 
     def _is_repeated(self, submission: _Submission, key: str, body: bytes, group: _Group) -> bool:
         """Whether the key was used before; then the receipt is returned again."""
@@ -315,8 +316,6 @@ class Ingest:
 
     def _check_times(self, times: Array, group: _Group) -> None:
         """Refuse late links, or count them."""
-        if len(times) == 0:
-            return
         late = 0 if group.watermark is None else int((times < group.watermark).sum())
         if late and self._refuse_late:
             raise LateLinks(
@@ -327,31 +326,39 @@ class Ingest:
         newest = times.max().item()
         group.watermark = newest if group.watermark is None else max(group.watermark, newest)
 
-    def _add(self, checked: _Checked) -> Links | None:
-        """Add stored links to the history and acknowledge them; returns them, None if there are none."""
-        record, links, future = checked.record, checked.record.links, checked.submission.future
-        update = Update(0, 0, 0)
-        if len(links):
-            try:
-                update = self._predictor.append(
-                    links.src, links.dst, links.t, msg=links.attributes, link_id=checked.hashes
-                )
-            except Exception as error:
-                self._void(record, error)
-                future.set_exception(error if isinstance(error, CawnError) else StorageError(_problem(error)))
-                return None
-        receipt = Receipt(update.added, record.duplicates + update.skipped, update.nodes_added, self._predictor.version)
-        if _is_written(record):
-            self._log.settle(record, receipt)
-        self.added += receipt.added
-        self.duplicates += receipt.duplicates
-        future.set_result(receipt)
-        return links if len(links) else None
+    def _add(self, stored: list[_Checked]) -> None:
+        """Add stored links to the history, and acknowledge them."""
+        prepared = [each.prepared for each in stored if each.prepared is not None]
+        results, added = iter(self._append(prepared)), []
+        for each in stored:
+            result = Update(0, 0, 0) if each.prepared is None else next(results)
+            if isinstance(result, Exception):
+                self._void(each, result)
+                continue
+            record, version = each.record, self._predictor.version
+            receipt = Receipt(result.added, record.duplicates + result.skipped, result.nodes_added, version)
+            if _is_written(record):
+                self._log.settle(record, receipt)
+            self.added += receipt.added
+            self.duplicates += receipt.duplicates
+            each.submission.future.set_result(receipt)
+            if len(record.links):
+                added.append(record.links)
+        self._observe(added)
 
-    def _void(self, record: Record, error: Exception) -> None:
-        """Record that links in the log were refused, so that a restart does not add them."""
-        _logger.error("record %d was stored but could not be added: %s", record.position, reason(error))
-        self._log.append([Record(_NOTHING, void=record.position)])
+    def _append(self, prepared: list[Events]) -> list[Update | Exception]:
+        """Add batches to the history; if that fails, one by one, so that only bad ones are refused."""
+        try:
+            return list(self._predictor.append_all(prepared)) if prepared else []
+        except Exception as error:
+            return [error] if len(prepared) == 1 else [result for one in prepared for result in self._append([one])]
+
+    def _void(self, refused: _Checked, error: Exception) -> None:
+        """Record that links in the log were refused, so that a restart does not add them, and fail their submission."""
+        _logger.error("record %d was stored but could not be added: %s", refused.record.position, reason(error))
+        self._log.append([Record(_NOTHING, void=refused.record.position)])
+        problem = f"the links could not be added to the history ({type(error).__name__}: {reason(error)})"
+        refused.submission.future.set_exception(error if isinstance(error, CawnError) else StorageError(problem))
 
     def _observe(self, added: Sequence[Links]) -> None:
         if added and self.observers:
@@ -389,7 +396,3 @@ def _copy_result(source: Future[Receipt], target: Future[Receipt]) -> None:
         target.set_exception(error)
     else:
         target.set_result(source.result())
-
-
-def _problem(error: Exception) -> str:
-    return f"the links could not be added to the history ({type(error).__name__}: {reason(error)})"

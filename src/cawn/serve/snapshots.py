@@ -254,31 +254,27 @@ class _Replay:
 
     def __init__(self, predictor: LinkPredictor, log: LinkLog, problems: list[str]) -> None:
         self._predictor, self._log, self._problems = predictor, log, problems
-        self._settled = log.settled  # receipts of later records are not known
-        self._together: list[Record] = []
+        self._settled = log.settled  # the receipts of later records are not known
 
     def run(self, after: int, progress: Progress) -> int:
         """Add all records after a position; returns the number of their links."""
-        total, done, waiting = self._log.num_links(after), 0, 0
+        total, done = self._log.num_links(after), 0
         self._settle_covered(after)
-        voided = self._log.voided(after)
+        voided, waiting, size = self._log.voided(after), [], 0
         progress(0, total)
         for record in self._log.replay(after):
             if record.position in voided or record.void is not None:
                 continue
-            has_receipt = record.key is None or record.position <= self._settled
-            if not has_receipt:
-                self._add_together()
-            self._together.append(record)
-            waiting += len(record.links)
-            if not has_receipt or waiting >= _REPLAYED_TOGETHER:
-                self._add_together()
-                done, waiting = done + waiting, 0
+            waiting.append(record)
+            size += len(record.links)
+            if size >= _REPLAYED_TOGETHER:
+                self._add(waiting)
+                done, waiting, size = done + size, [], 0
                 progress(done, total)
-        self._add_together()
+        self._add(waiting)
         progress(total, total)
         self._log.store()
-        return done + waiting
+        return done + size
 
     def _settle_covered(self, after: int) -> None:
         """Remember the keys and offsets of records that a snapshot includes but the catalog does not, because it was
@@ -289,32 +285,35 @@ class _Replay:
                     receipt = Receipt(len(record.links), record.duplicates, 0, self._predictor.version)
                     self._log.settle(record, receipt)
 
-    def _add_together(self) -> None:
-        """Add the waiting records; one by one if some are refused."""
-        records, self._together = self._together, []
+    def _add(self, records: list[Record]) -> None:
+        """Add records; if some are refused, one by one."""
         if not records:
             return
         try:
-            self._add(records)
+            known = [record for record in records if record.position <= self._settled]
+            self._add_batches([known, *([record] for record in records[len(known) :])])
         except CawnError as error:
             if len(records) == 1:
                 self._refuse(records[0], error)
                 return
             for record in records:
-                self._together = [record]
-                self._add_together()
+                self._add([record])
 
-    def _add(self, records: list[Record]) -> None:
-        links = Links.join([record.links for record in records])
-        nodes_added = 0
-        if len(links):
-            ids = links.id_hashes()
-            found = self._predictor.append(links.src, links.dst, links.t, msg=links.attributes, link_id=ids)
-            nodes_added = found.nodes_added
-        for record in records:
-            if record.position > self._settled:
-                receipt = Receipt(len(record.links), record.duplicates, nodes_added, self._predictor.version)
-                self._log.settle(record, receipt)
+    def _add_batches(self, batches: list[list[Record]]) -> None:
+        """Add batches of records together; the receipts of those that were not settled follow from the result."""
+        joined = [Links.join([record.links for record in batch]) for batch in batches]
+        prepared = [
+            self._predictor.prepare(links.src, links.dst, links.t, msg=links.attributes, link_id=links.id_hashes())
+            for links in joined
+            if len(links)
+        ]
+        updates = iter(self._predictor.append_all(prepared))
+        for batch, links in zip(batches, joined, strict=True):
+            nodes_added = next(updates).nodes_added if len(links) else 0
+            for record in batch:
+                if record.position > self._settled:
+                    receipt = Receipt(len(record.links), record.duplicates, nodes_added, self._predictor.version)
+                    self._log.settle(record, receipt)
 
     def _refuse(self, record: Record, error: CawnError) -> None:
         """Void a record that was refused before the process was killed; a record that was acknowledged must not be."""
