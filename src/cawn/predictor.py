@@ -48,7 +48,7 @@ from cawn.systems.base import (
     Embedder,
     Growing,
     HasHistory,
-    Indexed,
+    HasIndex,
     Replaceable,
     Scorer,
     Seeded,
@@ -239,7 +239,7 @@ class LinkPredictor:
         """Fixes the present state; the function it returns writes it, as `save` does, while links go on arriving."""
         if self._record is None:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
-        index, named, changes = self._links()
+        snapshot, changes = self._links()
         record = replace(self._record, description=self._record.description | changes)
         own = self._weights()
 
@@ -250,7 +250,8 @@ class LinkPredictor:
                 write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
                 if record.evaluated is not None:
                     write_served(part, own, record.report)
-                write_run(part, self._config, named, record.description, index)
+                index = _index(snapshot.scorer)
+                write_run(part, self._config, snapshot.events, record.description, index, snapshot.names)
                 part.rename(target)
 
         return write
@@ -259,19 +260,19 @@ class LinkPredictor:
         """Write all links, including updates, to the run folder it was loaded from; the caller holds its lock."""
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
-        index, named, changes = self._links()
-        replace_links(self._folder, named, index, lock=lock, **changes)
+        snapshot, changes = self._links()
+        index = _index(snapshot.scorer)
+        replace_links(self._folder, snapshot.events, index, names=snapshot.names, lock=lock, **changes)
 
-    def _links(self) -> tuple[dict[str, Array] | None, Events, dict[str, Any]]:
-        """The index of the system if it has one, the links with node names, and what updates changed in run.json: the
-        digests of exactly the batches that the links include, and the calibration."""
+    def _links(self) -> tuple[Snapshot, dict[str, Any]]:
+        """The present state, and what updates changed in run.json: the digests of exactly the batches that it includes,
+        and the calibration."""
         with self._updating:
             snapshot = self._snapshot()
             changes: dict[str, Any] = {"updates": list(self._known.digests)}
-            index = self._system.index(snapshot.events) if isinstance(self._system, Indexed) else None
         if self.finished:
             changes["calibration"] = snapshot.calibration.to_dict()
-        return index, snapshot.events.named(snapshot.names.all()), changes
+        return snapshot, changes
 
     def _weights(self) -> dict[str, Array]:
         return {name: value.detach().cpu().numpy() for name, value in self._system.module.state_dict().items()}
@@ -880,6 +881,10 @@ class LinkPredictor:
 def _newest(events: Events) -> Any:
     """The time of the newest link, None without links."""
     return events.t[-1].item() if len(events) else None
+
+
+def _index(scorer: Scorer) -> dict[str, Array] | None:
+    return scorer.index() if isinstance(scorer, HasIndex) else None
 
 
 _ALIVE: WeakSet[LinkPredictor] = WeakSet()

@@ -120,11 +120,8 @@ class NameIndex:
     def of(cls, labels: Array) -> NameIndex:
         """Index names, all integers or all strings."""
         if labels.dtype.kind in "iu":
-            order = np.argsort(labels, kind="stable")
-        else:
-            encoded = [name.encode("utf-8", "surrogatepass") for name in labels.tolist()]
-            order = np.array(sorted(range(len(labels)), key=encoded.__getitem__), np.int64)
-        return cls(name_arrays(labels) | {"name_order": order})
+            return cls({"names": labels.astype(np.int64), "name_order": np.argsort(labels, kind="stable")})
+        return cls(_ordered(*_utf8(labels.tolist())))
 
     def __len__(self) -> int:
         return len(self.arrays["name_order"])
@@ -194,7 +191,13 @@ class GrowingNames(NameIndex):
     @cached_property
     def arrays(self) -> dict[str, Array]:  # type: ignore[override]
         """The arrays of an index that is built at once."""
-        return self._base.arrays if self._size == len(self._base) else NameIndex.of(self.all()).arrays
+        if self._size == len(self._base):
+            return self._base.arrays
+        if not self.strings:
+            return NameIndex.of(self.all()).arrays
+        base, (ends, text) = self._base.arrays, _utf8(self._names)
+        ends = np.concatenate([base["name_ends"], base["name_ends"][-1] + ends[1:]])
+        return _ordered(ends, np.concatenate([base["name_bytes"], text]))
 
     def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
         given = list(names)
@@ -232,6 +235,13 @@ def name_arrays(labels: Array) -> dict[str, Array]:
         return {"names": labels.astype(np.int64)}
     ends, text = _utf8(labels.tolist())
     return {"name_ends": ends, "name_bytes": text}
+
+
+def _ordered(ends: Array, text: Array) -> dict[str, Array]:
+    """The arrays of a `NameIndex` of strings, with their order by bytes. Sorted by Arrow: other threads go on."""
+    names = pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(text)])
+    order = pc.array_sort_indices(names).to_numpy().astype(np.int64)
+    return {"name_ends": ends, "name_bytes": text, "name_order": order}
 
 
 def _as_integer(name: Name) -> int | None:

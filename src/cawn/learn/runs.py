@@ -163,10 +163,15 @@ def begin_run(folder: Path, config: Settings, events: Events, description: dict[
 
 
 def write_run(
-    folder: Path, config: Settings, events: Events, description: dict[str, Any], index: Arrays | None = None
+    folder: Path,
+    config: Settings,
+    events: Events,
+    description: dict[str, Any],
+    index: Arrays | None = None,
+    names: NameIndex | None = None,
 ) -> None:
-    """Write run.json with the folders of arrays it names, and config.toml."""
-    _commit(folder, description | _stamps(config) | _write_links(folder, events, index))
+    """Write run.json with the folders of arrays it names, and config.toml; `names` are the labels by default."""
+    _commit(folder, description | _stamps(config) | _write_links(folder, events, index, names))
     write_text(folder / "config.toml", config.to_toml())
 
 
@@ -192,24 +197,31 @@ def write_index(folder: Path, index: Arrays) -> None:
 
 
 def replace_links(
-    folder: Path, events: Events, index: Arrays | None, *, lock: FolderLock | None = None, **changes: Any
+    folder: Path,
+    events: Events,
+    index: Arrays | None,
+    *,
+    names: NameIndex | None = None,
+    lock: FolderLock | None = None,
+    **changes: Any,
 ) -> None:
     """Replace the links of a run: a reader sees either the old ones or the new ones, with their index.
 
     Args:
-        events: All links, with the names of the nodes.
+        events: All links.
         index: The system's index of the same links, if it has one.
+        names: The names of the nodes; the labels of the events by default.
         lock: The lock on the folder, if the caller holds it. It must have been acquired before the links were read,
             so that no update by another process is lost.
         changes: Other keys of run.json to change in the same step.
     """
     if lock is None:
         with FolderLock(folder) as own:
-            return replace_links(folder, events, index, lock=own, **changes)
+            return replace_links(folder, events, index, names=names, lock=own, **changes)
     lock.check()
     found = read_description(folder)
     content = found | _stamps(_read_config(folder, found)) | changes
-    _commit(folder, content | _write_links(folder, events, index))
+    _commit(folder, content | _write_links(folder, events, index, names))
     if found["format"] == 2:
         _remove_format_2(folder)
     return None
@@ -263,10 +275,10 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, An
     write_bytes(path, tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)}))
 
 
-def _write_links(folder: Path, events: Events, index: Arrays | None) -> dict[str, Any]:
+def _write_links(folder: Path, events: Events, index: Arrays | None, names: NameIndex | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    network, files = write_arrays(folder, "network", held | NameIndex.of(events.labels).arrays)
+    network, files = write_arrays(folder, "network", held | (names or NameIndex.of(events.labels)).arrays)
     written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
     if index is not None:
         try:

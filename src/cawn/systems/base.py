@@ -68,6 +68,14 @@ class Indexed(Protocol):
 
 
 @runtime_checkable
+class HasIndex(Protocol):
+    """A scorer of an `Indexed` system."""
+
+    def index(self) -> dict[str, Array]:
+        """The arrays of its index, as `Indexed.load_index` takes them."""
+
+
+@runtime_checkable
 class HasTrainingState(Protocol):
     """A system whose steps depend on a state besides the weights, such as a memory; it is part of a checkpoint.
 

@@ -92,9 +92,7 @@ class CawnSystem:
         return self.context.threads if self.context.training is None else 1
 
     def index(self, events: Events) -> dict[str, Array]:
-        batcher = self.batcher(events)
-        arrays = {f"history.{key}": value for key, value in batcher.history.arrays.items()}
-        return arrays if batcher.pair_features is None else arrays | batcher.pair_features.arrays
+        return WalkScorer(self, self.batcher(events)).index()
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         lists, parts = named(arrays, "history."), self.config.pair_parts
@@ -123,6 +121,12 @@ class WalkScorer:
     @property
     def history(self) -> History:
         return self.batcher.history
+
+    def index(self) -> dict[str, Array]:
+        """See `HasIndex`."""
+        arrays = {f"history.{key}": value for key, value in self.batcher.history.arrays.items()}
+        features = self.batcher.pair_features
+        return arrays if features is None else arrays | features.arrays
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.logits(src, dst, t, seed=WALK_SEED)
