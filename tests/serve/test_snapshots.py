@@ -286,7 +286,10 @@ def test_a_backup_is_a_copy_of_the_folder(run: Path, tmp_path: Path) -> None:
 def test_a_backup_while_running(run: Path, tmp_path: Path) -> None:
     live = Live(run)
     live.add(0, key="a")
+    (run / "live" / "weights").mkdir()
+    (run / "live" / "weights" / "best").write_bytes(b"weights")
     live.snapshots.backup(tmp_path / "first")
+    assert (tmp_path / "first" / "weights" / "best").read_bytes() == b"weights"
     live.add(10, key="b")
     live.snapshots._write = lambda: None  # as if links arrived after the snapshot
     live.snapshots.backup(tmp_path / "second")

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from cawn.checks import check_integer, check_path
 from cawn.devices import Device
 from cawn.errors import CawnError, QueryError, StorageError, reason
-from cawn.files import make_folder, read_file, storing, sync, temporary_folder, write_text
+from cawn.files import LOCK, is_temporary, make_folder, read_file, storing, sync, temporary_folder, write_text
 from cawn.learn.runs import read_description, read_report
 from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
@@ -164,11 +164,13 @@ class Snapshots:
     def backup(self, target: Path) -> None:
         """Write a consistent copy of the state to a new folder; links may arrive meanwhile.
 
-        Files are hard links where possible: they never change.
+        Files that never change are hard links where possible.
         """
         target = check_path(target, "target").absolute()
         if target.exists():
             raise QueryError(f"{target}: exists; give the name of a new folder")
+        if target.is_relative_to(self._log.folder.absolute()):
+            raise QueryError(f"{target}: lies inside the state folder; give a folder elsewhere")
         make_folder(target.parent)
         with self._one, storing(target), temporary_folder(target) as part:
             self._write()
@@ -178,11 +180,21 @@ class Snapshots:
                 source = self._folder / _name(newest)
                 shutil.copytree(source, part / "snapshots" / source.name, copy_function=_link)
             copy_log(part)
-            shutil.copyfile(self._log.folder / "state.json", part / "state.json")
-            sync(part / "state.json")
+            self._copy_others(part)
             sync(part)
             part.rename(target)
             sync(target.parent)
+
+    def _copy_others(self, target: Path) -> None:
+        """Copy what else the folder holds, such as kept weights."""
+        for path in self._log.folder.iterdir():
+            if path.name in ("log", "snapshots", LOCK) or path.name.startswith("catalog.sqlite"):
+                continue
+            if path.is_dir():
+                shutil.copytree(path, target / path.name, ignore=_temporary)
+            elif not is_temporary(path.name):
+                shutil.copyfile(path, target / path.name)
+                sync(target / path.name)
 
     def _run(self) -> None:
         while True:
@@ -426,6 +438,10 @@ def _name(position: int) -> str:
 
 def _position(path: Path) -> int:
     return int(path.name)
+
+
+def _temporary(_: str, names: list[str]) -> list[str]:
+    return [name for name in names if is_temporary(name)]
 
 
 def _link(source: str, target: str) -> None:
