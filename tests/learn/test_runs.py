@@ -654,7 +654,7 @@ def test_runs_written_before_score_the_same(tmp_path: Path, version: int) -> Non
 
     np.testing.assert_allclose(found(folder), expected, rtol=1e-5, atol=1e-6)
     LinkPredictor.load(folder).save(tmp_path / "saved")
-    replace_links(folder, read_events(folder), LinkPredictor.load(folder)._links()[0])
+    replace_links(folder, read_events(folder), LinkPredictor.load(folder)._snapshot().scorer.index())
     assert not (folder / "network").exists()
     for path in (tmp_path / "saved", folder):
         assert read_description(path)["format"] == 4
