@@ -102,6 +102,7 @@ class Learner:
         self._until: Any = snapshot.events.t[-1] if len(snapshot.events) else None  # learned up to this time
         self._steps = self._learned = self._restarts = self._promotions = 0
         self._lock = RLock()
+        self._serving: int | None = None
         self._kept = None if folder is None else KeptWeights(folder)
         self._shadow = self._new_shadow(snapshot)
         if self._kept is not None:
@@ -126,7 +127,7 @@ class Learner:
             "rate": self._rate,
             "promotions": self._promotions,
             "restarts": self._restarts,
-            "serving": None if self._kept is None else self._kept.serving,
+            "serving": self._serving,
             "evidence": {
                 "links": self._better.links,
                 "window": self._better.window,
@@ -174,6 +175,7 @@ class Learner:
         predictor.replace_weights(weights, calibration)
         if self._kept is not None and number is not None:
             self._kept.mark(number)
+        self._serving = number
         self._promotions += 1
         self._clear_evidence()
         _log.info(
@@ -188,7 +190,7 @@ class Learner:
         if self._kept is None:
             raise QueryError("no weights are kept: give the service a state folder")
         with self._lock:
-            self._kept.serve(self._predictor, number)
+            self._serving = self._kept.serve(self._predictor, number)
             self._restart()
 
     def _restart(self) -> None:
@@ -287,6 +289,7 @@ class Learner:
             served = self._shadow.module.state_dict()
             calibration = self._predictor.calibration
             kept.mark(kept.keep(served, calibration, links=self._predictor.num_links, evidence=None))
+        self._serving = kept.serving
         try:
             self._load(kept)
         except FileNotFoundError:
@@ -300,22 +303,23 @@ class Learner:
         """Store the shadow model, its optimizer and the evidence, so that they survive a restart."""
         if self._kept is None:
             return
-        training, optimizer, module, calibrated = self._shadow
-        tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
-        tensors |= {f"training.{name}": value for name, value in training.state_dict().items()}
-        tensors |= {f"adam.{name}": value for name, value in moments(optimizer).items()}
-        state = {
-            "serving": self._kept.serving,
-            "until": None if self._until is None else self._until.item(),
-            "steps": self._steps,
-            "learned": self._learned,
-            "restarts": self._restarts,
-            "promotions": self._promotions,
-            "calibration": None if calibrated.calibration is None else calibrated.calibration.to_dict(),
-            "better": self._better.state(),
-            "worse": self._worse.state(),
-        }
-        write_checkpoint(self._kept.folder / SHADOW, tensors, state)
+        with self._lock:
+            training, optimizer, module, calibrated = self._shadow
+            tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
+            tensors |= {f"training.{name}": value for name, value in training.state_dict().items()}
+            tensors |= {f"adam.{name}": value for name, value in moments(optimizer).items()}
+            state = {
+                "serving": self._serving,
+                "until": None if self._until is None else self._until.item(),
+                "steps": self._steps,
+                "learned": self._learned,
+                "restarts": self._restarts,
+                "promotions": self._promotions,
+                "calibration": None if calibrated.calibration is None else calibrated.calibration.to_dict(),
+                "better": self._better.state(),
+                "worse": self._worse.state(),
+            }
+            write_checkpoint(self._kept.folder / SHADOW, tensors, state)
 
     def _load(self, kept: KeptWeights) -> None:
         """Continue with the shadow model that was saved, unless other weights are served since."""
@@ -323,7 +327,7 @@ class Learner:
         if texts["checksum"] != digest_of(tensors, texts["state"]):
             raise ValueError("checksum")
         state = json.loads(texts["state"])
-        if state["serving"] != kept.serving:
+        if state["serving"] != self._serving:
             _log.info("other weights are served than when the shadow model was saved: it starts again")
             return
         training, optimizer, module, _ = self._shadow

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+CPU_SHARE, CPU_SHARE_LEARNING = 0.1, 0.3  # of one core
 NEGATIVES = 20  # random earlier destinations for each scored link
 RECENT = 100  # scored links that `recent` returns
 INTERVAL = 1.0  # seconds between the starts of two rounds, at least
@@ -71,7 +72,8 @@ class Monitor:
     Args:
         learner: Trains a shadow model on the links after they were scored.
         links_per_second: The most links to score.
-        cpu_share: The most time to spend, as a share of one core; rounds become rarer if they take longer.
+        cpu_share: The most time to spend on scoring and learning, as a share of one core, by default 0.1, or 0.3 with a
+            learner. Rounds become rarer if they take longer.
         negatives: The number of earlier destinations that each link is ranked among.
         window: The number of scored links that `summary` is about, and between two tests for the alarm.
         level: The expected number of false alarms per window; see `PairedTest`.
@@ -83,7 +85,7 @@ class Monitor:
         learner: Learner | None = None,
         *,
         links_per_second: int = 20,
-        cpu_share: float = 0.1,
+        cpu_share: float | None = None,
         negatives: int = NEGATIVES,
         window: int = WINDOW,
         level: float = LEVEL,
@@ -91,7 +93,8 @@ class Monitor:
     ) -> None:
         self._predictor, self._learner = predictor, learner
         self._most = max(round(links_per_second * INTERVAL), 1)  # in one round
-        self._cpu_share, self._negatives, self.window = cpu_share, negatives, window
+        self._cpu_share = cpu_share or (CPU_SHARE if learner is None else CPU_SHARE_LEARNING)
+        self._negatives, self.window = negatives, window
         snapshot, record = predictor._snapshot(), predictor._record
         self._reference = {"ece": _tested_ece(record)}
         self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
