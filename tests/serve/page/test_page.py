@@ -334,6 +334,9 @@ def test_token(page: Page) -> None:
     page.server.token = "secret"
     page.open(until="dialog[open]")
     assert page.text("#state-text") == "Token needed"
+    page.one("#token").send_keys("not a token\n")
+    assert page.run("return document.querySelector('dialog').open")
+    page.run("document.querySelector('#token').value = ''")
     page.one("#token").send_keys("wrong\n")
     page.wait(lambda: "refused" in page.text("#token-reason"))
     page.one("#token").send_keys("secret\n")
@@ -361,7 +364,8 @@ def test_a_server_that_is_not_ready(page: Page) -> None:
     page.server.status = {"ready": False, "phase": "starting", "replayed": {"links": 120_000, "of": 400_000}}
     page.open(until="[data-state=replaying] progress")
     assert page.text("#state-text") == "Starting, 30 %"
-    assert "120,000 of 400,000 links" in page.text("#notice")
+    assert page.text("#notice-more") == "120,000 of 400,000 links"
+    assert "loading its history" in page.text("#notice-text[role=status]")
     page.server.status = ready
     page.poll()
     page.wait_for(LISTED)
@@ -391,6 +395,14 @@ def test_a_server_that_is_gone(page: Page) -> None:
     page.wait_for(LIVE)
     page.wait(lambda: page.text("#rate") == "7")
     assert page.text("#notice") == ""
+
+
+def test_a_server_that_fails(page: Page) -> None:
+    page.open()
+    page.server.problems["/v1/status"] = (500, "an error in the server")
+    page.poll()
+    page.wait_for("body[data-state=lost]")
+    assert (page.text("#state-text"), page.text("#notice-text")) == ("Error 500", "an error in the server")
 
 
 def test_values_that_are_stale(page: Page) -> None:

@@ -5,6 +5,7 @@ const PER_SECOND = { s: 1n, ms: 1000n, us: 1000000n, ns: 1000000000n };
 const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
 const DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric" });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
@@ -36,8 +37,11 @@ export const milliseconds = (seconds) => (isNumber(seconds) ? `${brief(1000 * se
 
 export const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
 
-/** A clock time of this computer, from milliseconds. */
-export const clock = (at) => CLOCK.format(new Date(at));
+/** A time of this computer's clock, from milliseconds; with the date, if that is not today. */
+export function clock(at) {
+  const isToday = new Date(at).toDateString() === new Date().toDateString();
+  return isToday ? CLOCK.format(at) : `${DAY.format(at)} ${CLOCK.format(at)}`;
+}
 
 /** "8 s", "5 min", "3 h", "2 days" */
 export function duration(seconds) {
@@ -56,7 +60,7 @@ export function dataTime(t, unit) {
   if (typeof t === "string" && !/^-?\d+$/.test(t)) return t.replace(/(?<=^\d{4}-\d\d-\d\d)T/, " "); // as it was sent
   if (!(unit in PER_SECOND) && !isUnixSeconds(t)) return typeof t === "number" ? String(Number(t.toPrecision(15))) : t;
   const isFloat = typeof t === "number" && !Number.isInteger(t);
-  const [seconds, fraction] = isFloat ? splitFloat(t) : splitTicks(BigInt(t), PER_SECOND[unit ?? "s"]);
+  const [seconds, fraction] = isFloat ? splitFloat(t) : splitTicks(BigInt(t), PER_SECOND[unit] ?? 1n);
   const date = new Date(Number(seconds) * 1000);
   return Number.isNaN(date.getTime()) ? String(t) : date.toISOString().replace("T", " ").replace(/\..*/, "") + fraction;
 }

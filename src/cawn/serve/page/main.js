@@ -1,7 +1,7 @@
 // Asks the server again and again, and shows the state of the connection.
 
 import { Problem, call, token } from "./api.js";
-import { byId, element, setText } from "./dom.js";
+import { byId, element, setText, smallButton, span } from "./dom.js";
 import { clock, duration, percent, whole } from "./format.js";
 import { showNewest } from "./links.js";
 import { setUnit, showAddressed } from "./node.js";
@@ -81,37 +81,32 @@ function failed(error) {
     throw error;
   }
   if (error.status === 401) return askForToken();
-  if (error.status === 503 && error.body) {
-    answeredAt = Date.now();
-    showReplay(error.body);
-    return wait(INTERVAL);
-  }
   failures += 1;
   wait(Math.min(INTERVAL * 2 ** (failures - 1), LONGEST_WAIT));
-  const values = answeredAt === null ? "" : " The values below are from then.";
-  const since = answeredAt === null ? "" : ` since ${clock(answeredAt)}`;
-  const reason = error.status ? error.message : `No answer from the server${since}.`;
-  setState("lost", "Connection lost");
-  showNotice(`${reason}${values}`, element("button", { type: "button", class: "small", onclick: poll }, "Try now"));
+  setState("lost", error.status ? `Error ${error.status}` : "Connection lost");
+  const since = answeredAt === null ? "" : ` since ${clock(answeredAt)}. The values below are from then`;
+  showNotice(error.status ? error.message : `No answer from the server${since}.`, () => [smallButton("Try now", poll)]);
 }
 
-function showReplay({ phase, replayed, detail }) {
+function showReplay({ phase, replayed }) {
   if (phase === "stopping") {
     setState("replaying", "Stopping");
     return showNotice("The server is stopping.");
   }
-  const done = replayed?.of ? replayed.links / replayed.of : null;
-  setState("replaying", done === null ? "Starting" : `Starting, ${percent(done, 2)}`);
-  const counts = done === null ? "" : `: ${whole(replayed.links)} of ${whole(replayed.of)} links`;
-  const bar = done === null ? null : element("progress", { max: 1, value: done, "aria-label": "Replay" });
-  showNotice(detail ?? `The server is loading its history${counts}. Scores are available when it is done.`, bar);
+  const { links, of } = replayed ?? {};
+  setState("replaying", of ? `Starting, ${percent(links / of, 2)}` : "Starting");
+  const progress = () => [element("progress", { id: "replay", "aria-label": "Links loaded" }), span("count")];
+  showNotice("The server is loading its history. Scores are available when it is done.", progress);
+  if (!of) return;
+  Object.assign(byId("replay"), { max: of, value: links });
+  setText(byId("replay").nextSibling, `${whole(links)} of ${whole(of)} links`);
 }
 
-function showNotice(text = "", extra = null) {
-  const notice = byId("notice");
-  if (notice.dataset.text === text && !extra) return;
-  notice.dataset.text = text;
-  notice.replaceChildren(...(text ? [element("span", {}, text), ...(extra ? [extra] : [])] : []));
+/** Shows a message above the values, and what `makeMore` returns beside it; a message that is shown already stays. */
+function showNotice(text = "", makeMore = () => []) {
+  if (byId("notice-text").textContent === text) return;
+  setText(byId("notice-text"), text);
+  byId("notice-more").replaceChildren(...makeMore());
 }
 
 function setState(state, text) {
