@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ class DeviceEngine:
         self.host, self._module = host, module
         self.batcher = DeviceBatcher(host, device)
         self._steps: DeviceSteps | None = None
+        self._scoring = Lock()  # one thread at a time: the side stream is shared
 
     def updates(self, training: TrainingLinks, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         """The loss of each step, after the step; see `System.updates`."""
@@ -73,7 +75,7 @@ class DeviceEngine:
         network = fused.embed if embed else fused.logits
         repeated = np.zeros(len(src), bool)
         repeated[1:] = (src[1:] == src[:-1]) & (t[1:] == t[:-1])
-        with memory_for(f"{len(src):,} pairs", "ask about fewer at once"):
+        with self._scoring, memory_for(f"{len(src):,} pairs", "ask about fewer at once"):
             u, v, now, key = batcher.nodes(src), batcher.nodes(dst), batcher.times(t), batcher.history.seed(seed)
 
             def piece(first: int, last: int) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -29,6 +30,9 @@ from cawn.walks.validation import check_history, check_pairs
 Array = npt.NDArray[Any]
 
 TRIAL_DIM = 32  # of the short training runs for alpha="auto"
+_COPY_BELOW = 0.2  # pairs per link: an index that grew is copied to a GPU when it was asked about more
+
+_ENGINES = Lock()  # held while an engine is chosen or made
 
 
 class CawnSystem:
@@ -50,6 +54,7 @@ class CawnSystem:
             self.module = CAWN(config, *widths).to(context.device)
         self._batcher: Batcher | None = None  # the index of the most recent events
         self._engine: Any = None  # for the last batcher; only one, to save GPU memory
+        self._asked: tuple[Batcher | None, int] = (None, 0)  # a batcher without engine, and pairs it was asked about
 
     @staticmethod
     def alternatives(config: Config, train: Events) -> Alternatives | None:
@@ -75,16 +80,25 @@ class CawnSystem:
             self._batcher = Batcher.of(self.config, events, self.alpha, self.unit, threads=threads, build_threads=build)
         return self._batcher
 
-    def engine(self, batcher: Batcher) -> Any:
-        """Runs the network: `HostEngine` on the CPU, `DeviceEngine` on a GPU."""
+    def engine(self, batcher: Batcher, num_pairs: int = 0) -> Any:
+        """Runs the network: `HostEngine` on the CPU, `DeviceEngine` on a GPU.
+
+        Copying an index that grows to a GPU takes longer than asking it about a few pairs: their walks are then sampled
+        on the CPU.
+        """
         if self.context.device.type == "cpu":
             return HostEngine(self.module, batcher)
-        if self._engine is None or self._engine.host is not batcher:
-            from cawn.systems.cawn.cuda import DeviceEngine
+        with _ENGINES:
+            if self._engine is None or self._engine.host is not batcher:
+                held, asked = self._asked
+                self._asked = batcher, num_pairs + (asked if held is batcher else 0)
+                if batcher.growing is not None and self._asked[1] < _COPY_BELOW * len(batcher.events):
+                    return HostEngine(self.module, batcher)
+                from cawn.systems.cawn.cuda import DeviceEngine
 
-            self._engine = None  # free its memory first
-            self._engine = DeviceEngine(self.module, batcher, self.context.device)
-        return self._engine
+                self._engine = None  # free its memory first
+                self._engine = DeviceEngine(self.module, batcher, self.context.device)
+            return self._engine
 
     @property
     def _batch_threads(self) -> int | None:
@@ -109,7 +123,10 @@ class CawnSystem:
         return other
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_engine": None}  # device memory is not pickled; it is allocated again
+        return self.__dict__ | {
+            "_engine": None,
+            "_asked": (None, 0),
+        }  # device memory is not pickled
 
 
 class WalkScorer:
@@ -132,7 +149,7 @@ class WalkScorer:
         return self.logits(src, dst, t, seed=WALK_SEED)
 
     def logits(self, src: Array, dst: Array, t: Array, *, seed: int) -> Array:
-        found = self._system.engine(self.batcher).forward(src, dst, t, seed=seed)
+        found = self._system.engine(self.batcher, len(src)).forward(src, dst, t, seed=seed)
         return np.asarray(found, np.float64)
 
     def extended(self, events: Events, kept: int) -> WalkScorer:
@@ -141,7 +158,8 @@ class WalkScorer:
         return WalkScorer(self._system, self._system._batcher)
 
     def embed(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
-        return np.asarray(self._system.engine(self.batcher).forward(src, dst, t, seed=WALK_SEED, embed=True))
+        engine = self._system.engine(self.batcher, len(src))
+        return np.asarray(engine.forward(src, dst, t, seed=WALK_SEED, embed=True))
 
     def with_module(self, module: nn.Module) -> WalkScorer:
         """See `Trainable`."""
