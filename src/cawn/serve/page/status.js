@@ -142,7 +142,7 @@ function accuracyTable(accuracy, present) {
     return present.map(({ key }, i) => figure(values[i], accuracy[key][`${metric}_error`], values[i] === best));
   };
   const columns = Object.entries(METRICS).map(column);
-  const titles = Object.values(METRICS).map(({ label, higher }) => `${label} ${higher ? "↑" : "↓"}`);
+  const titles = Object.values(METRICS).map(({ label, higher }) => `${label}\u00a0${higher ? "↑" : "↓"}`);
   const rows = present.map(({ label }, i) => [label, ...columns.map((values) => values[i])]);
   return numbersTable("Accuracy", ["Scored by", ...titles], rows);
 }
