@@ -278,7 +278,9 @@ def facts_of_run(info: dict[str, Any]) -> dict[str, str]:
 def _live(live: dict[str, Any]) -> str:
     """What the state folder of a server holds."""
     parts = ["no snapshot yet" if live["links"] is None else f"{live['links']:,} links in the newest snapshot"]
-    parts += [f"{name} read up to {str(offset)[-80:]}" for name, offset in live["sources"].items()]
+    for name, offset in live["sources"].items():
+        newest = str(offset).rpartition(":")[2] if "-" in str(offset) else offset  # the end of the last range of ids
+        parts.append(f"{name} read up to {newest}")
     parts += [f"{live['rejected']:,} rejected entries"] if live["rejected"] else []
     return f"{live['folder']}: {', '.join(parts)}; {live['bytes'] / 1e6:,.1f} MB"
 
