@@ -34,10 +34,8 @@ def test_a_live_state(trained: Path) -> None:
     sources = {"redis:s": "0-0:1-0,3-0:7-0", "kafka:k": "0:5,1:6"}
     live = {"folder": "live", "links": 1_234, "position": 5, "sources": sources, "rejected": 2}
     card = model_card(run_info(trained / "run") | {"live": live | {"bytes": 10**6}})
-    assert (
-        "1,234 links in the newest snapshot, redis:s read up to 7-0, kafka:k read up to 0:5,1:6, 2 rejected entries; 1.0 MB"
-        in card
-    )
+    assert "1,234 links in the newest snapshot, redis:s read up to 7-0, kafka:k read up to 0:5,1:6, " in card
+    assert "2 rejected entries; 1.0 MB" in card
 
 
 def test_json_or_markdown(trained: Path) -> None:
