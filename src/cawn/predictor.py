@@ -653,6 +653,15 @@ class LinkPredictor:
         with self._updating:
             return self._refit()
 
+    def add_calibration(self, calibration: Calibration, t: Any) -> None:
+        """Use a calibration that the caller fitted on links up to time t, in the data's unit, for later queries."""
+        self._refuse_snapshot()
+        with self._updating:
+            held = self._snapshot()
+            with self._swapping:
+                built = replace(held, calibration=held.calibration.then(calibration, t))
+                self._state = self._state._replace(snapshot=built)
+
     def _refit(self) -> bool:
         self._refuse_snapshot()
         held = self._snapshot()
@@ -721,6 +730,11 @@ class LinkPredictor:
         return self._record is None or self._record.finished
 
     @property
+    def recalibrates(self) -> bool:
+        """Whether the calibration follows further links; see `load`."""
+        return self._recalibrate and self.finished
+
+    @property
     def identity(self) -> str:
         """A digest of the model and the history."""
         snapshot = self._snapshot()
@@ -759,7 +773,7 @@ class LinkPredictor:
             new, _ = new_links(held.events, held.names, pending, self._spelling)
             built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
             built = replace(built, version=held.version + len(pending))
-            if self._recalibrate and self.finished:
+            if self.recalibrates:
                 built = replace(built, calibration=recalibrate(built.calibration, built.scorer, built.events))
             with self._swapping:
                 self._state = _State(built, state.pending[len(pending) :])

@@ -194,3 +194,15 @@ def test_a_closed_calibration_keeps_its_last_step_and_its_time() -> None:
     assert closed == RollingCalibration((first, second, second), (5, 7, 9))
     assert RollingCalibration.from_dict(closed.to_dict()).since == (5, 7, 9)
     assert closed.initial == rolling.initial
+
+
+def test_a_step_fitted_elsewhere_applies_to_later_queries() -> None:
+    first, second = Calibration(1.0), Calibration(2.0)
+    rolling = RollingCalibration((first,), (10,)).then(second, 20)
+    assert rolling.at(20) is first
+    assert rolling.at(21) is second
+    assert rolling.then(first, 20) is rolling  # no newer than the last
+    for t in range(21, 700):
+        rolling = rolling.then(second, t)
+    assert len(rolling.steps) == len(rolling.since) == 256
+    assert rolling.since[-1] == 699

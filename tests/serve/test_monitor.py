@@ -158,3 +158,16 @@ def test_the_background_thread_scores_and_survives_failures(cycles: Path, monkey
         monitor._stopping.wait(0.02)
     monitor.stop()
     assert monitor.summary()["scored"] >= 1
+
+
+def test_the_calibration_follows_the_stream(cycles: Path) -> None:
+    errors = []
+    for recalibrate in (False, True):
+        predictor = cawn.LinkPredictor.load(cycles, device="cpu", threads=1, recalibrate=recalibrate)
+        monitor = Monitor(predictor, links_per_second=1000, window=200)
+        for links in portions(OTHER_LAW[: TRAINED + 600], TRAINED, 50):
+            feed(predictor, monitor, links)
+        errors.append(monitor.summary()["model"]["ece"])
+        assert (predictor.calibration.since[-1] == TRAINED + 599) == recalibrate
+    fixed, followed = errors
+    assert followed < fixed / 3

@@ -137,6 +137,13 @@ class RollingCalibration:
             return self
         return RollingCalibration((*self.steps, self.steps[-1]), (*self.since, t))
 
+    def then(self, calibration: Calibration, t: Any) -> RollingCalibration:
+        """With one more step, fitted on links up to time t; unchanged if the last is as new. Few steps are kept."""
+        if self.since[-1] is not None and self.since[-1] >= t:
+            return self
+        first = max(len(self.steps) + 1 - MOST_STEPS, 0)
+        return RollingCalibration((*self.steps[first:], calibration), (*self.since[first:], t))
+
     def at(self, t: Any) -> Calibration:
         """The calibration of queries at time t."""
         return self.steps[int(self._index(np.asarray(t)))]

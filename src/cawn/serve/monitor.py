@@ -66,6 +66,7 @@ class _Round(NamedTuple):
 class Monitor:
     """Measures accuracy and drift on arriving links.
 
+    It also refits the calibration of the predictor on the links it has scored, if that was loaded with `recalibrate`.
     Links older than the newest are counted but not scored. In each round, all others that arrived since the last round
     have the same chance to be scored.
 
@@ -260,7 +261,11 @@ class Monitor:
         usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
         sample, negatives = sample[usable], followed.negatives[usable]
         logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
+        before = self._calibrated["model"].calibration
         values, probability = self._figures(found, sample, logits)
+        after = self._calibrated["model"].calibration
+        if after is not None and after is not before and self._predictor.recalibrates:
+            self._predictor.add_calibration(after, found.t[sample[-1]].item())
         with self._lock:
             self._add(found, followed, sample, values, probability)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
