@@ -172,7 +172,7 @@ def test_links_arrive_while_a_snapshot_is_written(run: Path) -> None:
     state.log.close()
 
 
-@pytest.mark.parametrize("damage", ["run", "manifest", "extras", "missing"])
+@pytest.mark.parametrize("damage", ["run", "manifest", "extras"])
 def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(run: Path, damage: str) -> None:
     live = Live(run, extras=lambda folder: (folder / "x").write_bytes(b"x"))
     for first in (0, 10, 20):
@@ -180,14 +180,11 @@ def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(run: Path, da
         live.snapshots.write()
     live.stop()
     newest = run / "live" / "snapshots" / snapshots(run)[-1]
-    if damage == "missing":
-        shutil.rmtree(newest / "run")
-    else:
-        where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json", "extras": "extras/x"}[damage]
-        (path,) = newest.glob(where)
-        content = bytearray(path.read_bytes())
-        content[-3 if len(content) > 3 else 0] ^= 1
-        path.write_bytes(content)
+    where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json", "extras": "extras/x"}[damage]
+    (path,) = newest.glob(where)
+    content = bytearray(path.read_bytes())
+    content[-3 if len(content) > 3 else 0] ^= 1
+    path.write_bytes(content)
     found, replayed, problems = recovered(run)
     assert (found, replayed) == (list(range(30)), 10)
     assert len(problems) == 1
@@ -248,6 +245,30 @@ def test_a_removed_catalog_is_built_anew(run: Path) -> None:
     assert again.add(10, key="b")[:3] == (10, 0, 10)
     again.stop()
     assert recovered(run)[0] == list(range(20))
+
+
+def test_offsets_survive_without_the_catalog_and_the_segments(run: Path, tmp_path: Path) -> None:
+    live = Live(run)
+    live.add(0, offsets={"s": 1, "other": 5})
+    for first in (10, 20):
+        live.log.finish_segment()
+        live.snapshots.write()
+        live.add(first, offsets={"s": first})
+    live.log.finish_segment()
+    live.snapshots.write()
+    live.add(30)
+    assert live.log.first > 1
+    (tmp_path / "copy").mkdir()
+    shutil.copy(run / "live" / "state.json", tmp_path / "copy")
+    for name in ("snapshots", "log"):  # while it runs
+        shutil.copytree(run / "live" / name, tmp_path / "copy" / name)
+    live.kill()
+    copy = opened(run, tmp_path / "copy")
+    assert (added(copy.predictor), copy.log.offsets) == (list(range(40)), {"s": 20, "other": 5})
+    copy.log.close()
+    again = LinkLog(tmp_path / "copy")
+    assert again.offsets == {"s": 20, "other": 5}
+    again.close()
 
 
 def test_void_records_are_not_added(run: Path) -> None:

@@ -183,6 +183,12 @@ class LinkLog:
         if len(self._new_keys) >= _STORE_KEYS:
             self.store()
 
+    def adopt_offsets(self, offsets: Offsets) -> None:
+        """Use offsets that are recorded elsewhere, because the catalog was removed."""
+        with self._using:
+            self._new_offsets.update(offsets)
+            self._offsets.update(offsets)
+
     def store_if_due(self) -> None:
         """Bring the catalog up to date, at most once a second."""
         if self.settled > self._catalog.position and time.monotonic() - self._stored_at >= _STORE_AFTER:

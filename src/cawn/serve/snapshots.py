@@ -2,13 +2,15 @@
 
 FOLDER/state.json              the run that the state belongs to
 FOLDER/snapshots/POSITION/     a snapshot that includes the log up to this position; the two newest are kept
-    snapshot.json              its position in the log, the number of links, and checksums
+    snapshot.json              its position in the log, the number of links, how far sources were read, checksums
     run/                       a run folder with all links
     extras/                    further files, such as the weights of a model in training
 FOLDER/log/, catalog.sqlite    the log (see `log`); segments that the older snapshot covers are removed
 
-A copy of the folder of a stopped service is a backup; `Snapshots.backup` makes one of a running service. To restore,
-put the copy back, or start the service with it. The folder is only valid together with its run.
+A copy of the folder of a stopped service is a backup; `Snapshots.backup` makes one of a running service. One can also
+copy state.json, then snapshots/, then log/ of a running service; without the catalog, only the idempotency keys of
+pruned segments are forgotten. To restore, put the copy back, or start the service with it. The folder is only valid
+together with its run.
 """
 
 from __future__ import annotations
@@ -220,23 +222,23 @@ class Snapshots:
     def _write(self) -> Path | None:
         newest = self._newest()
 
-        def fix() -> tuple[int, int, Callable[[Path], None]] | None:
+        def fix() -> tuple[dict[str, Any], Callable[[Path], None]] | None:
             if self._log.position <= newest:
                 return None
             self._links = 0
-            return self._log.position, self._predictor.num_links, self._predictor.saver()
+            return _manifest(self._log, self._predictor), self._predictor.saver()
 
         if (fixed := self._ingest.between(fix)) is None:
             return None
-        position, links, save = fixed
+        manifest, save = fixed
         self._log.store()  # once segments are removed, only the catalog knows their keys
-        target = self._folder / _name(position)
+        target = self._folder / _name(manifest["position"])
         with storing(target), temporary_folder(target) as part:
             save(part / "run")
             (part / "extras").mkdir()
             if self._extras is not None:
                 self._extras(part / "extras")
-            _write_manifest(part, self._log, position, links)
+            _write_manifest(part, manifest)
             part.rename(target)
             sync(self._folder)
         self.problem = ""
@@ -388,18 +390,26 @@ def _load_snapshot(path: Path, log: LinkLog, load: Callable[[Path], LinkPredicto
         raise StorageError(f"{path}: belongs to another log")
     if not log.first <= position + 1 <= log.position + 1:
         raise StorageError(f"{path}: the log has only the records {log.first:,} to {log.position:,}")
+    if log.settled < position:
+        log.adopt_offsets(manifest["offsets"])  # the catalog was removed, and the records may be pruned
     predictor = load(path / "run")
     if predictor.num_links != manifest["links"]:
         raise StorageError(f"{path}: has {predictor.num_links:,} links, expected {manifest['links']:,}")
     return predictor
 
 
-def _write_manifest(part: Path, log: LinkLog, position: int, links: int) -> None:
-    content: dict[str, Any] = {"format": _FORMAT, "log": log.id.hex(), "position": position, "links": links}
-    content["extras"] = {name: stamp_of(read_file(part / "extras" / name)) for name in _files(part / "extras")}
-    for name in content["extras"]:
+def _manifest(log: LinkLog, predictor: LinkPredictor) -> dict[str, Any]:
+    """What a snapshot of the present state includes."""
+    content = {"format": _FORMAT, "log": log.id.hex(), "position": log.position}
+    return content | {"links": predictor.num_links, "offsets": log.offsets}
+
+
+def _write_manifest(part: Path, content: dict[str, Any]) -> None:
+    names = _files(part / "extras")
+    for name in names:
         sync(part / "extras" / name)
     sync(part / "extras")
+    content |= {"extras": {name: stamp_of(read_file(part / "extras" / name)) for name in names}}
     write_text(part / "snapshot.json", json.dumps(content | {"checksum": _checksum(content)}, indent=1) + "\n")
 
 
