@@ -227,6 +227,15 @@ def train(folder: Path) -> Path:
     return folder / "run"
 
 
+def warm_up(run: Path, folder: Path) -> None:
+    """Compile once, here, what every process needs."""
+    state = open_state(run, folder / "warm", device="cpu", threads=1)
+    links, _ = submission(0, 1)
+    state.predictor.append(links.src, links.dst, links.t)
+    state.predictor.save(folder / "saved")
+    state.log.close()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=200)
@@ -237,6 +246,7 @@ def main() -> int:
     torch.set_num_threads(1)  # threads of OpenMP do not survive a fork
     with tempfile.TemporaryDirectory() as folder:
         run = options.run or train(Path(folder))
+        warm_up(run, Path(folder))
         attack = Attack(run, Path(folder), options.seed, options.most)
         rounds = 0
         while attack.counts["kills"] < options.kills:

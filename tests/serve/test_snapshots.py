@@ -376,7 +376,7 @@ def test_the_catalog_of_a_stopped_service_is_complete(run: Path) -> None:
 
 def test_kills_lose_nothing_and_double_nothing(run: Path) -> None:
     tool = Path(__file__).parents[2] / "tools" / "server_kills.py"
-    options = ["--kills", "5", "--most", "30", "--run", str(run)]
+    options = ["--kills", "4", "--most", "20", "--run", str(run)]
     done = subprocess.run([sys.executable, tool, *options], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "lost 0, doubled 0, wrong receipts 0" in done.stdout
