@@ -130,6 +130,21 @@ def test_late_links_are_counted_but_not_scored(cycles: Path) -> None:
     assert monitor.summary()["late"] == 2
 
 
+def test_numbers_and_dates_in_one_round(tmp_path: Path) -> None:
+    rows = [f"n{i % 5},m{i % 3},2024-01-{1 + i // 24:02d}T{i % 24:02d}:00:00" for i in range(240)]
+    (tmp_path / "links.csv").write_text("src,dst,t\n" + "\n".join(rows) + "\n")
+    events = cawn.read(tmp_path / "links.csv")
+    run = cawn.train(events, system="recency", quiet=True, baselines=False, kinds=("random",), device="cpu")
+    predictor = cawn.LinkPredictor.of(run)
+    monitor = Monitor(predictor)
+    number = int(events.t[-1]) + 3600
+    for links in (Links(["n0"], ["m1"], [number]), Links(["n1"], ["m1"], ["2024-01-12T00:00:00"])):
+        predictor.append(links.src, links.dst, links.t)
+        monitor.observe(links)
+    assert monitor.process() == 2
+    assert [row["t"] for row in monitor.recent()] == ["2024-01-12T00:00:00", number]
+
+
 def test_links_beyond_the_queue_are_dropped_but_known(cycles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitors, "MAX_QUEUE", 50)
     predictor = load(cycles)

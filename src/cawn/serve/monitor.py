@@ -20,6 +20,7 @@ import numpy.typing as npt
 import torch
 
 from cawn.data.events import Events
+from cawn.errors import CawnError
 from cawn.learn.runs import Record
 from cawn.learn.splits import TimeSplit
 from cawn.predictor import LinkPredictor, Snapshot
@@ -207,6 +208,8 @@ class Monitor:
                 self.process()
             except Exception:  # monitoring must not end, whatever happens to some links
                 _log.exception("some links could not be scored")
+                with self._lock:
+                    self._start = _Start(None)
             busy = time.perf_counter() - start
             pause = max(INTERVAL - busy, busy * (1 / self._cpu_share - 1))
 
@@ -248,7 +251,12 @@ class Monitor:
     def _resolve(self, queue: list[Links]) -> _Round:
         """The queued links as ids, in the order of time."""
         links = Links.join(queue)
-        snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, links.t)
+        try:
+            snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, links.t)
+        except CawnError:  # numbers and dates together: parse those of each submission alone
+            events = self._predictor._snapshot().events
+            t = np.concatenate([self._predictor._times(part.t, events).reshape(-1) for part in queue if len(part)])
+            snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, t)
         order = np.argsort(t, kind="stable")
         return _Round(snapshot, links, order, src[order], dst[order], t[order])
 
@@ -261,11 +269,11 @@ class Monitor:
         usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
         sample, negatives = sample[usable], followed.negatives[usable]
         logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
-        before = self._calibrated["model"].calibration
+        calibration = self._calibrated["model"].calibration
         values, probability = self._figures(found, sample, logits)
-        after = self._calibrated["model"].calibration
-        if after is not None and after is not before and self._predictor.recalibrates:
-            self._predictor.add_calibration(after, found.t[sample[-1]].item())
+        refitted = self._calibrated["model"].calibration
+        if refitted is not None and refitted is not calibration and self._predictor.recalibrates:
+            self._predictor.add_calibration(refitted, found.t[sample[-1]].item())
         with self._lock:
             self._add(found, followed, sample, values, probability)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
