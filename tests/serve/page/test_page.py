@@ -289,6 +289,12 @@ def test_choices_of_the_ranking(page: Page) -> None:
     page.click("#node-result button")
     page.wait_for("#node-result .explanation")
     assert page.server.requests[-1][2] == {"src": "unknown", "dst": HOSTILE, "t": START + 3601}
+    page.server.status["version"] += 1
+    page.poll()
+    page.wait_for("#node-note button")
+    page.server.requests.clear()
+    page.click("#node-note button")
+    page.wait(lambda: ("POST", "/v1/rank", {"src": "unknown", "k": 50}) in page.server.requests)
     page.run("location.hash = '#node=alice'")
     page.wait(lambda: page.text("#node-result h3") == "alice")
 

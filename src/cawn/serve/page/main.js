@@ -4,7 +4,7 @@ import { Problem, call, token } from "./api.js";
 import { byId, element, setText, smallButton, span } from "./dom.js";
 import { clock, duration, percent, whole } from "./format.js";
 import { showNewest } from "./links.js";
-import { setUnit, showAddressed } from "./node.js";
+import { noteStatus, showAddressed } from "./node.js";
 import { showSeries, showStatus } from "./status.js";
 
 const INTERVAL = 2_000; // milliseconds between two questions
@@ -47,7 +47,7 @@ async function update() {
   if (status.ready === false) return showReplay(status);
   showNotice();
   setState("live", "Live");
-  setUnit(status.unit ?? null);
+  noteStatus(status);
   showStatus(status);
   if (!wasReady) showAddressed();
   wasReady = true;

@@ -1,7 +1,7 @@
 // The search for a node: its facts, its ranking and its latest links.
 
 import { call } from "./api.js";
-import { byId, cell, element, paragraph, setText, table, words } from "./dom.js";
+import { byId, cell, element, paragraph, setText, smallButton, table, words } from "./dom.js";
 import { nodeName } from "./explanation.js";
 import { dataTime, plural, printable, whole } from "./format.js";
 import {
@@ -18,8 +18,14 @@ import {
 const LATEST = 10; // links of a node that are listed
 let requests = 0;
 let unit = null; // of times
+let ranked = null; // version of the history that the ranking is from
 
-export const setUnit = (value) => (unit = value);
+/** @param {object} status The answer of /v1/status. */
+export function noteStatus(status) {
+  unit = status.unit ?? null;
+  if (ranked === null || status.version === ranked || byId("node-note").childElementCount) return;
+  byId("node-note").replaceChildren("New links have arrived. ", smallButton("Rank again", showAddressed));
+}
 
 async function show(name) {
   const request = ++requests;
@@ -39,6 +45,8 @@ async function show(name) {
     part(ranking, rankingTable),
     ...(facts.value?.recent?.length ? [latestLinks(facts.value.recent)] : []),
   );
+  byId("node-note").replaceChildren();
+  ranked = ranking.value?.version ?? null;
   setText(byId("node-status"), `${plural(ranking.value?.ranking.length ?? 0, "candidate")} ranked`);
 }
 

@@ -31,7 +31,7 @@ const REQUESTS = {
   explain: "Explain",
   nodes: "Node",
 };
-const EMPTY = "No figures yet. They appear when enough links have arrived.";
+const EMPTY = "No figures yet. The chart begins when enough links have been scored.";
 const RATES = 60; // values of the sparkline
 const IDLE = 10; // seconds without a new link that are worth mentioning
 const RECENT_LAG = 7 * 86_400; // seconds; a longer lag means old data, not a slow stream
@@ -128,7 +128,10 @@ function showAccuracy(accuracy, learning) {
     const ranked = `each ranked among ${plural(negatives, "other destination")}`;
     sentences.push(`The table covers the last ${plural(scored, "scored link")}, ${ranked}.`);
   }
-  if (learning?.enabled) sentences.push(`The shadow model was promoted ${plural(learning.promotions ?? 0, "time")}.`);
+  if (learning?.enabled) {
+    const times = learning.promotions ? `was promoted ${plural(learning.promotions, "time")}` : "has not been promoted";
+    sentences.push(`The shadow model ${times}.`);
+  }
   setText(byId("accuracy-note"), sentences.join(" "));
   const present = SCORERS.filter(({ key }) => accuracy[key]);
   byId("accuracy-table").replaceChildren(...(present.length ? [accuracyTable(accuracy, present)] : []));
