@@ -41,6 +41,13 @@ class ListHistory:
         self.version += 1
         return [self._append(batch) for batch in batches]
 
+    def append_parts(self, batch: "Prepared", sizes: list[int]) -> list[Update]:
+        parts = np.split(np.arange(len(batch.links)), np.cumsum(sizes)[:-1])
+        rows = [[batch.links[i] for i in part] for part in parts]
+        return self.append_all(
+            [Prepared(np.array([row[2] for row in some]), np.arange(len(some)), some) for some in rows]
+        )
+
     def _append(self, batch: "Prepared") -> Update:
         before = len(self.nodes)
         added = [row for row in batch.links if row[3] not in self.ids]

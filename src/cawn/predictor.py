@@ -517,6 +517,45 @@ class LinkPredictor:
                 for new, some, count in zip(batches, added, nodes, strict=True)
             ]
 
+    def append_parts(self, batch: Events, sizes: Sequence[int]) -> list[Update]:
+        """Add links of several parts that were made with one `prepare`; returns the result of each part.
+
+        Args:
+            sizes: The number of links of each part, in the order in which they were given to `prepare`.
+        """
+        self._refuse_snapshot()
+        with self._updating:
+            nodes_before = self._count_nodes()
+            unknown = self._known.is_unknown(self._state.snapshot.events, batch)
+            added = batch[unknown]
+            self._known.add(added)
+            self._add_links([added])
+            part = np.repeat(np.arange(len(sizes)), sizes)[batch.rows][unknown]  # of each link that was added
+            counts = np.bincount(part, minlength=len(sizes)).tolist()
+            nodes = self._new_nodes(added, part, len(sizes), nodes_before)
+            return [Update(count, size - count, new) for count, size, new in zip(counts, sizes, nodes, strict=True)]
+
+    def _new_nodes(self, added: Events, part: Array, parts: int, before: int) -> list[int]:
+        """The number of nodes that each part added, given the part of each link and the number of nodes before."""
+        first = np.full(self._count_nodes() - before, parts)  # the first part with each new node
+        if len(first):
+            names: Any = self._state.snapshot.names if self._grows else self._all_names
+            for side, ends in enumerate((added.src, added.dst)):
+                labels = added.labels.tolist()
+                ids = self._spelling.ids(names, labels, side) if self._grows else names.ids(labels, side)
+                new = ids[ends] - before
+                np.minimum.at(first, new[new >= 0], part[new >= 0])
+        found: list[int] = np.bincount(first, minlength=parts)[:parts].tolist()
+        return found
+
+    @property
+    def _grows(self) -> bool:
+        return isinstance(self._state.snapshot.scorer, Growing)
+
+    def _count_nodes(self) -> int:
+        """The number of nodes, including those of queued links."""
+        return len(self._state.snapshot.names) if self._grows else len(self._all_names)
+
     def check_links(self, src: Names, dst: Names, t: Any, *, msg: Any = None) -> Array:
         """The times of new links in the data's unit [E]; raises what `append` would raise, and changes nothing."""
         new = self.prepare(src, dst, t, msg=msg)

@@ -35,6 +35,31 @@ def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) ->
     np.testing.assert_array_equal(online, offline.score(src, dst, now + 3))
 
 
+@pytest.mark.parametrize("system", ["cawn", "popularity"])
+def test_parts_that_are_added_together_have_the_results_of_parts_added_alone(trained, system: str) -> None:
+    def load() -> cawn.LinkPredictor:
+        if system == "cawn":
+            return cawn.LinkPredictor.load(trained, device="cpu", threads=1)
+        events = cawn.read(trained.parent / "links.csv")
+        run = cawn.train(events, system=system, quiet=True, kinds=("random",), device="cpu", baselines=False)
+        return cawn.LinkPredictor.of(run)
+
+    together, alone = load(), load()
+    rng, t, sizes = np.random.default_rng(0), together.watermark, [3, 0, 1, 1, 5, 2, 1]
+    names = np.array([f"n{i}" for i in range(50)], object)  # of which 20 are new
+    parts = [(rng.choice(names, n).tolist(), rng.choice(names, n).tolist(), t + rng.integers(0, 9, n)) for n in sizes]
+    columns = [np.concatenate(column).tolist() for column in zip(*parts, strict=True)]
+    expected = [alone.append(*part) for part in parts]
+    assert together.append_parts(together.prepare(*columns), sizes) == expected
+    assert sum(each.nodes_added for each in expected) == together.num_nodes - 30 > 0
+    ids = [rng.choice(99, n, replace=False).astype(np.uint64) + 1 for n in sizes]
+    alone.append(["n1"], ["n2"], [t], link_id=ids[4][:1])
+    together.append(["n1"], ["n2"], [t], link_id=ids[4][:1])  # now known
+    expected = [alone.append(*part, link_id=some) for part, some in zip(parts, ids, strict=True)]
+    assert together.append_parts(together.prepare(*columns, link_id=np.concatenate(ids)), sizes) == expected
+    assert sum(each.skipped for each in expected) > 0
+
+
 def test_rank_and_explain(served) -> None:
     service = served()
     now = service.predictor.watermark

@@ -93,6 +93,9 @@ class ExtendedNames:
             ids[i] = self.added.setdefault(known, len(self._index) + len(self.added))
         return ids
 
+    def __len__(self) -> int:
+        return len(self._index) + len(self.added)
+
     def index(self) -> NameIndex:
         """An index of all names, old and new."""
         return self._index.extended(list(self.added)) if self.added else self._index

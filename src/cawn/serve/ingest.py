@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, get_args
 
 import numpy as np
@@ -65,6 +65,8 @@ class History(Protocol):
 
     def append_all(self, batches: Sequence[Events]) -> list[Update]: ...
 
+    def append_parts(self, batch: Events, sizes: Sequence[int]) -> list[Update]: ...
+
 
 @dataclass(slots=True, eq=False)
 class _Submission:
@@ -92,6 +94,7 @@ class _Group:
     checked: list[_Checked] = field(default_factory=list)
     ids: set[int] = field(default_factory=set)
     keys: dict[str, tuple[bytes, _Submission]] = field(default_factory=dict)
+    prepared: Events | None = None  # of all submissions, if they were checked together
     repeats: list[tuple[_Submission, _Submission]] = field(default_factory=list)  # and the first with the same key
 
 
@@ -251,11 +254,12 @@ class Ingest:
 
     def _store_wanted(self, submissions: list[_Submission]) -> None:
         group = _Group(self._predictor.watermark)
-        for submission in submissions:
-            try:
-                self._check(submission, group)
-            except Exception as error:
-                submission.future.set_exception(error)
+        if not self._check_together(submissions, group):
+            for submission in submissions:
+                try:
+                    self._check(submission, group)
+                except Exception as error:
+                    submission.future.set_exception(error)
         try:
             self._log.append([each.record for each in group.checked if _is_written(each.record)])
         except StorageError as error:
@@ -263,17 +267,55 @@ class Ingest:
                 each.submission.future.set_exception(error)
         else:
             self.groups += 1
-            self._add(group.checked)
+            self._add(group)
         for submission, first in group.repeats:
             _copy_result(first.future, submission.future)
 
+    def _check_together(self, submissions: list[_Submission], group: _Group) -> bool:
+        """Check many submissions in little more time than one, and add them to the group.
+
+        Returns False, without any effect, if some are bad, repeated or late: they must then be checked one by one.
+        """
+        keys = [submission.key for submission in submissions if submission.key is not None]
+        if len(submissions) < 2 or len(set(keys)) < len(keys) or any(self._log.find_key(key) for key in keys):
+            return False
+        links = Links.join([submission.links for submission in submissions])
+        try:
+            hashes = links.id_hashes()
+            if hashes is not None and not self._is_new(hashes, group).all():
+                return False
+            prepared = self._predictor.prepare(links.src, links.dst, links.t, msg=links.attributes, link_id=hashes)
+        except Exception:
+            return False
+        times = np.empty_like(prepared.t)
+        times[prepared.rows] = prepared.t
+        ends = np.cumsum([len(submission.links) for submission in submissions])
+        parts = np.split(times, ends[:-1])
+        if self._refuse_late and self._num_late(parts, group):
+            return False
+        for submission, part in zip(submissions, parts, strict=True):
+            if len(part):
+                self._check_times(part, group)
+            links, body = submission.links.at(part.tolist()), _body(submission)
+            record = Record(links, 0, submission.key, body, submission.offsets)
+            group.checked.append(_Checked(submission, record, None))
+        group.prepared = prepared
+        return True
+
+    def _num_late(self, parts: Sequence[Array], group: _Group) -> int:
+        """The number of links that are older than the newest before their submission."""
+        late, newest = 0, group.watermark
+        for part in parts:
+            if len(part):
+                late += 0 if newest is None else int((part < newest).sum())
+                newest = part.max() if newest is None else max(newest, part.max())
+        return late
+
     def _check(self, submission: _Submission, group: _Group) -> None:
         """Check a submission without any effect; adds it to the group unless its receipt is known."""
-        body = b""
-        if submission.key is not None:
-            body = hashlib.blake2b(Record(submission.links).to_json(), digest_size=16).digest()
-            if self._is_repeated(submission, submission.key, body, group):
-                return
+        body = _body(submission)
+        if submission.key is not None and self._is_repeated(submission, submission.key, body, group):
+            return
         links, prepared = submission.links, None
         hashes = links.id_hashes()
         if hashes is not None and not (new := self._is_new(hashes, group)).all():
@@ -283,7 +325,7 @@ class Ingest:
             times = np.empty_like(prepared.t)
             times[prepared.rows] = prepared.t
             self._check_times(times, group)
-            links = replace(links, t=times.tolist())
+            links = links.at(times.tolist())
         if hashes is not None:
             group.ids.update(hashes.tolist())
         if submission.key is not None:
@@ -326,16 +368,14 @@ class Ingest:
         newest = times.max().item()
         group.watermark = newest if group.watermark is None else max(group.watermark, newest)
 
-    def _add(self, stored: list[_Checked]) -> None:
+    def _add(self, group: _Group) -> None:
         """Add stored links to the history, and acknowledge them."""
-        prepared = [each.prepared for each in stored if each.prepared is not None]
-        results, added = iter(self._append(prepared)), []
-        for each in stored:
-            result = Update(0, 0, 0) if each.prepared is None else next(results)
+        results, added, version = self._append_group(group), [], self._predictor.version
+        for each, result in zip(group.checked, results, strict=True):
             if isinstance(result, Exception):
                 self._void(each, result)
                 continue
-            record, version = each.record, self._predictor.version
+            record = each.record
             receipt = Receipt(result.added, record.duplicates + result.skipped, result.nodes_added, version)
             if _is_written(record):
                 self._log.settle(record, receipt)
@@ -345,6 +385,26 @@ class Ingest:
             if len(record.links):
                 added.append(record.links)
         self._observe(added)
+
+    def _append_group(self, group: _Group) -> list[Update | Exception]:
+        """Add all links to the history; the result of each submission."""
+        if group.prepared is not None:
+            try:
+                return list(
+                    self._predictor.append_parts(group.prepared, [len(each.record.links) for each in group.checked])
+                )
+            except Exception:
+                for each in group.checked:
+                    each.prepared = self._prepare_again(each.record.links)
+        prepared = [each.prepared for each in group.checked if each.prepared is not None]
+        results = iter(self._append(prepared))
+        return [Update(0, 0, 0) if each.prepared is None else next(results) for each in group.checked]
+
+    def _prepare_again(self, links: Links) -> Events | None:
+        if not len(links):
+            return None
+        hashes = links.id_hashes()
+        return self._predictor.prepare(links.src, links.dst, links.t, msg=links.attributes, link_id=hashes)
 
     def _append(self, prepared: list[Events]) -> list[Update | Exception]:
         """Add batches to the history; if that fails, one by one, so that only bad ones are refused."""
@@ -368,6 +428,13 @@ class Ingest:
                     observer(links)
                 except Exception:
                     _logger.exception("an observer of new links failed")
+
+
+def _body(submission: _Submission) -> bytes:
+    """A digest of the links, if there is a key."""
+    return (
+        b"" if submission.key is None else hashlib.blake2b(Record(submission.links).to_json(), digest_size=16).digest()
+    )
 
 
 def _is_written(record: Record) -> bool:

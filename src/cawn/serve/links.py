@@ -60,6 +60,10 @@ class Links:
         """The links of a slice."""
         return self._with(lambda column: column[chosen])
 
+    def at(self, t: list[Time]) -> Links:
+        """The same links at other times."""
+        return Links(self.src, self.dst, t, self.attributes, self.ids)
+
     def select(self, chosen: Sequence[bool]) -> Links:
         """The links where `chosen` is true."""
         return self._with(lambda column: list(compress(column, chosen)))
