@@ -21,7 +21,17 @@ import pyarrow as pa
 from cawn.checks import check_flags, check_integer, check_path, check_threads, check_words
 from cawn.data.events import Events
 from cawn.data.hashing import digest
-from cawn.data.names import GrowingNames, Name, NameIndex, Names, Spelling, as_name, as_names, bipartite_prefixes
+from cawn.data.names import (
+    GrowingNames,
+    Name,
+    NameIndex,
+    Names,
+    Spelling,
+    as_name,
+    as_names,
+    bipartite_prefixes,
+    number_names,
+)
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
@@ -587,9 +597,8 @@ class LinkPredictor:
         times = self._times(t, held).reshape(-1)
         if not len(ends[0]) == len(ends[1]) == len(times):
             raise QueryError(f"{len(ends[0])} src, {len(ends[1])} dst and {len(times)} times: give as many of each")
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(str(name) for side in ends for name in side))}
-        u, v = (np.array([numbers[str(name)] for name in side], np.int64) for side in ends)
-        new = Events(u, v, times, msg, labels=np.array(list(numbers), object), link_id=link_id)
+        u, v, labels = number_names(*ends)
+        new = Events(u, v, times, msg, labels=labels, link_id=link_id)
         new.reading = self.reading
         if held.encoder is not None:
             new = held.encoder.transform(new)

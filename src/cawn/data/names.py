@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def as_names(names: Names) -> list[Name]:
             given = names.to_pylist() if hasattr(names, "to_pylist") else list(names)
         except Exception as error:  # iterating over a user's object can raise anything
             raise QueryError(f"names cannot be listed ({type(error).__name__}); give a list of names") from error
+    if set(map(type, given)) <= {str, int}:
+        return given
     found = [int(name) if isinstance(name, np.integer) else name for name in given]
     if wrong := [name for name in found if not isinstance(name, str | int) or isinstance(name, bool)]:
         raise QueryError(f"{brief(wrong[0])} is not a node name: names are integers or strings")
@@ -85,7 +88,7 @@ class Spelling:
 
     def ids(self, names: NameIndex, given: list[Name], side: int) -> npt.NDArray[np.int64]:
         """Ids of names. Unknown sources get the id len(names), unknown destinations len(names) + 1."""
-        ids = names.ids([self.spelled(name, side) for name in given])
+        ids = names.ids(given if self.prefixes is None else [self.spelled(name, side) for name in given])
         missing = np.flatnonzero(ids == UNKNOWN)
         if self.prefixes is not None and len(missing):
             ids[missing] = names.ids([given[i] for i in missing])
@@ -134,9 +137,7 @@ class NameIndex:
             return _find_strings(ends, text, self.arrays["name_ends"], self.arrays["name_bytes"], order)
         if len(order) == 0:
             return np.full(len(given), UNKNOWN)
-        labels, wanted = self.arrays["names"], [_as_integer(name) for name in given]
-        is_integer = np.array([name is not None for name in wanted], bool)
-        numbers = np.array([name or 0 for name in wanted], np.int64)
+        labels, (numbers, is_integer) = self.arrays["names"], _as_integers(given)
         found = order[np.minimum(np.searchsorted(labels, numbers, sorter=order), len(order) - 1)]
         return np.where(is_integer & (labels[found] == numbers), found, UNKNOWN)
 
@@ -244,6 +245,15 @@ def _ordered(ends: Array, text: Array) -> dict[str, Array]:
     return {"name_ends": ends, "name_bytes": text, "name_order": order}
 
 
+def _as_integers(names: list[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Names as int64, and which of them are integers; the others become 0."""
+    if set(map(type, names)) == {int}:
+        with suppress(OverflowError):
+            return np.array(names, np.int64), np.ones(len(names), bool)
+    found = [_as_integer(name) for name in names]
+    return np.array([name or 0 for name in found], np.int64), np.array([name is not None for name in found], bool)
+
+
 def _as_integer(name: Name) -> int | None:
     """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not."""
     if isinstance(name, str):
@@ -290,6 +300,18 @@ def _find_strings(ends: Array, text: Array, held_ends: Array, held_text: Array, 
 
 
 # Numbering the names of a table.
+
+
+def number_names(src: list[Name], dst: list[Name]) -> tuple[Array, Array, Array]:
+    """Ids of sources and destinations, and the name of each id: integers if all names are, else text."""
+    if set(map(type, src)) | set(map(type, dst)) == {int}:
+        with suppress(OverflowError):
+            labels, ids = np.unique(np.array(src + dst, np.int64), return_inverse=True)
+            return ids[: len(src)], ids[len(src) :], labels
+    texts = [list(map(str, side)) for side in (src, dst)]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(chain(*texts)))}
+    u, v = (np.array([numbers[name] for name in side], np.int64) for side in texts)
+    return u, v, np.array(list(numbers), object)
 
 
 def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:

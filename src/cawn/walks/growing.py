@@ -272,11 +272,10 @@ class _GrowingSequences:
 
     def remove(self, events: Events, rows: Array, counts: Array, oldest: Any) -> None:
         """Remove the newest counts[i] links of nodes rows[i], all of time `oldest` or later; `events` are left."""
-        lengths = np.array([self._partners.length(row) for row in rows.tolist()], np.int64)
+        first, lengths = self._partners.spans_of(rows)
         start = np.maximum(lengths - counts, 1)
         removed = np.empty(int(np.maximum(lengths - start, 0).sum()), np.int64)
-        first, partner = self._partners.first_entries(rows), self._partners.columns["partner"]
-        growing.transitions_between(first, start, lengths, partner, removed)
+        growing.transitions_between(first, start, lengths, self._partners.columns["partner"], removed)
         for lists, keys in ((self._next, removed), (self._origins, removed >> 32)):
             lists.begin(0)
             distinct, times = np.unique(keys, return_counts=True)
@@ -325,7 +324,7 @@ class _GrowingSequences:
         sizes = links.before + links.more
         ends = np.append(0, np.cumsum(sizes - tied))
         ordered = np.empty(int(ends[-1]), np.int32)
-        held = partners.first_entries(links.row)
+        held, _ = partners.spans_of(links.row)
         growing.order_partners(
             links, tied, time, hop, keys, first_link, ends, held, partners.columns["partner"], ordered, same
         )

@@ -26,6 +26,7 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 _LEAST = 1 << 10  # rows, pages or entries that arrays have room for at first
+_PARALLEL = 1 << 18  # entries from which on several threads share the work
 
 
 class Reserved(NamedTuple):
@@ -104,6 +105,7 @@ class GrowingLists:
         starts = np.asarray(starts, np.int64)
         self.size, length = len(starts) - 1, np.diff(starts)
         self._versions, self._freed = versions, deque[tuple[int, Array, Array]]()
+        self._alphas = alphas
         # Long lists get room at once; the memory behind it is not touched before they grow.
         classes = np.full(self.size, EXACT, np.int8)
         growing.classes_for(length, classes)
@@ -115,10 +117,7 @@ class GrowingLists:
             column = given.T if name == "logsum" else constant(given)
             self.columns[name] = np.empty((entries, *column.shape[1:]), column.dtype)
             growing.place_lists(column, starts, first, self.columns[name])
-        if alphas is not None:
-            time, logsum = self.columns["time"], self.columns["logsum"]
-            find = partial(growing.find_totals, first, length, classes, time, alphas, logsum)
-            in_parallel(find, even_bounds(self.size, max(self.size // 64, 1)), None)
+        self._find_totals(first, length, classes)
         spans = Spans.packed(first[:-1], length)
         self._table, self._pages = np.array(spans.table), _with_room(spans.pages, 2 * len(spans.pages))
         self._next_free = np.empty(entries, np.int64)
@@ -184,24 +183,30 @@ class GrowingLists:
 
     def shorten(self, rows: Array, by: Array) -> None:
         """Remove the last by[i] entries of the lists of distinct rows [n]."""
-        n = len(rows)
+        n, needed = len(rows), 2 * int(self.spans_of(rows)[1].sum()) + len(rows)
         moves, freed_blocks, freed_pages = np.empty((n, 3), np.int64), np.empty((n, 2), np.int64), np.empty(n, np.int64)
         self._make_pages(n)
-        self._make_entries(0, sum(map(self.length, rows.tolist())))
+        self._make_entries(0, needed)
         arrays = self._table, self._pages, self._versions.current, self._blocks, self._next_free
-        num_pages, num_blocks = growing.shorten(rows, by, *arrays, moves, freed_blocks, freed_pages)
-        self._move(*np.ascontiguousarray(moves.T))
-        self._free(freed_blocks[:num_blocks], freed_pages[:num_pages])
+        num_pages = growing.shorten(rows, by, *arrays, moves, freed_blocks, freed_pages)
+        before, after, length = np.ascontiguousarray(moves.T)
+        self._move(before, after, length)
+        self._find_totals(after, length, self._blocks.classes[rows])
+        self._free(freed_blocks, freed_pages[:num_pages])
 
-    def first_entries(self, rows: Array) -> Array:
-        """Where the list of each row starts in the columns: [n]."""
-        first = np.empty(len(rows), np.int64)
-        growing.first_entries(rows, self._table, self._pages, first)
-        return first
+    def _find_totals(self, first: Array, length: Array, classes: Array) -> None:
+        """Compute the running sums that blocks hold."""
+        if self._alphas is not None:
+            time, logsum = self.columns["time"], self.columns["logsum"]
+            find = partial(growing.find_totals, first, length, classes, time, self._alphas, logsum)
+            tasks = 64 if length.sum() > _PARALLEL else 1
+            in_parallel(find, even_bounds(len(length), -(-len(length) // tasks) or 1), None)
 
-    def length(self, row: int) -> int:
-        """The number of entries of a row's list."""
-        return int(self._pages[int(self._table[row // PAGE]) * PAGE + row % PAGE] & LENGTH_MASK)
+    def spans_of(self, rows: Array) -> tuple[Array, Array]:
+        """Where the list of each row starts in the columns, and its length: [n] each."""
+        first, length = np.empty((2, len(rows)), np.int64)
+        growing.find_spans(rows, self._table, self._pages, first, length)
+        return first, length
 
     @property
     def nbytes(self) -> int:

@@ -94,7 +94,7 @@ def place_lists(column: Array, starts: Array, first: Array, out: Array) -> None:
 def find_totals(
     first: Array, length: Array, classes: Array, time: Array, alphas: Array, logsum: Array, lo: int, hi: int
 ) -> None:
-    """Compute the running sums of the lists of rows lo..hi, for those whose blocks hold them."""
+    """Compute the running sums of lists lo..hi, for those whose blocks hold them."""
     for row in range(lo, hi):
         if classes[row] >= WITH_TOTALS:
             last = first[row] + length[row]
@@ -261,29 +261,27 @@ def shorten(
     moves: Array,
     freed_blocks: Array,
     freed_pages: Array,
-) -> tuple[int, int]:
-    """Remove the last by[i] entries of the lists of distinct rows [n], which move to blocks without free entries.
+) -> int:
+    """Remove the last by[i] entries of the lists of distinct rows [n], which move to other blocks.
 
     Args:
         moves: Written: for each row the first entry before and after, and the number of entries [n, 3].
 
-    Returns the number of freed pages and of freed blocks; the caller has made sure that there are enough entries.
+    Returns the number of freed pages; the caller has made sure that there are enough entries.
     """
-    num_pages = num_blocks = 0
+    num_pages = 0
     for i in range(rows.size):
         row = rows[i]
         packed = pages[(np.int64(table[row >> PAGE_BITS]) << PAGE_BITS) | (row & (PAGE - 1))]
         first, before, size_class = packed >> LENGTH_BITS, packed & LENGTH_MASK, np.int64(blocks.classes[row])
         length = before - by[i]
-        freed_blocks[num_blocks, 0] = first
-        freed_blocks[num_blocks, 1] = class_within(before) if size_class == EXACT else size_class
-        num_blocks += 1
-        to = blocks.used[ENTRIES]
-        blocks.used[ENTRIES] += length
-        blocks.classes[row] = EXACT
+        freed_blocks[i, 0] = first
+        freed_blocks[i, 1] = class_within(before) if size_class == EXACT else size_class
+        blocks.classes[row] = class_for(length + 1)
+        to = _new_block(blocks.classes[row], blocks, next_free)
         moves[i, 0], moves[i, 1], moves[i, 2] = first, to, length
         num_pages += set_span(table, pages, version, blocks, row, to, length, freed_pages, num_pages)
-    return num_pages, num_blocks
+    return num_pages
 
 
 @njit
@@ -511,11 +509,12 @@ def continue_sums(total: float, newest: Any, t: Array, scale: float, sums: Array
 
 
 @njit
-def first_entries(rows: Array, table: Array, pages: Array, first: Array) -> None:
-    """Write where the list of each row starts."""
+def find_spans(rows: Array, table: Array, pages: Array, first: Array, length: Array) -> None:
+    """Write where the list of each row starts, and its length."""
     for i in range(rows.size):
         row = rows[i]
-        first[i] = pages[(np.int64(table[row >> PAGE_BITS]) << PAGE_BITS) | (row & (PAGE - 1))] >> LENGTH_BITS
+        packed = pages[(np.int64(table[row >> PAGE_BITS]) << PAGE_BITS) | (row & (PAGE - 1))]
+        first[i], length[i] = packed >> LENGTH_BITS, packed & LENGTH_MASK
 
 
 @njit
