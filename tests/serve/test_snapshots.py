@@ -217,6 +217,18 @@ def test_without_any_valid_snapshot_the_whole_log_is_replayed_or_nothing(run: Pa
         opened(run)
 
 
+def test_a_lost_log_is_not_taken_for_a_new_one(run: Path) -> None:
+    live = Live(run)
+    live.add(0)
+    live.stop()
+    shutil.rmtree(run / "live" / "log")
+    for path in (run / "live").glob("catalog.sqlite*"):
+        path.unlink()
+    with pytest.raises(cawn.StorageError, match=r"ends at record 0, but .* includes 1; restore"):
+        opened(run)
+    assert len(snapshots(run)) == 1
+
+
 def test_keys_and_offsets_survive_a_kill(run: Path) -> None:
     live = Live(run)
     first = live.add(0, key="a", offsets={"redis:s": "7-0"})

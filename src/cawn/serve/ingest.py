@@ -423,7 +423,7 @@ class Ingest:
     def _observe(self, added: Sequence[Links]) -> None:
         if added and self.observers:
             links = added[0] if len(added) == 1 else Links.join(added)
-            for observer in self.observers:
+            for observer in tuple(self.observers):
                 try:
                     observer(links)
                 except Exception:

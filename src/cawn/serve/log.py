@@ -135,6 +135,8 @@ class LinkLog:
         self._writing = threading.RLock()  # of the segment that is being written
         self._using = threading.RLock()  # of the catalog and the list of segments; acquired after the other
         make_folder(folder / "log")
+        for path in (folder, folder.absolute().parent):
+            sync(path)  # the new folders too must survive a crash
         self._lock = _lock(folder)
         try:
             self._catalog = Catalog(folder / "catalog.sqlite", max_keys=max_keys)

@@ -107,6 +107,10 @@ def open_state(
     except BaseException:
         log.close()
         raise
+    for problem in problems:
+        _logger.warning("%s", problem)
+    if log.torn:
+        _logger.warning("%s: an incomplete write at the end of the log was cut off; it was not acknowledged", folder)
     extras = None if snapshot is None else snapshot / "extras"
     return LiveState(predictor, log, extras, replayed, log.torn, problems)
 
@@ -133,6 +137,7 @@ class Snapshots:
         self._every, self._extras = check_integer(every, "every", 1), extras
         self._folder = log.folder / "snapshots"
         make_folder(self._folder)
+        sync(log.folder)
         self.problem = ""  # why the last snapshot could not be written; empty if it was
         self._links = log.num_links(self._newest())  # since the newest snapshot
         self._one = threading.Lock()  # writing at a time
@@ -371,6 +376,11 @@ def _load_newest(
     """The predictor of the newest valid snapshot, or of the run itself; damaged snapshots are set aside."""
     problems: list[str] = []
     for path in _snapshots(folder / "snapshots"):
+        if _position(path) > log.position:
+            raise StorageError(
+                f"{folder / 'log'}: ends at record {log.position:,}, but {path} includes {_position(path):,}; restore "
+                "the log from a backup"
+            )
         try:
             return _load_snapshot(path, log, load), path, problems
         except StorageError as error:
@@ -384,14 +394,13 @@ def _load_newest(
 
 
 def _load_snapshot(path: Path, log: LinkLog, load: Callable[[Path], LinkPredictor]) -> LinkPredictor:
-    manifest = _read_manifest(path)
-    position = _position(path)
+    manifest, position = _read_manifest(path), _position(path)
     if manifest["log"] != log.id.hex() or manifest["position"] != position:
         raise StorageError(f"{path}: belongs to another log")
-    if not log.first <= position + 1 <= log.position + 1:
-        raise StorageError(f"{path}: the log has only the records {log.first:,} to {log.position:,}")
+    if log.first > position + 1:
+        raise StorageError(f"{path}: the log begins later, at record {log.first:,}")
     if log.settled < position:
-        log.adopt_offsets(manifest["offsets"])  # the catalog was removed, and the records may be pruned
+        log.adopt_offsets(manifest.get("offsets", {}))  # the catalog was removed, and the records may be pruned
     predictor = load(path / "run")
     if predictor.num_links != manifest["links"]:
         raise StorageError(f"{path}: has {predictor.num_links:,} links, expected {manifest['links']:,}")
