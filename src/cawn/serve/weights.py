@@ -34,8 +34,8 @@ class KeptWeights:
 
     def numbers(self) -> list[int]:
         """The numbers of all weights that are kept, in ascending order."""
-        found = self.folder.glob("[0-9][0-9][0-9][0-9].json") if self.folder.is_dir() else []
-        return sorted(int(path.stem) for path in found)
+        found = self.folder.glob("*.json") if self.folder.is_dir() else []
+        return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
     def keep(self, weights: Weights, calibration: RollingCalibration, **about: Any) -> int:
         """Write weights with their calibration and what is known about them; returns their number."""
