@@ -52,7 +52,7 @@ from cawn.learn.runs import (
 )
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
-from cawn.rankings import Ranked, Ranking, Scores, names_column
+from cawn.rankings import Ranked, Ranking, Rankings, Scores, names_column
 from cawn.systems.base import (
     Bounded,
     Embedder,
@@ -389,8 +389,8 @@ class LinkPredictor:
         kinds: Sequence[str] = KINDS,
         prior: float = FITTED_PRIOR,
         byte_budget: int | None = None,
-    ) -> Iterator[Ranking]:
-        """Rank for many sources; yields one ranking after another, in constant memory.
+    ) -> Rankings:
+        """Rank for many sources; yields one ranking after another, in constant memory, or all with `to_table()`.
 
         Sources are scored together, so that the walks of common candidates are sampled and encoded once: much faster
         than calling `rank` for each. All rankings use the history at the time of this call.
@@ -423,7 +423,7 @@ class LinkPredictor:
                 for (src, _, now, considered), found in zip(group, logits, strict=True):
                     yield self._ranking(snapshot, src, now, considered, found, int(k), prior)
 
-        return answers()
+        return Rankings(answers())
 
     def nodes(self, side: Literal["src", "dst"] | None = None) -> list[Name]:
         """The names of all nodes, or of those that have been a source ("src") or a destination ("dst")."""
