@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Optimizer, TrainingLinks
 
 Array = npt.NDArray[Any]
+
+_FEW_PAIRS = 32  # are scored on one thread
 
 
 class HostEngine:
@@ -42,9 +45,21 @@ class HostEngine:
         found = np.empty((len(src), self._module.width) if embed else len(src), np.float32)
         tasks = map(task, parts)
         batches = prefetch(tasks) if len(parts) > 1 else (build() for build in tasks)  # starting a thread takes a while
-        for part, batch in zip(parts, batches, strict=True):
-            found[part] = output(self._module, batch, embed=embed)
+        with single_thread() if len(src) <= _FEW_PAIRS else nullcontext():
+            for part, batch in zip(parts, batches, strict=True):
+                found[part] = output(self._module, batch, embed=embed)
         return found
+
+
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Run operations of PyTorch on the calling thread alone: for small tensors, waiting for others takes longer."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @torch.no_grad()
