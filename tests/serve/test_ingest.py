@@ -116,6 +116,13 @@ def test_bad_submissions_fail_alone_and_before_anything_is_written(ingest, histo
     assert log.find_key("k") is None
 
 
+def test_the_times_of_one_submission_do_not_round_those_of_another(ingest, log) -> None:
+    exact = 2**60 + 1
+    futures = together(ingest, (Links(["a"], ["b"], [exact]), {}), (Links(["a"], ["b"], [2.0**60]), {}))
+    assert [receipt.added for receipt in results(futures)] == [1, 1]
+    assert times(log)[0] == exact
+
+
 def test_duplicates_by_id_never_by_content(ingest, history, log) -> None:
     same = Links(["a"] * 3, ["b"] * 3, [1] * 3)
     assert ingest.submit(same).result().added == 3

@@ -280,6 +280,8 @@ class Ingest:
         if len(submissions) < 2 or len(set(keys)) < len(keys) or any(self._log.find_key(key) for key in keys):
             return False
         links = Links.join([submission.links for submission in submissions])
+        if len(set(map(type, links.t))) > 1:
+            return False  # in one array, the floats of one submission would round the integers of another
         try:
             hashes = links.id_hashes()
             if hashes is not None and not self._is_new(hashes, group).all():
