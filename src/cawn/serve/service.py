@@ -147,7 +147,7 @@ class Service:
         state = self.predictor._snapshot()
         if len(state.events):
             src, dst = (state.names.name(int(ends[-1])) for ends in (state.events.src, state.events.dst))
-            self.batcher.submit(Pairs([src], [dst], None)).result()
+            self.predictor.score(src, dst, time_after(self.predictor.watermark))
 
     def refuse(self) -> None:
         """Refuse requests from now on."""
