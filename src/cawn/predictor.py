@@ -65,6 +65,7 @@ from cawn.systems.base import (
     System,
     Trainable,
 )
+from cawn.systems.compiling import compile_growth
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -566,6 +567,23 @@ class LinkPredictor:
         """The number of nodes, including those of queued links."""
         return len(self._state.snapshot.names) if self._grows else len(self._all_names)
 
+    def prepare_to_grow(self) -> None:
+        """Copy the index into its growing form and compile what `append` needs, which the first `append` would do.
+
+        Changes no result. With systems whose index does not grow, it does nothing.
+        """
+        self._refuse_snapshot()
+        if not self._grows or not isinstance(self._system, Replaceable):
+            return
+        with self._updating:
+            held = self._snapshot()
+            if len(held.events):
+                compile_growth(self._system, held.events)
+            if held.events.link_id is not None:
+                self._known.has_ids(held.events, held.events.link_id[:0])
+            msg = None if held.events.msg is None else held.events.msg[:0]
+            self._grow([Events([], [], held.events.t[:0], msg)])
+
     def check_links(self, src: Names, dst: Names, t: Any, *, msg: Any = None) -> Array:
         """The times of new links in the data's unit [E]; raises what `append` would raise, and changes nothing."""
         new = self.prepare(src, dst, t, msg=msg)
@@ -675,7 +693,7 @@ class LinkPredictor:
             candidates = held.candidates.extended(events, kept, history)
             built = Snapshot(events, scorer, new.names, candidates, held.calibration)
         self._watermark = _newest(built.events)
-        self._state = _State(replace(built, version=held.version + 1), [])
+        self._state = _State(replace(built, version=held.version + any(map(len, batches))), [])
         return nodes
 
     def _queue(self, batches: list[Events]) -> list[int]:

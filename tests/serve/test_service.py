@@ -184,3 +184,15 @@ def test_status_and_metrics(served) -> None:
 def test_learning(served) -> None:
     service = served(learn=True)
     assert service.status()["learning"]["enabled"]
+
+
+def test_the_index_can_grow_before_the_service_is_ready(served, monkeypatch) -> None:
+    prepared = []
+
+    def prepare_to_grow(predictor: cawn.LinkPredictor) -> None:
+        prepared.append(predictor.version)
+
+    monkeypatch.setattr(cawn.LinkPredictor, "prepare_to_grow", prepare_to_grow)
+    service = served()
+    assert prepared == [0]
+    assert service.predictor.version == 0

@@ -37,6 +37,7 @@ NEWEST = 100  # links kept to be shown as the newest
 RECENT_OF_NODE = 20
 SLOW_THREADS = 2  # for rankings and explanations
 SLOW_QUEUE = 64  # of them, running and waiting
+WARM_UP_PAIRS = 100  # more than are scored by one thread
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +144,13 @@ class Service:
         self._state = state
 
     def _warm_up(self) -> None:
-        """Score the newest link, so that the first request does not wait until everything is compiled and loaded."""
+        """Make the index ready to grow and score the newest links, so that no request waits until everything is
+        compiled and loaded."""
+        self.predictor.prepare_to_grow()
         state = self.predictor._snapshot()
-        if len(state.events):
-            src, dst = (state.names.name(int(ends[-1])) for ends in (state.events.src, state.events.dst))
+        for size in (1, WARM_UP_PAIRS) if len(state.events) else ():
+            ends = (state.events.src[-size:], state.events.dst[-size:])
+            src, dst = ([state.names.name(node) for node in nodes.tolist()] for nodes in ends)
             self.predictor.score(src, dst, time_after(self.predictor.watermark))
 
     def refuse(self) -> None:
