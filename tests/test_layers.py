@@ -21,6 +21,7 @@ MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data"
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
 SHARED = {
     "base",
+    "compiling",
     "graphs",
     "layers",
     "neural",

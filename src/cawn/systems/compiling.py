@@ -12,7 +12,7 @@ from cawn.data.updates import GrowingEvents, NewLinks
 from cawn.systems.base import Growing
 
 if TYPE_CHECKING:
-    from cawn.systems.base import Replaceable
+    from cawn.systems.base import Replaceable, System
 
 LINKS = 16
 
@@ -24,9 +24,10 @@ def compile_growth(system: Replaceable, events: Events) -> None:
     src, dst = ends.astype(few.src.dtype).reshape(2, -1)
     attributes = {} if few.x is None else {"x": few.x[nodes]}
     growing = GrowingEvents(few.grown({"src": src, "dst": dst} | attributes, len(nodes)))
-    scorer = system.with_module(system.module).scorer(growing.events)
+    scorer = system.with_module(cast("System", system).module).scorer(growing.events)
     names = NameIndex.of(np.arange(len(nodes) + 1))
     for t in (few.t[-1:], few.t[len(few) // 2 :][:1]):  # the second is late
-        msg, link_id = (None if column is None else column[:1] for column in (few.msg, few.link_id))
+        msg, link_id = few.msg, few.link_id
+        msg, link_id = None if msg is None else msg[:1], None if link_id is None else link_id[:1]
         new = NewLinks(src[:1], np.array([len(nodes)], src.dtype), t, msg, link_id, names, [])
         scorer = cast("Growing", scorer).extended(*growing.add(new))
