@@ -36,6 +36,7 @@ def prefix(events: Events, size: int) -> Events:
 
 
 def same(found: IndexVersion, expected: IndexVersion) -> None:
+    assert list(found.history.arrays) == list(expected.history.arrays)
     for name, array in expected.history.arrays.items():
         np.testing.assert_array_equal(found.history.arrays[name], array, err_msg=name)
     if expected.pair_features is not None:
@@ -43,6 +44,7 @@ def same(found: IndexVersion, expected: IndexVersion) -> None:
         for name, array in expected.pair_features.arrays.items():
             np.testing.assert_array_equal(arrays[name], array, err_msg=name)
             assert arrays[name].dtype == array.dtype
+            assert arrays[name].flags.c_contiguous
 
 
 def questions(events: Events, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

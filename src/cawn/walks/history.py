@@ -105,7 +105,8 @@ class History(Sampler):
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
         """The index by name, lists one after the other, as stored in run folders."""
         starts, columns = self._lists.flat()
-        return {"starts": starts, "alphas": self.index.alphas} | {name: columns[name] for name in STORED[1:-1]}
+        found = columns | {"starts": starts, "alphas": self.index.alphas}
+        return {name: found[name] for name in STORED}
 
     @property
     def alpha(self) -> tuple[float, ...]:

@@ -52,7 +52,7 @@ class ListsVersion(NamedTuple):
         first, length = packed >> LENGTH_BITS, packed & LENGTH_MASK
         starts = np.append(0, np.cumsum(length))
         entries = np.repeat(first - starts[:-1], length) + np.arange(starts[-1])
-        logsum = {name: column[:, entries] for name, column in self.columns.items() if name == "logsum"}
+        logsum = {n: np.ascontiguousarray(column[:, entries]) for n, column in self.columns.items() if n == "logsum"}
         return starts, {name: column[entries] for name, column in self.columns.items() if name != "logsum"} | logsum
 
     def sorted_keys(self) -> tuple[Array, Array]:

@@ -90,6 +90,14 @@ def test_pair_features_without_attributes(gpu, dtype, directed: bool) -> None:
     assert np.allclose(found.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
 
 
+def test_an_index_that_grew(gpu) -> None:
+    host, engine, _, there, (src, dst, t) = prepared(gpu, SEQUENCES | {"num_walks": 4})
+    grown = Batcher.of(host.config, host.events[:150], host.history.alpha, host.unit).extended(host.events, 150)
+    pairs = src[:6], dst[:6], t[:6]
+    found = DeviceEngine(there, grown, gpu).forward(*pairs, seed=5)
+    np.testing.assert_array_equal(found, engine.forward(*pairs, seed=5))
+
+
 def test_one_source_in_pieces(gpu) -> None:
     """The walks of a source are sampled once for consecutive pairs; pieces may cut them anywhere."""
     host, engine, model, _, (src, _, t) = prepared(gpu, {"rates": False})
