@@ -497,7 +497,10 @@ class LinkPredictor:
             new = encoder.transform(new)
         self._refuse_misfits(new)
         with self._updating:
-            return self._add(new, once=once)
+            done = self._add(new, once=once)
+        if done.added and isinstance(self._state.snapshot.scorer, Growing) and self._recalibrate:
+            self.recalibrate()
+        return done
 
     def append(
         self, src: Names, dst: Names, t: Any, *, msg: Any = None, link_id: npt.ArrayLike | None = None
@@ -660,8 +663,6 @@ class LinkPredictor:
         added = new[unknown]
         known.add(added, batch)
         (nodes,) = self._add_links([added])
-        if len(added) and isinstance(self._state.snapshot.scorer, Growing) and self._recalibrate:
-            self._refit()
         return Update(len(added), len(new) - len(added), nodes)
 
     def _refuse_snapshot(self) -> None:
@@ -716,8 +717,17 @@ class LinkPredictor:
 
         `update` does this too; `append` does not. Up to 2,000 links are scored, each with the links before it.
         """
-        with self._updating:
-            return self._refit()
+        self._refuse_snapshot()
+        held = self._snapshot()
+        if not self.finished:
+            return False
+        calibration = recalibrate(held.calibration, held.scorer, held.events)
+        with self._updating, self._swapping:
+            state = self._state
+            if calibration is held.calibration or state.snapshot.calibration is not held.calibration:
+                return False
+            self._state = state._replace(snapshot=replace(state.snapshot, calibration=calibration))
+        return True
 
     def add_calibration(self, calibration: Calibration, t: Any) -> None:
         """Use a calibration that the caller fitted on links up to time t, in the data's unit, for later queries."""
@@ -727,18 +737,6 @@ class LinkPredictor:
             with self._swapping:
                 built = replace(held, calibration=held.calibration.then(calibration, t))
                 self._state = self._state._replace(snapshot=built)
-
-    def _refit(self) -> bool:
-        self._refuse_snapshot()
-        held = self._snapshot()
-        if not self.finished:
-            return False
-        calibration = recalibrate(held.calibration, held.scorer, held.events)
-        if calibration is held.calibration:
-            return False
-        with self._swapping:
-            self._state = self._state._replace(snapshot=replace(held, calibration=calibration))
-        return True
 
     def snapshot(self) -> LinkPredictor:
         """A predictor with the present history that never changes, for several questions about one state."""

@@ -181,8 +181,8 @@ class _GrowingRates:
             low, high = pairs.keys >> 32, pairs.keys & 0xFFFFFFFF
             rows = np.full((len(pairs.keys), 2), -1, np.int32)
             for way, keys in enumerate((low << 32 | high, high << 32 | low)):
-                _, at, row = np.intersect1d(keys, ways.keys, assume_unique=True, return_indices=True)
-                rows[at, way] = row
+                at = np.minimum(np.searchsorted(ways.keys, keys), max(len(ways.keys) - 1, 0))
+                rows[:, way] = np.where(ways.keys[at] == keys, at, -1) if len(at) else -1
             self._directed_rows.append(rows)
             self._node_rows.append(np.arange(num_nodes, dtype=np.int32))
 

@@ -113,10 +113,11 @@ class GrowingLists:
         first = np.append(0, np.cumsum(room))
         entries = _with_room_for(int(first[-1]) + int(starts[-1]))
         self.columns = {}
+        tasks = [0, *np.searchsorted(starts, even_bounds(int(starts[-1]), _PARALLEL)[1:-1]).tolist(), self.size]
         for name, given in columns.items():
             column = given.T if name == "logsum" else constant(given)
             self.columns[name] = np.empty((entries, *column.shape[1:]), column.dtype)
-            growing.place_lists(column, starts, first, self.columns[name])
+            in_parallel(partial(growing.place_lists, column, starts, first, self.columns[name]), tasks, None)
         self._find_totals(first, length, classes)
         spans = Spans.packed(first[:-1], length)
         self._table, self._pages = np.array(spans.table), _with_room(spans.pages, 2 * len(spans.pages))

@@ -82,9 +82,9 @@ def classes_for(length: Array, classes: Array) -> None:
 
 
 @njit
-def place_lists(column: Array, starts: Array, first: Array, out: Array) -> None:
-    """Copy lists that are one after the other to the places where they start now."""
-    for row in range(starts.size - 1):
+def place_lists(column: Array, starts: Array, first: Array, out: Array, lo: int, hi: int) -> None:
+    """Copy lists lo..hi, which are one after the other, to the places where they start now."""
+    for row in range(lo, hi):
         to = first[row] - starts[row]
         for i in range(starts[row], starts[row + 1]):
             out[i + to] = column[i]
