@@ -38,7 +38,7 @@ def test_names_in_examples_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for block in re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
         ast.parse(block)
-    for path in set(re.findall(r"\bcawn((?:\.[A-Za-z_]\w*)+)\b(?!/)", text)):
+    for path in set(re.findall(r"(?<![\w/])cawn((?:\.[A-Za-z_]\w*)+)\b(?!/)", text)):
         found = cawn
         for name in path[1:].split("."):
             found = getattr(found, name, None) or import_module(f"{found.__name__}.{name}")

@@ -60,6 +60,7 @@ ACROSS = {
     "systems/cawn/test_cuda_training.py": "whole runs on a GPU",
     "systems/test_every_system*.py": "what every system promises",
     "test_benchmarks.py": "benchmarks/",
+    "test_deploy.py": "deploy/",
     "test_docs.py": "docs/",
     "test_every_predictor.py": "LinkPredictor and the command line with every system",
     "test_examples.py": "examples/",

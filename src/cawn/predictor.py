@@ -479,10 +479,10 @@ class LinkPredictor:
     def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
         """Add links to the history: Events, or anything `cawn.read` reads with these `columns`. Nodes may be new.
 
-        Columns that are not given default to those of the training data, if the file or table has them. The index is
-        rebuilt at the next query, in time linear in the number of links; several updates before it cost one rebuild.
-        The calibration is then refitted too, if enough links are newer than those it was fitted on (see `load`): up to
-        2,000 of them are scored, each with the links before it.
+        Columns that are not given default to those of the training data, if the file or table has them. The index of
+        the systems `cawn` and `rates` is extended, in time proportional to the number of new links; others rebuild what
+        they need at the next query. The calibration is refitted too, if enough links are newer than those it was fitted
+        on (see `load`): up to 2,000 of them are scored, each with the links before it.
 
         If links have ids (`link_id="column"`, or Events with `link_id`), those with known ids are skipped. Without ids,
         links that were added before are added again, with a warning.
