@@ -1,8 +1,11 @@
-"""`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed."""
+"""`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed.
+
+`python -m benchmarks serving` measures the live service and has options of its own; see `--help`.
+"""
 
 import sys
 
-from benchmarks import counting, engine, explaining, learning, loading
+from benchmarks import counting, engine, explaining, growing, learning, loading
 from benchmarks.report import show
 
 PARTS = {
@@ -15,16 +18,21 @@ PARTS = {
     "counting": counting.counting,
     "explaining": explaining.explaining,
     "loading": loading.loading,
+    "growing": growing.growing,
     "growth": engine.growth,
 }
 ASKED_FOR = {"growth"}  # too large to run unasked
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["serving"]:
+        from benchmarks import serving
+
+        return serving.main(arguments[1:])
     quick = "--quick" in arguments
     names = [a for a in arguments if a != "--quick"] or [name for name in PARTS if name not in ASKED_FOR]
     if unknown := [name for name in names if name not in PARTS]:
-        print(f"benchmarks: no part {unknown[0]!r}; there are {', '.join(PARTS)}", file=sys.stderr)
+        print(f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving'])}", file=sys.stderr)
         return 2
     rows = [row for name in names for row in PARTS[name](0.01 if quick else 1.0)]
     show("cawn" + (" (a hundredth of the size: the bars do not apply)" if quick else ""), rows)

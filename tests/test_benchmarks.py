@@ -26,6 +26,21 @@ def test_an_unknown_part_is_refused() -> None:
     assert refused.stderr.startswith("benchmarks: no part 'frob'")
 
 
+def test_the_live_service() -> None:
+    shown = run("serving", "--quick", "--only", "predictor,server", "--json")
+    assert shown.returncode == 0, shown.stderr
+    rows = {row["what"]: row for row in json.loads(shown.stdout)}
+    for what in (
+        "acknowledged links missing, doubled or invisible",
+        "scores online against offline, largest difference",
+    ):
+        assert rows[what]["measured"] == 0
+    assert all(row["measured"] > 0 for what, row in rows.items() if "/s" in row["unit"])
+    refused = run("serving", "--only", "frob")
+    assert refused.returncode == 2
+    assert "no part 'frob'" in refused.stderr
+
+
 def test_the_speed_of_systems(tmp_path: Path) -> None:
     links = laws.triadic_closure(30, 600, seed=0).events
     rows = [f"{u},{v},{t}" for u, v, t in zip(links.src, links.dst, links.t, strict=True)]

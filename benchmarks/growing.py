@@ -1,0 +1,120 @@
+"""An index that links are appended to, against one built at once; and the memory of links that arrive."""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import cawn
+from benchmarks.engine import LENGTH, M, late_queries, power_law_events
+from benchmarks.report import Row, best_time, resident_bytes
+from cawn.data.decays import ladder, time_unit
+from cawn.walks.growing import GrowingIndex
+from cawn.walks.pairs import PairFeatures, PairParts
+
+BATCH = 1_000  # links that are appended at once
+FEATURES = {
+    "walks alone": PairParts(False, False, False, False, False),
+    "rates": PairParts(True, True, False, False, False),
+    "all features": PairParts(),
+}
+
+
+class Index(NamedTuple):
+    history: cawn.History
+    features: PairFeatures | None
+
+    @classmethod
+    def of(cls, events: cawn.Events, whole: cawn.Events, parts: PairParts) -> "Index":
+        """The index of some events; decays and unit are those of the whole network."""
+        history = cawn.History(events, ladder(whole.intensity))
+        return cls(history, PairFeatures.of(parts, events, history, time_unit(whole)))
+
+
+def grown(events: cawn.Events, first: int, parts: PairParts) -> tuple[GrowingIndex, float]:
+    """An index of the first links to which all others are appended, and the links appended per second."""
+    index = GrowingIndex(events[:first], *Index.of(events[:first], events, parts))
+    sizes = range(first, len(events) + 1, BATCH)
+    index.append(events[:first])  # compiles
+    start = time.perf_counter()
+    for size in sizes[1:]:
+        index.append(events[:size])
+    return index, (sizes[-1] - first) / (time.perf_counter() - start)
+
+
+def growing(scale: float = 1.0) -> list[Row]:
+    first, appends = max(int(1_000_000 * scale), BATCH), max(int(1_000 * scale), 2)
+    events = power_law_events(first + appends * BATCH)
+    detail = f"batches of {BATCH:,} to {first:,} links"
+    rows = []
+    for name, parts in FEATURES.items():
+        index, rate = grown(events, first, parts)
+        rows.append(Row(f"append to the index, {name}", rate, 500_000, unit="links/s", detail=detail))
+        assert index.version is not None
+        if name == "walks alone":
+            rows.append(_walks(index.version.history, cawn.History(events, ladder(events.intensity)), events, appends))
+    return rows
+
+
+def _walks(live: cawn.History, fresh: cawn.History, events: cawn.Events, appends: int) -> Row:
+    nodes, t = late_queries(events, 2_000)
+    times: dict[str, list[float]] = {"live": [], "fresh": []}
+    for _ in range(5):
+        for name, history in (("live", live), ("fresh", fresh)):
+            sample = partial(history.sample, nodes, t, num_walks=M, length=LENGTH, seed=0, threads=1)
+            times[name].append(best_time(sample, 2))
+    rate = M * len(nodes) / min(times["live"]) / 1e6
+    what = f"walks/s after {appends:,} appends against a fresh build"
+    return Row(what, min(times["fresh"]) / min(times["live"]), 0.7, detail=f"{rate:.1f} million walks/s on one core")
+
+
+class Arriving:
+    """Columns of links between nodes of a power-law network, with ascending times: n0, n17, ..."""
+
+    def __init__(self, num_nodes: int, start: int, seed: int = 0) -> None:
+        self._rng, self._t = np.random.default_rng(seed), start
+        self._weight = np.cumsum(np.arange(1, num_nodes + 1) ** -0.7)
+
+    def take(self, size: int) -> tuple[list[str], list[str], list[int]]:
+        drawn = self._rng.random((2, size)) * self._weight[-1]
+        src, dst = np.searchsorted(self._weight, drawn).tolist()
+        t = (self._t + np.arange(1, size + 1)).tolist()
+        self._t += size
+        return [f"n{node}" for node in src], [f"n{node}" for node in dst], t
+
+    def batches(self, links: int, size: int) -> Iterator[tuple[list[str], list[str], list[int]]]:
+        for done in range(0, links, size):
+            yield self.take(min(size, links - done))
+
+
+def memory(run: Path, system: str, links: int) -> list[Row]:
+    """Memory that links need which are appended to a predictor, in a process of its own."""
+    with get_context("spawn").Pool(1) as pool:
+        resident, held = pool.apply(bytes_per_link, (str(run), links))
+    detail = f"{links // 2:,} to {links:,} links; the index counts {held:.0f}"
+    return [Row(f"memory of arriving links, {system}", resident, 120, "<=", "B/link", detail)]
+
+
+def bytes_per_link(run: str, links: int) -> tuple[float, float]:
+    """The growth of resident memory, and of what the index counts, over the second half of the links."""
+    predictor = cawn.LinkPredictor.load(run, device="cpu", threads=1)
+    predictor.prepare_to_grow()
+    arriving = Arriving(max(links // 10, 10), predictor.watermark)
+    measured = []
+    for half in (links // 2, links - links // 2):
+        for batch in arriving.batches(half, 10_000):
+            predictor.append(*batch)
+        measured.append(np.array([resident_bytes(), _index_bytes(predictor)]))
+    resident, held = (measured[1] - measured[0]) / (links - links // 2)
+    return float(resident), float(held)
+
+
+def _index_bytes(predictor: cawn.LinkPredictor) -> int:
+    scorer: object = predictor._state.snapshot.scorer
+    index = getattr(scorer, "_growing", None) or scorer.batcher.growing
+    assert isinstance(index, GrowingIndex)
+    return index.nbytes
