@@ -7,10 +7,16 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 
 import cawn
 from cawn import systems
+from cawn.cli import app
 from cawn.paper import EXPERIMENTS
+from cawn.serve.api import api_routes
+from cawn.serve.inference import inference_routes
+from cawn.serve.requests import parse_explain, parse_json, parse_links, parse_pairs, parse_rank
+from cawn.serve.service import Service, ServiceSettings
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
@@ -58,6 +64,36 @@ def test_the_table_of_systems_is_that_of_the_registry() -> None:
     entries = {name: systems.entry(name) for name in systems.names() if name != "recency regression"}
     words = {True: "yes", False: "no"}
     assert found == {name: [words[entry.new_nodes], words[entry.state]] for name, entry in entries.items()}
+
+
+def test_the_page_about_the_server_names_what_it_has() -> None:
+    """Routes, options and metrics."""
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+    service = Service(ServiceSettings(ROOT))
+    paths = {endpoint.path for endpoint in (*api_routes(service), *inference_routes(service))}
+    patterns = [re.sub(r"\{\w+\}", "NAME", path) + r"[`?]" for path in sorted(paths)]
+    assert [pattern for pattern in patterns if not re.search(pattern, page)] == []
+    commands = typer.main.get_command(app).commands.values()
+    options = {option for command in commands for parameter in command.params for option in parameter.opts}
+    theirs = {"--stop-timeout", "--constraint"}  # of docker and pip
+    assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", page)) - options - theirs == set()
+    source = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "src" / "cawn" / "serve").glob("*.py"))
+    metrics = {name.removesuffix("_total") for name in re.findall(r"`(cawn_\w+)", page)}
+    assert len(metrics) > 20
+    assert {name for name in metrics if f'"{name}"' not in source and "prequential" not in name} == set()
+
+
+def test_requests_in_the_documentation_are_accepted() -> None:
+    parsers = {"links": parse_links, "score": parse_pairs, "rank": parse_rank, "explain": parse_explain}
+    page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\\\n", "")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    sent = re.findall(r"curl .*?/v1/(\w+) .*?-d '(.*?)'", page + readme)
+    assert len(sent) == 6
+    for route, cells in re.findall(r"^\| `POST /v1/(\w+)` \| \w+ \| (.*?) \|", page, re.MULTILINE):
+        sent += [(route, body) for body in re.findall(r"`(\{.*?\})`", cells)]
+    assert len(sent) == 12
+    for route, body in sent:
+        parsers[route](parse_json(body.encode()))
 
 
 @pytest.fixture(scope="module")
