@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 def serve(
     run: RunFolder,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="PORT", help="Port; 0 for any free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Folder of stored links; RUN/live by default.")
     ] = None,
@@ -58,6 +59,7 @@ def serve(
     Example: cawn serve runs/mine --port 8000
     """
     _refuse_missing()
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch that wait leave their cores to others
     from cawn.checks import check_choice
     from cawn.kernels.threads import num_cores
     from cawn.learn.runs import read_description
