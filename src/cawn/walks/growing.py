@@ -70,6 +70,7 @@ class GrowingIndex:
                 arrays["activity"] = sequences.flat.activity
                 self._sequences = _GrowingSequences(self._versions, events, sequences.flat, attributes)
         self._nodes = GrowingLists(self._versions, starts, arrays, alphas=self._alphas)
+        self.num_appended = 0  # links since it was made
         self.version: IndexVersion | None = self._publish(events)  # None if an append failed
 
     def append(self, events: Events, kept: int | None = None) -> IndexVersion:
@@ -105,6 +106,7 @@ class GrowingIndex:
             )
             self._sequences.append(events, first, owners, reserved, nodes)
         self._events = events
+        self.num_appended += len(src)
         self.version = self._publish(events)
         return self.version
 

@@ -30,7 +30,7 @@ from cawn.walks.validation import check_history, check_pairs
 Array = npt.NDArray[Any]
 
 TRIAL_DIM = 32  # of the short training runs for alpha="auto"
-_COPY_BELOW = 0.2  # pairs per link: an index that grew is copied to a GPU when it was asked about more
+_COPY_BELOW = 0.13  # pairs per link: an index that grew is copied to a GPU when it was asked about more
 
 _ENGINES = Lock()  # held while an engine is chosen or made
 
@@ -92,7 +92,8 @@ class CawnSystem:
             if self._engine is None or self._engine.host is not batcher:
                 held, asked = self._asked
                 self._asked = batcher, num_pairs + (asked if held is batcher else 0)
-                if batcher.growing is not None and self._asked[1] < _COPY_BELOW * len(batcher.events):
+                grew = batcher.growing is not None and batcher.growing.num_appended > 0
+                if grew and self._asked[1] < _COPY_BELOW * len(batcher.events):
                     return HostEngine(self.module, batcher)
                 from cawn.systems.cawn.cuda import DeviceEngine
 
