@@ -1,6 +1,7 @@
 """An index that links are appended to, against one built at once; and the memory of links that arrive."""
 
 import time
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
@@ -101,6 +102,7 @@ def memory(run: Path, system: str, links: int) -> list[Row]:
 
 def bytes_per_link(run: str, links: int) -> tuple[float, float]:
     """The growth of resident memory, and of what the index counts, over the second half of the links."""
+    warnings.filterwarnings("ignore", "t is ", UserWarning)  # far from the few links of the run
     predictor = cawn.LinkPredictor.load(run, device="cpu", threads=1)
     predictor.prepare_to_grow()
     arriving = Arriving(max(links // 10, 10), predictor.watermark)

@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -347,6 +348,7 @@ def main(arguments: Sequence[str]) -> int:
     if not options.json:
         print(processor())
     rows = []
+    warnings.filterwarnings("ignore", "t is ", UserWarning)  # far from the few links of the run
     with tempfile.TemporaryDirectory() as folder:
         for name in names:
             for row in PARTS[name](Path(folder), chosen):
