@@ -121,3 +121,41 @@ def test_memory_of_forgotten_versions_is_used_again() -> None:
 def test_blocks_of_short_lists_have_no_free_entries() -> None:
     lists = GrowingLists(Versions(), np.array([0, 7, 27]), {"time": np.arange(27)})
     assert lists._blocks.classes[:2].tolist() == [EXACT, 5]
+
+
+@pytest.mark.parametrize("forced", [False, True], ids=["extended", "moved"])
+def test_a_version_that_is_read_for_long_keeps_only_its_own_memory(forced: bool) -> None:
+    versions, size = Versions(), 300
+    lists = GrowingLists(versions, np.array([0, size, 2 * size]), {"time": np.arange(2 * size)})
+    held = Token()
+    versions.publish(held)
+    before, expected = lists.version(), list(range(2 * size))
+    for step in range(1000):
+        versions.current += 1
+        lists.begin(0)
+        if step % 2:
+            lists.shorten(np.array([0]), np.array([1]))
+        else:
+            appended(lists, [0], [step], [forced])
+        token = Token()
+        versions.publish(token)
+    assert list(chain(*contents(before, 2))) == expected
+    assert lists.nbytes < 8 * 32 * size + 20_000
+    assert len(lists._freed) + len(lists._read) < 50
+    assert len(versions._alive) < 50
+
+
+def test_removing_whole_lists_takes_no_memory() -> None:
+    versions = Versions()
+    lists = GrowingLists(versions, np.array([0, 0]), {"time": np.empty(0, np.int64)})
+    sizes = []
+    for step in range(100):
+        versions.current += 1
+        lists.begin(0)
+        appended(lists, [0], [step])
+        versions.current += 1
+        lists.begin(0)
+        lists.shorten(np.array([0]), np.array([1]))
+        sizes.append(lists.nbytes)
+    assert contents(lists.version(), 1) == [[]]
+    assert sizes[-1] == sizes[10]

@@ -9,6 +9,7 @@ list in one version are invisible to it, so the writer may fill them for the nex
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 from weakref import ref
@@ -26,6 +27,7 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 _LEAST = 1 << 10  # rows, pages or entries that arrays have room for at first
+_FEW = 8  # versions whose memory is kept before those that nobody reads are looked for
 _PARALLEL = 1 << 18  # entries from which on several threads share the work
 
 
@@ -70,16 +72,32 @@ class Versions:
     def __init__(self) -> None:
         self.current = 0
         self._alive: deque[tuple[int, ref[Any]]] = deque()
+        self._most = _FEW
 
     def publish(self, token: Any) -> None:
         """Whoever reads the current version holds its token."""
         self._alive.append((self.current, ref(token)))
+        if len(self._alive) > self._most:
+            self._alive = deque(one for one in self._alive if one[1]() is not None)
+            self._most = 2 * len(self._alive) + _FEW
 
     def oldest(self) -> int:
         """The oldest version that may be read."""
         while self._alive and self._alive[0][1]() is None:
             self._alive.popleft()
         return self._alive[0][0] if self._alive else self.current
+
+    def alive(self) -> Array:
+        """All versions that may be read, ascending."""
+        return np.array([version for version, token in self._alive if token() is not None], np.int64)
+
+
+class _Freed(NamedTuple):
+    """What only versions before this one can see."""
+
+    version: int
+    blocks: Array  # [n, 3]: first entry, class, the version it was made for
+    pages: Array  # [m, 2]: page, the version it was made for
 
 
 class GrowingLists:
@@ -104,7 +122,9 @@ class GrowingLists:
     ) -> None:
         starts = np.asarray(starts, np.int64)
         self.size, length = len(starts) - 1, np.diff(starts)
-        self._versions, self._freed = versions, deque[tuple[int, Array, Array]]()
+        self._versions = versions
+        self._freed, self._read = deque[_Freed](), deque[_Freed]()  # of the last versions; still read some time ago
+        self._most_read = _FEW
         self._alphas = alphas
         # Long lists get room at once; the memory behind it is not touched before they grow.
         classes = np.full(self.size, EXACT, np.int8)
@@ -121,7 +141,7 @@ class GrowingLists:
         self._find_totals(first, length, classes)
         spans = Spans.packed(first[:-1], length)
         self._table, self._pages = np.array(spans.table), _with_room(spans.pages, 2 * len(spans.pages))
-        self._next_free = np.empty(entries, np.int64)
+        self._next_free = np.zeros(entries, np.int64)
         self._keys = np.empty(0, np.int64) if keys is None else _with_room(keys, 2 * self.size)
         self._slots = np.empty(0, np.int32) if keys is None else self._hashed()
         self._blocks = Blocks(
@@ -143,9 +163,15 @@ class GrowingLists:
     def begin(self, size: int) -> None:
         """Start the next version, with `size` rows at least."""
         oldest = self._versions.oldest()
-        while self._freed and self._freed[0][0] <= oldest:
-            _, freed_blocks, freed_pages = self._freed.popleft()
-            growing.release(freed_blocks, freed_pages, self._pages, self._blocks, self._next_free)
+        for unused in (self._read, self._freed):
+            while unused and unused[0].version <= oldest:
+                self._release(unused.popleft())
+        if len(self._freed) > _FEW:
+            self._read.extend(self._release_unread(self._freed))
+            self._freed = deque()
+        if len(self._read) > self._most_read:
+            self._read = deque(self._release_unread(self._read))
+            self._most_read = 2 * len(self._read) + _FEW
         self._table = self._table.copy()
         self._extend(size)
 
@@ -167,7 +193,7 @@ class GrowingLists:
         n = len(rows)
         distinct = Distinct(*np.empty((len(Distinct._fields), n), np.int64))
         which, position = np.empty((2, n), np.int64)
-        freed_blocks, freed_pages = np.empty((n, 2), np.int64), np.empty(n, np.int64)
+        freed_blocks, freed_pages = np.empty((n, 3), np.int64), np.empty(n, np.int64)
         forced = np.empty(0, np.bool_) if forced is None else forced
         self._make_pages(n)
         while True:
@@ -185,7 +211,7 @@ class GrowingLists:
     def shorten(self, rows: Array, by: Array) -> None:
         """Remove the last by[i] entries of the lists of distinct rows [n]."""
         n, needed = len(rows), 2 * int(self.spans_of(rows)[1].sum()) + len(rows)
-        moves, freed_blocks, freed_pages = np.empty((n, 3), np.int64), np.empty((n, 2), np.int64), np.empty(n, np.int64)
+        (moves, freed_blocks), freed_pages = np.empty((2, n, 3), np.int64), np.empty(n, np.int64)
         self._make_pages(n)
         self._make_entries(0, needed)
         arrays = self._table, self._pages, self._versions.current, self._blocks, self._next_free
@@ -259,7 +285,25 @@ class GrowingLists:
     def _free(self, freed_blocks: Array, freed_pages: Array) -> None:
         """Reuse these when no version before the current one is read any more."""
         if len(freed_blocks) or len(freed_pages):
-            self._freed.append((self._versions.current, freed_blocks, freed_pages))
+            pages = np.stack([freed_pages, self._blocks.stamps[freed_pages]], axis=1)
+            self._freed.append(_Freed(self._versions.current, np.array(freed_blocks), pages))
+
+    def _release(self, freed: _Freed) -> None:
+        growing.release(freed.blocks, freed.pages, self._pages, self._blocks, self._next_free)
+
+    def _release_unread(self, several: Iterable[_Freed]) -> Iterator[_Freed]:
+        """Reuse what no version that is read can see; returns the rest.
+
+        So a version that is read for long keeps only its own memory, not that of all versions after it.
+        """
+        alive = self._versions.alive()
+        for freed in several:
+            before = int(np.searchsorted(alive, freed.version))
+            newest = alive[before - 1] if before else NONE  # of the versions that may see it
+            blocks, pages = freed.blocks[:, 2] <= newest, freed.pages[:, 1] <= newest
+            self._release(freed._replace(blocks=freed.blocks[~blocks], pages=freed.pages[~pages]))
+            if blocks.any() or pages.any():
+                yield freed._replace(blocks=freed.blocks[blocks], pages=freed.pages[pages])
 
 
 def _with_room_for(size: int) -> int:

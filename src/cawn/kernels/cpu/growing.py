@@ -22,6 +22,7 @@ Array = npt.NDArray[Any]
 EXACT = -1  # the size class of a block without free entries
 CLASSES = 31  # a block of class c has 2**c entries
 WITH_TOTALS = 4  # the last entry of blocks from this class on holds the running sums of their list
+STAMPED = 7  # of blocks from this class on, it is known for which version they were made
 FREE_PAGE = CLASSES  # position in `heads`
 ENTRIES, PAGES = 0, 1  # positions in `used`
 NONE = -1
@@ -142,10 +143,13 @@ def reserve(
 
     Args:
         forced: Whether the list must move even if its block has room, because the caller overwrites entries of it.
-        next_free: [entries] int64; of a free block, the first entry holds the next free block of its class.
+        next_free: [entries] int64; of a free block, the first entry holds the next free block of its class; of a large
+            one in use (STAMPED), the version it was made for.
         which: Written: the position in `distinct` of each entry's row [n].
         position: Written: where each new entry is [n].
-        freed_blocks, freed_pages: Written: blocks (first entry, class) and pages that only earlier versions use.
+        freed_blocks: Written: blocks that only earlier versions use: first entry, class, the version they were made
+            for (0 if it is not known).
+        freed_pages: Written: pages that only earlier versions use.
 
     Returns the numbers of distinct rows, freed blocks and freed pages; if there are not enough entries, nothing changes
     and it returns the number of missing ones, then NONE.
@@ -188,10 +192,11 @@ def reserve(
             if before > 0:
                 freed_blocks[num_blocks, 0] = distinct.first[d]
                 freed_blocks[num_blocks, 1] = class_within(before) if size_class == EXACT else size_class
+                freed_blocks[num_blocks, 2] = next_free[distinct.first[d]] if size_class >= STAMPED else 0
                 num_blocks += 1
             size_class = class_for(before + distinct.more[d])
             blocks.classes[row] = size_class
-            distinct.first[d] = _new_block(size_class, blocks, next_free)
+            distinct.first[d] = _new_block(size_class, version, blocks, next_free)
         if size_class >= WITH_TOTALS:
             distinct.totals[d] = distinct.first[d] + (np.int64(1) << size_class) - 1
         num_pages += set_span(
@@ -239,13 +244,15 @@ def _new_page(pages: Array, version: int, blocks: Blocks) -> Any:
 
 
 @inline
-def _new_block(size_class: int, blocks: Blocks, next_free: Array) -> Any:
+def _new_block(size_class: int, version: int, blocks: Blocks, next_free: Array) -> Any:
     first = blocks.heads[size_class]
     if first == NONE:
         first = blocks.used[ENTRIES]
         blocks.used[ENTRIES] += np.int64(1) << size_class
     else:
         blocks.heads[size_class] = next_free[first]
+    if size_class >= STAMPED:
+        next_free[first] = version
     return first
 
 
@@ -277,8 +284,13 @@ def shorten(
         length = before - by[i]
         freed_blocks[i, 0] = first
         freed_blocks[i, 1] = class_within(before) if size_class == EXACT else size_class
-        blocks.classes[row] = class_for(length + 1)
-        to = _new_block(blocks.classes[row], blocks, next_free)
+        freed_blocks[i, 2] = next_free[first] if size_class >= STAMPED else 0
+        to = 0
+        if length == 0:
+            blocks.classes[row] = EXACT  # no block, as for a new row
+        else:
+            blocks.classes[row] = class_for(length + 1)
+            to = _new_block(blocks.classes[row], version, blocks, next_free)
         moves[i, 0], moves[i, 1], moves[i, 2] = first, to, length
         num_pages += set_span(table, pages, version, blocks, row, to, length, freed_pages, num_pages)
     return num_pages
@@ -291,7 +303,7 @@ def release(freed_blocks: Array, freed_pages: Array, pages: Array, blocks: Block
         first, size_class = freed_blocks[i, 0], freed_blocks[i, 1]
         next_free[first] = blocks.heads[size_class]
         blocks.heads[size_class] = first
-    for page in freed_pages:
+    for page in freed_pages[:, 0]:
         pages[page << PAGE_BITS] = blocks.heads[FREE_PAGE]
         blocks.heads[FREE_PAGE] = page
 
