@@ -522,10 +522,11 @@ class LinkPredictor:
         with self._updating:
             held, known = self._state.snapshot.events, self._known
             added = []
-            for new in batches:
-                added.append(new[known.is_unknown(held, new)])
-                known.add(added[-1])
-            nodes = self._add_links(added)
+            with known.adding(self._held):
+                for new in batches:
+                    added.append(new[known.is_unknown(held, new)])
+                    known.add(added[-1])
+                nodes = self._add_links(added)
             return [
                 Update(len(some), len(new) - len(some), count)
                 for new, some, count in zip(batches, added, nodes, strict=True)
@@ -542,8 +543,9 @@ class LinkPredictor:
             nodes_before = self._count_nodes()
             unknown = self._known.is_unknown(self._state.snapshot.events, batch)
             added = batch[unknown]
-            self._known.add(added)
-            self._add_links([added])
+            with self._known.adding(self._held):
+                self._known.add(added)
+                self._add_links([added])
             part = np.repeat(np.arange(len(sizes)), sizes)[batch.rows][unknown]  # of each link that was added
             counts = np.bincount(part, minlength=len(sizes)).tolist()
             nodes = self._new_nodes(added, part, len(sizes), nodes_before)
@@ -661,8 +663,9 @@ class LinkPredictor:
                 stacklevel=3,
             )
         added = new[unknown]
-        known.add(added, batch)
-        (nodes,) = self._add_links([added])
+        with known.adding(self._held):
+            known.add(added, batch)
+            (nodes,) = self._add_links([added])
         return Update(len(added), len(new) - len(added), nodes)
 
     def _refuse_snapshot(self) -> None:
@@ -673,11 +676,11 @@ class LinkPredictor:
         """Add links that are new; returns the number of nodes that each batch adds. Called by one thread at a time."""
         if not any(map(len, batches)):
             return [0] * len(batches)
-        try:
-            return self._grow(batches) if isinstance(self._state.snapshot.scorer, Growing) else self._queue(batches)
-        except BaseException:
-            self._known.forget_ids()
-            raise
+        return self._grow(batches) if isinstance(self._state.snapshot.scorer, Growing) else self._queue(batches)
+
+    def _held(self) -> list[Events]:
+        """All links, also those that are queued."""
+        return [self._state.snapshot.events, *self._state.pending]
 
     def _grow(self, batches: list[Events]) -> list[int]:
         """Extend the index, and replace the snapshot; if that fails, the state is unchanged."""

@@ -1,5 +1,6 @@
 """Times in questions: numbers, text and dates become numbers in the data's unit, or one clear line."""
 
+import sys
 import warnings
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -10,7 +11,14 @@ import pytest
 
 import cawn
 from cawn.data.reading import Reading
-from cawn.data.times import calendar_dates, convert_link_times, dates_in_unit, dates_to_numbers, parse_query_times
+from cawn.data.times import (
+    calendar_dates,
+    convert_link_times,
+    dates_in_unit,
+    dates_to_numbers,
+    parse_query_times,
+    time_after,
+)
 
 DATES = Reading(dates=True)
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
@@ -183,3 +191,9 @@ def test_new_links_in_another_unit() -> None:
         convert_link_times(nanoseconds, seconds)
     with pytest.raises(cawn.DataError, match="plain numbers"):
         convert_link_times(seconds, cawn.Events([0], [1], [5]))
+
+
+def test_the_time_after_the_last_possible_time() -> None:
+    last = np.iinfo(np.int64).max
+    assert [time_after(t) for t in (7, int(last) - 1, int(last))] == [8, last, last]
+    assert time_after(sys.float_info.max) == sys.float_info.max

@@ -125,6 +125,25 @@ def test_an_update_that_fails_changes_nothing(predictor, now, monkeypatch) -> No
     assert predictor.update(links).added == 1
 
 
+def test_nodes_and_batches_of_links_that_could_not_be_added_are_forgotten(predictor, now, monkeypatch) -> None:
+    def fail(*_args):
+        raise MemoryError
+
+    predictor.append(["first"], ["second"], [now])
+    nodes, batch = predictor.nodes(), link("third", "fourth", now)
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingIndex, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["lost"], ["gone"], [now])
+        with pytest.raises(MemoryError):
+            predictor.update(batch, once=True)
+    assert predictor.nodes() == nodes
+    assert predictor.append(["fifth"], ["sixth"], [now]).nodes_added == 2
+    assert predictor.update(batch, once=True).added == 1
+    assert predictor.nodes() == [*nodes, "fifth", "sixth", "third", "fourth"]
+    assert predictor.update(batch, once=True).added == 0
+
+
 def test_a_snapshot_never_changes(predictor, now) -> None:
     snapshot = predictor.snapshot()
     before = snapshot.score("n1", "n2", now + 1)

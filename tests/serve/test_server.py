@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +123,21 @@ def test_a_second_signal_ends_the_process(served_copy: Path, monkeypatch: pytest
         server._service.stop()
     assert ended == [130]
     server._socket.close()
+
+
+@pytest.mark.usefixtures("kept_interval")
+def test_a_signal_while_links_are_loaded(served_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    server, announced = start(served_copy), []
+    load = cawn.LinkPredictor.load
+
+    def interrupted(*args, **options) -> cawn.LinkPredictor:
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not server._server.should_exit:
+            time.sleep(0.001)
+        return load(*args, **options)
+
+    monkeypatch.setattr(cawn.LinkPredictor, "load", interrupted)
+    server.run(lambda: announced.append(server.facts()))
+    assert not announced
+    assert capfd.readouterr().err.endswith("INFO stopped before all links were loaded\n")
+    assert server.address.startswith("http://127.0.0.1:")

@@ -225,9 +225,12 @@ class GrowingNames(NameIndex):
             return GrowingNames(NameIndex.of(self.all()).extended(names))
         if len(self._added) + len(names) > max(len(self._base), _ADDED):
             return GrowingNames(NameIndex.of(self.all()).extended(names))
+        added = self._added
+        if len(self._base) + len(added) > self._size:  # links with names that were added later could not be added
+            added = {name: len(self._base) + i for i, name in enumerate(self._names)}
         for name in spelled:
-            self._added.setdefault(name, len(self._base) + len(self._added))
-        return GrowingNames(self._base, self._added, len(self._base) + len(self._added))
+            added.setdefault(name, len(self._base) + len(added))
+        return GrowingNames(self._base, added, len(self._base) + len(added))
 
 
 def name_arrays(labels: Array) -> dict[str, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ PER_SECOND: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FINER_UNITS = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}
 _COARSE = ("Y", "M", "W", "D", "h", "m")
 _EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
+_LAST = int(np.iinfo(np.int64).max)
 _CENTURY = 100 * 365.2425 * 86_400  # seconds
 
 
@@ -225,7 +227,9 @@ def time_after(newest: int | float | None) -> int | float:
     """The earliest time at which a link at `newest`, the newest one, is visible: the default time of a query."""
     if newest is None:
         raise QueryError("there are no links yet, so the time has no default; give one")
-    return newest + 1 if isinstance(newest, int) else math.nextafter(newest, math.inf)
+    if isinstance(newest, int):
+        return min(newest + 1, _LAST)
+    return min(math.nextafter(newest, math.inf), sys.float_info.max)
 
 
 def _has_dates(held: Array, reading: Reading) -> bool:

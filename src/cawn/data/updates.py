@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -49,9 +50,18 @@ class KnownLinks:
         is_first[np.unique(ids, return_index=True)[1]] = True
         return np.asarray((~self.has_ids(held, ids) & is_first) | (ids == NO_LINK_ID))
 
-    def forget_ids(self) -> None:
-        """Learn the ids again from the history, after links could not be added."""
-        self._ids = None
+    @contextmanager
+    def adding(self, held: Callable[[], Sequence[Events]]) -> Iterator[None]:
+        """Links that `add` records in this context are forgotten if it fails; `held` returns those to remember."""
+        digests = len(self.digests)
+        try:
+            yield
+        except BaseException:
+            del self.digests[digests:]
+            self._ids = None
+            ids = [links.link_id[links.link_id != NO_LINK_ID] for links in held() if links.link_id is not None]
+            self._ids = IdSet(np.concatenate([np.empty(0, np.uint64), *ids]))
+            raise
 
     def add(self, new: Events, batch: str | None = None) -> None:
         """Record links that were added after `is_unknown` was asked about them, and the digest of their batch."""
@@ -168,7 +178,8 @@ class GrowingEvents:
         for name, value in added.items():
             columns[name].append(value, kept)
         if "x" in columns:
-            columns["x"].append(np.zeros((len(new.names) - held.num_nodes, *columns["x"].values.shape[1:]), np.float32))
+            zeros = np.zeros((len(new.names) - held.num_nodes, *columns["x"].values.shape[1:]), np.float32)
+            columns["x"].append(zeros, held.num_nodes)
         self.events = held.grown({name: column.view() for name, column in columns.items()}, len(new.names))
         return self.events, kept
 

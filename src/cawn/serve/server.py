@@ -20,12 +20,14 @@ import uvicorn
 from cawn.errors import QueryError, reason
 from cawn.progress import progress
 from cawn.serve.app import MAX_BODY, create_app
-from cawn.serve.service import Service, ServiceSettings
+from cawn.serve.service import Service, ServiceSettings, Stopped
 from cawn.serve.tokens import Tokens
 
 DRAIN_SECONDS = 30  # for requests in progress when the server stops
 SWITCH_INTERVAL = 0.0005  # seconds; Python's own 5 ms would delay the event loop while a batch is scored
 INTERRUPTED = 130
+
+_logger = logging.getLogger(__name__)
 
 
 def listen(host: str, port: int, tokens: Tokens) -> socket.socket:
@@ -64,6 +66,8 @@ class Server:
     ) -> None:
         self._service, self._tokens, self._socket, self._quiet = Service(settings), tokens, listening, quiet
         self._failure: BaseException | None = None
+        host, port = listening.getsockname()[:2]
+        self.address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         self._access_log = access_log
         config = uvicorn.Config(
             create_app(self._service, tokens, max_body=max_body),
@@ -74,11 +78,6 @@ class Server:
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         self._server = _Uvicorn(config)
-
-    @property
-    def address(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def facts(self) -> dict[str, Any]:
         """What the start line says."""
@@ -109,7 +108,10 @@ class Server:
             with progress("loading links", quiet=self._quiet) as report:
                 self._service.start(lambda done, _total: report(done))
             gc.freeze()  # what has been loaded is never garbage: do not look at it again
-            announce()
+            if not self._server.should_exit:
+                announce()
+        except Stopped:
+            _logger.info("stopped before all links were loaded")
         except BaseException as error:
             self._failure = error
             self._server.should_exit = True

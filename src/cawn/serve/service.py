@@ -81,6 +81,10 @@ class RankAnswer(NamedTuple):
     version: int
 
 
+class Stopped(Exception):  # noqa: N818
+    """The service was stopped while it loaded links."""
+
+
 class Service:
     """Owns the predictor and the threads that write, score and learn. Methods may be called from any thread.
 
@@ -102,9 +106,11 @@ class Service:
         self.metrics.watch(self._read)
 
     def start(self, progress: Progress | None = None) -> None:
-        """Recover the state and start the threads."""
+        """Recover the state and start the threads; raises `Stopped` if requests are refused meanwhile."""
 
         def report(done: int, total: int) -> None:
+            if self._phase == "stopping":
+                raise Stopped
             self._replayed = (done, total)
             if progress is not None:
                 progress(done, total)

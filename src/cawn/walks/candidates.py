@@ -7,6 +7,7 @@ Of each kind the most frequent ones are kept, ties broken by the newest link and
 
 from __future__ import annotations
 
+import os
 from threading import Lock
 from typing import Any
 
@@ -27,6 +28,16 @@ WALKS = 512  # per decay
 NEVER = np.iinfo(np.int64).max
 
 _TABLES = Lock()  # held while a table is extended
+
+
+def _after_fork() -> None:
+    """Another thread may have held the lock during the fork."""
+    global _TABLES
+    _TABLES = Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Candidates:
