@@ -14,6 +14,8 @@ import cawn
 from benchmarks.engine import LENGTH, M, late_queries, power_law_events
 from benchmarks.report import Row, best_time, resident_bytes
 from cawn.data.decays import ladder, time_unit
+from cawn.data.names import NameIndex
+from cawn.data.updates import GrowingEvents, NewLinks
 from cawn.walks.growing import GrowingIndex
 from cawn.walks.pairs import PairFeatures, PairParts
 
@@ -36,24 +38,31 @@ class Index(NamedTuple):
         return cls(history, PairFeatures.of(parts, events, history, time_unit(whole)))
 
 
-def grown(events: cawn.Events, first: int, parts: PairParts) -> tuple[GrowingIndex, float]:
-    """An index of the first links to which all others are appended, and the links appended per second."""
+def grown(events: cawn.Events, first: int, parts: PairParts) -> tuple[GrowingIndex, float, float]:
+    """An index of the first links to which all others are appended, links per second, and CPU seconds per link."""
     index = GrowingIndex(events[:first], *Index.of(events[:first], events, parts))
-    sizes = range(first, len(events) + 1, BATCH)
-    index.append(events[:first])  # compiles
-    start = time.perf_counter()
-    for size in sizes[1:]:
-        index.append(events[:size])
-    return index, (sizes[-1] - first) / (time.perf_counter() - start)
+    links, names = GrowingEvents(events[:first]), NameIndex.of(np.arange(events.num_nodes))
+
+    def append(start: int, stop: int) -> None:
+        part = slice(start, stop)
+        new = NewLinks(events.src[part], events.dst[part], events.t[part], None, None, names, [])
+        index.append(*links.add(new))
+
+    append(first, first)  # compiles
+    append(first, first + BATCH)
+    size, start, cpu = len(events) - first - BATCH, time.perf_counter(), time.process_time()
+    for each in range(first + BATCH, len(events), BATCH):
+        append(each, each + BATCH)
+    return index, size / (time.perf_counter() - start), (time.process_time() - cpu) / size
 
 
 def growing(scale: float = 1.0) -> list[Row]:
     first, appends = max(int(1_000_000 * scale), BATCH), max(int(1_000 * scale), 2)
     events = power_law_events(first + appends * BATCH)
-    detail = f"batches of {BATCH:,} to {first:,} links"
     rows = []
     for name, parts in FEATURES.items():
-        index, rate = grown(events, first, parts)
+        index, rate, cpu = grown(events, first, parts)
+        detail = f"batches of {BATCH:,} to {first:,} links; {cpu * 1e6:.1f} µs of CPU time per link"
         rows.append(Row(f"append to the index, {name}", rate, 500_000, unit="links/s", detail=detail))
         assert index.version is not None
         if name == "walks alone":
