@@ -351,3 +351,22 @@ def test_probabilities_of_test_links_are_those_of_the_results(events, folder, pr
     found = reliability(true, false)
     assert found["brier"] == pytest.approx(expected["brier"], abs=1e-4)
     assert found["ece"] == pytest.approx(expected["ece"], abs=5e-3)  # rounding may move a pair to the next bin
+
+
+def test_facts_of_a_node(events, folder) -> None:
+    predictor = LinkPredictor.load(folder)
+    node = int(events.src[-1])
+    mine = np.flatnonzero((events.src == node) | (events.dst == node))
+    found = predictor.node(events.labels[node], 3)
+    newest = [(events.labels[events.src[i]], events.labels[events.dst[i]], events.t[i]) for i in mine[::-1][:3]]
+    assert found == (True, len(mine), events.t[mine[0]], events.t[mine[-1]], newest)
+    predictor.append([events.labels[node]], ["a new node"], [events.t[-1] + 5])
+    assert predictor.node("a new node") == (
+        True,
+        1,
+        events.t[-1] + 5,
+        events.t[-1] + 5,
+        [(str(events.labels[node]), "a new node", events.t[-1] + 5)],
+    )
+    assert predictor.node(events.labels[node], 0)[1:] == (len(mine) + 1, events.t[mine[0]], events.t[-1] + 5, [])
+    assert predictor.node("a stranger") == (False, 0, None, None, [])

@@ -52,7 +52,7 @@ from cawn.learn.runs import (
 )
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
-from cawn.rankings import Ranked, Ranking, Rankings, Scores, names_column
+from cawn.rankings import NodeFacts, Ranked, Ranking, Rankings, Scores, names_column
 from cawn.systems.base import (
     Bounded,
     Embedder,
@@ -777,6 +777,26 @@ class LinkPredictor:
                 self._system, self._record = system, record
                 replaced = replace(snapshot, scorer=scorer, calibration=fitted, version=snapshot.version + 1)
                 self._state = _State(replaced, self._state.pending)
+
+    def node(self, name: Name, k: int = 20) -> NodeFacts:
+        """The number of links of a node, the times of the first and the last, and the last k."""
+        check_integer(k, "k", 0)
+        snapshot = self._snapshot()
+        events, names = snapshot.events, snapshot.names
+        sides = {int(self._spelling.ids(names, [as_name(name, "name")], side)[0]) for side in (0, 1)}
+        known = [node for node in sides if node < len(names)]
+        if isinstance(snapshot.scorer, HasHistory):
+            found = [snapshot.scorer.history.links_of(node, max(int(k), 1)) for node in known]
+            count, links = sum(each[0] for each in found), [each[1] for each in found]
+        else:
+            links = [np.flatnonzero((events.src == node) | (events.dst == node)) for node in known]
+            count = len(np.unique(np.concatenate([[], *links])))
+        ids = np.unique(np.concatenate([np.empty(0, np.int64), *links])).tolist()  # with the first and the last
+        first, last = (events.t[ids[0]].item(), events.t[ids[-1]].item()) if ids else (None, None)
+        recent = [
+            (names.name(int(events.src[i])), names.name(int(events.dst[i])), events.t[i].item()) for i in ids[::-1][:k]
+        ]
+        return NodeFacts(bool(known), count, first, last, recent)
 
     def knows(self, name: Name) -> bool:
         """Whether a node of this name is in the network."""

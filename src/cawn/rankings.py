@@ -20,6 +20,16 @@ class Scores(NamedTuple):
     error: npt.NDArray[np.float64]
 
 
+class NodeFacts(NamedTuple):
+    """What the history has of a node."""
+
+    known: bool
+    links: int
+    first: int | float | None  # times in the data's unit
+    last: int | float | None
+    recent: list[tuple[Name, Name, int | float]]  # source, destination and time, newest first
+
+
 class Ranked(NamedTuple):
     """One candidate: `name, probability, found = ranked`.
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-import numpy as np
-
 from cawn.data.hashing import digest
 from cawn.data.names import Name
 from cawn.data.times import PER_SECOND, time_after
@@ -259,28 +257,9 @@ class Service:
         self._newest.extend(zip(last.src, last.dst, last.t, strict=True))
 
     def _node(self, name: Name) -> dict[str, Any]:
-        snapshot, spelling = self.predictor._snapshot(), self.predictor._spelling
-        events, names = snapshot.events, snapshot.names
-        sides = [int(spelling.ids(names, [name], side)[0]) for side in (0, 1)]
-        mine = np.flatnonzero((events.src == sides[0]) | (events.dst == sides[1]))
-        times = events.t[mine[[0, -1]]].tolist() if len(mine) else [None, None]
-        recent = [
-            {
-                "src": names.name(int(events.src[i])),
-                "dst": names.name(int(events.dst[i])),
-                "t": events.t[i].item(),
-            }
-            for i in mine[: -RECENT_OF_NODE - 1 : -1].tolist()
-        ]
-        known = any(node < len(names) for node in sides)
-        return {
-            "name": name,
-            "known": known,
-            "links": len(mine),
-            "first": times[0],
-            "last": times[1],
-            "recent": recent,
-        }
+        found = self.predictor.node(name, RECENT_OF_NODE)
+        recent = [{"src": src, "dst": dst, "t": t} for src, dst, t in found.recent]
+        return {"name": name, **found._asdict(), "recent": recent}
 
     def series(self) -> dict[str, Any]:
         """Accuracy on arriving links over time."""

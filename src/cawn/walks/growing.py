@@ -62,8 +62,8 @@ class GrowingIndex:
         del arrays["alphas"]
         self._events, self._pairs, self._sequences = events, None, None
         if pair_features is not None:
-            self._features, rates = pair_features, pair_features.rates
-            sequences = pair_features.sequences
+            self._parts, self._unit = pair_features.parts, pair_features.unit
+            rates, sequences = pair_features.rates, pair_features.sequences
             more = {} if sequences is None else {"pair_sum": sequences.flat.pair_sum}
             self._pairs = _GrowingRates(self._versions, rates, more, history.num_nodes)
             if sequences is not None:
@@ -145,8 +145,7 @@ class GrowingIndex:
             rates, sequences = self._pairs.version(history), None
             if self._sequences is not None:
                 sequences = self._sequences.version(events, nodes, self._pairs.lists[0].version(), rates, history)
-            held = self._features
-            pair_features = PairFeatures(held.parts, rates, sequences, held.unit)
+            pair_features = PairFeatures(self._parts, rates, sequences, self._unit)
         return IndexVersion(history, pair_features)
 
 

@@ -14,7 +14,7 @@ from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.kernels.cpu import walks as cpu
 from cawn.kernels.cpu.index import fill_lists, fill_logsums, list_starts
-from cawn.kernels.cpu.spans import Spans, constant, lengths
+from cawn.kernels.cpu.spans import Spans, constant, lengths, span
 from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.lists import ListsVersion
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
@@ -140,6 +140,12 @@ class History(Sampler):
     def degree(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Number of links of each node strictly before t: [B]."""
         return cpu.degrees(self.index, *query_arrays(nodes, t, self.index.time.dtype))
+
+    def links_of(self, node: int, k: int) -> tuple[int, npt.NDArray[np.int64]]:
+        """The number of links of a node, and the ids of the first and of the last k, in the order of time."""
+        start, stop = span(self.index.spans, node)
+        entries = np.unique(np.append(np.arange(start, min(start + 1, stop)), np.arange(max(start, stop - k), stop)))
+        return int(stop - start), self.index.hop[entries, cpu.LINK].astype(np.int64) >> 1
 
     def recent(self, nodes: npt.ArrayLike, t: npt.ArrayLike, k: int) -> RecentLinks:
         """The last k links of each node strictly before t, newest first."""
