@@ -20,6 +20,7 @@ import uvicorn
 from cawn.errors import QueryError, reason
 from cawn.progress import progress
 from cawn.serve.app import MAX_BODY, create_app
+from cawn.serve.connections import LimitedProtocol
 from cawn.serve.service import Service, ServiceSettings, Stopped
 from cawn.serve.tokens import Tokens
 
@@ -71,6 +72,8 @@ class Server:
         self._access_log = access_log
         config = uvicorn.Config(
             create_app(self._service, tokens, max_body=max_body),
+            http=LimitedProtocol,
+            ws="none",
             lifespan="off",
             log_config=None,
             access_log=access_log,
