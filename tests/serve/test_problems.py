@@ -62,6 +62,7 @@ def test_errors_of_the_server_are_logged_and_not_shown(error: Exception, status:
     reference = problem.detail.split()[-1]
     assert reference in caplog.text
     assert "secret" in caplog.text
+    assert ("\n" in caplog.text.strip()) == (status == 500)  # a full disk must not fill the log with tracebacks
 
 
 def test_running_out_of_memory_is_not_the_fault_of_the_client(caplog) -> None:

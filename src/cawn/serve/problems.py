@@ -89,7 +89,8 @@ def of_error(error: Exception) -> Problem:
     if isinstance(error, CawnError) and not isinstance(error, StorageError | DeviceError) and not out_of_memory:
         return Problem("invalid", str(error))
     reference = token_hex(4)
-    log.error("error %s", reference, exc_info=error)
     if isinstance(error, CawnError):
+        log.error("error %s: %s", reference, one_line(str(error)))
         return Problem("unavailable", f"storage, memory or device failed; the server's log has it as {reference}")
+    log.error("error %s", reference, exc_info=error)
     return Problem("internal", f"this is a bug in the server; its log has it as {reference}")
