@@ -273,7 +273,7 @@ class GrowingLists:
 
     def _hashed(self, more: int = 0) -> Array:
         """A new hash table of the keys with room for more."""
-        slots = np.full(1 << (4 * (self.size + more) + 8).bit_length(), NONE, np.int32)
+        slots = np.full(1 << (2 * (self.size + more) + 8).bit_length(), NONE, np.int32)
         fill_slots(constant(self._keys[: self.size]), slots)
         return slots
 
