@@ -81,3 +81,13 @@ def test_the_calibration_is_refitted_unless_it_is_kept(run: Path, tmp_path: Path
     assert after.steps[: len(before.steps)] == before.steps
     assert len(after.steps) == len(before.steps) + 2
     assert "refitted 2 times since validation" in call_cawn("info", run).out
+
+
+def test_a_run_that_is_served_is_not_changed(run: Path, tmp_path: Path, now: int) -> None:
+    """The server would refuse to start again."""
+    new = tmp_path / "new.csv"
+    new.write_text(f"rater,ratee,when\nn1,n2,{now}\n")
+    (run / "live").mkdir()
+    (run / "live" / "state.json").write_text("{}")
+    assert_refused(call_cawn("update", run, new), "send new links to the server")
+    assert LinkPredictor.load(run).num_links == 400

@@ -36,11 +36,17 @@ def update(
 
     Example: cawn update runs/mine today.csv --id transaction
     """
+    from cawn.errors import QueryError
     from cawn.files import FolderLock
     from cawn.learn.runs import read_description
     from cawn.predictor import LinkPredictor
 
     read_description(run)
+    if (run / "live" / "state.json").exists():
+        raise QueryError(
+            f"{run / 'live'}: links that a server stored belong to the run as it is; send new links to the server, or "
+            "move this folder away"
+        )
     given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}
     columns = {role: said for role, said in given.items() if said is not None}
     with FolderLock(run) as lock:
