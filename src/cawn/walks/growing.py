@@ -142,9 +142,10 @@ class GrowingIndex:
         nodes = self._nodes.version()
         history, pair_features = History.of_version(nodes, self._alphas, self._token), None
         if self._pairs is not None:
-            rates, sequences = self._pairs.version(history), None
+            lists = [one.version() for one in self._pairs.lists]
+            rates, sequences = self._pairs.version(lists, history), None
             if self._sequences is not None:
-                sequences = self._sequences.version(events, nodes, self._pairs.lists[0].version(), rates, history)
+                sequences = self._sequences.version(events, nodes, lists[0], rates, history)
             pair_features = PairFeatures(self._parts, rates, sequences, self._unit)
         return IndexVersion(history, pair_features)
 
@@ -222,9 +223,8 @@ class _GrowingRates:
             distinct, counts = np.unique(some, return_counts=True)
             lists.shorten(lists.rows_of(distinct) if lists in (pairs, *directed[:1]) else distinct, counts)
 
-    def version(self, history: History) -> Rates:
-        rows = self._directed_rows.values, self._node_rows.view()
-        return Rates.of_versions([lists.version() for lists in self.lists], rows, history)
+    def version(self, lists: list[ListsVersion], history: History) -> Rates:
+        return Rates.of_versions(lists, (self._directed_rows.values, self._node_rows.view()), history)
 
 
 class _GrowingSequences:

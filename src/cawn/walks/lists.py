@@ -126,6 +126,7 @@ class GrowingLists:
         self._freed, self._read = deque[_Freed](), deque[_Freed]()  # of the last versions; still read some time ago
         self._most_read = _FEW
         self._alphas = alphas
+        self._views: dict[str, tuple[Array, Array]] = {}
         # Long lists get room at once; the memory behind it is not touched before they grow.
         classes = np.full(self.size, EXACT, np.int8)
         growing.classes_for(length, classes)
@@ -154,11 +155,17 @@ class GrowingLists:
 
     def version(self) -> ListsVersion:
         """The lists as they are now; the caller publishes it with a token (see `Versions`)."""
-        spans = Spans(constant(self._table), constant(self._pages), self.size)
-        columns = {name: constant(column) for name, column in self.columns.items()}
+        spans = Spans(constant(self._table), self._view("pages", self._pages), self.size)
+        columns = {name: self._view(name, column) for name, column in self.columns.items()}
         if "logsum" in columns:
             columns["logsum"] = columns["logsum"].T
-        return ListsVersion(spans, columns, constant(self._keys), constant(self._slots))
+        return ListsVersion(spans, columns, self._view("keys", self._keys), self._view("slots", self._slots))
+
+    def _view(self, name: str, array: Array) -> Array:
+        """A read-only view, made once for each array."""
+        if (held := self._views.get(name)) is None or held[0] is not array:
+            held = self._views[name] = array, constant(array)
+        return held[1]
 
     def begin(self, size: int) -> None:
         """Start the next version, with `size` rows at least."""
@@ -204,7 +211,8 @@ class GrowingLists:
                 break
             self._make_entries(num)
         distinct = Distinct(*(values[:num] for values in distinct))
-        self._move(distinct.moved_from, distinct.first, distinct.before)
+        if num_blocks:
+            self._move(distinct.moved_from, distinct.first, distinct.before)
         self._free(freed_blocks[:num_blocks], freed_pages[:num_pages])
         return Reserved(position, which, distinct)
 
@@ -262,8 +270,9 @@ class GrowingLists:
         self.size = size
 
     def _make_pages(self, missing: int) -> None:
-        used = int(self._blocks.used[PAGES])
-        self._pages = _with_room(self._pages, (used + missing) * PAGE)
+        if (size := (int(self._blocks.used[PAGES]) + missing) * PAGE) <= len(self._pages):
+            return
+        self._pages = _with_room(self._pages, size)
         self._blocks = self._blocks._replace(stamps=_with_room(self._blocks.stamps, len(self._pages) // PAGE))
 
     def _make_entries(self, missing: int, needed: int = 0) -> None:
