@@ -689,9 +689,11 @@ class LinkPredictor:
         if new.attributes:
             built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
         else:
-            if self._growing is None or self._growing.events is not held.events:
-                self._growing = GrowingEvents(held.events)
-            events, kept = self._growing.add(new)
+            growing, self._growing = self._growing, None  # made again if this fails
+            if growing is None or growing.events is not held.events:
+                growing = GrowingEvents(held.events)
+            events, kept = growing.add(new)
+            self._growing = growing
             scorer = cast("Growing", held.scorer).extended(events, kept)
             history = scorer.history if isinstance(scorer, HasHistory) else None
             candidates = held.candidates.extended(events, kept, history)

@@ -12,6 +12,7 @@ import pytest
 
 import cawn
 from cawn.data import laws
+from cawn.data.growing import GrowingArray
 from cawn.data.hashing import hash_ids
 from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading
@@ -142,6 +143,28 @@ def test_nodes_and_batches_of_links_that_could_not_be_added_are_forgotten(predic
     assert predictor.update(batch, once=True).added == 1
     assert predictor.nodes() == [*nodes, "fifth", "sixth", "third", "fourth"]
     assert predictor.update(batch, once=True).added == 0
+
+
+def test_a_late_link_that_is_added_in_part_is_taken_back(predictor, now, monkeypatch) -> None:
+    calls, append = [], GrowingArray.append
+
+    def fail(self, *args):
+        calls.append(None)
+        if len(calls) == 2:
+            raise MemoryError
+        append(self, *args)
+
+    predictor.append(["n1"], ["n2"], [now])
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingArray, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["n7"], ["n8"], [now - 1])
+    predictor.append(["n3"], ["n4"], [now])
+    events, names = predictor._events, predictor._names
+    assert [[names.name(int(node)) for node in ends[-2:]] for ends in (events.src, events.dst)] == [
+        ["n1", "n3"],
+        ["n2", "n4"],
+    ]
 
 
 def test_a_snapshot_never_changes(predictor, now) -> None:
