@@ -247,7 +247,7 @@ class LinkPredictor:
         self.saver()(target)
 
     def saver(self) -> Callable[[Path], None]:
-        """Fixes the present state; the function it returns writes it, as `save` does, while links go on arriving."""
+        """Capture the present state; the returned function writes it, as `save` does, while links may still arrive."""
         if self._record is None:
             raise QueryError("this predictor was not made from a run: use LinkPredictor.load or LinkPredictor.of")
         snapshot, changes = self._links()
@@ -505,7 +505,7 @@ class LinkPredictor:
     def append(
         self, src: Names, dst: Names, t: Any, *, msg: Any = None, link_id: npt.ArrayLike | None = None
     ) -> Update:
-        """Add links given as columns; they are visible to the next query. Raises without any effect.
+        """Add links given as columns; the next query uses them. If it raises, nothing was added.
 
         Args:
             src: Names of the sources.
@@ -517,7 +517,7 @@ class LinkPredictor:
         return self.append_all([self.prepare(src, dst, t, msg=msg, link_id=link_id)])[0]
 
     def append_all(self, batches: Sequence[Events]) -> list[Update]:
-        """Add several batches of links that were made with `prepare`; queries see all of them, or none."""
+        """Add several batches of links made with `prepare`; a query uses either all of them or none."""
         self._refuse_snapshot()
         with self._updating:
             held, known = self._state.snapshot.events, self._known
@@ -533,10 +533,10 @@ class LinkPredictor:
             ]
 
     def append_parts(self, batch: Events, sizes: Sequence[int]) -> list[Update]:
-        """Add links of several parts that were made with one `prepare`; returns the result of each part.
+        """Add a batch made with one call of `prepare` that consists of several parts; returns the result of each part.
 
         Args:
-            sizes: The number of links of each part, in the order in which they were given to `prepare`.
+            sizes: The number of links of each part, in the order given to `prepare`.
         """
         self._refuse_snapshot()
         with self._updating:
@@ -573,9 +573,9 @@ class LinkPredictor:
         return len(self._state.snapshot.names) if self._grows else len(self._all_names)
 
     def prepare_to_grow(self) -> None:
-        """Copy the index into its growing form and compile what `append` needs, which the first `append` would do.
+        """Copy the index into its growing form and compile what `append` needs; else the first `append` does this.
 
-        Changes no result. With systems whose index does not grow, it does nothing.
+        Results do not change. Does nothing for systems whose index cannot grow.
         """
         self._refuse_snapshot()
         if not self._grows or not isinstance(self._system, Replaceable):
@@ -603,7 +603,7 @@ class LinkPredictor:
 
     @property
     def version(self) -> int:
-        """Grows with every change of the history or of the weights."""
+        """Increases with every change of the history or of the weights."""
         state = self._state
         return state.snapshot.version + len(state.pending)
 
@@ -679,7 +679,7 @@ class LinkPredictor:
         return self._grow(batches) if isinstance(self._state.snapshot.scorer, Growing) else self._queue(batches)
 
     def _held(self) -> list[Events]:
-        """All links, also those that are queued."""
+        """All links, including queued ones."""
         return [self._state.snapshot.events, *self._state.pending]
 
     def _grow(self, batches: list[Events]) -> list[int]:
@@ -720,7 +720,7 @@ class LinkPredictor:
     def recalibrate(self) -> bool:
         """Refit the calibration on links that are newer than the last fit; False if there are too few.
 
-        `update` does this too; `append` does not. Up to 2,000 links are scored, each with the links before it.
+        `update` does this too; `append` does not. Up to 2,000 links are scored, each from the links before it.
         """
         self._refuse_snapshot()
         held = self._snapshot()
@@ -735,7 +735,7 @@ class LinkPredictor:
         return True
 
     def add_calibration(self, calibration: Calibration, t: Any) -> None:
-        """Use a calibration that the caller fitted on links up to time t, in the data's unit, for later queries."""
+        """Use a calibration, fitted by the caller on links up to time t (in the data's unit), for later queries."""
         self._refuse_snapshot()
         with self._updating:
             held = self._snapshot()
@@ -744,7 +744,7 @@ class LinkPredictor:
                 self._state = self._state._replace(snapshot=built)
 
     def snapshot(self) -> LinkPredictor:
-        """A predictor with the present history that never changes, for several questions about one state."""
+        """A predictor with the present history that never changes, for several queries on one version."""
         found = LinkPredictor.__new__(LinkPredictor)
         found.__dict__.update(self.__dict__ | {"_state": _State(self._snapshot(), []), "_frozen": True})
         return found
@@ -754,10 +754,10 @@ class LinkPredictor:
     ) -> None:
         """Use other weights of the same network from the next query on; queries in progress use the old ones.
 
-        The weights of the run's results are kept when the predictor is saved.
+        When the predictor is saved, the weights that the run's results were measured with are kept as well.
 
         Args:
-            calibration: Of the new weights; by default the current one.
+            calibration: That of the new weights; the current one by default.
         """
         self._refuse_snapshot()
         if not isinstance(self._system, Replaceable) or not isinstance(self._state.snapshot.scorer, Trainable):
@@ -781,7 +781,7 @@ class LinkPredictor:
                 self._state = _State(replaced, self._state.pending)
 
     def node(self, name: Name, k: int = 20) -> NodeFacts:
-        """The number of links of a node, the times of the first and the last, and the last k."""
+        """The number of links of a node, the times of its first and last link, and its last k links."""
         check_integer(k, "k", 0)
         snapshot = self._snapshot()
         events, names = snapshot.events, snapshot.names

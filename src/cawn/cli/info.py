@@ -18,7 +18,7 @@ def info(
     ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Print a model card in Markdown.")] = False,
     state: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of stored links; RUN/live by default.")
+        Path | None, typer.Option(metavar="FOLDER", help="State folder of its server; RUN/live by default.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -83,7 +83,7 @@ def rank(
     node: Annotated[str | None, typer.Option(help="The source node.", show_default=False)] = None,
     nodes: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Many source nodes: a file (its column 'node', else the first)."),
+        typer.Option(metavar="FILE", help="Many source nodes: a file (its column 'node', or else its first column)."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Rank for every node.")] = False,
     out: Annotated[
@@ -96,14 +96,12 @@ def rank(
     ] = None,
     candidates: Annotated[
         str | None,
-        typer.Option(
-            metavar="all|FILE", help="Candidates: every node that has been a destination before, or a file of names."
-        ),
+        typer.Option(metavar="all|FILE", help="Candidates: every earlier destination, or the names in a file."),
     ] = None,
     everyone: Annotated[bool, typer.Option("--all-candidates", hidden=True)] = False,
     kind: Annotated[
         list[str] | None,
-        typer.Option(help="Candidates: recent, 'two hops', popular; may be repeated. All by default."),
+        typer.Option(help="Kind of candidates: recent, 'two hops' or popular; may be repeated. All by default."),
     ] = None,
     prior: Prior = 0.5,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
@@ -112,7 +110,7 @@ def rank(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rank the most probable next links of a node, of many, or of all.
+    """Rank the most probable destinations of one node, of many, or of all.
 
     With --nodes or --all, the output has the columns node, rank, candidate, probability and found (why it was a
     candidate). With -o, an interrupted command resumes where it stopped when it is run again.

@@ -18,9 +18,9 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 def serve(
     run: RunFolder,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any free port.")] = 8000,
     state: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Folder of stored links; RUN/live by default.")
+        Path | None, typer.Option(metavar="FOLDER", help="State folder (stored links); RUN/live by default.")
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file of lines 'read TOKEN' or 'write TOKEN'.")
@@ -31,35 +31,36 @@ def serve(
     source: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="A stream to read links from; may be repeated.")
     ] = None,
-    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Keep learning from arriving links.")] = False,
+    learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Train a shadow model on arriving links.")] = False,
     weights: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Serve the weights kept under this number; 0: of the run.")
+        int | None, typer.Option(min=0, metavar="N", help="Number of the weights to serve; 0: those of the run.")
     ] = None,
     device: DeviceName = "auto",
     threads: Annotated[
         int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores but one by default.")
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest body of a request.")] = 8 << 20,
+    max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest request body.")] = 8 << 20,
     batch_pairs: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs to score together.")] = 1_024,
     batch_wait_ms: Annotated[
-        float, typer.Option(min=0.0, max=1000.0, metavar="MS", help="Time to wait for pairs to score together.")
+        float, typer.Option(min=0.0, max=1000.0, metavar="MS", help="Time a request waits for others to form a batch.")
     ] = 0.0,
     queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most links waiting to be stored.")] = 100_000,
     score_queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs waiting to be scored.")] = 10_000,
     snapshot_every: Annotated[int, typer.Option(min=1, metavar="N", help="Links between two snapshots.")] = 500_000,
-    access_log: Annotated[bool, typer.Option("--access-log", help="Write a line for every request.")] = False,
+    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Serve a run over HTTP: links arrive and are stored, scores follow.
+    """Serve a run over HTTP: store arriving links, and score, rank and explain with them.
 
-    Tokens come from --token-file or from CAWN_READ_TOKEN and CAWN_WRITE_TOKEN in the environment; without one, only
-    this machine can be served. Ctrl-C or SIGTERM stops the server once all requests are answered and stored.
+    Tokens come from --token-file or from CAWN_READ_TOKEN and CAWN_WRITE_TOKEN in the environment; without
+    tokens, the server listens only on loopback addresses. Ctrl-C or SIGTERM stops it after all requests in progress are
+    answered and their links stored.
 
     Example: cawn serve runs/mine --port 8000
     """
     _refuse_missing()
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads of PyTorch that wait leave their cores to others
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads of PyTorch leave their cores to others
     from cawn.checks import check_choice
     from cawn.kernels.threads import num_cores
     from cawn.learn.runs import read_description

@@ -13,7 +13,7 @@ _LEAST = 1 << 10
 
 
 class GrowingArray:
-    """Rows that are only ever appended; one thread writes, and views of it never change."""
+    """Rows to which others are appended. One thread writes; views never change."""
 
     def __init__(self, rows: Array) -> None:
         self._size = len(rows)
@@ -24,7 +24,7 @@ class GrowingArray:
         return self._size
 
     def append(self, rows: Array, kept: int | None = None) -> None:
-        """Append rows after the first `kept` ones, all by default; fewer than all are copied first."""
+        """Append rows after the first `kept` ones, by default all; if fewer are kept, they are copied first."""
         kept = self._size if kept is None else kept
         size = kept + len(rows)
         if size > len(self.values) or kept < self._size:

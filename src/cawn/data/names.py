@@ -32,7 +32,7 @@ Name = int | str
 Names = Name | Iterable[Name]
 
 UNKNOWN = -1
-_ADDED = 10_000  # names that are added before an index is built again, at least
+_ADDED = 10_000  # names that are added before an index is rebuilt, at least
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
@@ -167,7 +167,7 @@ class NameIndex:
 
 
 class GrowingNames(NameIndex):
-    """A `NameIndex` and the names added since. Versions share the added names, so one more costs O(1).
+    """A `NameIndex` and the names added since. Versions share the added names, so adding a name takes O(1) time.
 
     Only the newest version may be extended, by one thread at a time.
     """
@@ -191,7 +191,7 @@ class GrowingNames(NameIndex):
 
     @cached_property
     def arrays(self) -> dict[str, Array]:  # type: ignore[override]
-        """The arrays of an index that is built at once."""
+        """The arrays of an index of all names, built from scratch."""
         if self._size == len(self._base):
             return self._base.arrays
         if not self.strings:
@@ -242,7 +242,7 @@ def name_arrays(labels: Array) -> dict[str, Array]:
 
 
 def _ordered(ends: Array, text: Array) -> dict[str, Array]:
-    """The arrays of a `NameIndex` of strings, with their order by bytes. Sorted by Arrow: other threads go on."""
+    """The arrays of a `NameIndex` of strings, with their order by bytes. Sorted by Arrow, which releases the GIL."""
     names = pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(text)])
     order = pc.array_sort_indices(names).to_numpy().astype(np.int64)
     return {"name_ends": ends, "name_bytes": text, "name_order": order}

@@ -52,7 +52,7 @@ class KnownLinks:
 
     @contextmanager
     def adding(self, held: Callable[[], Sequence[Events]]) -> Iterator[None]:
-        """Links that `add` records in this context are forgotten if it fails; `held` returns those to remember."""
+        """If this context fails, links that `add` recorded in it are removed; `held` returns the links that remain."""
         digests = len(self.digests)
         try:
             yield
@@ -155,7 +155,7 @@ def new_links(
 
 
 class GrowingEvents:
-    """The links of a history, to which links are added without copying those before them. One thread may add."""
+    """The links of a history, to which links are added without copying the earlier ones. Only one thread may add."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -163,7 +163,7 @@ class GrowingEvents:
         self._columns = {name: GrowingArray(column) for name, column in columns.items() if column is not None}
 
     def add(self, new: NewLinks) -> tuple[Events, int]:
-        """All links, and how many of the first are where they were before: all, unless some new links are late."""
+        """All links, and how many of the first kept their positions: all earlier ones, unless new links are late."""
         held, columns = self.events, self._columns
         if new.link_id is not None and "link_id" not in columns:
             columns["link_id"] = GrowingArray(_link_ids(held))

@@ -1,1 +1,1 @@
-"""The live service: links arrive and are stored, scores follow. `cawn serve` starts it."""
+"""The live service stores arriving links and scores with them. `cawn serve` starts it."""

@@ -18,13 +18,13 @@ Array = npt.NDArray[Any]
 
 SCORERS = ("model", "shadow", "baseline")
 MOST_POINTS = 500  # of a series; beyond that, neighbouring points are merged
-_SURE = 1e-6  # probabilities closer to 0 or 1 count as this close in a log loss
+_SURE = 1e-6  # probabilities are clipped to this distance from 0 and 1 in a log loss
 
 
 class Recalibrated:
-    """A scorer's log loss, with a calibration that is refitted on the links scored before, every `STEP` of them.
+    """A scorer's log loss, with a calibration that is refitted after every `STEP` links on the links scored before.
 
-    Two scorers are thus compared by what they know, not by how recently their probabilities were calibrated.
+    A comparison of two scorers thus does not depend on how recently each was calibrated.
     """
 
     def __init__(self, calibration: Calibration | None = None) -> None:
@@ -64,7 +64,7 @@ def reciprocal_ranks(scores: Array) -> Array:
 
 @dataclass
 class Sums:
-    """Sums over some scored links, and over all links that arrived meanwhile. Addition joins two periods."""
+    """Sums over some scored links, and over all links that arrived in the same period. Addition joins two periods."""
 
     links: int = 0  # scored
     arrived: int = 0
@@ -81,7 +81,7 @@ class Sums:
         return Sums(**numbers, end=later.end)
 
     def add(self, values: Array, probability: Array) -> None:
-        """Add m scored links; NaN stands for what is not known.
+        """Add m scored links; NaN marks unknown values.
 
         Args:
             values: [m, 3, 2] in the order of `count`.
@@ -141,7 +141,7 @@ def calibration_error(bins: Array) -> float:
 
 
 class Series:
-    """Points of equally many scored links each, over the whole time; neighbours are merged if there are too many."""
+    """Points over time, each over the same number of scored links; neighbours are merged if there are too many."""
 
     def __init__(self, most: int = MOST_POINTS) -> None:
         self._most, self._merged = most, 1

@@ -46,7 +46,7 @@ def api_routes(service: Service) -> list[Endpoint]:
             "POST",
             "/v1/links",
             api.links,
-            "Add links. The answer comes when they are on disk and visible to the next request.",
+            "Add links. The response is sent once they are on disk and visible to the next request.",
             schemas.answer("What was added.", schemas.RECEIPT, "receipt"),
             "write",
             schemas.body(schemas.LINKS, "links", "columns", "one"),
@@ -217,7 +217,7 @@ def _idempotency_key(request: Request) -> str | None:
 
 
 def _name_in_path(request: Request) -> str:
-    """The name after /v1/nodes/, from the path before the server has decoded it and replaced what is not UTF-8."""
+    """The name after /v1/nodes/, from the raw path; in the decoded one, bytes that are not UTF-8 are replaced."""
     parts: list[bytes] = (request.scope.get("raw_path") or b"").partition(b"?")[0].split(b"/", 3)
     if len(parts) == 4:
         return _text(unquote_to_bytes(parts[3]))

@@ -1,4 +1,4 @@
-"""The HTTP application: every request passes `Gate`, which finds the route, checks the token and measures.
+"""The HTTP application: every request passes `Gate`, which finds the route, checks the token and records metrics.
 
 FastAPI describes the routes (OpenAPI) and dispatches those with parameters. Routes with a fixed path are called
 directly: FastAPI's own dispatch takes longer than storing a link.
@@ -25,7 +25,7 @@ from cawn.serve.service import Service
 from cawn.serve.tokens import Role, Tokens, check_host
 
 MAX_BODY = 8 << 20  # bytes
-NODES = "/v1/nodes/"  # names may have any characters, also line breaks, which no pattern of the router matches
+NODES = "/v1/nodes/"  # names may have any characters, even line breaks, which the router's patterns do not match
 OTHER = "other"  # the route, in metrics, of requests that match none
 
 
@@ -73,7 +73,7 @@ def _describe(endpoints: Sequence[Endpoint]) -> FastAPI:
 
 
 class Gate:
-    """What every request passes: its route, its token, its errors and its measurements."""
+    """Handles every request: finds its route, checks its token, turns errors into answers and records metrics."""
 
     def __init__(
         self, app: FastAPI, service: Service, endpoints: Sequence[Endpoint], tokens: Tokens, max_body: int
@@ -123,7 +123,7 @@ class Gate:
 
 
 class _Watched:
-    """Sends messages, and remembers the status."""
+    """Sends messages, and stores the status."""
 
     __slots__ = ("_send", "status")
 

@@ -1,4 +1,4 @@
-"""Scores of concurrent requests, computed together by one thread on one state of the history."""
+"""Scores of concurrent requests, computed together by one thread on one version of the history."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class _Job:
 class Batcher:
     """Collects requests for scores and scores them together.
 
-    A batch is scored as soon as the thread is free and it has `max_pairs` pairs, or its oldest request has waited
+    A batch is scored as soon as the thread is free and the batch has `max_pairs` pairs or its oldest request has waited
     for `max_wait` seconds; requests that arrive in the meantime form the next one. All pairs of a request are in one
-    batch, and so computed from one state of the history, which includes every link added before the request.
+    batch, and therefore computed from one version of the history, which includes every link added before the request.
 
     The probabilities are those of `predictor.score` on the pairs of the batch: for a request that is alone in its
-    batch the same bits; otherwise its logits a and b agree to within 1e-4 (1 + |b|).
+    batch, the same bits; otherwise, the two logits a and b agree to within 1e-4 (1 + |b|).
     """
 
     def __init__(

@@ -1,6 +1,6 @@
 """The catalog of a log, in SQLite: its segments, idempotency keys and how far sources have been read.
 
-Everything in it follows from the log, which is written first; after a crash, what is missing here is read from there.
+Everything in it can be derived from the log, which is written first; after a crash, it is completed from the log.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Catalog:
         self.offsets.update(offsets)
 
     def copier(self) -> Callable[[Path], None]:
-        """Fixes the present state; the function it returns copies it to a new file, once, in any thread."""
+        """Capture the present state; the returned function copies it to a new file, once, in any thread."""
         with self._storing():
             reader = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             reader.execute("BEGIN")

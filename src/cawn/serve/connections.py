@@ -12,7 +12,7 @@ REQUEST_SECONDS = 60.0  # from the first byte of a request, or from the connecti
 
 
 class LimitedProtocol(HttpToolsProtocol):
-    """Closes connections whose requests do not end, so that they cost neither memory nor descriptors."""
+    """Closes connections whose requests are not complete in time, so that they do not use up memory or descriptors."""
 
     _timer: asyncio.TimerHandle | None = None
     _in_head, _in_request, _head_bytes = True, True, 0

@@ -14,8 +14,8 @@ Array = npt.NDArray[Any]
 
 WINDOW = 500  # links between two tests
 LEVEL = 0.001  # expected number of false verdicts per window
-BLOCKS = 20  # of each window: consecutive links in one block may depend on each other
-SPANS = (1, 2, 4, 8, 16)  # windows that one test may look back on
+BLOCKS = 20  # in each window; consecutive links within a block may depend on each other
+SPANS = (1, 2, 4, 8, 16)  # numbers of windows that a test covers
 
 
 class Verdict(NamedTuple):
@@ -54,7 +54,7 @@ class PairedTest:
         self._blocks: deque[Array] = deque(maxlen=BLOCKS * SPANS[-1])
 
     def add(self, differences: Array) -> Verdict | None:
-        """Add differences of further links, [n] or [n, columns]; the first verdict above 0, if any."""
+        """Add differences of further links, [n] or [n, columns]; returns the first verdict, if any."""
         rows = differences.reshape(-1, self.columns)
         found: Verdict | None = None
         while len(rows):

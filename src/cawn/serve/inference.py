@@ -1,4 +1,4 @@
-"""The Open Inference Protocol (version 2): the same scores, asked for as tensors."""
+"""The Open Inference Protocol (version 2): the same scores, with requests as tensors."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ Result = TypeVar("Result")
 MAX_KEY = 255  # characters of an idempotency key
 _GROUP_LINKS = 20_000  # of one group commit, about
 _GROUP_BYTES = 4 << 20
-_IDLE = 1.0  # seconds after which the writer thread looks for other work
+_IDLE = 1.0  # seconds after which an idle writer thread looks for other work
 _NOTHING = Links([], [], [])
 
 _logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class _Checked:
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """Submissions that are stored together, and what later ones of them must know of earlier ones."""
+    """Submissions that are stored together, and what the checks of later ones need of earlier ones."""
 
     watermark: Any
     checked: list[_Checked] = field(default_factory=list)
@@ -101,12 +101,13 @@ class _Group:
 class Ingest:
     """Stores submissions in the log, adds them to the predictor, and returns receipts.
 
-    The writer thread takes all queued submissions together: each is checked, and fails alone; links with known ids are
-    dropped; the rest is written to the log with one sync, then added to the history, then acknowledged.
+    The writer thread takes all queued submissions together: each is checked, and a bad one does not affect the
+    others; links with known ids are dropped; the rest are written to the log with one sync, then added to the history,
+    then acknowledged.
 
     Args:
-        predictor: Whose history grows; nothing else may add links to it.
-        log: Where links are stored first; nothing else may append to it.
+        predictor: Links are added to its history; nothing else may add links to it.
+        log: Links are stored here first; nothing else may append to it.
         late: What to do with links older than the newest one: "insert" them where they belong, or "refuse" the
             submission with LateLinks.
         max_queue: The largest number of links in the queue.
@@ -126,7 +127,7 @@ class Ingest:
         self._predictor, self._log, self._refuse_late = predictor, log, late == "refuse"
         self.max_queue = check_integer(max_queue, "max_queue", 1)
         self.max_queue_bytes = check_integer(max_queue_bytes, "max_queue_bytes", 1)
-        self.observers: list[Callable[[Links], object]] = []  # called with added links by the writer thread: be quick
+        self.observers: list[Callable[[Links], object]] = []  # called by the writer thread; must be quick
         self.links_queued = self.bytes_queued = 0  # including those being stored
         self.added = self.duplicates = self.late = self.groups = 0  # since the start
         self._queue: deque[_Submission | Callable[[], object]] = deque()
@@ -150,7 +151,7 @@ class Ingest:
             self._thread = None
 
     def submit(self, links: Links, *, key: str | None = None, offsets: Offsets | None = None) -> Future[Receipt]:
-        """Queue links; the future has the receipt once they are on disk and visible to the next query.
+        """Queue links; the future returns the receipt once they are on disk and visible to the next query.
 
         The future fails with DataError or QueryError (bad links), KeyConflict, LateLinks, or StorageError; nothing of
         the submission is stored then.
@@ -222,11 +223,11 @@ class Ingest:
                 call()
             if group:
                 self._store(group)
-            with suppress(StorageError):  # the log has everything; it is tried again
+            with suppress(StorageError):  # the log has everything; the catalog is written again later
                 self._log.store_if_due()
 
     def _take(self) -> tuple[list[_Submission], Callable[[], object] | None]:
-        """The next submissions to store together, or a function to call between."""
+        """The next submissions to store together, or a function to call between two groups."""
         group: list[_Submission] = []
         links = size = 0
         while self._queue and links < _GROUP_LINKS and size < _GROUP_BYTES:

@@ -1,4 +1,4 @@
-"""Learning from arriving links: a shadow model, which replaces the served one when it is better beyond the noise.
+"""Learning from arriving links: a shadow model, which replaces the served weights once it is significantly better.
 
 The shadow model starts from the served weights. It is trained on arriving links and on older ones, with the loss and
 the negatives of training, after the monitor has scored them: it never scores a link that it was trained on.
@@ -41,7 +41,7 @@ Array = npt.NDArray[Any]
 REPLAY = 0.5  # share of older links in a step
 RATE = 0.1  # relative to the learning rate of training
 CONTEXT = 100_000  # newest links, from which negatives other than random ones are drawn
-LEAST_GAIN = 0.001  # in log loss: a smaller one is not worth other scores
+LEAST_GAIN = 0.001  # in log loss; a smaller gain does not justify changing the scores
 MOST_STEPS = 8  # in one round of the monitor
 AVERAGED = 20  # steps whose weights the shadow model averages, with exponential weights
 SHADOW = "shadow.safetensors"
@@ -64,7 +64,7 @@ class _Shadow(NamedTuple):
 
 
 class Learner:
-    """Trains a shadow model, and replaces the served weights when the shadow model is better.
+    """Trains a shadow model, and replaces the served weights once the shadow model is better.
 
     Its methods are called by the monitor, in one thread; `summary`, `rollback` and `save` by any.
 
@@ -119,7 +119,7 @@ class Learner:
         return snapshot.scorer.with_module(self._shadow.module)
 
     def summary(self) -> dict[str, Any]:
-        """What was learned, and the evidence so far, as JSON values."""
+        """The state of learning and the evidence so far, as JSON values."""
         return {
             "steps": self._steps,
             "links": self._learned,
@@ -141,7 +141,7 @@ class Learner:
     def judge(self, differences: Array) -> bool:
         """Add evidence; promotes the shadow model if it is better, and restarts it if it is worse.
 
-        It is better if its log loss is lower beyond the noise (see `PairedTest`) and by at least `LEAST_GAIN`, and its
+        It is better if its log loss is significantly lower (see `PairedTest`) and by at least `LEAST_GAIN`, and its
         MRR over the same links is not lower. Returns whether it was promoted.
 
         Args:

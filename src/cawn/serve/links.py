@@ -125,7 +125,7 @@ class Links:
 
     @property
     def num_bytes(self) -> int:
-        """An estimate of their size as JSON, in far less time than writing it."""
+        """An estimate of their size as JSON, much faster than encoding them."""
         texts = (column for column in (self.src, self.dst, self.attributes, self.ids) if column is not None)
         return 64 + 12 * len(self.t) + sum(3 * len(column) + _text_size(column) for column in texts)
 

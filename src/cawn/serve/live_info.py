@@ -12,7 +12,7 @@ from cawn.files import read_file
 
 
 def live_info(folder: Path) -> dict[str, Any] | None:
-    """What a state folder holds, as JSON-compatible values; None if it is not one.
+    """The contents of a state folder, as JSON-compatible values; None if it is not one.
 
     `links` are those in the newest snapshot; the log has those that came later.
     """

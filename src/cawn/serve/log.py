@@ -1,11 +1,11 @@
-"""The log of links: whatever `append` has returned for survives a crash.
+"""The log of links: a record survives a crash once `append` has returned.
 
 FOLDER/log/             the segments, in the order of their names (see `segments`)
-FOLDER/catalog.sqlite   what the log says about keys, sources and segments (see `catalog`)
+FOLDER/catalog.sqlite   keys, positions in sources and segments, derived from the log (see `catalog`)
 FOLDER/.lock            held by the process that uses the log
 
 The commit point is the sync of a segment: a record holds its links together with the idempotency key and the offsets of
-its submission, so that all of them survive, or none. The catalog follows later and may be behind.
+its submission, so that either all of them survive or none. The catalog is written later and may lag behind.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Record:
     def to_json(self) -> bytes:
         """The record as one line of JSON, without what has its default value.
 
-        Times that are floats are written as their bytes in base64: JSON's numbers take most of the time of a record.
+        Times that are floats are written as their bytes in base64: encoding them as JSON would take most of the time.
         """
         content: dict[str, Any] = self.links.to_columns() if len(self.links) else {}
         if len(self.links) and type(self.links.t[0]) is float and set(map(type, self.links.t)) == {float}:
@@ -124,7 +124,7 @@ class LinkLog:
 
     def __init__(self, folder: Path, *, segment_bytes: int = 64 << 20, max_keys: int = MAX_KEYS) -> None:
         self.folder, self._segment_bytes = folder, segment_bytes
-        self.position = 0  # of the last record; 0 if there is none
+        self.position = 0  # position of the last record; 0 if there is none
         self.sync_seconds = 0.0  # spent waiting for the disk, in all
         self.torn = 0  # incomplete writes that were cut off when the log was opened: 0 or 1
         self._failure = ""  # why nothing more can be written
@@ -136,7 +136,7 @@ class LinkLog:
         self._using = threading.RLock()  # of the catalog and the list of segments; acquired after the other
         make_folder(folder / "log")
         for path in (folder, folder.absolute().parent):
-            sync(path)  # the new folders too must survive a crash
+            sync(path)  # the new folders must survive a crash, too
         self._lock = _lock(folder)
         try:
             self._catalog = Catalog(folder / "catalog.sqlite", max_keys=max_keys)
@@ -174,7 +174,7 @@ class LinkLog:
             return self.position
 
     def settle(self, record: Record, receipt: Receipt) -> None:
-        """Remember the receipt of a record, for its key, and its offsets; called once for each record, in order."""
+        """Store the receipt of a record, for its key, and its offsets; called once for each record, in order."""
         with self._using:
             if record.key is not None and record.key not in self._new_keys:
                 self._new_keys[record.key] = record.position, KeyUse(record.body, receipt)
@@ -186,7 +186,7 @@ class LinkLog:
             self.store()
 
     def adopt_offsets(self, offsets: Offsets) -> None:
-        """Use offsets that are recorded elsewhere, because the catalog was removed."""
+        """Use offsets recorded elsewhere, if the catalog was removed."""
         with self._using:
             self._new_offsets.update(offsets)
             self._offsets.update(offsets)
@@ -218,7 +218,7 @@ class LinkLog:
                 self._file, self._open = -1, None
 
     def prune(self, position: int) -> None:
-        """Remove the segments without a record after this position, except the last one, which says where to go on.
+        """Remove the segments without a record after this position, except the last one, which holds the next position.
 
         The catalog is brought up to date first.
         """
@@ -283,7 +283,7 @@ class LinkLog:
 
     @property
     def failure(self) -> str:
-        """Why nothing more can be written; empty if the log is in order."""
+        """Why nothing more can be written; empty if the log works."""
         return self._failure
 
     @property
@@ -297,7 +297,7 @@ class LinkLog:
         return self._id
 
     def copier(self) -> Callable[[Path], None]:
-        """Fixes the present state; the function it returns copies it to an empty folder, as a log of its own.
+        """Capture the present state; the returned function copies it to an empty folder, as a separate log.
 
         Called between two appends; the copy may be made during later ones, but not while the log is pruned.
         """
@@ -344,7 +344,7 @@ class LinkLog:
             raise StorageError(self._failure) from error
 
     def _cut(self, cause: OSError) -> None:
-        """Remove what was written of a block. If that fails as well, nothing may follow it."""
+        """Remove what was written of a block. If that fails as well, nothing more may be written."""
         try:
             os.ftruncate(self._file, self._size)
         except OSError:

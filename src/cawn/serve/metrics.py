@@ -15,14 +15,14 @@ from prometheus_client.registry import Collector
 from cawn.serve.batching import Batch
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-RECENT = 1_000  # requests of a route that its quantiles are of
+RECENT = 1_000  # newest requests of a route, over which its quantiles are computed
 WINDOW = 10.0  # seconds for rates
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 _PAIRS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 
 
 class Reading(NamedTuple):
-    """A value that is read when the metrics are asked for: a gauge or, if it only grows, a counter."""
+    """A value that is read when the metrics are requested: a gauge or, if it only grows, a counter."""
 
     name: str
     help: str
@@ -51,7 +51,7 @@ class Rate:
 
 
 class Metrics:
-    """Counters and histograms that the server adds to, and gauges that are read when asked for."""
+    """Counters and histograms that the server adds to, and gauges that are read when requested."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -105,7 +105,7 @@ class Metrics:
         return found
 
     def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
-        """Include these values, read whenever the metrics are asked for."""
+        """Include these values, read whenever the metrics are requested."""
         self.registry.register(_Readings(read))
 
     def to_text(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Accuracy on arriving links, measured while the service runs, and how the stream changes.
+"""Accuracy on arriving links, measured while the service runs, and drift of the stream.
 
 Evaluation is prequential: every link is predicted from the links before it. This may be done after the link was added,
 because a query at time t uses only links strictly before t. A background thread scores a random sample of the arriving
@@ -38,7 +38,7 @@ CPU_SHARE, CPU_SHARE_LEARNING = 0.1, 0.3  # of one core
 NEGATIVES = 20  # random earlier destinations for each scored link
 RECENT = 100  # scored links that `recent` returns
 INTERVAL = 1.0  # seconds between the starts of two rounds, at least
-MAX_QUEUE = 500_000  # links waiting; if there are more, they are not scored
+MAX_QUEUE = 500_000  # links waiting to be scored; further ones are not scored
 _log = logging.getLogger(__name__)
 
 
@@ -67,15 +67,15 @@ class _Round(NamedTuple):
 class Monitor:
     """Measures accuracy and drift on arriving links.
 
-    It also refits the calibration of the predictor on the links it has scored, if that was loaded with `recalibrate`.
-    Links older than the newest are counted but not scored. In each round, all others that arrived since the last round
-    have the same chance to be scored.
+    It also refits the calibration of the predictor on the links it has scored, if the predictor was loaded with
+    `recalibrate`. Late links are counted but not scored. In each round, all others that arrived since the last round
+    have the same probability of being scored.
 
     Args:
         learner: Trains a shadow model on the links after they were scored.
         links_per_second: The most links to score.
         cpu_share: The most time to spend on scoring and learning, as a share of one core, by default 0.1, or 0.3 with a
-            learner. Rounds become rarer if they take longer.
+            learner. Longer rounds are run less often.
         negatives: The number of earlier destinations that each link is ranked among.
         window: The number of scored links that `summary` is about, and between two tests for the alarm.
         level: The expected number of false alarms per window; see `PairedTest`.
@@ -109,7 +109,7 @@ class Monitor:
         self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
         self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self._alarm: tuple[str, str] | None = None  # what it says, and since when
-        self._lock = Lock()  # of what other threads read or write; held briefly
+        self._lock = Lock()  # guards what other threads read or write; held briefly
         self._working = Lock()  # one round at a time
         self._stopping, self._thread = Event(), Thread(target=self._run, name="cawn-monitor", daemon=True)
 
@@ -139,10 +139,11 @@ class Monitor:
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
 
-        "model", "shadow" and "baseline" have "mrr", "log_loss" (each scorer recalibrated on the links before) and, but
-        for the baseline, "ece", with standard errors. "share" is the share of links that were scored; "new_nodes" and
-        "new_pairs" are the shares of links with a node, or between two nodes, that had not linked before. "drift" has
-        these shares and the calibration error in the test period of the run, and their change since.
+        "model", "shadow" and "baseline" have "mrr", "log_loss" (each scorer recalibrated on the links before) and,
+        except for the baseline, "ece", with standard errors. "share" is the share of links that were scored;
+        "new_nodes" and "new_pairs" are the shares of links with a node that had no earlier link, and between nodes that
+        had not linked before. "drift" has these shares and the calibration error in the test period of the run, and
+        their change since.
         """
         with self._lock:
             newest = sum(self._blocks, Sums()) + self._open
@@ -162,7 +163,7 @@ class Monitor:
             }
 
     def series(self) -> list[dict[str, Any]]:
-        """Accuracy over time, oldest first: at most about 500 points, each over equally many scored links.
+        """Accuracy over time, oldest first: at most about 500 points, each over the same number of scored links.
 
         A point has "links" and "t" (links arrived by its end, and the time of the last), "scored" and, like `summary`,
         "model", "shadow", "baseline", "new_nodes" and "new_pairs".
@@ -206,7 +207,7 @@ class Monitor:
             start = time.perf_counter()
             try:
                 self.process()
-            except Exception:  # monitoring must not end, whatever happens to some links
+            except Exception:  # an error on some links must not end the monitoring
                 _log.exception("some links could not be scored")
                 with self._lock:
                     self._start = _Start(None)
@@ -214,7 +215,7 @@ class Monitor:
             pause = max(INTERVAL - busy, busy * (1 / self._cpu_share - 1))
 
     def process(self) -> int:
-        """Score a sample of what is queued, then learn from all of it; returns the number of links scored."""
+        """Score a sample of the queued links, then learn from all of them; returns the number of links scored."""
         with self._working:
             with self._lock:
                 queue, self._queue, self._queued = self._queue, [], 0
@@ -352,7 +353,7 @@ class Monitor:
         }
 
     def _check_alarm(self, differences: Array) -> None:
-        """Raise the alarm if the baseline ranks better; withdraw it once the model is ahead over a whole window.
+        """Raise the alarm if the baseline ranks better; clear it once the model ranks better over a whole window.
 
         Args:
             differences: Reciprocal ranks by the baseline, less those by the model.
@@ -361,7 +362,7 @@ class Monitor:
         if verdict is not None and self._alarm is None:
             text = (
                 f"the recency baseline ranks better than the model: its MRR was higher by {verdict.means[0]:.3f} "
-                f"± {verdict.error:.3f} over {verdict.links:,} links; train again, or let it learn (--learn)"
+                f"± {verdict.error:.3f} over {verdict.links:,} links; train again, or serve with --learn"
             )
             with self._lock:
                 self._alarm = text, datetime.now(UTC).isoformat(timespec="seconds")

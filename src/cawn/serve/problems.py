@@ -78,7 +78,7 @@ def of_status(status: int, detail: str, headers: dict[str, str] | None = None) -
 
 
 def of_error(error: Exception) -> Problem:
-    """The problem for any exception. An error of the server is logged under a number that the client is told."""
+    """The problem for any exception. Server errors are logged under a number that is sent to the client."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, LateLinks):

@@ -18,7 +18,7 @@ _FULLEST = 0.7  # share of the slots of the hash table in use
 
 
 class Followed(NamedTuple):
-    """What was known about n links when they were added, and about the m links that were asked for."""
+    """Facts about n links at the time they were added, and scores of the m links that were `asked` for."""
 
     new_pair: npt.NDArray[np.bool_]  # [n] whether the pair had no earlier link, in either direction
     new_node: npt.NDArray[np.bool_]  # [n] whether one of its nodes had no earlier link
@@ -29,8 +29,8 @@ class Followed(NamedTuple):
 class Recency:
     """When each pair and each destination last linked. Memory: about 35 bytes for each pair, 24 for each node.
 
-    Only links in the order of time are scored. A link that is older than the newest one is added where it belongs; the
-    number of links between two others is then too small by the number of such links, which changes hardly any rank.
+    Only links in the order of time are scored. A link that is older than the newest one is inserted at its time; the
+    number of links between two others is then too small by the number of such links, which affects few ranks.
     """
 
     def __init__(self) -> None:

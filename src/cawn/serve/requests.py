@@ -1,4 +1,4 @@
-"""Bodies of requests: JSON -> checked columns. What is wrong is a `Problem` that names the field."""
+"""Bodies of requests: JSON -> checked columns. Errors are a `Problem` that names the field."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def parse_json(body: bytes) -> Any:
 
 
 def _parse_slowly(body: bytes) -> Any:
-    """Python's own parser, which knows lone surrogates, and says what is wrong with the rest."""
+    """Python's own parser, which accepts lone surrogates and describes any other error."""
     try:
         return json.loads(body, parse_constant=_refuse_constant)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What the routes of the HTTP API share: their description, bodies that are read within limits, JSON answers."""
+"""Common parts of the routes: their description, reading of bodies within limits, JSON answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Endpoint:
     parameters: list[dict[str, Any]] = field(default_factory=list)
 
     async def respond(self, request: Request) -> Response:
-        """The answer to a request, whatever happens."""
+        """The answer to a request; errors become problems."""
         try:
             return await self.handler(request)
         except ClientDisconnect:
@@ -64,7 +64,7 @@ class Endpoint:
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What OpenAPI says about it beyond its answers."""
+        """Its description in OpenAPI, apart from its answers."""
         found: dict[str, Any] = {"security": [] if self.role is None else [{"token": []}]}
         if self.body is not None:
             found["requestBody"] = self.body

@@ -1,4 +1,4 @@
-"""Schemas and examples of the HTTP API, for OpenAPI. `requests.py` has the checks, which are faster by hand."""
+"""Schemas and examples of the HTTP API, for OpenAPI. The checks are in `requests.py`, by hand for speed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PRIOR: Schema = {
     "default": 0.5,
 }
 PROBABILITY: Schema = {"type": "number", "minimum": 0, "maximum": 1}
-VERSION: Schema = {"description": "Version of the history; grows with every change.", "type": "integer"}
+VERSION: Schema = {"description": "Version of the history; increases with every change.", "type": "integer"}
 ATTRIBUTES: Schema = _list({"anyOf": [{"type": "number"}, {"type": "string", "maxLength": requests.MAX_TIME}]})
 
 LINK = _object(["src", "dst", "t"], src=NAME, dst=NAME, t=TIME, id=NAME, attributes=ATTRIBUTES)

@@ -34,7 +34,7 @@ class Block(NamedTuple):
 
     Attributes:
         offset: In the file.
-        end: The offset behind it.
+        end: The offset after it.
         first: The position of its first record.
         records: Their number.
         links: The number of their links.
@@ -101,7 +101,7 @@ def blocks(content: bytes, offset: int = HEADER_BYTES) -> Iterator[Block]:
 
 
 def has_block_after(content: bytes, offset: int) -> bool:
-    """Whether an intact block begins behind this offset."""
+    """Whether an intact block begins after this offset."""
     while (offset := content.find(_BLOCK_MAGIC, offset + 1)) >= 0:
         try:
             _block_at(content, offset)

@@ -83,7 +83,7 @@ class Server:
         self._server = _Uvicorn(config)
 
     def facts(self) -> dict[str, Any]:
-        """What the start line says."""
+        """The facts in the line printed at the start."""
         service = self._service
         return {
             "address": self.address,
@@ -96,7 +96,7 @@ class Server:
         """Serve until stopped; `announce` is called once when the service is ready."""
         loading = threading.Thread(target=self._load, args=(announce,), name="load", daemon=True)
         sys.setswitchinterval(SWITCH_INTERVAL)
-        warnings.filterwarnings("ignore", "t is ", UserWarning)  # about far times: the client's, not this process's
+        warnings.filterwarnings("ignore", "t is ", UserWarning)  # about distant times, which clients sent
         with self._socket, self._signals(), _logging(self._access_log):
             loading.start()
             self._server.run(sockets=[self._socket])
@@ -110,7 +110,7 @@ class Server:
         try:
             with progress("loading links", quiet=self._quiet) as report:
                 self._service.start(lambda done, _total: report(done))
-            gc.freeze()  # what has been loaded is never garbage: do not look at it again
+            gc.freeze()  # loaded objects are never garbage: exclude them from collection
             if not self._server.should_exit:
                 announce()
         except Stopped:
@@ -142,7 +142,7 @@ def _logging(access_log: bool) -> Iterator[None]:
     """Write errors of the service to stderr and, if asked for, a line for every request."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    # Not its warnings: everyone who sends something that is not HTTP could fill the log with them.
+    # Not its warnings: anybody who sends something other than HTTP could fill the log with them.
     levels = {"cawn": logging.INFO, "uvicorn.error": logging.ERROR, "uvicorn.access": logging.INFO}
     loggers = {logging.getLogger(name): level for name, level in levels.items() if access_log or "access" not in name}
     before = {logger: logger.level for logger in loggers}

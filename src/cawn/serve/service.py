@@ -1,4 +1,4 @@
-"""Service: a predictor that grows while it is asked. Everything but HTTP."""
+"""Service: a predictor that answers queries while links arrive. Everything but HTTP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEWEST = 100  # links kept to be shown as the newest
 RECENT_OF_NODE = 20
 SLOW_THREADS = 2  # for rankings and explanations
 SLOW_QUEUE = 64  # of them, running and waiting
-WARM_UP_PAIRS = 100  # more than are scored by one thread
+WARM_UP_PAIRS = 100  # enough to be scored by several threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Service:
         self.metrics.watch(self._read)
 
     def start(self, progress: Progress | None = None) -> None:
-        """Recover the state and start the threads; raises `Stopped` if requests are refused meanwhile."""
+        """Recover the state and start the threads; raises `Stopped` if `refuse` is called in the meantime."""
 
         def report(done: int, total: int) -> None:
             if self._phase == "stopping":
@@ -148,8 +148,8 @@ class Service:
         self._state = state
 
     def _warm_up(self) -> None:
-        """Make the index ready to grow and score the newest links, so that no request waits until everything is
-        compiled and loaded."""
+        """Make the index ready to grow and score the newest links, so that no request has to wait for compilation or
+        loading."""
         self.predictor.prepare_to_grow()
         state = self.predictor._snapshot()
         for size in (1, WARM_UP_PAIRS) if len(state.events) else ():
@@ -193,7 +193,7 @@ class Service:
     # Requests
 
     def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
-        """Store links; the receipt comes when they are on disk and visible."""
+        """Store links; the future returns the receipt once they are on disk and visible to queries."""
         self.require_ready()
         return self.ingest.submit(links, key=key)
 
@@ -205,7 +205,7 @@ class Service:
         return self._slowly(self._rank, query)
 
     def explain(self, query: ExplainQuery, *, as_page: bool = False) -> Future[dict[str, Any] | str]:
-        """The explanation as types that JSON has, or as an HTML page."""
+        """The explanation as JSON values, or as an HTML page."""
         return self._slowly(self._explain, query, as_page)
 
     def node(self, name: Name) -> Future[dict[str, Any]]:
@@ -240,7 +240,7 @@ class Service:
     def _scored_newest(self, limit: int) -> list[dict[str, Any]]:
         links = list(self._newest)[::-1][:limit]
         scored: dict[int, float] = {}
-        for text in (True, False):  # dates and numbers cannot be asked about together
+        for text in (True, False):  # dates and numbers cannot be in one query
             chosen = [i for i, (_, _, t) in enumerate(links) if isinstance(t, str) is text]
             src, dst, t = ([links[i][column] for i in chosen] for column in range(3))
             if chosen:

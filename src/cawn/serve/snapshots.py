@@ -9,7 +9,7 @@ FOLDER/log/, catalog.sqlite    the log (see `log`); segments that the older snap
 
 A copy of the folder of a stopped service is a backup; `Snapshots.backup` makes one of a running service. One can also
 copy state.json, then snapshots/, then log/ of a running service; without the catalog, only the idempotency keys of
-pruned segments are forgotten. To restore, put the copy back, or start the service with it. The folder is only valid
+removed segments are lost. To restore, put the copy back, or start the service with it. The folder is only valid
 together with its run.
 """
 
@@ -59,7 +59,7 @@ class LiveState(NamedTuple):
         extras: The folder of further files in the snapshot that was loaded; None without a snapshot.
         replayed: The number of links replayed from the log.
         torn: The number of incomplete writes cut off at the end of the log: 0 or 1. They were never acknowledged.
-        problems: One line for each damaged snapshot that was passed over, and each record that could not be added.
+        problems: One line for each damaged snapshot that was skipped, and each record that could not be added.
     """
 
     predictor: LinkPredictor
@@ -119,8 +119,8 @@ class Snapshots:
     """Writes snapshots in the background, and removes old ones with the segments of the log they cover.
 
     Args:
-        every: Links after which a snapshot is written; a history of more than ten times as many waits for a tenth of
-            its links.
+        every: Links after which a snapshot is written; with a history of more than ten times as many links,
+            a tenth of its links.
         extras: Called for each snapshot to write further files, such as the weights of a model in training.
     """
 
@@ -138,7 +138,7 @@ class Snapshots:
         self._folder = log.folder / "snapshots"
         make_folder(self._folder)
         sync(log.folder)
-        self.problem = ""  # why the last snapshot could not be written; empty if it was
+        self.problem = ""  # why the last snapshot failed; empty if it was written
         self._links = log.num_links(self._newest())  # since the newest snapshot
         self._one = threading.Lock()  # writing at a time
         self._wake = threading.Event()
@@ -193,7 +193,7 @@ class Snapshots:
             sync(target.parent)
 
     def _copy_others(self, target: Path) -> None:
-        """Copy what else the folder holds, such as kept weights."""
+        """Copy the other files of the folder, such as kept weights."""
         for path in self._log.folder.iterdir():
             if path.name in ("log", "snapshots", LOCK) or path.name.startswith("catalog.sqlite"):
                 continue
@@ -236,7 +236,7 @@ class Snapshots:
         if (fixed := self._ingest.between(fix)) is None:
             return None
         manifest, save = fixed
-        self._log.store()  # once segments are removed, only the catalog knows their keys
+        self._log.store()  # once segments are removed, only the catalog has their keys
         target = self._folder / _name(manifest["position"])
         with storing(target), temporary_folder(target) as part:
             save(part / "run")
@@ -296,7 +296,7 @@ class _Replay:
         return done + size
 
     def _settle_covered(self, after: int) -> None:
-        """Remember the keys and offsets of records that a snapshot includes but the catalog does not, because it was
+        """Store the keys and offsets of records that a snapshot includes but the catalog does not, because it was
         removed; how many nodes they added is no longer known."""
         if self._settled < after:
             for record in self._log.replay(self._settled):
@@ -468,7 +468,7 @@ def _link(source: str, target: str) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a snapshot; its manifest goes first, so that a part of it is never taken for a whole one."""
+    """Remove a snapshot; its manifest goes first, so that an incomplete snapshot is never used."""
     with suppress(OSError):
         (path / "snapshot.json").unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)

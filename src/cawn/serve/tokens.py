@@ -1,4 +1,4 @@
-"""Bearer tokens with a role: `read` may ask, `write` may also add links."""
+"""Bearer tokens with a role: `read` allows queries, `write` also allows adding links."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Tokens:
 
 
 def check_host(host: bytes | None) -> None:
-    """Refuse the name of another host: without tokens, a page elsewhere could read answers by having its own name
-    resolve to this machine."""
+    """Refuse other host names: without tokens, a foreign web page could read answers if its own name resolved to this
+    machine (DNS rebinding)."""
     name = (host or b"localhost").decode("latin-1").lower()
     name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
     if name == "localhost":

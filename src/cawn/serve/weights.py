@@ -3,7 +3,7 @@
 0000.safetensors   the weights of the run
 0001.safetensors   those of the first promotion, and so on
 0000.json, ...     when they were first served, after how many links, why, their calibration and their checksum
-serving.json       the number of those that are served
+serving.json       the number of the served weights
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class KeptWeights:
         return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
     def keep(self, weights: Weights, calibration: RollingCalibration, **about: Any) -> int:
-        """Write weights with their calibration and what is known about them; returns their number."""
+        """Write weights with their calibration and facts about them; returns their number."""
         make_folder(self.folder)
         number = max(self.numbers(), default=-1) + 1
         content = tensor_bytes({name: value.detach().cpu().contiguous() for name, value in weights.items()})
@@ -49,7 +49,7 @@ class KeptWeights:
         return number
 
     def read(self, number: int) -> tuple[Weights, dict[str, Any]]:
-        """Weights, and what is known about them, with a `RollingCalibration`; StorageError if they are damaged."""
+        """Weights and the facts about them, with a `RollingCalibration`; StorageError if they are damaged."""
         if number not in self.numbers():
             kept = ", ".join(map(str, self.numbers())) or "none"
             raise QueryError(f"{self.folder}: has no weights with the number {number}; there are {kept}")
@@ -78,7 +78,7 @@ class KeptWeights:
         return int(number)
 
     def serve(self, predictor: LinkPredictor, number: int | None = None) -> int | None:
-        """Use the weights of this number, or those served last, if any, in a predictor; returns the number."""
+        """Use the weights with this number, or those served last, if any, in a predictor; returns the number."""
         chosen = self.serving if number is None else number
         if chosen is not None:
             weights, about = self.read(chosen)

@@ -1,8 +1,8 @@
 """GrowingIndex: an index that links are appended to while other threads read earlier versions of it.
 
-Every version equals, bit for bit, an index that is built at once from the same links. Appending n links takes time
-proportional to n, on average; a query takes as long as with an index built at once. Only the newest time matters to the
-order of links: links at the same time may still arrive, and go where their keys say (see `cawn.data.ties`).
+Every version equals, bit for bit, an index built from scratch from the same links. Appending n links takes time
+proportional to n, on average; a query takes as long as with an index built from scratch. More links may arrive at the
+newest time; simultaneous links are ordered by their keys (see `cawn.data.ties`).
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Token:
 
 
 class IndexVersion(NamedTuple):
-    """The index of some links, immutable."""
+    """An immutable version of the index."""
 
     history: History
     pair_features: PairFeatures | None
 
 
 class GrowingIndex:
-    """The index of a network that grows. Only one thread may append; any number may read the versions.
+    """The index of a growing network. Only one thread may append; any number may read the versions.
 
     Args:
         events: The links so far.
@@ -74,10 +74,10 @@ class GrowingIndex:
         self.version: IndexVersion | None = self._publish(events)  # None if an append failed
 
     def append(self, events: Events, kept: int | None = None) -> IndexVersion:
-        """The index of other events, of which the first `kept` are its own: all of them by default.
+        """The index of `events`, whose first `kept` links are those already in the index; by default all of the latter.
 
-        Links after these that it has are removed first, which takes time proportional to the lists of their nodes; all
-        of them must be newer than those that are kept.
+        Links of the index after these are removed first, which takes time proportional to the lists of their nodes; all
+        of them must be newer than the links that are kept.
         """
         self.version = None
         if kept is not None and kept < len(self._events):
@@ -132,7 +132,7 @@ class GrowingIndex:
 
     @property
     def nbytes(self) -> int:
-        """Memory in use, without room to grow."""
+        """Memory in use, without the room to grow."""
         lists = [self._nodes, *([] if self._pairs is None else self._pairs.lists)]
         return sum(one.nbytes for one in lists) + (0 if self._sequences is None else self._sequences.nbytes)
 
@@ -157,7 +157,7 @@ def growing_index(
     pair_features: PairFeatures | None,
     attributes: bool,
 ) -> GrowingIndex:
-    """The index to extend a version by: the one it belongs to, or a new one if that has moved on or failed."""
+    """The index that can extend a version: its own, or a new one if its own has newer links or has failed."""
     if held is not None and held.version is not None and held.version.history is history:
         return held
     return GrowingIndex(events, history, pair_features, attributes=attributes)
@@ -272,7 +272,7 @@ class _GrowingSequences:
         return keys
 
     def remove(self, events: Events, rows: Array, counts: Array, oldest: Any) -> None:
-        """Remove the newest counts[i] links of nodes rows[i], all of time `oldest` or later; `events` are left."""
+        """Remove the newest counts[i] links of nodes rows[i], all at time `oldest` or later; `events` are the rest."""
         first, lengths = self._partners.spans_of(rows)
         start = np.maximum(lengths - counts, 1)
         removed = np.empty(int(np.maximum(lengths - start, 0).sum()), np.int64)
@@ -290,7 +290,7 @@ class _GrowingSequences:
         self._restore_colours(events)
 
     def _restore_colours(self, events: Events) -> None:
-        """The colours before the newest time of events that were shortened."""
+        """Recompute the colours before the newest time, after events were removed."""
         self._checkpoints = [state for state in self._checkpoints if state[0] < len(events)]
         self._newest, self._moment, colours = 0, 0, self._first_colours(events, 0)
         if self._checkpoints:
@@ -316,7 +316,7 @@ class _GrowingSequences:
     def _order(
         self, owners: Array, links: growing.Distinct, nodes: GrowingLists, keys: Array, first_link: int
     ) -> tuple[growing.Distinct, Array]:
-        """Write the partners in canonical order; returns their lists, and up to where each is as before."""
+        """Write the partners in canonical order; returns their lists, and the length of the unchanged part of each."""
         time, hop = nodes.columns["time"], nodes.columns["hop"]
         partners, num = self._partners, len(links.row)
         partners.begin(nodes.size)
@@ -411,7 +411,7 @@ class _GrowingSequences:
 
 
 def _flatten(lists: Lists, versions: tuple[ListsVersion, ...], rates: Rates) -> FlatLists:
-    """The same lists one after the other, in the order of their keys; holds the version through `rates`."""
+    """The same lists one after the other, in the order of their keys; `rates` keeps the version alive."""
     nodes, partners, pairs, following, origins = versions
     starts, of_nodes = nodes.flat()
     _, pair_rows = pairs.sorted_keys()

@@ -1,7 +1,7 @@
 """Lists that grow while other threads read earlier versions of them.
 
 All lists of one kind, such as the links of each node, are in arrays of entries ("columns"); a list is contiguous, so
-that kernels read it like one in an index that was built at once. A list that is full moves to a block of twice the
+that kernels read it like one in an index built from scratch. A list that is full moves to a block of twice the
 size. Where each list is and how long it is depends on the version (`kernels.cpu.spans`): entries after the end of a
 list in one version are invisible to it, so the writer may fill them for the next.
 """
@@ -27,7 +27,7 @@ Array = npt.NDArray[Any]
 Columns = dict[str, Array]
 
 _LEAST = 1 << 10  # rows, pages or entries that arrays have room for at first
-_FEW = 8  # versions whose memory is kept before those that nobody reads are looked for
+_FEW = 8  # versions whose memory is kept before unused ones are looked for
 _PARALLEL = 1 << 18  # entries from which on several threads share the work
 
 
@@ -67,7 +67,7 @@ class ListsVersion(NamedTuple):
 
 
 class Versions:
-    """Counts versions, and knows which of them are still in use."""
+    """Counts versions, and keeps track of which are still in use."""
 
     def __init__(self) -> None:
         self.current = 0
@@ -75,25 +75,25 @@ class Versions:
         self._most = _FEW
 
     def publish(self, token: Any) -> None:
-        """Whoever reads the current version holds its token."""
+        """Publish the current version: it is in use as long as something holds this token."""
         self._alive.append((self.current, ref(token)))
         if len(self._alive) > self._most:
             self._alive = deque(one for one in self._alive if one[1]() is not None)
             self._most = 2 * len(self._alive) + _FEW
 
     def oldest(self) -> int:
-        """The oldest version that may be read."""
+        """The oldest version in use."""
         while self._alive and self._alive[0][1]() is None:
             self._alive.popleft()
         return self._alive[0][0] if self._alive else self.current
 
     def alive(self) -> Array:
-        """All versions that may be read, ascending."""
+        """All versions in use, ascending."""
         return np.array([version for version, token in self._alive if token() is not None], np.int64)
 
 
 class _Freed(NamedTuple):
-    """What only versions before this one can see."""
+    """Blocks and pages that only versions before this one refer to."""
 
     version: int
     blocks: Array  # [n, 3]: first entry, class, the version it was made for
@@ -101,7 +101,7 @@ class _Freed(NamedTuple):
 
 
 class GrowingLists:
-    """The writer's side of lists that grow; only one thread may call its methods.
+    """The writer's side of growing lists; only one thread may call its methods.
 
     Args:
         starts: Where each list starts in the columns [K + 1].
@@ -123,7 +123,7 @@ class GrowingLists:
         starts = np.asarray(starts, np.int64)
         self.size, length = len(starts) - 1, np.diff(starts)
         self._versions = versions
-        self._freed, self._read = deque[_Freed](), deque[_Freed]()  # of the last versions; still read some time ago
+        self._freed, self._read = deque[_Freed](), deque[_Freed]()  # recent; in use when last checked
         self._most_read = _FEW
         self._alphas = alphas
         self._views: dict[str, tuple[Array, Array]] = {}
@@ -195,7 +195,7 @@ class GrowingLists:
         """Extend the lists of rows [n] by an entry each, in this order; a row may occur several times.
 
         Args:
-            forced: Rows whose lists must move because the caller overwrites entries of them [n].
+            forced: Rows whose lists must move because the caller overwrites some of their entries [n].
         """
         n = len(rows)
         distinct = Distinct(*np.empty((len(Distinct._fields), n), np.int64))
@@ -292,7 +292,7 @@ class GrowingLists:
             move(column, before, after, length)
 
     def _free(self, freed_blocks: Array, freed_pages: Array) -> None:
-        """Reuse these when no version before the current one is read any more."""
+        """Reuse these once no version before the current one is in use."""
         if len(freed_blocks) or len(freed_pages):
             pages = np.stack([freed_pages, self._blocks.stamps[freed_pages]], axis=1)
             self._freed.append(_Freed(self._versions.current, np.array(freed_blocks), pages))
@@ -301,14 +301,14 @@ class GrowingLists:
         growing.release(freed.blocks, freed.pages, self._pages, self._blocks, self._next_free)
 
     def _release_unread(self, several: Iterable[_Freed]) -> Iterator[_Freed]:
-        """Reuse what no version that is read can see; returns the rest.
+        """Reuse what no version in use refers to; returns the rest.
 
-        So a version that is read for long keeps only its own memory, not that of all versions after it.
+        A version that stays in use for long thus keeps only its own memory, not that of all versions after it.
         """
         alive = self._versions.alive()
         for freed in several:
             before = int(np.searchsorted(alive, freed.version))
-            newest = alive[before - 1] if before else NONE  # of the versions that may see it
+            newest = alive[before - 1] if before else NONE  # of the versions that may refer to it
             blocks, pages = freed.blocks[:, 2] <= newest, freed.pages[:, 1] <= newest
             self._release(freed._replace(blocks=freed.blocks[~blocks], pages=freed.pages[~pages]))
             if blocks.any() or pages.any():

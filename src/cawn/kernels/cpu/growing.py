@@ -1,7 +1,7 @@
 """Appending to lists while other threads read earlier versions of them; `cawn.walks.lists` explains the layout.
 
-Nothing that an earlier version can see is ever overwritten: a list that is full moves to a larger block, a page of
-spans is copied before it changes, and blocks and pages are reused only when no version refers to them any more.
+Nothing that an earlier version can see is ever overwritten: a full list moves to a larger block, a page of
+spans is copied before it changes, and blocks and pages are reused only once no version refers to them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Array = npt.NDArray[Any]
 EXACT = -1  # the size class of a block without free entries
 CLASSES = 31  # a block of class c has 2**c entries
 WITH_TOTALS = 4  # the last entry of blocks from this class on holds the running sums of their list
-STAMPED = 7  # of blocks from this class on, it is known for which version they were made
+STAMPED = 7  # blocks from this class on record the version they were made for
 FREE_PAGE = CLASSES  # position in `heads`
 ENTRIES, PAGES = 0, 1  # positions in `used`
 NONE = -1
 
 
 class Blocks(NamedTuple):
-    """What only the writer uses."""
+    """Data that only the writer uses."""
 
     classes: Array  # [rows] int8, the size class of each row's block
     added: Array  # [rows] int32, scratch, all 0 between calls
@@ -142,7 +142,7 @@ def reserve(
     """Extend the lists of `rows` [n] by an entry each; a row may occur several times.
 
     Args:
-        forced: Whether the list must move even if its block has room, because the caller overwrites entries of it.
+        forced: Whether the list must move even if its block has room, because the caller overwrites its entries.
         next_free: [entries] int64; of a free block, the first entry holds the next free block of its class; of a large
             one in use (STAMPED), the version it was made for.
         which: Written: the position in `distinct` of each entry's row [n].
@@ -219,7 +219,7 @@ def set_span(
     freed_pages: Array,
     num_freed: int,
 ) -> int:
-    """Change the span of a row, on a copy of its page if an earlier version has it; returns the pages freed, 0 or 1."""
+    """Change the span of a row, in a copy of its page if an earlier version uses it; returns pages freed, 0 or 1."""
     page, freed = int(table[row >> PAGE_BITS]), 0
     if blocks.stamps[page] != version:
         copy = _new_page(pages, version, blocks)
@@ -298,7 +298,7 @@ def shorten(
 
 @njit
 def release(freed_blocks: Array, freed_pages: Array, pages: Array, blocks: Blocks, next_free: Array) -> None:
-    """Make blocks and pages that no version uses any more available again."""
+    """Make blocks and pages that no version refers to available again."""
     for i in range(len(freed_blocks)):
         first, size_class = freed_blocks[i, 0], freed_blocks[i, 1]
         next_free[first] = blocks.heads[size_class]
@@ -327,7 +327,7 @@ def move_wide_entries(column: Array, before: Array, after: Array, length: Array)
 
 @njit
 def rows_of(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) -> int:
-    """Write the row of each key, which is new from `size` on if it was not there; returns the number of rows then.
+    """Write the row of each key; new keys get rows from `size` on. Returns the new number of rows.
 
     `keys` and `slots` must have room for all. A reader of the first `size` rows may search at the same time.
     """
@@ -344,7 +344,7 @@ def rows_of(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) ->
     return size
 
 
-# What the entries hold.
+# The contents of entries.
 
 
 @njit
@@ -438,7 +438,7 @@ def order_partners(
     partner: Array,
     same: Array,
 ) -> None:
-    """The partners of each extended list from entry tied[d] on, in canonical order.
+    """Write the partners of each extended list from entry tied[d] on, in canonical order.
 
     Args:
         keys: Of links, from link `first_link` on.

@@ -1,6 +1,6 @@
 """The page at `/`: static files that show, in a browser, what the HTTP API reports.
 
-They hold no data and need no token. Nothing is loaded from elsewhere, and the Content-Security-Policy forbids it.
+They hold no data and need no token. Nothing is loaded from other hosts; the Content-Security-Policy forbids it.
 """
 
 from __future__ import annotations

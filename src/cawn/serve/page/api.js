@@ -9,7 +9,7 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
-/** An answer that is not a success; `status` is 0 where there was no answer at all. */
+/** An answer that is not a success; `status` is 0 if there was no answer. */
 export class Problem extends Error {
   constructor(status, message, body = null) {
     super(message);
@@ -38,13 +38,13 @@ export async function call(path, { body = null, accept = "application/json" } = 
   try {
     answer = parse(text);
   } catch {
-    if (response.ok) throw new Problem(response.status, "The answer of the server is not JSON.");
+    if (response.ok) throw new Problem(response.status, "The response of the server is not JSON.");
   }
   if (response.ok) return answer;
   throw new Problem(response.status, answer?.detail || answer?.title || `Error ${response.status}`, answer);
 }
 
-/** JSON in which integers that a double would round stay as text: names and times must go back unchanged. */
+/** JSON in which integers that a double would round stay text, so that names and times are sent back unchanged. */
 export function parse(text) {
   return JSON.parse(text, (key, value, context) => (isRounded(value, context?.source) ? context.source : value));
 }

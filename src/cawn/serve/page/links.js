@@ -42,7 +42,7 @@ export function scoreCell(probability) {
   return cell("number score", fixed(probability), shareBar(probability));
 }
 
-/** What went wrong, for a reader. */
+/** An error, described to the user. */
 export function describeProblem(error) {
   if (!(error instanceof Problem)) throw error;
   if (error.status === 401) dispatchEvent(new CustomEvent("tokenneeded"));
@@ -128,7 +128,7 @@ function newestTable(links, unit) {
   return table("The newest links, each with its score from the links before it", columns, links.map(row));
 }
 
-/** Rows must not move under the pointer, under the keyboard focus, or while an explanation is being read. */
+/** Rows must not move while the pointer or the keyboard focus is on them, or while an explanation is open. */
 function inUse() {
   const list = byId("newest-table");
   if (list.querySelector(".detail") !== null) return true;

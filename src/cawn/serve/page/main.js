@@ -1,4 +1,4 @@
-// Asks the server again and again, and shows the state of the connection.
+// Polls the server, and shows the state of the connection.
 
 import { Problem, call, token } from "./api.js";
 import { byId, element, setText, smallButton, span } from "./dom.js";
@@ -7,7 +7,7 @@ import { showNewest } from "./links.js";
 import { noteStatus, showAddressed } from "./node.js";
 import { showSeries, showStatus } from "./status.js";
 
-const INTERVAL = 2_000; // milliseconds between two questions
+const INTERVAL = 2_000; // milliseconds between two polls
 const SERIES_INTERVAL = 10_000;
 const LONGEST_WAIT = 30_000; // after failures
 const STALE = 10_000;
@@ -61,7 +61,7 @@ async function update() {
   }
 }
 
-/** Updates one part of the page; false if the server refuses, which the part then says while the others go on. */
+/** Updates one part of the page; false if the server refuses; this part then shows the error, and the others continue. */
 async function refresh(note, path, show) {
   try {
     const answer = await call(path);
@@ -96,7 +96,7 @@ function showReplay({ phase, replayed }) {
   const { links, of } = replayed ?? {};
   setState("replaying", of ? `Starting, ${percent(links / of, 2)}` : "Starting");
   const progress = () => [element("progress", { id: "replay", "aria-label": "Links loaded" }), span("count")];
-  showNotice("The server is loading its history. Scores are available when it is done.", progress);
+  showNotice("The server is loading its history. Scores will be available when it is done.", progress);
   if (!of) return;
   Object.assign(byId("replay"), { max: of, value: links });
   setText(byId("replay").nextSibling, `${whole(links)} of ${whole(of)} links`);

@@ -31,7 +31,7 @@ const REQUESTS = {
   explain: "Explain",
   nodes: "Node",
 };
-const EMPTY = "No figures yet. The chart begins when enough links have been scored.";
+const EMPTY = "No figures yet. The chart starts once enough links have been scored.";
 const RATES = 60; // values of the sparkline
 const IDLE = 10; // seconds without a new link that are worth mentioning
 const RECENT_LAG = 7 * 86_400; // seconds; a longer lag means old data, not a slow stream

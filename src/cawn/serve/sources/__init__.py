@@ -3,15 +3,17 @@
 `open_source(url, stored)` makes a `Source`, and `Pump` (pump.py) is the thread that moves its entries into the log. An
 entry counts exactly once in the state of a server:
 
-- The position of a link in its stream is written to the log in the same record as the link, so that both are on disk
-  or neither is. After a restart the source gets the stored positions and skips every entry that they include.
-- The stream is told that an entry is done only after that write. What was not acknowledged is delivered again.
+- The position of a link in its stream is written to the log in the same record as the link, so that either both are on
+  disk or neither is. After a restart the source gets the stored positions and skips every entry that they include.
+- An entry is acknowledged to the stream only after that write. Entries that were not acknowledged are delivered again.
 
-So an entry is neither lost nor counted twice, wherever the process dies; what the stream itself remembers about its
-readers is never needed to recognise an entry. Links with ids are also checked for duplicates by id, like all links.
+So an entry is neither lost nor counted twice, whenever the process is killed; the positions that the stream itself
+keeps for its readers are never needed to recognise an entry. Like all links, those with ids are also checked for
+duplicates by id.
 
 An entry that is not a link, or a link that the predictor refuses, is written to `rejected.jsonl` in the state folder
-(see rejected.py) and acknowledged; it does not stop the stream. It may be there twice if the process dies in between.
+(see rejected.py) and acknowledged; it does not stop the stream. It may be written twice if the process is killed in
+between.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class Source(Protocol):
     """
 
     name: str  # under which positions are stored
-    lag: int | None  # entries that no reader has been given yet, if known
+    lag: int | None  # entries not delivered to any reader yet, if known
     known: int  # entries that were delivered again and skipped
     trimmed: int  # entries that the stream dropped after delivering them and before they were written
     warning: str | None

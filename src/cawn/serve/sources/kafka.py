@@ -1,9 +1,9 @@
 """Kafka topics: `kafka://host:port[,host:port...]/topic?group=G`. A message is a JSON object (see entries.py).
 
 The offset of the next message of each partition is stored in the log record of the links, as `0:1700,1:1650`. When a
-partition is assigned, reading starts at the stored offset, whatever the broker remembers; offsets are committed to the
-broker only to show the lag in Kafka's own tools. Messages of a partition come in order, so a message below the stored
-offset has been written.
+partition is assigned, reading starts at the stored offset, whatever offset the broker has; offsets are committed to the
+broker only so that Kafka's own tools can show the lag. Messages of a partition come in order, so a message below the
+stored offset has been written.
 
 Options with a dot, such as security.protocol=SASL_SSL, are settings of librdkafka.
 """
@@ -33,7 +33,7 @@ class KafkaSource:
     Args:
         settings: Of librdkafka, with bootstrap.servers and group.id.
         name: Under which the offsets are stored; `kafka:TOPIC` by default.
-        make_consumer: confluent_kafka.Consumer, or what stands in for it in a test.
+        make_consumer: confluent_kafka.Consumer, or a mock of it in tests.
     """
 
     def __init__(

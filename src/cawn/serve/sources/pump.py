@@ -21,7 +21,7 @@ WAIT = 1.0  # seconds that a read waits for entries
 BACK_OFF = (0.1, 30.0)  # seconds, the first and the longest
 QUEUE_FULL = 0.05  # seconds until a full queue is tried again
 
-STOPPING = 5.0  # seconds that a stop waits for the batch under way
+STOPPING = 5.0  # seconds that a stop waits for the batch in progress
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class SourceState(NamedTuple):
         trimmed: Entries that the stream dropped after delivering them.
         lag: Entries of the stream that are not read yet, if known.
         errors: Failures since the start; each is followed by another attempt.
-        last_error: The failure that keeps it from going on; None if it works.
-        warning: What the source noticed.
+        last_error: The present failure; None if it works.
+        warning: The source's last warning, if any.
     """
 
     name: str
@@ -61,9 +61,9 @@ class SourceState(NamedTuple):
 class Pump:
     """Reads a source, submits its links and acknowledges them once they are stored.
 
-    One batch is under way at a time, so the positions stored with it include all batches before it. A full queue makes
-    it wait; after any failure it reconnects, waiting longer each time. A batch with a link that is refused is halved
-    until that link is alone; it is then stored with the rejected entries.
+    One batch is in progress at a time, so the positions stored with it include all batches before it. If the queue is
+    full, the pump waits; after any failure it reconnects, with a longer delay each time. A batch with a link that is
+    refused is halved until that link is alone; it is then stored with the rejected entries.
 
     Args:
         submit: `Ingest.submit`.
@@ -89,7 +89,7 @@ class Pump:
         self._stopping.set()
 
     def stop(self) -> None:
-        """Let the batch under way be stored, then end the thread. Entries not stored by then are delivered again."""
+        """Wait for the batch in progress, then end the thread. Entries not stored by then are delivered again."""
         self.ask_to_stop()
         if self._thread.is_alive():
             self._thread.join()
@@ -131,7 +131,7 @@ class Pump:
         self.source.close()
 
     def _failed(self, error: Exception) -> None:
-        """Start again with what is not committed yet."""
+        """Disconnect; the next read starts again after the last commit."""
         self._connected = False
         self._counts["errors"] += 1
         said = one_line(str(error) if isinstance(error, CawnError) else f"{type(error).__name__}: {error}")

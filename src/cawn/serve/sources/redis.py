@@ -1,22 +1,22 @@
 """Redis Streams: `redis://host:port/db?stream=NAME&group=G&consumer=C`; rediss:// for TLS, unix:// for a socket.
 
-Why each entry counts exactly once in the state of this server. Entries are given to the consumers of a group in the
-order of their ids, but an entry that was given to a consumer that died is claimed later, after newer ones. So the
-highest id is not enough to recognise what has been written; `Ranges` holds exactly that, and is stored in the log
-record of the links:
+Why each entry counts exactly once in the state of this server. Entries are delivered to the consumers of a group in
+the order of their ids, but an entry of a consumer that crashed is claimed later, after newer ones. So the highest id is
+not enough to recognise what has been written; `Ranges` holds exactly that, and is stored in the log record of the
+links:
 
 1. Written entries are recognised. All entries that one XREADGROUP returns follow each other in the stream, so a batch
    adds the range from its first to its last entry; a claimed entry adds only its own id. A redelivered entry that is in
-   the ranges is acknowledged without a link. This holds also if Redis forgets acknowledgements, as it may after a
-   restart, or if the group is deleted: it is then made again at the end of the first range.
+   the ranges is acknowledged without a link. This also holds if Redis loses acknowledgements, as it may in a crash,
+   or if the group is deleted: it is then created again at the end of the first range.
 2. Other entries are not mistaken for written ones. A gap between two ranges is closed only when no entry in it is
    pending (XPENDING) or still to be delivered: each was acknowledged, by this consumer or another, or is no longer in
    the stream. Entries that another consumer of the group acknowledged are in the state of its server, not of this one.
-3. Nothing is forgotten. XACK follows the durable write. After every connect the entries pending for this consumer are
+3. No entry is lost. XACK follows the durable write. After every connect the entries pending for this consumer are
    read again, and those that another consumer has held for `claim` seconds (60) are claimed (XAUTOCLAIM).
 
 Links get no id from their entry: the ranges take a few bytes in all, ids would take memory for every link. A server
-that should see all links needs a group of its own. A stream that is deleted and made again must continue with higher
+that should have all links needs its own group. A stream that is deleted and created again must continue with higher
 ids, as it does when Redis chooses them.
 """
 
@@ -141,7 +141,7 @@ class RedisSource:
                 client.close()
 
     def _with(self, batch: Batch) -> Ranges:
-        """What is written once the links of the batch are."""
+        """The ranges once the links of the batch are written."""
         written = self._written.copy()
         if batch.contiguous and batch.positions:
             written.add(batch.positions[0], batch.positions[-1])
@@ -184,14 +184,14 @@ class RedisSource:
             )
 
     def _read_own(self, client: Any, after: Position) -> Batch | None:
-        """Entries that this consumer was given before and that are still pending."""
+        """Entries that were delivered to this consumer before and are still pending."""
         streams = {self._stream: format_position(after)}
         entries: Entries = client.xreadgroup(self._group, self._consumer, streams, count=ENTRIES)[0][1]
         self._own = parse_id(entries[-1][0]) if entries else None
         return self._batch(entries) if entries else None
 
     def _claim(self, client: Any) -> Batch | None:
-        """Entries that a consumer was given long ago and that are still pending."""
+        """Entries that were delivered to any consumer long ago and are still pending."""
         idle = int(1000 * self._claim_after)
         options = {"start_id": self._cursor, "count": ENTRIES}
         cursor, entries, *deleted = client.xautoclaim(self._stream, self._group, self._consumer, idle, **options)

@@ -11,7 +11,7 @@ from cawn.files import storing
 from cawn.serve.sources import Rejected
 
 FILE, OLDER = "rejected.jsonl", "rejected.1.jsonl"
-MAX_BYTES = 64 << 20  # of a file; then it becomes the older one
+MAX_BYTES = 64 << 20  # of a file; a full one becomes the older file
 
 
 class RejectedEntries:
