@@ -26,14 +26,14 @@ def serve(
         Path | None, typer.Option(metavar="FILE", help="A file of lines 'read TOKEN' or 'write TOKEN'.")
     ] = None,
     late: Annotated[
-        str, typer.Option(metavar="insert|refuse", help="What to do with links older than the newest one.")
+        str, typer.Option(metavar="insert|refuse", help="What to do with late links (older than the newest).")
     ] = "insert",
     source: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="A stream to read links from; may be repeated.")
     ] = None,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Train a shadow model on arriving links.")] = False,
     weights: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Number of the weights to serve; 0: those of the run.")
+        int | None, typer.Option(min=0, metavar="N", help="Weights to serve: of promotion N; 0: of the run.")
     ] = None,
     device: DeviceName = "auto",
     threads: Annotated[

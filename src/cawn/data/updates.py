@@ -64,7 +64,7 @@ class KnownLinks:
             raise
 
     def add(self, new: Events, batch: str | None = None) -> None:
-        """Record links that were added after `is_unknown` was asked about them, and the digest of their batch."""
+        """Record added links, which `is_unknown` has checked, and the digest of their batch."""
         if new.link_id is not None and self._ids is not None:
             self._ids.add(new.link_id[new.link_id != NO_LINK_ID])
         if batch is not None and batch not in self.digests:

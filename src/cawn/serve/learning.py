@@ -158,7 +158,7 @@ class Learner:
             if better is not None and promoted:
                 self._promote(better)
             elif worse is not None:
-                _log.info("the shadow model has become worse than the served one: it starts again from its weights")
+                _log.info("the shadow model has become worse than the served weights: it starts again from them")
                 self._restart()
             self.save()
             return promoted

@@ -1,4 +1,4 @@
-"""Metrics in Prometheus' format, in a registry of their own, and latencies for the status."""
+"""Metrics in Prometheus' format, in a separate registry, and latencies for the status."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Monitor:
         self._queued = self._arrived = self._followed = self._scored = self._dropped = 0
         self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
         self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
-        self._alarm: tuple[str, str] | None = None  # what it says, and since when
+        self._alarm: tuple[str, str] | None = None  # its text, and since when
         self._lock = Lock()  # guards what other threads read or write; held briefly
         self._working = Lock()  # one round at a time
         self._stopping, self._thread = Event(), Thread(target=self._run, name="cawn-monitor", daemon=True)

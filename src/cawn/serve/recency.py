@@ -13,7 +13,7 @@ from cawn.systems.baselines import recency_score
 
 Array = npt.NDArray[Any]
 
-_CHUNK = 1 << 18  # links added at once
+_CHUNK = 1 << 18  # links added together
 _FULLEST = 0.7  # share of the slots of the hash table in use
 
 

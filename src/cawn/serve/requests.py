@@ -210,7 +210,7 @@ def _check_fields(body: Any, allowed: Collection[str], what: str, required: Iter
         _refuse(f"{what} is {brief(body)}: give an object with {', '.join(sorted(allowed))}")
     for name in body:
         if name not in allowed:
-            _refuse(f"{what} has the unknown field {brief(name)}; known are {', '.join(sorted(allowed))}")
+            _refuse(f"{what} has the unknown field {brief(name)}; known fields: {', '.join(sorted(allowed))}")
     for name in required:
         if name not in body:
             _refuse(f"{what} has no {name}")

@@ -164,12 +164,12 @@ class Snapshots:
             self.write()
 
     def write(self) -> Path | None:
-        """Write a snapshot now; None if nothing was stored since the newest. Links may arrive meanwhile."""
+        """Write a snapshot now; None if nothing was stored since the newest. Links may arrive during the write."""
         with self._one:
             return self._write()
 
     def backup(self, target: Path) -> None:
-        """Write a consistent copy of the state to a new folder; links may arrive meanwhile.
+        """Write a consistent copy of the state to a new folder; links may arrive during the copy.
 
         Files that never change are hard links where possible.
         """
@@ -384,7 +384,7 @@ def _load_newest(
         try:
             return _load_snapshot(path, log, load), path, problems
         except StorageError as error:
-            problems.append(f"the snapshot {path} was passed over: {error}")
+            problems.append(f"the snapshot {path} was skipped: {error}")
             with suppress(OSError):
                 path.rename(path.with_name(f"{path.name}.damaged"))
     if log.first > 1:

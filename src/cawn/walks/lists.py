@@ -127,7 +127,7 @@ class GrowingLists:
         self._most_read = _FEW
         self._alphas = alphas
         self._views: dict[str, tuple[Array, Array]] = {}
-        # Long lists get room at once; the memory behind it is not touched before they grow.
+        # Long lists get room to grow from the start; its memory is not touched until they grow.
         classes = np.full(self.size, EXACT, np.int8)
         growing.classes_for(length, classes)
         room = np.where(classes == EXACT, length, np.int64(1) << np.maximum(classes, 0))

@@ -24,7 +24,7 @@ export function explainedRow(cells, { src, dst, t }, unit) {
 
 export function nodeCell(name) {
   const open = (event) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a tab or window of its own
+    if (event.ctrlKey || event.metaKey || event.shiftKey) return; // opens another tab or window
     event.preventDefault();
     dispatchEvent(new CustomEvent("opennode", { detail: name }));
   };

@@ -197,7 +197,7 @@ function drawAccuracy() {
   });
 }
 
-/** Where a point stands on the horizontal axis, and in words. */
+/** The position of a point on the horizontal axis, and its description. */
 const place = ({ links, t }) => ({ x: links, note: `after ${plural(links, "link")}, ${dataTime(t, unit)}` });
 
 byId("metrics").addEventListener("change", drawAccuracy);

@@ -145,7 +145,7 @@ class KafkaSource:
                 if stored > high:
                     raise SourceError(
                         f"Kafka: partition {each.partition} ends at {high}, before the stored offset {stored}: the "
-                        "topic was made again or lost messages; give the source another name with &name=NAME"
+                        "topic was recreated or lost messages; give the source another name with &name=NAME"
                     )
                 self.trimmed += max(low - stored, 0)
                 each.offset = max(stored, low)

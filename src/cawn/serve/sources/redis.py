@@ -180,7 +180,7 @@ class RedisSource:
             ends = format_position(last), format_position(self._written.last)
             self.warning = (
                 f"the stream ends at {ends[0]}, before {ends[1]}, which was read: Redis lost entries or the stream was "
-                f"made again; entries up to {ends[1]} are taken as known"
+                f"recreated; entries up to {ends[1]} are skipped as known"
             )
 
     def _read_own(self, client: Any, after: Position) -> Batch | None:
@@ -225,7 +225,7 @@ class RedisSource:
         """The newest entry that was delivered to the group; its lag is kept."""
         group = next((each for each in groups if each["name"] == self._group.encode()), None)
         if group is None:
-            raise SourceError(f"Redis: the group {self._group} was deleted; it is made again")
+            raise SourceError(f"Redis: the group {self._group} was deleted; it is created again")
         self.lag = group.get("lag")  # unknown before Redis 7, and after some deletions
         return parse_id(group["last-delivered-id"])
 
