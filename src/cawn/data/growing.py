@@ -13,7 +13,7 @@ _LEAST = 1 << 10
 
 
 class GrowingArray:
-    """Rows to which others are appended. One thread writes; views never change."""
+    """An array to which rows are appended. One thread writes; views never change."""
 
     def __init__(self, rows: Array) -> None:
         self._size = len(rows)

@@ -74,10 +74,10 @@ class GrowingIndex:
         self.version: IndexVersion | None = self._publish(events)  # None if an append failed
 
     def append(self, events: Events, kept: int | None = None) -> IndexVersion:
-        """The index of `events`, whose first `kept` links are those already in the index; by default all of the latter.
+        """Extend the index to all links of `events`, the first `kept` of which it already has (by default, all its links).
 
-        Links of the index after these are removed first, which takes time proportional to the lists of their nodes; all
-        of them must be newer than the links that are kept.
+        Its other links are removed first, which takes time proportional to the lists of their nodes; all of them must be
+        newer than the links that are kept.
         """
         self.version = None
         if kept is not None and kept < len(self._events):
@@ -111,7 +111,7 @@ class GrowingIndex:
         return self.version
 
     def _remove_after(self, kept: int) -> None:
-        """Remove all links but the first ones."""
+        """Remove all links after the first `kept`."""
         self._versions.current += 1
         held, self._events = self._events, self._events[:kept]
         src, dst = (ends[kept:].astype(np.int64) for ends in (held.src, held.dst))
