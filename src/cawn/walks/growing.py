@@ -74,10 +74,10 @@ class GrowingIndex:
         self.version: IndexVersion | None = self._publish(events)  # None if an append failed
 
     def append(self, events: Events, kept: int | None = None) -> IndexVersion:
-        """Extend the index to all links of `events`, the first `kept` of which it already has (by default, all its links).
+        """Extend the index to all of `events`, the first `kept` of which it already has (by default, all its links).
 
-        Its other links are removed first, which takes time proportional to the lists of their nodes; all of them must be
-        newer than the links that are kept.
+        Its other links are removed first, which takes time proportional to the lists of their nodes; all of them must
+        be newer than the links that are kept.
         """
         self.version = None
         if kept is not None and kept < len(self._events):
