@@ -154,7 +154,6 @@ def test_errors_are_one_printable_line(monkeypatch, error: Exception, reason: st
         (["predict", "{run}", "{pairs}", "-o", "{pairs}/x.csv"], "no such folder"),
         (["predict", "{run}", "{pairs}", "--draws", "1"], "Invalid value for '--draws'"),
         (["predict", "{run}", "{pairs}", "--device", "tpu"], "device is 'tpu': give auto, cpu, cuda"),
-        (["rank", "{run}", "--node", "person 1"], "Missing option '--time'"),
         (["rank", "{run}", "--node", "person 1", "--time", "soon"], "ISO date"),
         (["rank", "{run}", "--node", "person 1", "--time", "\udcff"], "ISO date"),
         (["train", "{edges}", "-o", "{folder}/new", "--set", "alpha=" + 5_000 * "["], "alpha is '[[["),

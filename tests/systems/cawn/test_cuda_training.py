@@ -50,7 +50,7 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
     monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
     expected = cawn.train(events, config, device="cpu", quiet=True, kinds=("random",))
     if gpu.type == "cpu":
-        monkeypatch.setattr(CawnSystem, "engine", lambda self, batcher: DeviceEngine(self.module, batcher, gpu))
+        monkeypatch.setattr(CawnSystem, "engine", lambda self, batcher, *_: DeviceEngine(self.module, batcher, gpu))
     found = cawn.train(events, config, device=gpu.type, quiet=True, kinds=("random",))
     for mine, theirs in zip(found.model.parameters(), expected.model.parameters(), strict=True):
         assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
