@@ -62,7 +62,7 @@ def test_the_same_key_adds_once(client) -> None:
     assert first["version"] == second["version"]
     other = client.post("/v1/links", json={"src": "n1", "dst": "n3", "t": t}, headers={"Idempotency-Key": "k"})
     assert other.status_code == 422
-    for key in ("", " ", "x" * 201, "\xe9", "\x01"):
+    for key in ("", " ", "x" * 256, "\xe9", "\x01"):
         answer = client.post("/v1/links", json={}, headers={b"Idempotency-Key": key.encode("latin-1")})
         assert answer.status_code == 422
         assert "Idempotency-Key" in answer.json()["detail"]
