@@ -498,7 +498,7 @@ class LinkPredictor:
         self._refuse_misfits(new)
         with self._updating:
             done = self._add(new, once=once)
-        if done.added and isinstance(self._state.snapshot.scorer, Growing) and self._recalibrate:
+        if done.added and self._grows and self._recalibrate:
             self.recalibrate()
         return done
 
@@ -644,7 +644,7 @@ class LinkPredictor:
             check_span(np.array([min(held.t[0], times[0]), max(held.t[-1], times[-1])]))
 
     def _add(self, new: Events, *, once: bool) -> Update:
-        """Queue the links that are new. Called by one thread at a time."""
+        """Add the links that are new. Called by one thread at a time."""
         known, (held, names) = self._known, (self._state.snapshot.events, self._state.snapshot.names)
         if not known.digests:
             sides = [[names.name(i) for i in np.unique(ends).tolist()] for ends in (held.src, held.dst)]
@@ -676,7 +676,7 @@ class LinkPredictor:
         """Add links that are new; returns the number of nodes that each batch adds. Called by one thread at a time."""
         if not any(map(len, batches)):
             return [0] * len(batches)
-        return self._grow(batches) if isinstance(self._state.snapshot.scorer, Growing) else self._queue(batches)
+        return self._grow(batches) if self._grows else self._queue(batches)
 
     def _held(self) -> list[Events]:
         """All links, including queued ones."""
