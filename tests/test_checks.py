@@ -87,3 +87,30 @@ def test_arrays() -> None:
         checks.as_array(np.ma.array([1, 2], mask=[True, False]), "src")
     with pytest.raises(cawn.DataError, match="src: cannot be read as an array"):
         checks.as_array([[1], [1, 2]], "src")
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("4GiB", 4 * 2**30),
+        ("500MB", 500_000_000),
+        ("1.5 GiB", 3 * 2**29),
+        ("2g", 2**31),
+        (" 64k ", 2**16),
+        ("1TB", 10**12),
+        ("100B", 100),
+        ("4096", 4096),
+        (np.int64(7), 7),
+    ],
+)
+def test_amounts_of_memory(text: object, amount: int) -> None:
+    found = checks.parse_bytes(text)
+    assert (found, type(found)) == (amount, int)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "GiB", "-1", "0", "4 bytes", "1e9", "9" * 400, "4GiBB", "٤GiB", 0, True, 1.5, None]
+)
+def test_other_amounts_are_refused_in_one_line(text: object) -> None:
+    with pytest.raises(cawn.QueryError, match="limit is "):
+        checks.parse_bytes(text, "limit")

@@ -14,7 +14,20 @@ import cawn
 ROOT = Path(cawn.__file__).parent
 
 FOUNDATION = {"errors", "checks", "files", "progress", "interrupt", "devices"}
-LAYERS = ("foundation", "kernels", "data", "walks", "systems", "learn", "explain", "predictor", "paper", "scale", "serve", "cli")
+LAYERS = (
+    "foundation",
+    "kernels",
+    "data",
+    "walks",
+    "systems",
+    "learn",
+    "explain",
+    "predictor",
+    "paper",
+    "scale",
+    "serve",
+    "cli",
+)
 MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data", "laws": "data"} | dict.fromkeys(
     FOUNDATION, "foundation"
 )

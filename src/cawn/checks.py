@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import math
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from cawn.errors import DataError, QueryError, brief, reason
 
 MAX_THREADS = 1024
+_UNITS = ("", "K", "M", "G", "T")
+_BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(I?)B?", re.ASCII | re.IGNORECASE)
 
 
 def is_integer(value: Any) -> bool:
@@ -42,6 +45,22 @@ def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], b
     if not is_number or not _is_finite(value) or not accepted(value):
         raise QueryError(f"{name} is {brief(value)}: give {rule}")
     return float(value)
+
+
+def parse_bytes(text: Any, name: str = "memory") -> int:
+    """An amount of memory as a number of bytes: "4GiB", "500MB" (decimal), "1.5 G" (as GiB), or a number of bytes.
+
+    Letters without "iB" or "B" mean what they mean elsewhere on a command line: powers of 1,024.
+    """
+    found = _BYTES.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None and not is_integer(text):
+        raise QueryError(f"{name} is {brief(text)}: give an amount such as 4GiB, 500MB or a number of bytes")
+    if found is None:
+        return check_integer(text, name, 1)
+    number, unit, binary = found.groups()
+    decimal = text.strip().upper().endswith("B") and not binary
+    amount = int(float(number) * (1000 if decimal else 1024) ** _UNITS.index(unit.upper()))
+    return check_integer(amount, name, 1)
 
 
 def check_flags(**flags: Any) -> None:
