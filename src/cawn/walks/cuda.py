@@ -14,7 +14,7 @@ from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
 from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE, FlatLists
 from cawn.kernels.cuda.counts import count_positions
-from cawn.kernels.cuda.launch import memory_for
+from cawn.kernels.cuda.launch import memory_for, place
 from cawn.kernels.cuda.walks import sample_walks
 from cawn.walks.history import RecentLinks
 from cawn.walks.neighbours import Neighbours
@@ -31,8 +31,9 @@ class DeviceHistory:
 
     def __init__(self, history: History, device: torch.device) -> None:
         self.device, self._host = device, history
-        with memory_for(f"the index ({history.nbytes / 2**30:,.1f} GiB)"):
-            self.index = {name: torch.from_numpy(np.array(array)).to(device) for name, array in history.arrays.items()}
+        self._place = torch.empty(0, device=device).device  # with an index
+        arrays = history.arrays
+        self.index = dict(zip(arrays, place(list(arrays.values()), device, "the index"), strict=True))
 
     def to(self, device: torch.device | str) -> History | DeviceHistory:
         """The same history on another device; on "cpu" the one it was copied from."""
@@ -50,7 +51,7 @@ class DeviceHistory:
     @property
     def nbytes(self) -> int:
         """Device memory of the index."""
-        return sum(tensor.nbytes for tensor in self.index.values())
+        return sum(tensor.nbytes for tensor in self.index.values() if tensor.device.type == self.device.type)
 
     def __repr__(self) -> str:
         return f"{self._host!r} on {self.device}"
@@ -97,7 +98,7 @@ class DeviceHistory:
 
     def _queries(self, nodes: Any, t: Any) -> tuple[Tensor, Tensor]:
         time = self.index["time"]
-        if isinstance(nodes, Tensor) and isinstance(t, Tensor) and nodes.device == t.device == time.device:
+        if isinstance(nodes, Tensor) and isinstance(t, Tensor) and nodes.device == t.device == self._place:
             if nodes.dtype != torch.int64 or t.dtype != time.dtype or nodes.ndim != 1 or nodes.shape != t.shape:
                 raise QueryError(
                     f"queries on the device are int64 nodes and {time.dtype} times of one shape [B]; "
@@ -125,8 +126,7 @@ class DeviceRates:
             np.array(counts[0].alphas),
             np.cumsum([0, *map(len, keys)]),
         )
-        with memory_for(f"the rates ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
-            self.lists = [torch.from_numpy(array).to(device) for array in arrays]
+        self.lists = place(arrays, device, "the rates")
         pair_width, end_width, _ = part_widths(len(counts[0].alphas))
         self.constants: dict[str, Any] = {  # of `kernels.cuda.features.rate_features`, beside the lists
             "directed": len(counts) > 2,
@@ -143,8 +143,7 @@ class DeviceSequences:
 
     def __init__(self, sequences: Sequences, parts: SequenceParts, device: torch.device) -> None:
         arrays = [np.atleast_1d(np.array(array)) for array in sequences.flat]  # the scale as [1]
-        with memory_for(f"the sequences of links ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
-            self.index = FlatLists._make(torch.from_numpy(array).to(device) for array in arrays)
+        self.index = FlatLists._make(place(arrays, device, "the sequences of links"))
         num_decays = -(-len(sequences.flat.alphas) // STRIDE)
         self.constants: dict[str, Any] = {  # of `kernels.cuda.sequences.sequence_features`, besides the index
             "since": parts.since,

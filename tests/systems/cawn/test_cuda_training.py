@@ -179,17 +179,22 @@ def test_memory_that_runs_out_in_the_capture_is_one_clear_line_and_spoils_nothin
 
 
 @needs_cuda
-def test_attributes_in_the_memory_of_the_host(monkeypatch) -> None:
-    """If they are too large for the device, kernels read them from the host, and the weights are the same."""
+def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
+    """What is too large for the device is read from the host by the kernels, and the weights are the same."""
     events = laws.triadic_closure(60, 1_000, seed=0).events
     msg = np.random.default_rng(0).normal(size=(len(events), 20)).astype(np.float32)
     events = cawn.Events(events.src, events.dst, events.t, msg)
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
-    monkeypatch.setattr("cawn.systems.cawn.cuda._MEMORY_SHARE", 1e-9)
+    monkeypatch.setattr("cawn.kernels.cuda.launch.free_memory", lambda _: 0)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    list(trainer.steps(0, 0))
-    assert trainer.system._engine.batcher.tables["msg"].is_pinned()
-    assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))
+    with pytest.warns(UserWarning, match=r"of the attributes stay in host memory"):
+        list(trainer.steps(0, 0))
+    batcher = trainer.system._engine.batcher
+    assert batcher.tables["msg"].is_pinned()
+    assert all(tensor.is_pinned() for tensor in batcher.history.index.values())
+    with pytest.warns(UserWarning, match=r"of the index stay in host memory"):
+        found = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    assert_same_weights(expected, found)
 
 
 @needs_cuda

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from cawn.errors import DeviceError
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
 Result = TypeVar("Result")
 USE_CPU = "use device cpu"
@@ -84,6 +90,37 @@ def memory_for(what: str, remedy: str = USE_CPU) -> Iterator[None]:
         if ran_out(error):
             raise DeviceError(f"out of device memory for {what}; {remedy}") from error
         raise
+
+
+def place(arrays: Sequence[npt.NDArray[Any]], device: torch.device, what: str, share: float = 0.5) -> list[Tensor]:
+    """Copies of arrays that kernels can read.
+
+    Each is on the device if it takes at most this share of the memory that is free there, else in pinned host memory,
+    which kernels read over the bus.
+    """
+    import torch
+
+    found = list[torch.Tensor]()
+    kept = 0
+    with memory_for(f"{what} ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
+        for array in arrays:
+            held = torch.from_numpy(np.array(array))
+            fits = held.nbytes <= share * free_memory(device)
+            found.append(held.to(device) if fits else held.pin_memory())
+            kept += 0 if fits else held.nbytes
+    if kept:
+        warnings.warn(f"{kept / 2**30:,.1f} GiB of {what} stay in host memory: {device} has no room", stacklevel=3)
+    return found
+
+
+def free_memory(device: torch.device) -> float:
+    """Free bytes, including PyTorch's cache; infinite for other devices than GPUs."""
+    import torch
+
+    if device.type != "cuda":
+        return math.inf
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + cached
 
 
 class Pieces:

@@ -5,7 +5,6 @@ All training batches have one shape, so that an update is captured once as a CUD
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
@@ -19,7 +18,7 @@ from torch import Tensor
 from cawn.data.events import NO_NEGATIVE
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.features import gather_rows, position_features, rate_features
-from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, memory_for
+from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, free_memory, memory_for, place
 from cawn.kernels.cuda.links import take_links
 from cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.kernels.cuda.sequences import sequence_features
@@ -102,11 +101,13 @@ class DeviceBatcher:
         self.x_width, self.pair_width = input_widths(config, host.events, num_decays)
         self._first_sequence_column, _ = config.pair_parts.widths(num_decays)
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
-        budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * _free_memory(device)))
+        budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * free_memory(device)))
         self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
         self._columns = {name: part.start for name, part in columns(config, host.events).items()}
         self.tables: dict[str, Tensor] = {
-            name: _place(getattr(host.events, name), device) for name in ("msg", "x") if name in self._columns
+            name: place([getattr(host.events, name)], device, "the attributes", _MEMORY_SHARE)[0]
+            for name in ("msg", "x")
+            if name in self._columns
         }
 
     def nodes(self, nodes: Array) -> Tensor:
@@ -299,18 +300,3 @@ class DeviceSteps:
         pairs = ends[:num_pairs], ends[num_pairs:], times[:num_pairs]
         first = 0 if self._pairs is not None else num_pairs - self._size  # the sources of the last negatives
         return self._batcher.batch(ends[first:], times[first:], self._rows, pairs, self._seed)
-
-
-def _place(table: Array, device: torch.device) -> Tensor:
-    """Attributes on the device; in pinned host memory, which kernels can read, if they are too large."""
-    held = torch.from_numpy(np.array(table, np.float32))
-    with memory_for(f"the attributes ({held.nbytes / 2**30:,.1f} GiB)"):
-        return held.to(device) if held.nbytes <= _MEMORY_SHARE * _free_memory(device) else held.pin_memory()
-
-
-def _free_memory(device: torch.device) -> float:
-    """Free bytes, including PyTorch's cache."""
-    if device.type != "cuda":
-        return math.inf
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + cached
