@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from cawn.data.hashing import hash_ids
 from cawn.data.reading import Reading
 from cawn.data.times import as_times, check_span, dates_to_numbers
 from cawn.errors import DataError, brief
+
+if TYPE_CHECKING:
+    from cawn.data.names import NameIndex
 
 _MAX_ID = 2**31 - 2
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
@@ -55,6 +58,7 @@ class Events:
     node_columns: tuple[Attribute, ...] = ()  # what x holds
     encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
+    _names: NameIndex | None = None  # of memory-mapped events, whose labels are made when they are asked for
 
     def __init__(
         self,
@@ -107,6 +111,21 @@ class Events:
         events._sort(src, dst, t, labels)
         return events
 
+    @classmethod
+    def mapped(cls, num_nodes: int, names: NameIndex, **columns: Array | None) -> Events:
+        """Events of memory-mapped arrays that were checked and sorted when they were written; none is read here.
+
+        Args:
+            columns: src, dst, t, and x, rows and those of `PER_LINK` where there are any.
+        """
+        events = cls.__new__(cls)
+        events.num_nodes, events._labels, events._names = num_nodes, None, names
+        events._rows = columns.get("rows")
+        for name in ("src", "dst", "t", "x", *PER_LINK):
+            setattr(events, name, columns.get(name))
+        events._freeze()
+        return events
+
     def _sort(self, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32], t: Array, labels: Array | None) -> None:
         """Sort the links by time, and make the arrays read-only."""
         order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
@@ -155,12 +174,12 @@ class Events:
         """A copy with these node names."""
         names = _label_array(labels)
         _count_nodes(0, self.num_nodes, names)
-        return self._replace(_labels=names)
+        return self._replace(_labels=names, _names=None)
 
     def grown(self, columns: dict[str, Array], num_nodes: int) -> Events:
         """A copy with these columns, which are sorted by time and not copied; link weights, negatives and node names
         are dropped."""
-        dropped = {"weight": None, "negative": None, "_rows": None, "_labels": None}
+        dropped = {"weight": None, "negative": None, "_rows": None, "_labels": None, "_names": None}
         return self._replace(num_nodes=num_nodes, **dropped, **columns)
 
     def with_attributes(
@@ -208,17 +227,27 @@ class Events:
     @property
     def labels(self) -> Array:
         """The name of each node: [num_nodes], int64 or str objects."""
+        if self._labels is None and self._names is not None:
+            self._labels = self._names.all()
+            self._labels.flags.writeable = False
         return np.arange(self.num_nodes) if self._labels is None else self._labels
 
     def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Ids of nodes given by name. Each unknown name gets a new id, from num_nodes on."""
-        if self._labels is None:
+        if self._labels is None and self._names is None:
             return _ids(names, "names").astype(np.int64)
         new: dict[Any, int] = {}
-        known, first_new = self._id_of, self.num_nodes
         wanted = as_array(names, "names").reshape(-1).tolist()
+        known, first_new = self._known_ids(wanted), self.num_nodes
         ids = [known[name] if name in known else new.setdefault(name, first_new + len(new)) for name in wanted]
         return np.array(ids, np.int64)
+
+    def _known_ids(self, names: list[Any]) -> dict[Any, int]:
+        """The id of each name: of all nodes, or of memory-mapped events of those among `names`."""
+        if self._labels is not None or self._names is None:
+            return self._id_of
+        found = self._names.ids(names).tolist()
+        return {name: node for name, node in zip(names, found, strict=True) if node >= 0}
 
     @cached_property
     def _id_of(self) -> dict[Any, int]:
