@@ -62,3 +62,118 @@ def fill_logsums(starts: Array, time: Array, alpha: float, logsum: Array, lo: in
                 P *= math.exp(-alpha * (time[i] - time[i - 1]))
             P += 1.0
             logsum[i] = math.log(P)
+
+
+# The same in pieces, for lists that do not fit into memory; see `cawn.walks.external`. The lists of a range of nodes
+# form a group: `group` says of each node to which one it belongs.
+
+
+@njit
+def count_entries(src: Array, dst: Array, counts: Array) -> None:
+    """Add the entries of some events to those counted for each node so far."""
+    for e in range(src.size):
+        counts[src[e]] += 1
+        if src[e] != dst[e]:
+            counts[dst[e]] += 1
+
+
+@njit
+def group_nodes(starts: Array, most: int, group: Array) -> int:
+    """Divide the nodes into ranges of at most `most` entries, or of one node; returns the number of groups."""
+    current = entries = 0
+    for v in range(group.size):
+        length = starts[v + 1] - starts[v]
+        if entries > 0 and entries + length > most:
+            current += 1
+            entries = 0
+        entries += length
+        group[v] = current
+    return current + 1 if group.size > 0 else 0
+
+
+@njit
+def entries_by_group(
+    src: Array,
+    dst: Array,
+    t: Array,
+    first: int,
+    group: Array,
+    newest: Array,
+    count: Array,
+    ends: Array,
+    owner: Array,
+    time: Array,
+    hop: Array,
+) -> None:
+    """The entries of consecutive events, grouped; within a group in time order.
+
+    Args:
+        first: The id of the first of these events.
+        newest: [N] the time of each node's last entry so far; updated.
+        count: [N, 2] int32, each node's entries so far, and those strictly before `newest`; updated.
+        ends: [groups] where the entries of each group end in the three arrays that are filled.
+    """
+    at = np.zeros(ends.size, np.int64)
+    for e in range(src.size):
+        at[group[src[e]]] += 1
+        if src[e] != dst[e]:
+            at[group[dst[e]]] += 1
+    total = 0
+    for g in range(ends.size):
+        total += at[g]
+        ends[g] = total
+        at[g] = total - at[g]
+    for e in range(src.size):
+        u, v, now = src[e], dst[e], t[e]
+        if count[u, 0] == 0 or newest[u] < now:
+            newest[u] = now
+            count[u, 1] = count[u, 0]
+        if count[v, 0] == 0 or newest[v] < now:
+            newest[v] = now
+            count[v, 1] = count[v, 0]
+        i = at[group[u]]
+        at[group[u]] += 1
+        count[u, 0] += 1
+        owner[i], time[i] = u, now
+        hop[i, NODE], hop[i, LINK], hop[i, CUT] = v, 2 * (first + e), count[v, 1]
+        if u != v:
+            i = at[group[v]]
+            at[group[v]] += 1
+            count[v, 0] += 1
+            owner[i], time[i] = v, now
+            hop[i, NODE], hop[i, LINK], hop[i, CUT] = u, 2 * (first + e) + 1, count[u, 1]
+
+
+@njit
+def place_entries(
+    owner: Array, time: Array, hop: Array, first: int, at: Array, time_out: Array, hop_out: Array
+) -> None:
+    """Move the entries of a group into the lists of its nodes, which start with node `first`.
+
+    Args:
+        at: [nodes of the group] where the list of each starts in the output; overwritten.
+    """
+    for j in range(owner.size):
+        v = owner[j] - first
+        i = at[v]
+        at[v] += 1
+        time_out[i] = time[j]
+        for k in range(3):
+            hop_out[i, k] = hop[j, k]
+
+
+@njit
+def continue_logsums(time: Array, before: Array, alpha: float, P: float, logsum: Array) -> float:
+    """`fill_logsums` along a part of one list; returns the last P.
+
+    Args:
+        before: [1] the time of the entry before; not read if P is 0, which it is before the first entry.
+    """
+    last = before[0]
+    for i in range(time.size):
+        if P > 0.0:
+            P *= math.exp(-alpha * (time[i] - last))
+        P += 1.0
+        last = time[i]
+        logsum[i] = math.log(P)
+    return P

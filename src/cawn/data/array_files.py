@@ -1,0 +1,105 @@
+"""Arrays in .npy files that are written and read in blocks, so that memory holds only the blocks in use."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import StorageError
+
+Array = npt.NDArray[Any]
+
+_MOST = 1 << 30  # bytes of one system call, which takes less than 2**31
+
+
+class ArrayFile:
+    """A .npy file of a known shape whose parts are written and read in any order, by several threads.
+
+    Positions count the numbers of the array in C order.
+    """
+
+    def __init__(self, path: Path, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+        """Create the file; numbers that are never written are 0."""
+        self.path, self.shape, self.dtype = path, tuple(map(int, shape)), np.dtype(dtype)
+        header = {"shape": self.shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(self.dtype)}
+        with open(path, "xb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            self._offset = file.tell()
+            file.truncate(self._offset + int(np.prod(self.shape)) * self.dtype.itemsize)
+        self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+
+    def write(self, values: Array, at: int = 0) -> None:
+        """Write numbers from position `at` on."""
+        content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
+        place = self._offset + at * self.dtype.itemsize
+        while len(content):
+            written = os.pwrite(self._descriptor, content[:_MOST], place)
+            content, place = content[written:], place + written
+
+    def read(self, at: int, count: int) -> Array:
+        """A new array of `count` numbers from position `at` on."""
+        found = np.empty(count, self.dtype)
+        content, place = found.view(np.uint8).data, self._offset + at * self.dtype.itemsize
+        while len(content):
+            size = os.preadv(self._descriptor, [content[:_MOST]], place)
+            if size == 0:
+                raise StorageError(f"{self.path}: ended early; was it changed by another process?")
+            content, place = content[size:], place + size
+        return found
+
+    def close(self) -> None:
+        """Flush the file to disk and close it."""
+        if self._descriptor >= 0:
+            try:
+                os.fsync(self._descriptor)
+            finally:
+                self._release()
+
+    def _release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.close() if kind is None else self._release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self._release()
+
+
+def blocks(size: int, *arrays: Array | None) -> Iterator[tuple[int, list[Any]]]:
+    """Consecutive blocks of `size` rows of arrays of one length: the first row of each, and views of the arrays.
+
+    The pages of memory-mapped arrays are released after each block, and read again from the file if they are used
+    again.
+    """
+    length = next(len(array) for array in arrays if array is not None)
+    for first in range(0, length, size):
+        views = [None if array is None else array[first : first + size] for array in arrays]
+        yield first, views
+        for view in views:
+            if view is not None:
+                release_pages(view)
+
+
+def release_pages(array: Array) -> None:
+    """Release the resident pages of a memory-mapped array that was not written to; others are left alone."""
+    owner: Any = array
+    while isinstance(owner, np.ndarray):
+        owner = owner.base
+    if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise") or array.nbytes == 0:
+        return
+    base = np.frombuffer(owner, np.uint8).ctypes.data
+    first = (array.ctypes.data - base) // mmap.PAGESIZE * mmap.PAGESIZE
+    last = array.ctypes.data - base + array.nbytes
+    owner.madvise(mmap.MADV_DONTNEED, first, last - first)

@@ -1,0 +1,59 @@
+"""An index built in pieces has, byte for byte, the arrays of one built in memory."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.walks import external
+from cawn.walks.history import History
+from cawn.walks.pairs import PairParts
+
+WALKS_ALONE = PairParts(False, False, False, False, False)
+DECAYS = (0.0, 0.01, 3.0)
+
+
+def links(size: int, nodes: int, kind: str, seed: int = 0) -> cawn.Events:
+    """Links with self-loops, simultaneous ones, and a hub."""
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, nodes, (2, size))
+    src[rng.random(size) < 0.3] = 1
+    dst[: size // 50] = src[: size // 50]
+    t = rng.integers(0, size // 3, size)
+    return cawn.Events(src, dst, t if kind == "integer" else t / 7, num_nodes=nodes + 3)
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(external, "_BLOCK", 2048)
+    monkeypatch.setattr(external, "_GROUP", 500)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", ["integer", "real"])
+def test_history_in_pieces(tmp_path: Path, kind: str) -> None:
+    events = links(5000, 400, kind)
+    for name in ("memory", "pieces"):
+        (tmp_path / name).mkdir()
+    reports = []
+    every = external.write_index(events, DECAYS, 1.0, WALKS_ALONE, tmp_path / "memory", memory=2**40)
+    options = {"memory": 2**19, "report": lambda *stage: reports.append(stage)}
+    assert external.write_index(events, DECAYS, 1.0, WALKS_ALONE, tmp_path / "pieces", **options) == every
+    assert written(tmp_path / "pieces") == written(tmp_path / "memory")
+    assert set(written(tmp_path / "memory")) == {f"{name}.npy" for name in every}
+    for name, array in History(events, DECAYS).arrays.items():
+        np.testing.assert_array_equal(np.load(tmp_path / "pieces" / f"history.{name}.npy"), array)
+    assert {stage for stage, done, total in reports if done == total} == {
+        *("counting links", "distributing links", "sorting links")
+    }
+
+
+def test_too_many_nodes_for_the_memory(tmp_path: Path) -> None:
+    with pytest.raises(cawn.QueryError, match="an index of 403 nodes needs 0 MiB"):
+        external.write_index(links(5000, 400, "integer"), DECAYS, 1.0, WALKS_ALONE, tmp_path, memory=2**12)
+    assert not written(tmp_path)
