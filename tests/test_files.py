@@ -2,13 +2,14 @@
 
 import errno
 import os
+import threading
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
 import cawn
-from cawn.files import FolderLock, write_text
+from cawn.files import FileLock, FolderInUseError, FolderLock, write_text
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
@@ -72,3 +73,24 @@ def test_failures_of_every_library_are_one_line(tmp_path: Path) -> None:
             write_atomically(tmp_path / "kept", mock.Mock(side_effect=error))
         assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_lock_is_waited_for(tmp_path: Path) -> None:
+    order: list[str] = []
+
+    def second() -> None:
+        with FileLock(tmp_path / "lock"):
+            order.append("second")
+
+    with FileLock(tmp_path / "lock"):
+        other = threading.Thread(target=second)
+        other.start()
+        order.append("first")
+    other.join()
+    assert order == ["first", "second"]
+
+
+def test_a_folder_in_use_is_an_error_of_its_own(tmp_path: Path) -> None:
+    with FolderLock(tmp_path), pytest.raises(FolderInUseError, match="another process is writing"):
+        FolderLock(tmp_path)
+    FolderLock(tmp_path).release()

@@ -22,6 +22,7 @@ LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.cawn-[0-9a-f]{16}\.tmp")
 _WINDOWS = os.name == "nt"
 _STALE_AFTER = 60.0  # seconds; a younger file may belong to a process that has not locked it yet
+_WAIT = 0.01  # seconds between two attempts to lock a file
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _cleaned: set[Path] = set()  # folders whose stale files this process has removed
 
@@ -181,6 +182,45 @@ def _failures() -> tuple[type[Exception], ...]:
     return OSError, ArrowException, SafetensorError
 
 
+class FileLock:
+    """An exclusive lock on a file, which is created; waits while another process or thread has it.
+
+    The system releases it when the process ends, however it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._descriptor = path, -1
+
+    def acquire(self) -> bool:
+        """Wait for the lock."""
+        with storing(self._path):
+            descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o666)
+        try:
+            while not _try_lock(descriptor):
+                time.sleep(_WAIT)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    def __enter__(self) -> FileLock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class FolderInUseError(StorageError):
+    """Another process has the lock on a folder."""
+
+
 class FolderLock:
     """An exclusive lock on a folder, held until it is released or the process ends."""
 
@@ -190,7 +230,7 @@ class FolderLock:
             self._descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o666)
         if not _try_lock(self._descriptor):
             self.release()
-            raise StorageError(f"{folder}: another process is writing to this run; wait until it ends")
+            raise FolderInUseError(f"{folder}: another process is writing to this run; wait until it ends")
         self.check()
         remove_stale(folder, older_than=0)
 

@@ -20,7 +20,8 @@ from cawn.data import laws
 from cawn.files import FolderLock
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.evaluation import Evaluation
-from cawn.learn.runs import _checksum, read_description, read_events, read_weights, replace_links
+from cawn.learn.runs import read_description, read_events, read_weights, replace_links
+from cawn.learn.seals import checksum
 from cawn.learn.splits import split
 from cawn.learn.store import _stamp
 from cawn.learn.testing import BASELINES
@@ -133,7 +134,7 @@ def forge(run: Path, name: str, array: np.ndarray) -> None:
 
 def seal(path: Path, found: dict) -> None:
     found.pop("checksum", None)
-    path.write_text(json.dumps(found | {"checksum": _checksum(found)}))
+    path.write_text(json.dumps(found | {"checksum": checksum(found)}))
 
 
 def put(position: int, value: float) -> Callable[[np.ndarray], np.ndarray]:

@@ -20,7 +20,6 @@ are checked against the sizes and checksums in run.json and report.json, and the
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -41,6 +40,7 @@ from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn.calibration import Calibration, RollingCalibration
+from cawn.learn.seals import check_seal, read_json, write_sealed
 from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS, Task
 from cawn.learn.store import (
     Arrays,
@@ -244,7 +244,7 @@ def write_report(
         if before.get("weights") != stamps["weights"]:
             (folder / "report.json").unlink(missing_ok=True)
     write_bytes(folder / "weights.safetensors", content)
-    _write_sealed(folder / "report.json", report | stamps)
+    write_sealed(folder / "report.json", report | stamps)
     if rows is not None:
         write_bytes(folder / "results.json", rows)
     write_text(folder / "metrics.jsonl", metrics)
@@ -259,7 +259,7 @@ def write_served(folder: Path, weights: Weights, report: dict[str, Any]) -> dict
     write_bytes(folder / "served.safetensors", content)
     kept = {key: value for key, value in read_report(folder, verify=True).items() if key in ("weights", "results")}
     found = report | kept | {"served": ALL_LINKS, "served_weights": stamp_of(content)}
-    _write_sealed(folder / "report.json", found)
+    write_sealed(folder / "report.json", found)
     return found
 
 
@@ -292,7 +292,7 @@ def _write_links(folder: Path, events: Events, index: Arrays | None, names: Name
 
 def _commit(folder: Path, content: dict[str, Any]) -> None:
     """Replace run.json, and only then remove the arrays it no longer names."""
-    _write_sealed(folder / "run.json", content)
+    write_sealed(folder / "run.json", content)
     named = {content[kind]["folder"] for kind in ("network", "index") if content[kind] is not None}
     for path in folder.iterdir():
         if _FOLDER.fullmatch(path.name) and path.name not in named:
@@ -302,15 +302,6 @@ def _commit(folder: Path, content: dict[str, Any]) -> None:
 def _remove_format_2(folder: Path) -> None:
     for kind in ("network", "index"):
         remove_arrays(folder / kind)
-
-
-def _write_sealed(path: Path, content: dict[str, Any]) -> None:
-    plain = {key: value for key, value in content.items() if key != "checksum"}
-    write_text(path, json.dumps(plain | {"checksum": _checksum(plain)}, indent=1) + "\n")
-
-
-def _checksum(content: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 # Reading.
@@ -424,13 +415,13 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     if folder.is_file():
         raise StorageError(f"{folder}: is a file, not the folder of a run")
     try:
-        found = _read_json(path)
+        found = read_json(path, _TRAIN_AGAIN)
     except FileNotFoundError as error:
         raise StorageError(f"{folder}: holds no run (no run.json)") from error
     if found.get("format") not in _READABLE:
         version = str(found.get("cawn", "unknown"))[:20]
         raise StorageError(f"{path}: written by another version of cawn ({version}); this is {__version__}")
-    _check_seal(path, found, verify=verify and found["format"] != 2)
+    check_seal(path, found, _TRAIN_AGAIN, verify=verify and found["format"] != 2)
     if found["format"] < 4:
         facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
         found |= {"system": systems.DEFAULT, "facts": facts}
@@ -493,24 +484,6 @@ def _version(folder: Path) -> list[Any]:
         except OSError:
             versions.append(None)
     return versions
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_file(path))
-        if isinstance(found, dict):
-            return found
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: damaged; {_TRAIN_AGAIN}") from error
-    raise StorageError(f"{path}: damaged; {_TRAIN_AGAIN}")
-
-
-def _check_seal(path: Path, found: dict[str, Any], *, verify: bool) -> None:
-    seal = found.pop("checksum", None)
-    if verify and seal != _checksum(found):
-        raise StorageError(f"{path}: was changed or is damaged (checksum); {_TRAIN_AGAIN}")
 
 
 def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
@@ -583,10 +556,11 @@ def read_report(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     """The content of report.json, which is there once training has ended."""
     path = folder / "report.json"
     try:
-        found = _read_json(path)
+        found = read_json(path, _TRAIN_AGAIN)
     except FileNotFoundError as error:
         raise StorageError(f"{path}: missing; {_TRAIN_AGAIN}") from error
-    _check_seal(path, found, verify=verify and ("weights" in found or "checksum" in found))  # format 2 has none
+    sealed = "weights" in found or "checksum" in found  # not in format 2
+    check_seal(path, found, _TRAIN_AGAIN, verify=verify and sealed)
     return found
 
 

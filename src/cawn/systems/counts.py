@@ -51,6 +51,13 @@ class CountsSettings(Settings):
 
     RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"depth": (1, 100), "smoothing": (1e-6, 1e6)}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "depth")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 1e-3, "high": 1e-1, "log": True},
+        "depth": [1, 2, 5, 10],
+        "smoothing": {"low": 0.01, "high": 100.0, "log": True},
+        "backoff": ["marginal", "continuation"],
+        "negatives": ["random", "mixed", "hard"],
+    }
 
 
 class DecayedTally:

@@ -44,6 +44,12 @@ class DygformerSettings(PublishedSettings):
         "dropout": (0, 0.99),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "length", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [64, 100, 172],
+        "sequence": [{"length": 32, "patch": 1}, {"length": 64, "patch": 2}, {"length": 128, "patch": 4}],
+        "layers": [1, 2, 3],
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = PublishedSettings.PRESETS | {"long": {"length": 256, "patch": 8}}
 
     def __post_init__(self) -> None:

@@ -47,6 +47,13 @@ class DyRepOriginalSettings(PublishedSettings):
         "samples": (1, 1024),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 2e-5, "high": 2e-3, "log": True},
+        "batch_size": [100, 200, 400],
+        "dim": [16, 32, 64],
+        "neighbours": [10, 20, 40],
+        "samples": [2, 5, 10],
+    }
 
 
 class Intensity(nn.Module):

@@ -6,7 +6,7 @@ See docs/systems/graphmixer.md for the equations and for how this differs from t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,12 @@ class GraphMixerSettings(PublishedSettings):
         "dropout": (0, 0.99),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [64, 100, 172],
+        "neighbours": [10, 20, 40],
+        "layers": [1, 2, 3],
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
 
 
 class GraphMixer(nn.Module):

@@ -46,6 +46,12 @@ class JodieOriginalSettings(PublishedSettings):
         "smoothness": (0, 1e6),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 1e-4, "high": 1e-2, "log": True},
+        "batch_size": [100, 200, 400],
+        "dim": [32, 64, 128],
+        "smoothness": {"low": 0.01, "high": 100.0, "log": True},
+    }
 
 
 class Role(nn.Module):

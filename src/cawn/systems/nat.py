@@ -69,6 +69,13 @@ class NATSettings(PublishedSettings):
         "dropout": (0, 0.95),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "second_neighbours", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [36, 72, 144],
+        "neighbours": [16, 32, 64],
+        "second_neighbours": [8, 16, 32],
+        "replacement": {"low": 0.5, "high": 1.0, "step": 0.1},
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
 
 
 @dataclass

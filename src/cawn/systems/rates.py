@@ -54,6 +54,13 @@ class RatesSettings(Settings):
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
     FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
+    SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
+        "lr": {"low": 3e-4, "high": 3e-2, "log": True},
+        "batch_size": [128, 256, 512],
+        "hidden": [32, 64, 128, 256],
+        "negatives": ["random", "mixed", "hard", "pairs"],
+        "num_negatives": [1, 2, 4],
+    }
 
     @property
     def pair_parts(self) -> PairParts:

@@ -41,6 +41,11 @@ class Settings:
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     FORMER: ClassVar[dict[str, Any]] = {"pool": "training"}  # values for run folders older than the setting
+    SEARCHED: ClassVar[dict[str, Any]] = {  # what `cawn tune` searches by default, in the form of its TOML files
+        "lr": {"low": 1e-4, "high": 1e-2, "log": True},
+        "batch_size": [64, 128, 256],
+        "weight_decay": [0.0, 0.01, 0.1],
+    }
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -77,6 +82,13 @@ class Settings:
             raise QueryError(f"setting {brief(unknown[0])} does not exist; there are {', '.join(sorted(known))}")
         return replace(self, **changes)
 
+    @classmethod
+    def check_value(cls, name: str, value: Any) -> None:
+        """Refuse an unknown setting, or a value that it cannot have, whatever the other settings are."""
+        default = cls()
+        default.with_(**{name: getattr(default, name, None)})
+        default._check(name, value, get_type_hints(cls)[name])
+
     def to_dict(self) -> dict[str, Any]:
         """The settings by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -101,7 +113,7 @@ class Settings:
 
     def to_toml(self) -> str:
         """One line per setting."""
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.to_dict().items())
+        return "".join(f"{name} = {toml_value(value)}\n" for name, value in self.to_dict().items())
 
     @classmethod
     def from_toml(cls, text: str, *, stored: bool = False) -> Self:
@@ -173,6 +185,12 @@ class PublishedSettings(Settings):
         "default": {},
         "fast": {"lr": 1e-3, "schedule": "one-cycle", "epochs": 10},
     }
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 3e-5, "high": 3e-3, "log": True},
+        "batch_size": [100, 200, 400],
+        "weight_decay": [0.0, 0.01, 0.1],
+        "negatives": ["random", "mixed", "hard"],
+    }
 
 
 @contextmanager
@@ -214,9 +232,12 @@ def _comments(cls: type[Settings]) -> dict[str, str]:
     return found
 
 
-def _toml(value: Any) -> str:
+def toml_value(value: Any) -> str:
+    """A value in TOML: a number, a boolean, a string, or a list or a table of such values."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(map(repr, value))}]"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(toml_value, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name} = {toml_value(held)}' for name, held in value.items())}}}"
     return f'"{value}"' if isinstance(value, str) else repr(value)

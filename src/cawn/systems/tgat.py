@@ -6,7 +6,7 @@ See docs/systems/tgat.md for the equations and for how this differs from the pub
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,12 @@ class TgatSettings(PublishedSettings):
         "dropout": (0, 0.99),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "layers", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [64, 100, 172],
+        "neighbours": [10, 20, 40],
+        "layers": [1, 2],
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
 
 
 class Tgat(nn.Module):

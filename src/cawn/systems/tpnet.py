@@ -60,6 +60,13 @@ class TPNetSettings(PublishedSettings):
         "dropout": (0, 0.95),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "levels", "width_factor")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [64, 100, 172],
+        "levels": [2, 3],
+        "width_factor": [5.0, 10.0, 20.0],
+        "neighbours": [10, 20, 40],
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
 
     def _check(self, name: str, value: Any, hint: Any) -> None:
         if name != "decay":

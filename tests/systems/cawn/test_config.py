@@ -33,7 +33,7 @@ def test_values_survive_a_file() -> None:
         ({"rnn": "cnn"}, "rnn is 'cnn': give one of lstm, gru, transformer, bidirectional"),
         ({"time": 1}, "time is 1: give true or false"),
         ({"alpha": -1.0}, "alpha is -1.0"),
-        ({"alpha": "slow"}, "alpha is 'slow'"),
+        ({"alpha": "medium"}, "alpha is 'medium'"),
         ({"alpha": ()}, r"alpha is \(\)"),
         ({"alpha": (1.0, 2.0, 3.0)}, "num_walks=64 cannot be divided evenly among 3 decays"),
         ({"tree": 64}, "tree is 64: give a fan-out >= 1 for each step, such as"),

@@ -63,3 +63,18 @@ def test_hidden_nodes_do_not_move_the_decays(events) -> None:
     tau = 2 * len(parts.train) / len(known) / float(np.ptp(events.t[parts.train]))
     facts = Trainer(events, TINY, task="inductive", quiet=True).context.facts
     assert facts["alpha"] == pytest.approx(decays(TINY, tau), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "expected"),
+    [
+        ("paper", (0.4,)),
+        ("ladder", (0.1, 2.4, 60.0, 1500.0)),
+        ("slow", (0.012, 0.14, 1.6, 18.0)),
+        ("fast", (3.2, 32.0, 320.0, 3200.0)),
+    ],
+)
+def test_named_decays(alpha: str, expected: tuple[float, ...]) -> None:
+    config = cawn.Config(alpha=alpha, num_walks=4)
+    assert decays(config, 2.0) == pytest.approx(expected)
+    assert config.num_decays == len(expected)

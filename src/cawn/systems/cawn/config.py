@@ -14,7 +14,8 @@ from cawn.errors import QueryError, brief
 from cawn.systems.settings import Settings, is_number
 from cawn.walks.pairs import NO_SEQUENCES, PairParts
 
-Alpha = Literal["auto", "ladder", "paper"] | float | tuple[float, ...]
+Alpha = Literal["auto", "ladder", "slow", "fast", "paper"] | float | tuple[float, ...]
+NAMED_LADDERS = {"ladder": "wide", "slow": "slow", "fast": "fast"}  # values of alpha; see `cawn.data.decays.LADDERS`
 
 _FORMER_SIDES = {"together": "joint", "apart": "separate"}  # names in older run folders
 _PAPER = {
@@ -62,7 +63,8 @@ class Config(Settings):
     length: int = 2  # m
     tree: tuple[int, ...] = ()  # fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step,
     # the k_1 k_2 links of the second, and so on; (): independent walks
-    alpha: Alpha = "ladder"  # decays, per unit of time; or how to choose them: "auto", "ladder", "paper", see `decays`
+    alpha: Alpha = "ladder"  # decays, per unit of time; or how to choose them: "ladder" (wide), "slow" or "fast"
+    # ladders of decays, "auto" (the best of these), "paper"; see `decays`
 
     # Network
     dim: int = 64  # d
@@ -100,6 +102,24 @@ class Config(Settings):
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
     FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES
+    SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
+        "walks": [  # trees whose first fan-out is a multiple of the eight decays of a ladder
+            {"num_walks": 32, "length": 1, "tree": ()},
+            {"num_walks": 32, "length": 2, "tree": ()},
+            {"num_walks": 64, "length": 1, "tree": ()},
+            {"num_walks": 64, "length": 2, "tree": ()},
+            {"num_walks": 64, "length": 2, "tree": (8, 8)},
+            {"num_walks": 64, "length": 3, "tree": ()},
+            {"num_walks": 128, "length": 2, "tree": ()},
+            {"num_walks": 128, "length": 3, "tree": (16, 4, 2)},
+        ],
+        "alpha": ["ladder", "slow", "fast", "paper"],
+        "dim": [32, 64, 128],
+        "dropout": {"low": 0.0, "high": 0.4, "step": 0.1},
+        "weight_decay": [0.0, 0.01, 0.1, 1.0],
+        "negatives": ["random", "mixed", "hard", "pairs"],
+        "num_negatives": [1, 2, 4],
+    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
         "default": {},
         "paper-mean": _PAPER,
@@ -142,7 +162,7 @@ class Config(Settings):
         """Number of decays among which the first links of a node's walks are divided."""
         if isinstance(self.alpha, tuple):
             return len(self.alpha)
-        return len(ladder(1.0, num_walks=self.num_walks)) if self.alpha in ("auto", "ladder") else 1
+        return len(ladder(1.0, num_walks=self.num_walks)) if self.alpha in ("auto", *NAMED_LADDERS) else 1
 
     @property
     def symmetric(self) -> bool:
@@ -166,10 +186,11 @@ class Config(Settings):
         if name != "alpha":
             return super()._check(name, value, hint)
         decays = value if isinstance(value, tuple) and value else (value,)
-        named = isinstance(value, str) and value in ("auto", "ladder", "paper")
+        named = isinstance(value, str) and value in ("auto", *NAMED_LADDERS, "paper")
         if not named and not all(is_number(a) and 0 <= a < math.inf for a in decays):
             raise QueryError(
-                f"alpha is {brief(value)}: give 'auto', 'ladder', 'paper', a number >= 0, or a tuple of such numbers"
+                f"alpha is {brief(value)}: give 'auto', 'ladder', 'slow', 'fast', 'paper', a number >= 0, or a tuple "
+                "of such numbers"
             )
         return None
 

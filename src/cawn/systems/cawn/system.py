@@ -18,7 +18,7 @@ from cawn.data.events import Events
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context
-from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.config import NAMED_LADDERS, Config
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
@@ -185,9 +185,14 @@ class WalkScorer:
 
 
 def decays(config: Config, tau: float, name: str = "wide") -> tuple[float, ...]:
-    """The decays for links of intensity tau: as given in the settings, by the paper's rule, or the ladder `name`."""
+    """The decays for links of intensity tau: as given in the settings, by the paper's rule, or a ladder.
+
+    The ladder is the one that the settings name; `name` for alpha="auto".
+    """
     if isinstance(config.alpha, tuple):
         return config.alpha
     if not isinstance(config.alpha, str):
         return (config.alpha,)
-    return (tau / PAPER_RATIO,) if config.alpha == "paper" else ladder(tau, num_walks=config.num_walks, name=name)
+    if config.alpha == "paper":
+        return (tau / PAPER_RATIO,)
+    return ladder(tau, num_walks=config.num_walks, name=NAMED_LADDERS.get(config.alpha, name))

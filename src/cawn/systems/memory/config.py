@@ -35,6 +35,11 @@ class TgnSettings(PublishedSettings):
         "dropout": (0.0, 0.99),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
+    SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
+        "dim": [64, 100, 172],
+        "neighbours": [5, 10, 20],
+        "dropout": {"low": 0.0, "high": 0.5, "step": 0.1},
+    }
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,12 @@ class DynAERNNSettings(IgnoresDirection, SnapshotSettings):
         "nonlinks": (1, 1 << 30),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("nonlinks", "batch_size", "lookback", "wide")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 1e-4, "high": 1e-2, "log": True},
+        "dim": [32, 64, 128],
+        "lookback": [2, 3, 5],
+        "beta": {"low": 1.0, "high": 20.0, "log": True},
+    }
 
 
 class Rows(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -44,6 +44,12 @@ class EvolveGCNSettings(SnapshotSettings):
         "max_degree": (1, 100_000),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "history", "hidden", "max_degree")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 1e-4, "high": 1e-2, "log": True},
+        "hidden": [32, 64, 100],
+        "history": [3, 6, 12],
+        "variant": ["O", "H"],
+    }
 
 
 class Snapshot:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -47,6 +47,12 @@ class VGRNNSettings(IgnoresDirection, SnapshotSettings):
         "nonlinks": (1, 1 << 30),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
+    SEARCHED: ClassVar[dict[str, Any]] = {
+        "lr": {"low": 1e-3, "high": 3e-2, "log": True},
+        "hidden": [16, 32, 64],
+        "latent": [8, 16, 32],
+        "truncation": [4, 8, 16],
+    }
 
 
 class Gaussian(NamedTuple):
