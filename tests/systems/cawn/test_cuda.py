@@ -147,8 +147,8 @@ WEIGHTED = {"weight": [0.5, 3, 0, 1] + [0.5, 3] * 3, "negative": [-1, 2, 4] * 3 
         ({"rates": False}, {}),
         ({"since": True, "transitions": True}, WEIGHTED),
         ({"rnn": "bidirectional", "time_code": "age", "pooling": "transformer", "rates": False}, {}),
-        ({"num_negatives": 3, "negatives": "hard"}, {}),
-        ({"num_negatives": 2, "negatives": "pairs"}, WEIGHTED),
+        ({"num_negatives": 3, "negatives": "hard", "rates": False}, {}),
+        ({"num_negatives": 2, "negatives": "pairs", "rates": False}, WEIGHTED),
     ],
     ids=[
         "plain",
