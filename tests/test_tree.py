@@ -19,6 +19,8 @@ ELSEWHERE = {
     "datasets": ("test_public.py", "the public name of data/datasets"),
     "explain/drawing": ("explain/test_pictures.py", "draws the pictures"),
     "explain/report": ("explain/test_page.py", "fills in the pages"),
+    "data/stored": ("learn/test_indexing.py", "index folders"),
+    "data/array_folders": ("learn/test_runs.py", "part of a run folder"),
     "kernels/cpu/counts": ("walks/test_identities.py", "compared with identities by hand"),
     "kernels/cpu/growing": ("walks/test_growing.py", "compared with an index built at once"),
     "kernels/cpu/index": ("walks/test_history.py", "builds the index"),
@@ -44,6 +46,7 @@ ELSEWHERE = {
     "learn/checkpoints": ("learn/test_runs.py", "part of a run folder"),
     "learn/field/jobs": ("learn/test_workers.py", "runs in other processes"),
     "learn/field/plot": ("learn/field/test_table.py", "draws the table"),
+    "learn/seals": ("data/test_seals.py", "the same names"),
     "learn/store": ("learn/test_runs.py", "part of a run folder"),
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
     "systems/cawn/attention": ("systems/cawn/test_model.py", "options of the model"),
@@ -51,6 +54,8 @@ ELSEWHERE = {
     "systems/graphs": ("systems/cawn/test_cuda_training.py", "how CAW-N is trained on a GPU"),
     "systems/memory/config": ("systems/memory/test_system.py", "by the systems that it defines"),
     "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
+    "walks/external/history": ("walks/external/test_external.py", "compared with the index in memory"),
+    "walks/stored": ("learn/test_indexing.py", "index folders"),
 }
 
 # Tests that belong to no one module.

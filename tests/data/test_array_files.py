@@ -16,7 +16,7 @@ def test_a_file_written_in_blocks_is_that_of_numpy(tmp_path: Path) -> None:
         file.write(array[4:], 12)
         file.write(array[:4])
         np.testing.assert_array_equal(file.read(10, 5), np.arange(10, 15))
-        with pytest.raises(cawn.StorageError, match="blocks.npy: ended early"):
+        with pytest.raises(cawn.StorageError, match=r"blocks\.npy: ended early"):
             file.read(20, 5)
     assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
 

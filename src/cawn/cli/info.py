@@ -20,14 +20,19 @@ def info(
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="State folder of its server; RUN/live by default.")
     ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare all checksums of an index folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the data, settings, accuracy, versions and files of a run, and the state of its server.
+    """Show the data, settings, accuracy, versions and files of a run and the state of its server, or an index folder.
 
     Example: cawn info runs/mine --plot reliability.svg
 
     Example: cawn info runs/mine --markdown > MODEL_CARD.md
     """
+    from cawn.data.stored import is_index
+
+    if is_index(run):
+        return _show_index(run, verify, as_json)
     from cawn.learn.run_info import run_info
     from cawn.serve.live_info import live_info
 
@@ -49,6 +54,19 @@ def info(
         from cawn.cli.reports import show_info
 
         show_info(found)
+    return None
+
+
+def _show_index(folder: Path, verify: bool, as_json: bool) -> None:
+    from cawn.learn.indexing import summary
+
+    found = summary(folder, verify=verify)
+    if as_json:
+        print(json.dumps(found))
+        return
+    from cawn.cli.reports import show_index
+
+    show_index(found)
 
 
 def _plot(found: dict[str, Any], path: Path) -> None:

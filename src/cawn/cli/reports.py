@@ -238,6 +238,31 @@ def show_info(info: dict[str, Any], console: Console | None = None) -> None:
         show_candidates(info, console)
 
 
+def show_index(found: dict[str, Any]) -> None:
+    """Print what an index folder holds."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    counts = ("links", "nodes", "link attributes", "node attributes")
+    facts = {
+        "index": found["index"],
+        "state": "all checksums compared" if found["verified"] else "sizes compared (--verify compares checksums)",
+        "data": ", ".join(
+            f"{found[name.replace(' ', '_')]:,} {name}" for name in counts if found[name.replace(" ", "_")]
+        ),
+        "period": "{} to {}".format(found["first"], found["last"]),
+        "columns": _columns(found["reading"]),
+        "system": found["system"],
+        "decays": ", ".join(f"{alpha:.3g}" for alpha in found["facts"]["alpha"]) + " (alpha)",
+        "parts": ", ".join(found["parts"]),
+        "files (MB)": ", ".join(f"{name} {size / 1e6:,.1f}" for name, size in found["files"].items()),
+        "versions": f"cawn {found['cawn']}",
+    }
+    for name, text in facts.items():
+        table.add_row(name, Text(printable(text)))
+    Console(highlight=False).print(table)
+
+
 def facts_of_run(info: dict[str, Any]) -> dict[str, str]:
     """The facts about a run by name; those that do not apply are empty."""
     data, training = info["data"], info["training"]

@@ -77,6 +77,12 @@ class ArrayFile:
             self._release()
 
 
+def write_array(path: Path, array: Array) -> None:
+    """Write an array to a new file."""
+    with ArrayFile(path, array.shape, array.dtype) as file:
+        file.write(array)
+
+
 def blocks(size: int, *arrays: Array | None) -> Iterator[tuple[int, list[Any]]]:
     """Consecutive blocks of `size` rows of arrays of one length: the first row of each, and views of the arrays.
 
@@ -93,13 +99,17 @@ def blocks(size: int, *arrays: Array | None) -> Iterator[tuple[int, list[Any]]]:
 
 
 def release_pages(array: Array) -> None:
-    """Release the resident pages of a memory-mapped array that was not written to; others are left alone."""
-    owner: Any = array
+    """Release the resident pages of an array that is memory-mapped and was not written to; others are left alone."""
+    held: Any = array
+    while isinstance(held, np.ndarray) and not isinstance(held, np.memmap):
+        held = held.base
+    if not isinstance(held, np.memmap) or held.mode not in ("r", "c") or array.nbytes == 0:
+        return
+    owner: Any = held
     while isinstance(owner, np.ndarray):
         owner = owner.base
-    if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise") or array.nbytes == 0:
+    if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise"):
         return
-    base = np.frombuffer(owner, np.uint8).ctypes.data
-    first = (array.ctypes.data - base) // mmap.PAGESIZE * mmap.PAGESIZE
-    last = array.ctypes.data - base + array.nbytes
-    owner.madvise(mmap.MADV_DONTNEED, first, last - first)
+    place = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
+    first = place // mmap.PAGESIZE * mmap.PAGESIZE
+    owner.madvise(mmap.MADV_DONTNEED, first, place + array.nbytes - first)

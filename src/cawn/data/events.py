@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import as_array, is_integer, refuse_values
+from cawn.data.array_files import blocks
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.hashing import hash_ids
 from cawn.data.reading import Reading
@@ -17,8 +18,10 @@ from cawn.errors import DataError, brief
 
 if TYPE_CHECKING:
     from cawn.data.names import NameIndex
+    from cawn.data.stored import StoredIndex
 
 _MAX_ID = 2**31 - 2
+_BLOCK = 1 << 20  # links that are looked at together
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
 NO_NEGATIVE, NO_LINK_ID = -1, 0
 
@@ -58,6 +61,7 @@ class Events:
     node_columns: tuple[Attribute, ...] = ()  # what x holds
     encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
+    stored: StoredIndex | None = None  # the index folder that arrays are mapped from
     _names: NameIndex | None = None  # of memory-mapped events, whose labels are made when they are asked for
 
     def __init__(
@@ -152,14 +156,24 @@ class Events:
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"stored": None}  # another process has its own maps
+
     def __len__(self) -> int:
         return len(self.src)
 
     def __getitem__(self, chosen: slice | Array) -> Events:
-        """The chosen links (a slice, a mask, or increasing positions), among the same nodes."""
+        """The chosen links (a slice, a mask, or increasing positions), among the same nodes.
+
+        Consecutive links are views of the same memory, and all links are these events themselves.
+        """
         chosen = self._choice(chosen)
+        if isinstance(chosen, slice) and len(range(*chosen.indices(len(self)))) == len(self):
+            return self
+        rows = range(len(self)) if self._rows is None else self._rows
+        rows = rows[chosen] if isinstance(chosen, slice) else np.asarray(rows)[chosen]
         ends = {"src": self.src[chosen], "dst": self.dst[chosen], "t": self.t[chosen]}
-        return self._replace(_rows=self.rows[chosen], **ends, **self._columns_at(chosen))
+        return self._replace(_rows=rows, **ends, **self._columns_at(chosen))
 
     def reordered(self, order: Array) -> Events:
         """A copy with the links in another order; `order` may only permute links of equal time."""
@@ -204,11 +218,13 @@ class Events:
         else:
             positions = as_array(chosen, "chosen links")
             if positions.dtype == bool and positions.shape == self.src.shape:
-                return positions
+                first, count = int(positions.argmax()) if len(positions) else 0, int(np.count_nonzero(positions))
+                return slice(first, first + count) if positions[first : first + count].all() else positions
             if positions.ndim == 1 and (positions.size == 0 or positions.dtype.kind in "iu"):
                 at = positions.astype(np.int64)
                 if at.size == 0 or (at[0] >= 0 and at[-1] < len(self) and (np.diff(at) > 0).all()):
-                    return at
+                    consecutive = at.size > 0 and at[-1] - at[0] == at.size - 1
+                    return slice(int(at[0]), int(at[-1]) + 1) if consecutive else at
         raise DataError(
             f"choose among the {len(self):,} links by a forward slice, a mask or increasing positions from 0: "
             "events stay sorted by time"
@@ -222,7 +238,8 @@ class Events:
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """The position of each link in the input, before sorting by time: [E]."""
-        return np.arange(len(self)) if self._rows is None else self._rows
+        rows = range(len(self)) if self._rows is None else self._rows
+        return np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
 
     @property
     def labels(self) -> Array:
@@ -258,7 +275,8 @@ class Events:
         """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T), over nodes that occur."""
         span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
         occurs = np.zeros(self.num_nodes, np.bool_)
-        occurs[self.src] = occurs[self.dst] = True
+        for _, (src, dst) in blocks(_BLOCK, self.src, self.dst):
+            occurs[src] = occurs[dst] = True
         return 2 * len(self) / int(occurs.sum()) / span if span > 0 else 0.0
 
 

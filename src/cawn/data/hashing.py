@@ -27,5 +27,5 @@ def digest(*arrays: npt.NDArray[Any]) -> str:
     state = hashlib.sha256()
     for array in arrays:
         state.update(f"{array.dtype}{array.shape}".encode())
-        state.update(np.ascontiguousarray(array).tobytes())
+        state.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return state.hexdigest()[:12]

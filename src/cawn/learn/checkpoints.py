@@ -182,7 +182,7 @@ class Checkpoints:
             return
         self._lock.check()
         if isinstance(self._system, Indexed):
-            write_index(self.folder, self._system.index(events))
+            write_index(self.folder, events, self._system.index(events))
         write_report(self.folder, as_arrays(state.best), report, results, state.metrics)
 
     def serve(self, report: dict[str, Any], weights: Weights) -> dict[str, Any]:

@@ -183,7 +183,7 @@ def choices(
     visible: npt.NDArray[np.bool_] | None = None,
 ) -> Choices:
     """The destinations from which negatives of `links` are drawn; see `negatives`."""
-    if visible is None:
+    if visible is None or visible.all():
         return _CHOICES[kind](events, links, seen)
     position = np.cumsum(visible) - 1
     return _CHOICES[kind](events[visible], position[links], position[seen])

@@ -32,26 +32,26 @@ import numpy.typing as npt
 from safetensors.numpy import save as tensor_bytes
 
 from cawn import __version__, systems
+from cawn.data.array_folders import (
+    TRAIN_AGAIN,
+    Arrays,
+    FindFile,
+    read_arrays,
+    remove_arrays,
+    write_arrays,
+)
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import NameIndex, name_arrays
 from cawn.data.reading import Reading
+from cawn.data.seals import check_seal, read_json, write_sealed
+from cawn.data.stored import recorded_digest
 from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn.calibration import Calibration, RollingCalibration
-from cawn.learn.seals import check_seal, read_json, write_sealed
 from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS, Task
-from cawn.learn.store import (
-    Arrays,
-    check_weights,
-    digest_of,
-    read_arrays,
-    read_tensors,
-    remove_arrays,
-    stamp_of,
-    write_arrays,
-)
+from cawn.learn.store import check_weights, digest_of, read_tensors, stamp_of
 from cawn.systems.settings import Settings
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ FORMAT = 4
 _READABLE = (2, 3, 4)  # up to format 3, the facts of CAW-N were top-level keys; format 2 had no checksums
 _FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 _ATTEMPTS = 10  # at reading a run that is being changed
-_TRAIN_AGAIN = "the run must be trained again"
 _RESUME = "resume the run (--resume) to have it written again"
 
 Weights = dict[str, npt.NDArray[Any]]
@@ -190,9 +189,9 @@ def continue_run(folder: Path, config: Settings, events: Events, description: di
     return lock
 
 
-def write_index(folder: Path, index: Arrays) -> None:
-    """Store the index of a system, so that a predictor does not have to build it."""
-    name, files = write_arrays(folder, "index", index)
+def write_index(folder: Path, events: Events, index: Arrays) -> None:
+    """Store the index of a system on these events, so that a predictor does not have to build it."""
+    name, files = write_arrays(folder, "index", index, _stored_file(events))
     _commit(folder, read_description(folder) | {"index": {"folder": name, "files": files}})
 
 
@@ -278,16 +277,22 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, An
 def _write_links(folder: Path, events: Events, index: Arrays | None, names: NameIndex | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    network, files = write_arrays(folder, "network", held | (names or NameIndex.of(events.labels)).arrays)
+    names = names or events._names or NameIndex.of(events.labels)
+    network, files = write_arrays(folder, "network", held | names.arrays, _stored_file(events))
     written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
     if index is not None:
         try:
-            name, files = write_arrays(folder, "index", index)
+            name, files = write_arrays(folder, "index", index, _stored_file(events))
         except StorageError:
             remove_arrays(folder / network)
             raise
         written["index"] = {"folder": name, "files": files}
     return written
+
+
+def _stored_file(events: Events) -> FindFile:
+    """The file of an index folder that an array is mapped from, so that a run folder links to it."""
+    return (lambda _: None) if events.stored is None else events.stored.file_of
 
 
 def _commit(folder: Path, content: dict[str, Any]) -> None:
@@ -327,7 +332,7 @@ def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False) -> S
         try:
             check_weights(weights)
         except DataError as error:
-            raise StorageError(f"{folder}: its weights are damaged ({error}); {_TRAIN_AGAIN}") from error
+            raise StorageError(f"{folder}: its weights are damaged ({error}); {TRAIN_AGAIN}") from error
         calibration = _calibration(folder, record)
         return StoredRun(folder, found, config, events, names, index, weights, calibration, record)
 
@@ -343,7 +348,7 @@ def load_system(run: StoredRun, device: Any, threads: int | None = None) -> Syst
     try:
         system = systems.build(name, context)
     except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {TRAIN_AGAIN}") from error
     load_weights(system.module, run.weights, run.folder)
     if run.index is not None and isinstance(system, Indexed):
         try:
@@ -366,7 +371,7 @@ def load_weights(module: nn.Module, weights: Weights, folder: Path) -> None:
             raise TypeError("another type")
         module.load_state_dict(tensors)
     except (RuntimeError, TypeError) as error:
-        raise StorageError(f"{folder}: the weights do not fit its config; {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{folder}: the weights do not fit its config; {TRAIN_AGAIN}") from error
 
 
 def read_events(folder: Path) -> Events:
@@ -377,7 +382,7 @@ def read_events(folder: Path) -> Events:
         try:
             named = events.named(names.all())
         except DataError as error:
-            raise StorageError(f"{folder}: its links are damaged ({error}); {_TRAIN_AGAIN}") from error
+            raise StorageError(f"{folder}: its links are damaged ({error}); {TRAIN_AGAIN}") from error
         named.reading = _reading(found)
         return named
 
@@ -415,20 +420,20 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     if folder.is_file():
         raise StorageError(f"{folder}: is a file, not the folder of a run")
     try:
-        found = read_json(path, _TRAIN_AGAIN)
+        found = read_json(path, TRAIN_AGAIN)
     except FileNotFoundError as error:
         raise StorageError(f"{folder}: holds no run (no run.json)") from error
     if found.get("format") not in _READABLE:
         version = str(found.get("cawn", "unknown"))[:20]
         raise StorageError(f"{path}: written by another version of cawn ({version}); this is {__version__}")
-    check_seal(path, found, _TRAIN_AGAIN, verify=verify and found["format"] != 2)
+    check_seal(path, found, TRAIN_AGAIN, verify=verify and found["format"] != 2)
     if found["format"] < 4:
         facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
         found |= {"system": systems.DEFAULT, "facts": facts}
     if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
-        raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {_TRAIN_AGAIN}")
+        raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {TRAIN_AGAIN}")
     if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
-        raise StorageError(f"{path}: damaged (network, config); {_TRAIN_AGAIN}")
+        raise StorageError(f"{path}: damaged (network, config); {TRAIN_AGAIN}")
     systems.recorded(found.get("system"))
     return found
 
@@ -440,6 +445,8 @@ def part(tensors: dict[str, Any], prefix: str) -> dict[str, Any]:
 
 def digest_of_links(events: Events) -> str:
     """A digest of links and node names; a run can be resumed only with the same ones."""
+    if recorded := recorded_digest(events):
+        return recorded
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
     return digest_of(held | name_arrays(events.labels))
@@ -495,7 +502,7 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
     except (OSError, ValueError, KeyError, QueryError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         where = path if found["format"] == 2 else folder / "run.json"
-        raise StorageError(f"{where}: missing or damaged ({reason}); {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{where}: missing or damaged ({reason}); {TRAIN_AGAIN}") from error
     if path.exists():
         try:
             shown: Settings | None = kind.from_toml(read_file(path).decode(), stored=True)
@@ -526,11 +533,11 @@ def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple
         columns = {name: arrays.get(name) for name in PER_LINK}
         events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
     except DataError as error:
-        raise StorageError(f"{path}: damaged ({error}); {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{path}: damaged ({error}); {TRAIN_AGAIN}") from error
     events.encoder = _encoder(found)
     widths = tuple(0 if array is None else array.shape[1] for array in (events.msg, events.x))
     if events.encoder is not None and events.encoder.widths != widths:
-        raise StorageError(f"{folder / 'run.json'}: damaged (encoder); {_TRAIN_AGAIN}")
+        raise StorageError(f"{folder / 'run.json'}: damaged (encoder); {TRAIN_AGAIN}")
     return events, names
 
 
@@ -556,11 +563,11 @@ def read_report(folder: Path, *, verify: bool = True) -> dict[str, Any]:
     """The content of report.json, which is there once training has ended."""
     path = folder / "report.json"
     try:
-        found = read_json(path, _TRAIN_AGAIN)
+        found = read_json(path, TRAIN_AGAIN)
     except FileNotFoundError as error:
-        raise StorageError(f"{path}: missing; {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{path}: missing; {TRAIN_AGAIN}") from error
     sealed = "weights" in found or "checksum" in found  # not in format 2
-    check_seal(path, found, _TRAIN_AGAIN, verify=verify and sealed)
+    check_seal(path, found, TRAIN_AGAIN, verify=verify and sealed)
     return found
 
 
@@ -637,7 +644,7 @@ def _calibration(folder: Path, record: Record) -> RollingCalibration:
     try:
         return RollingCalibration.from_dict(record.description.get("calibration") or record.report["calibration"])
     except DataError as error:
-        raise StorageError(f"{folder / 'report.json'}: damaged ({error}); {_TRAIN_AGAIN}") from error
+        raise StorageError(f"{folder / 'report.json'}: damaged ({error}); {TRAIN_AGAIN}") from error
 
 
 def _encoder(found: dict[str, Any]) -> Encoder | None:

@@ -1,49 +1,5 @@
-"""JSON files that hold a checksum of their own content."""
+"""The names of `cawn.data.seals`."""
 
-from __future__ import annotations
+from cawn.data.seals import check_seal, checksum, read_json, read_sealed, write_sealed
 
-import hashlib
-import json
-from pathlib import Path
-from typing import Any
-
-from cawn.errors import StorageError
-from cawn.files import read_file, write_text
-
-
-def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Write the content with its checksum, atomically."""
-    plain = {key: value for key, value in content.items() if key != "checksum"}
-    write_text(path, json.dumps(plain | {"checksum": checksum(plain)}, indent=1) + "\n")
-
-
-def read_sealed(path: Path, remedy: str) -> dict[str, Any]:
-    """The content of a sealed file; StorageError with a remedy if it was changed or is damaged."""
-    found = read_json(path, remedy)
-    check_seal(path, found, remedy)
-    return found
-
-
-def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """The content of a file that holds one JSON object, sealed or not; FileNotFoundError if there is none."""
-    try:
-        found = json.loads(read_file(path))
-        if isinstance(found, dict):
-            return found
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError) as error:
-        raise StorageError(f"{path}: damaged; {remedy}") from error
-    raise StorageError(f"{path}: damaged; {remedy}")
-
-
-def check_seal(path: Path, found: dict[str, Any], remedy: str, *, verify: bool = True) -> None:
-    """Remove the checksum from the content and, with `verify`, compare it."""
-    seal = found.pop("checksum", None)
-    if verify and seal != checksum(found):
-        raise StorageError(f"{path}: was changed or is damaged (checksum); {remedy}")
-
-
-def checksum(content: dict[str, Any]) -> str:
-    """The checksum of the content, in whatever order its keys are."""
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+__all__ = ["check_seal", "checksum", "read_json", "read_sealed", "write_sealed"]

@@ -75,17 +75,22 @@ class TimeSplit:
 
     def periods(self, events: Events) -> Positions:
         """0 for links of the training period, 1 for validation, 2 for test: [E]."""
+        until, start = self.bounds(events)
+        return np.repeat(np.arange(3), [until, start - until, len(events) - start])
+
+    def bounds(self, events: Events) -> tuple[int, int]:
+        """The positions of the first links of the validation and of the test period."""
         t = events.t
         if not self.by_times:
             quantiles = [self.train_share, self.train_share + self.val_share]
-            ends = np.quantile(t, quantiles, method="lower")  # exact for any time
-            return np.searchsorted(ends, t, side="left")  # 0: t <= first end
+            until, start = (np.searchsorted(t, _lower_quantile(t, share), side="right") for share in quantiles)
+            return int(until), int(start)
         cuts = self.on(events)
         until, start = np.searchsorted(t, np.array([cuts.train_until, cuts.test_from], t.dtype))
         if cuts.train_until == cuts.test_from and start > 0:
-            end = np.quantile(t[:start], 1 - self.val_share, method="lower")
+            end = _lower_quantile(t[:start], 1 - self.val_share)
             until = min(np.searchsorted(t, end, side="right"), start)
-        return np.repeat(np.arange(3), [until, start - until, len(t) - start])
+        return int(until), int(start)
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file; times must be numbers, see `on`."""
@@ -97,6 +102,11 @@ class TimeSplit:
         if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
             raise QueryError("not the description of a split")
         return cls(**found)
+
+
+def _lower_quantile(t: npt.NDArray[Any], share: float) -> Any:
+    """What `np.quantile(t, share, method="lower")` returns for sorted times, without a copy of them."""
+    return t[int(np.floor((len(t) - 1) * share))]
 
 
 def _as_number(value: Any, name: str, events: Events) -> int | float:
@@ -153,8 +163,12 @@ def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None,
         raise QueryError(f"protocol {protocol} splits at the 70 % and 85 % quantiles of time; leave out the split")
     if len(events) == 0:
         raise DataError("no links to split")
-    period = by.periods(events) if protocol == "strict" else _published_periods(events)
     hidden = np.zeros(events.num_nodes, np.bool_)
+    if protocol == "strict" and task == "transductive":
+        found = _by_time(events, by.bounds(events), hidden)
+        _refuse_empty(found, events, by)
+        return found
+    period = by.periods(events) if protocol == "strict" else _published_periods(events)
     if protocol == "dyglib":
         hidden = dyglib.hidden_nodes(events, period > 0, HIDDEN_SHARE)
     elif task == "inductive":
@@ -190,6 +204,14 @@ def split(events: Events, task: Task, *, seed: int, by: TimeSplit | None = None,
     return found
 
 
+def _by_time(events: Events, bounds: tuple[int, int], hidden: npt.NDArray[np.bool_]) -> Split:
+    """All links by their period. The mask of visible links takes no memory, however many there are."""
+    until, start = bounds
+    visible = np.broadcast_to(np.True_, (len(events),))
+    test = {"all": np.arange(start, len(events))}
+    return Split("transductive", np.arange(until), np.arange(until, start), test, hidden, visible, start)
+
+
 def _published_periods(events: Events) -> Positions:
     """0 for links of the training period, 1 for validation, 2 for test: [E]."""
     t = events.t.astype(np.float64)
@@ -199,7 +221,7 @@ def _published_periods(events: Events) -> Positions:
 def whole(events: Events, parts: Split) -> Split:
     """All links for training, those of hidden nodes too, and none for validation and test."""
     none, every = np.empty(0, np.int64), np.arange(len(events))
-    hidden, visible = np.zeros(events.num_nodes, np.bool_), np.ones(len(events), np.bool_)
+    hidden, visible = np.zeros(events.num_nodes, np.bool_), np.broadcast_to(np.True_, (len(events),))
     return Split(parts.task, every, none, {}, hidden, visible, len(events), parts.protocol)
 
 

@@ -68,6 +68,15 @@ class Indexed(Protocol):
 
 
 @runtime_checkable
+class Storable(Protocol):
+    """A system whose index can be built before it is trained; its settings have `pair_parts` and `attributes`."""
+
+    @staticmethod
+    def index_facts(config: Any, train: Events) -> dict[str, Any]:
+        """The facts that the index depends on, derived from training links as the system itself does: alpha, unit."""
+
+
+@runtime_checkable
 class HasIndex(Protocol):
     """A scorer of an `Indexed` system."""
 

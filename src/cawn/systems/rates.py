@@ -24,7 +24,8 @@ from cawn.systems.settings import Settings
 from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
-from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
+from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts, named
+from cawn.walks.stored import stored_index
 
 Array = npt.NDArray[Any]
 
@@ -92,6 +93,11 @@ class RatesSystem:
         if context.training is not None and config.scaled:
             standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
 
+    @staticmethod
+    def index_facts(config: RatesSettings, train: Events) -> dict[str, Any]:
+        """See `Storable`."""
+        return {"alpha": ladder(train.intensity), "unit": time_unit(train)}
+
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         scorer, training = self.scorer(self.context.events), self.context.train
         for links in training.batches(epoch, first):
@@ -106,9 +112,14 @@ class RatesSystem:
 
     def scorer(self, events: Events) -> RatesScorer:
         if self._features is None or self._features[0] is not events:
-            history = History(events, self.alpha, threads=self.context.threads)
             parts, attributes = self.config.pair_parts, self.config.attributes
-            features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
+            stored = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
+            if stored is None:
+                history = History(events, self.alpha, threads=self.context.threads)
+                features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
+            else:
+                history = History.adopt(named(stored, "history."))
+                features = PairFeatures.adopt(parts, stored, events, history, self.unit)
             assert features is not None
             self._features = events, features
         return RatesScorer(self, *self._features)

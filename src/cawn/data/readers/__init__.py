@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cawn.data.readers.nodes import NodeTable
 from cawn.data.readers.tables import Origin, Rows, events_of, rows_of_table
 from cawn.data.readers.text import read_text
 from cawn.data.reading import Column, Reading, column_list
+from cawn.data.stored import is_index, read_stored
 from cawn.errors import DataError, brief
 
 __all__ = ["read"]
@@ -42,8 +44,8 @@ def read(
     Args:
         source: A path to CSV, TSV or whitespace-separated text or JSON Lines (plain or compressed), Parquet or Arrow
             IPC; a pattern such as "logs/*.csv" (files in the order of their names) or a list of paths, read one after
-            the other; "-" for standard input; a table with `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a
-            PyTorch Geometric `TemporalData`.
+            the other; an index folder written by `cawn index`; "-" for standard input; a table with
+            `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a PyTorch Geometric `TemporalData`.
         src: The column of sources, by name or by position from 0. Found by its usual names if not given; in text
             without a header, source, destination and time are the first three columns.
         dst: The column of destinations.
@@ -85,6 +87,8 @@ def read_like(
     **given: Any,
 ) -> Events:
     """`read`; columns that are not given are those of an earlier file, as `recorded`, where this one has them."""
+    if is_index(source):
+        return _read_index(source, given | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node})
     categorical = column_list("categorical", categorical)
     if nodes is None and node is not None:
         raise DataError(f"node={brief(node)}: is a column of nodes, but nodes is not given")
@@ -95,6 +99,13 @@ def read_like(
     wanted = Reading.of(msg=msg, categorical=categorical, **given)
     events = _read_links(source, ReadOptions(wanted, recorded, delimiter, header))
     return events if table is None else table.attached(events)
+
+
+def _read_index(folder: Any, given: dict[str, Any]) -> Events:
+    """The links of an index folder, whose columns were chosen when it was written."""
+    if chosen := [role for role, column in given.items() if column is not None]:
+        raise DataError(f"{folder}: is an index folder; leave out {chosen[0]}, which was chosen when it was written")
+    return read_stored(Path(folder))
 
 
 def _read_links(source: Any, options: ReadOptions) -> Events:

@@ -25,6 +25,7 @@ from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Links, Optimizer
 from cawn.walks.history import History
 from cawn.walks.pairs import PairFeatures, named
+from cawn.walks.stored import stored_index
 from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
@@ -65,6 +66,11 @@ class CawnSystem:
         facts = {name: {"alpha": decays(config, train.intensity, name)} for name in LADDERS}
         return Alternatives("decays", small, facts)
 
+    @staticmethod
+    def index_facts(config: Config, train: Events) -> dict[str, Any]:
+        """See `Storable`."""
+        return {"alpha": decays(config, train.intensity), "unit": time_unit(train)}
+
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         engine = self.engine(self.batcher(self.context.events))
         updates: Iterator[Tensor] = engine.updates(self.context.train, epoch, first, optimizer)
@@ -76,8 +82,19 @@ class CawnSystem:
     def batcher(self, events: Events) -> Batcher:
         """The index of these events."""
         if self._batcher is None or self._batcher.events is not events:
-            build, threads = self.context.threads, self._batch_threads
-            self._batcher = Batcher.of(self.config, events, self.alpha, self.unit, threads=threads, build_threads=build)
+            config, build, threads = self.config, self.context.threads, self._batch_threads
+            parts, attributes = config.pair_parts, config.attributes
+            stored = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
+            if stored is not None:
+                return self._adopt(events, stored)
+            self._batcher = Batcher.of(config, events, self.alpha, self.unit, threads=threads, build_threads=build)
+        return self._batcher
+
+    def _adopt(self, events: Events, arrays: dict[str, Array]) -> Batcher:
+        """Use an index that was checked."""
+        history = History.adopt(named(arrays, "history."))
+        pair_features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
+        self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
         return self._batcher
 
     def engine(self, batcher: Batcher, num_pairs: int = 0) -> Any:
@@ -113,9 +130,7 @@ class CawnSystem:
         lists, parts = named(arrays, "history."), self.config.pair_parts
         check_history(lists, events.t, events.num_nodes, self.alpha)
         check_pairs(arrays, events.t, events.num_nodes, self.alpha, parts)
-        history = History.adopt(lists)
-        pair_features = PairFeatures.adopt(parts, arrays, events, history, self.unit)
-        self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
+        self._adopt(events, arrays)
 
     def with_module(self, module: nn.Module) -> CawnSystem:
         """See `Replaceable`."""

@@ -1,9 +1,8 @@
-"""The index of links that do not fit into memory, built in pieces and written to files.
+"""The lists of nodes that walks are sampled from, built in pieces.
 
-The files hold, byte for byte, the arrays that `History`, `Rates` and `Sequences` would have. Lists are built in three
-passes: the entries of each list are counted; then they are written in time order, but grouped by ranges of lists, each
-range to the part of the file where its lists belong; then one range after the other is read, sorted into its lists and
-written back, with the running sums.
+Three passes: the entries of each list are counted; then they are written in time order, but grouped by ranges of lists,
+each range to the part of the file where its lists belong; then one range after the other is read, sorted into its lists
+and written back, with the running sums.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_files import ArrayFile, blocks
+from cawn.data.array_files import ArrayFile, blocks, write_array
 from cawn.data.events import Events
+from cawn.data.external.columns import ShowProgress
 from cawn.errors import QueryError
-from cawn.files import storing
 from cawn.kernels.cpu.index import (
     continue_logsums,
     count_entries,
@@ -30,13 +29,9 @@ from cawn.kernels.cpu.index import (
     group_nodes,
     place_entries,
 )
-from cawn.kernels.threads import in_parallel, num_threads
-from cawn.walks.history import MAX_EVENTS, History
-from cawn.walks.pairs import PairFeatures, PairParts
-from cawn.walks.sampling import check_alphas
+from cawn.kernels.threads import num_threads
 
 Array = npt.NDArray[Any]
-Stages = Callable[[str, float, float], object]  # takes what is done, how much of it, and of how much
 
 _BLOCK = 1 << 20  # events that are read at once
 _GROUP = 1 << 21  # entries that are sorted at once, if memory allows for more
@@ -44,81 +39,6 @@ _PER_NODE = 8 + 8 + 8 + 4  # bytes: starts, newest, count, group
 _PER_EVENT = 2 * (16 + 2 * 24)  # bytes of a block: columns and entries, one being read while one is written
 _PER_ENTRY = 2 * 24 + 8  # bytes of a group: entries before and after sorting, sums
 _LEAST = 1 << 10  # events of a block
-
-
-def write_index(
-    events: Events,
-    alphas: tuple[float, ...],
-    unit: float,
-    parts: PairParts,
-    folder: Path,
-    *,
-    memory: int,
-    attributes: bool = True,
-    threads: int | None = None,
-    report: Stages = lambda *_: None,
-) -> list[str]:
-    """Write one .npy file for each array of the index to an existing folder; returns the names of the arrays.
-
-    Args:
-        events: Links, memory-mapped if there are more than fit into memory.
-        alphas: The decays.
-        unit: The unit of time of the model.
-        parts: The features of pairs whose index is needed.
-        memory: Bytes of memory that may be used, besides what the process has in use already. An index that fits is
-            built in memory.
-        attributes: Whether attributes of links may order simultaneous ones.
-        report: Is called with the progress of each stage.
-    """
-    if len(events) >= MAX_EVENTS:
-        raise QueryError(f"{len(events):,} events: one index holds fewer than 2**30; split the events by time")
-    decays = check_alphas(alphas)
-    with storing(folder):
-        if memory_in_core(events, len(decays), parts) <= memory:
-            return _write_in_core(events, alphas, unit, parts, folder, attributes, threads, report)
-        if parts.any:
-            needed = memory_in_core(events, len(decays), parts)
-            raise QueryError(f"the index of pairs needs {needed / 2**20:,.0f} MiB; give more memory or leave them out")
-        return HistoryFiles(events, decays, folder, memory, threads, report).write()
-
-
-def memory_in_core(events: Events, num_decays: int, parts: PairParts) -> int:
-    """Bytes that building the index in memory may take, with the links."""
-    return len(events) * (16 + 2 * (20 + 8 * num_decays)) + 24 * events.num_nodes
-
-
-def least_memory(num_nodes: int) -> int:
-    """Bytes that `write_index` needs for this many nodes, however few links there are."""
-    return _PER_NODE * num_nodes + _LEAST * (_PER_EVENT + _PER_ENTRY)
-
-
-def _write_in_core(
-    events: Events,
-    alphas: tuple[float, ...],
-    unit: float,
-    parts: PairParts,
-    folder: Path,
-    attributes: bool,
-    threads: int | None,
-    report: Stages,
-) -> list[str]:
-    history = History(events, alphas, threads=threads)
-    features = PairFeatures.of(parts, events, history, unit, attributes=attributes)
-    arrays = {f"history.{name}": array for name, array in history.arrays.items()}
-    arrays |= {} if features is None else features.arrays
-    done, total = 0, sum(array.nbytes for array in arrays.values())
-    for name, array in arrays.items():
-        report("writing the index", done, total)
-        write_array(folder / f"{name}.npy", array)
-        done += array.nbytes
-    report("writing the index", total, total)
-    return list(arrays)
-
-
-def write_array(path: Path, array: Array) -> None:
-    """Write an array to a new file."""
-    with ArrayFile(path, array.shape, array.dtype) as file:
-        file.write(array)
 
 
 class _Group(NamedTuple):
@@ -134,7 +54,7 @@ class HistoryFiles:
     """Writes the arrays of a `History`."""
 
     def __init__(
-        self, events: Events, alphas: Array, folder: Path, memory: int, threads: int | None, report: Stages
+        self, events: Events, alphas: Array, folder: Path, memory: int, threads: int | None, report: ShowProgress
     ) -> None:
         self._events, self._alphas, self._folder, self._report = events, alphas, folder, report
         self._threads = num_threads(threads)
@@ -169,9 +89,10 @@ class HistoryFiles:
         """Where each node's list starts."""
         events = self._events
         starts = np.zeros(events.num_nodes + 1, np.int64)
-        for first, (src, dst) in blocks(self._block, events.src, events.dst):
-            count_entries(src, dst, starts[1:])
-            self._report("counting links", first + len(src), len(events))
+        with self._report("counting links", len(events)) as show:
+            for first, (src, dst) in blocks(self._block, events.src, events.dst):
+                count_entries(src, dst, starts[1:])
+                show(first + len(src))
         return np.cumsum(starts, out=starts)
 
     def _distribute(self, starts: Array, owner: ArrayFile, time: ArrayFile, hop: ArrayFile) -> list[_Group]:
@@ -192,24 +113,23 @@ class HistoryFiles:
                 hop.write(of_hop[some], 3 * int(at[g]))
             at[:] += ends - begins
 
-        with _Behind() as behind:
+        with self._report("distributing links", len(events)) as show, _Behind() as behind:
             for first, (src, dst, t) in blocks(self._block, events.src, events.dst, events.t):
                 size = 2 * len(src)
                 ends, of_owner = np.empty(num_groups, np.int64), np.empty(size, np.int32)
                 of_time, of_hop = np.empty(size, t.dtype), np.empty((size, 3), np.int32)
                 entries_by_group(src, dst, t, first, group, newest, count, ends, of_owner, of_time, of_hop)
                 behind.do(write, ends, of_owner, of_time, of_hop)
-                self._report("distributing links", first + len(src), len(events))
+                show(first + len(src))
         return [_Group(*bounds[g : g + 2].tolist(), *starts[bounds[g : g + 2]].tolist()) for g in range(num_groups)]
 
     def _sort(
         self, groups: list[_Group], starts: Array, owner: ArrayFile, time: ArrayFile, hop: ArrayFile, logsum: ArrayFile
     ) -> None:
         """Sort the entries of each group into its lists, and compute their running sums."""
-        size, done = int(starts[-1]), [0]
+        size, done = int(starts[-1]), 0
 
-        def sort(number: int, _: int) -> None:
-            found = groups[number]
+        def sort(found: _Group) -> int:
             if found.stop - found.start > self._group:  # one list, which is in order already
                 self._continue(found, time, logsum, size)
             else:
@@ -222,10 +142,12 @@ class HistoryFiles:
                     sums = np.empty(found.stop - found.start)
                     fill_logsums(lists, entries[0], alpha, sums, 0, len(lists) - 1)
                     logsum.write(sums, a * size + found.start)
-            done[0] += found.stop - found.start
-            self._report("sorting links", done[0], size)
+            return found.stop - found.start
 
-        in_parallel(sort, list(range(len(groups) + 1)), self._threads)
+        with self._report("sorting links", size) as show, ThreadPoolExecutor(self._threads) as pool:
+            for entries in pool.map(sort, groups):
+                done += entries
+                show(done)
 
     def _continue(self, found: _Group, time: ArrayFile, logsum: ArrayFile, size: int) -> None:
         """The running sums of one list, a part at a time."""

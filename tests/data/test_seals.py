@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import cawn
-from cawn.learn.seals import read_json, read_sealed, write_sealed
+from cawn.data.seals import read_json, read_sealed, write_sealed
 
 
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:

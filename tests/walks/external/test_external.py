@@ -1,5 +1,7 @@
 """An index built in pieces has, byte for byte, the arrays of one built in memory."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import cawn
 from cawn.walks import external
+from cawn.walks.external import history
 from cawn.walks.history import History
 from cawn.walks.pairs import PairParts
 
@@ -30,8 +33,8 @@ def written(folder: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external, "_BLOCK", 2048)
-    monkeypatch.setattr(external, "_GROUP", 500)
+    monkeypatch.setattr(history, "_BLOCK", 2048)
+    monkeypatch.setattr(history, "_GROUP", 500)
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -41,9 +44,14 @@ def test_history_in_pieces(tmp_path: Path, kind: str) -> None:
     for name in ("memory", "pieces"):
         (tmp_path / name).mkdir()
     reports = []
+
+    @contextmanager
+    def report(title: str, total: float, *, unit: str = "") -> Iterator[Callable[[float], None]]:
+        yield lambda done: reports.append((title, done, total))
+
     every = external.write_index(events, DECAYS, 1.0, WALKS_ALONE, tmp_path / "memory", memory=2**40)
-    options = {"memory": 2**19, "report": lambda *stage: reports.append(stage)}
-    assert external.write_index(events, DECAYS, 1.0, WALKS_ALONE, tmp_path / "pieces", **options) == every
+    some = external.write_index(events, DECAYS, 1.0, WALKS_ALONE, tmp_path / "pieces", memory=2**19, report=report)
+    assert some == every
     assert written(tmp_path / "pieces") == written(tmp_path / "memory")
     assert set(written(tmp_path / "memory")) == {f"{name}.npy" for name in every}
     for name, array in History(events, DECAYS).arrays.items():

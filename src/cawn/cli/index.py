@@ -1,0 +1,106 @@
+"""`cawn index`."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cawn import systems
+from cawn.cli.options import (
+    AsJson,
+    Bipartite,
+    Categorical,
+    Dst,
+    Msg,
+    Negative,
+    NodeColumn,
+    NodesTable,
+    Quiet,
+    Src,
+    Threads,
+    Time,
+    Weight,
+    column,
+    say,
+    use_threads,
+)
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare
+
+
+def index(
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA", help="A file, a folder or a pattern such as 'logs/*.parquet'.", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Index folder to write.")] = Path("index"),
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use, such as 4GiB or 500MB.")] = "4GiB",
+    src: Src = None,
+    dst: Dst = None,
+    time: Time = None,
+    msg: Msg = None,
+    categorical: Categorical = None,
+    weight: Weight = None,
+    negative: Negative = None,
+    nodes_table: NodesTable = None,
+    node_column: NodeColumn = None,
+    bipartite: Bipartite = None,
+    train_until: TrainUntil = None,
+    test_from: TestFrom = None,
+    train_share: TrainShare = None,
+    val_share: ValShare = None,
+    system: Annotated[str, typer.Option(metavar="cawn|rates", help="System whose index is built.")] = systems.DEFAULT,
+    preset: Annotated[
+        str, typer.Option(help="Settings to start from; 'cawn systems NAME' lists the presets of a system.")
+    ] = "default",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting ('cawn systems NAME'); may be repeated."),
+    ] = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the links of a log, which may be larger than memory, and their index to a folder that is then used as DATA.
+
+    Interrupted, the same command continues after the last finished stage.
+
+    Example: cawn index 'logs/*.parquet' -o logs.index --memory 4GiB && cawn train logs.index -o runs/mine
+    """
+    use_threads(threads)
+    from cawn.checks import parse_bytes
+    from cawn.cli.settings import parse_settings
+    from cawn.cli.train import split_from
+    from cawn.learn.indexing import build_index, summary
+    from cawn.progress import progress
+
+    limit = parse_bytes(memory, "--memory")
+    config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
+    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
+    columns |= {"weight": weight, "negative": negative, "node": node_column}
+    options: dict[str, Any] = {
+        role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
+    }
+    options |= {"nodes": nodes_table, "bipartite": bipartite}
+    build_index(
+        data,
+        out,
+        config,
+        memory=limit,
+        split=split_from(train_until, test_from, train_share, val_share),
+        threads=threads,
+        report=partial(progress, quiet=quiet),
+        **{role: given for role, given in options.items() if given is not None},
+    )
+    found = summary(out)
+    if as_json:
+        print(json.dumps(found))
+        return
+    size = sum(found["files"].values())
+    print(f"{out}: {found['links']:,} links, {found['nodes']:,} nodes, {size / 1e9:,.2f} GB")
+    say(f"next: cawn train {out} -o runs/mine", quiet)

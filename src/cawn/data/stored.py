@@ -1,0 +1,187 @@
+"""Index folders: links and their index as files that are mapped into memory; `cawn index` writes them.
+
+index.json       what the folder holds: settings and facts of the index, how the log was read, sizes and checksums
+network-*/       the columns of the links, and the names of the nodes
+index-*/         the arrays of the index
+building.json    while the folder is being written: the stages that are finished
+.lock            held by the process that writes to the folder
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.array_folders import Arrays, Stamp, read_arrays
+from cawn.data.attributes import Attribute
+from cawn.data.events import PER_LINK, Events
+from cawn.data.names import NameIndex
+from cawn.data.reading import Reading
+from cawn.data.seals import check_seal, read_json
+from cawn.data.validation import check_array, check_links, check_names
+from cawn.errors import DataError, StorageError
+
+Array = npt.NDArray[Any]
+
+DESCRIPTION, BUILDING = "index.json", "building.json"
+FORMAT = 1
+BUILD_AGAIN = "build the index again (cawn index)"
+FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, eq=False)
+class StoredIndex:
+    """An index folder whose description was read; `Events.stored` of its links."""
+
+    folder: Path
+    description: dict[str, Any]  # index.json
+    verified: bool  # whether checksums are compared when arrays are read
+
+    @cached_property
+    def network(self) -> Arrays:
+        """The columns of the links and the names of the nodes, memory-mapped."""
+        return self._arrays("network")
+
+    @cached_property
+    def index(self) -> Arrays:
+        """The arrays of the index, memory-mapped."""
+        return self._arrays("index")
+
+    def _arrays(self, kind: str) -> Arrays:
+        held = self.description[kind]
+        folder, manifest = self.folder / held["folder"], held["files"]
+        for name, stamp in manifest.items():
+            if not (folder / name).is_file() or (folder / name).stat().st_size != stamp[0]:
+                raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
+        return read_arrays(folder, manifest, verify=self.verified, remedy=BUILD_AGAIN)
+
+    def holds(self, events: Events, *names: str) -> bool:
+        """Whether these columns of the events are the stored ones, all rows of them."""
+        pairs = ((getattr(events, name), self.network.get(name)) for name in names)
+        return all(
+            (ours is None and stored is None)
+            or (ours is not None and stored is not None and _same_memory(ours, stored))
+            for ours, stored in pairs
+        )
+
+    def file_of(self, array: Array) -> tuple[Path, Stamp] | None:
+        """The file that an array is mapped from, all of it, and the stamp of the file."""
+        for kind in ("network", "index"):
+            for name, held in self.__dict__.get(kind, {}).items():  # only those that were read
+                if _same_memory(array, held):
+                    found = self.description[kind]
+                    return self.folder / found["folder"] / f"{name}.npy", found["files"][f"{name}.npy"]
+        return None
+
+
+def _same_memory(a: Array, b: Array) -> bool:
+    return a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.dtype == b.dtype
+
+
+def is_index(path: Any) -> bool:
+    """Whether this is the path of an index folder, finished or not."""
+    if not isinstance(path, str | Path):
+        return False
+    try:
+        return any((Path(path) / name).is_file() for name in (DESCRIPTION, BUILDING))
+    except (OSError, ValueError):
+        return False
+
+
+def read_stored(folder: Path, *, verify: bool = False) -> Events:
+    """The links of an index folder, memory-mapped; `events.stored` leads to their index.
+
+    Opening it compares the seal of index.json, the sizes of the files and the headers of the arrays with what was
+    written, which takes no time; reading every byte of a log larger than memory would take minutes.
+
+    Args:
+        verify: Whether to compare the checksums of all files as well, and to check the links.
+    """
+    stored = StoredIndex(folder, read_description(folder), verify)
+    found, arrays = stored.description, stored.network
+    names = {name: array for name, array in arrays.items() if name.startswith("name")}
+    try:
+        links = {name: array for name, array in arrays.items() if name not in names}
+        _check_columns(links, names, found)
+        if verify:
+            check_names(names)
+            check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
+            _ = stored.index
+        events = Events.mapped(found["nodes"], NameIndex(names), **links)
+        events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
+        events.reading = Reading.from_dict(found["reading"])
+    except (DataError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{folder}: damaged ({error}); {BUILD_AGAIN}") from error
+    events.stored = stored
+    return events
+
+
+def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
+    """The types and lengths of the columns, which kernels rely on."""
+    size = found["links"]
+    types: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "negative": np.int32}
+    types |= {"weight": np.float32, "link_id": np.uint64, "rows": np.int64}
+    for name in links:
+        if name in types:
+            check_array(links, name, types[name], 1, size)
+    for name in ("src", "dst", "t"):
+        check_array(links, name, types[name], 1, size)
+    for name, rows in (("msg", size), ("x", found["nodes"])):
+        if name in links:
+            check_array(links, name, np.float32, 2, rows)
+    check_array(names, "name_order", np.int64, 1, found["nodes"])
+
+
+def read_description(folder: Path) -> dict[str, Any]:
+    """The content of index.json; StorageError if this version cannot read it."""
+    path = folder / DESCRIPTION
+    try:
+        found = read_json(path, BUILD_AGAIN)
+    except FileNotFoundError as error:
+        if (folder / BUILDING).is_file():
+            raise StorageError(f"{folder}: the index is not finished; run the same cawn index command again") from error
+        raise StorageError(f"{folder}: holds no index (no {DESCRIPTION})") from error
+    if found.get("format") != FORMAT:
+        version = str(found.get("cawn", "unknown"))[:20]
+        raise StorageError(f"{path}: written by another version of cawn ({version}); {BUILD_AGAIN}")
+    check_seal(path, found, BUILD_AGAIN)
+    for kind in ("network", "index"):
+        if not isinstance(found.get(kind), dict) or not FOLDER.fullmatch(str(found[kind].get("folder"))):
+            raise StorageError(f"{path}: damaged ({kind}); {BUILD_AGAIN}")
+    return found
+
+
+def describe_network(events: Events) -> dict[str, Any]:
+    """The part of index.json that `read_stored` makes events of, besides their arrays."""
+    assert events.reading is not None
+    return {
+        "links": len(events),
+        "nodes": events.num_nodes,
+        "reading": events.reading.to_dict(),
+        "columns": [asdict(column) for column in events.columns],
+        "node_columns": [asdict(column) for column in events.node_columns],
+    }
+
+
+def _attributes(found: list[dict[str, Any]]) -> tuple[Attribute, ...]:
+    return tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in found)
+
+
+def same_links(events: Events) -> StoredIndex | None:
+    """The index folder of these events, if they are all links of it, unchanged."""
+    stored = events.stored
+    whole = stored is not None and events.num_nodes == stored.description["nodes"]
+    return stored if whole and stored is not None and stored.holds(events, "src", "dst", "t") else None
+
+
+def recorded_digest(events: Events) -> str | None:
+    """The digest of links and names in index.json, if these events are all links of an index folder, unchanged."""
+    stored = same_links(events)
+    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and events._names is not None
+    return stored.description["contents"] if unchanged and stored is not None else None
