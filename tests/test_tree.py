@@ -49,6 +49,7 @@ ELSEWHERE = {
     "learn/seals": ("data/test_seals.py", "the same names"),
     "learn/store": ("learn/test_runs.py", "part of a run folder"),
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
+    "scale/datasets": ("scale/test_ray_engine.py", "on the same Ray"),
     "systems/cawn/attention": ("systems/cawn/test_model.py", "options of the model"),
     "systems/cawn/host": ("systems/cawn/test_system.py", "how CAW-N is trained on the CPU"),
     "systems/graphs": ("systems/cawn/test_cuda_training.py", "how CAW-N is trained on a GPU"),

@@ -224,13 +224,14 @@ class FolderInUseError(StorageError):
 class FolderLock:
     """An exclusive lock on a folder, held until it is released or the process ends."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: str = "run") -> None:
+        """`kind` is what messages call the folder."""
         self.folder, self._descriptor = folder, -1
         with storing(folder):
             self._descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | _NO_FOLLOW, 0o666)
         if not _try_lock(self._descriptor):
             self.release()
-            raise FolderInUseError(f"{folder}: another process is writing to this run; wait until it ends")
+            raise FolderInUseError(f"{folder}: another process is writing to this {kind}; wait until it ends")
         self.check()
         remove_stale(folder, older_than=0)
 

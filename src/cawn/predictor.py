@@ -437,6 +437,11 @@ class LinkPredictor:
         ends = snapshot.events.src if side == "src" else snapshot.events.dst
         return [snapshot.names.name(node) for node in np.unique(ends).tolist()]
 
+    def node_names(self, first: int, stop: int) -> list[Name]:
+        """`nodes()[first:stop]`, without listing all nodes."""
+        names = self._names
+        return [names.name(node) for node in range(first, min(stop, len(names)))]
+
     @_answering
     def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
         """Explain the score of src and dst at time t by the walks it is based on and the contribution of each.

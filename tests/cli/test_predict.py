@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from cawn.cli import batch
 from cawn.predictor import LinkPredictor
+from cawn.scale import jobs
 from command_line import assert_refused, call_cawn, run_cawn
 from ctrl_c import interrupted
 
@@ -157,8 +157,8 @@ def test_files_of_nodes_with_and_without_header(trained: Path, tmp_path: Path, n
 
 @pytest.mark.parametrize("command", ["predict", "rank"])
 def test_ctrl_c_keeps_what_is_done_and_says_so(trained: Path, tmp_path: Path, now: int, monkeypatch, command):
-    monkeypatch.setattr(batch, "ROWS", 4)
-    monkeypatch.setattr(batch, "NODES", 4)
+    monkeypatch.setattr(jobs, "ROWS", 4)
+    monkeypatch.setattr(jobs, "NODES", 4)
     asked, out = tmp_path / "asked.csv", tmp_path / "out.csv"
     names = ["n1", "stranger", "n2", "n3", "n4", "other", "n5", "n6", "n7", "n8"]
     asked.write_text("rater,ratee,when\n" + "".join(f"{name},n9,{now}\n" for name in names))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,29 +29,93 @@ from cawn.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from cawn.cli.batch import Job
-    from cawn.data.readers.query_files import PairFile
+    from cawn.data.reading import Reading
     from cawn.predictor import LinkPredictor
+    from cawn.scale.folder_output import Engine
+    from cawn.scale.jobs import Counts, Job
+    from cawn.scale.plans import Plan
+
+EngineName = Annotated[
+    str,
+    typer.Option("--engine", metavar="local|ray", help="Where to compute: in this process, or in workers of Ray."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|HOST:PORT",
+        help="Of a Ray cluster; by default $RAY_ADDRESS, else a Ray started for this command.",
+        show_default=False,
+    ),
+]
+NumWorkers = Annotated[
+    int | None, typer.Option("--workers", min=1, metavar="N", help="With Ray: one per GPU or per core by default.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Execution:
+    """Where and with what to compute."""
+
+    run: Path
+    engine: str
+    address: str | None
+    workers: int | None
+    device: str
+    threads: int | None
+    quiet: bool
+
+    def __post_init__(self) -> None:
+        from cawn.checks import check_choice
+        from cawn.errors import QueryError
+
+        check_choice(self.engine, "--engine", ("local", "ray"))
+        if self.engine == "local" and (self.address is not None or self.workers is not None):
+            raise QueryError("--address and --workers belong to --engine ray")
+
+    def load(self) -> LinkPredictor:
+        return load_predictor(self.run, self.device, self.threads, self.quiet)
+
+    def partition_engine(self) -> Engine:
+        """The engine for the partitions of a folder."""
+        if self.engine == "local":
+            from cawn.scale.folder_output import run_here
+
+            return run_here(self.load)
+        from cawn.scale.ray_engine import run_on_ray
+
+        return run_on_ray(self.address, self.device, self.workers, self.threads)
 
 
 def predict(
     run: RunFolder,
     pairs: Annotated[
         Path,
-        typer.Argument(help="Source, destination and time of each pair: CSV, JSON Lines, Parquet, Arrow, or -."),
+        typer.Argument(
+            help="Source, destination and time of each pair: CSV, JSON Lines, Parquet, Arrow, or -; a folder or a "
+            "pattern such as 'pairs/*.parquet' for many files."
+        ),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A .csv or .parquet file; stdout by default.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="A .csv or .parquet file; stdout by default. A folder if there are many files."
+        ),
+    ] = None,
     at: Annotated[str | None, typer.Option(help="One time for all pairs, instead of a column of times.")] = None,
     draws: Annotated[
         int | None,
         typer.Option(min=2, max=1000, metavar="N", help="Average over N walk samples; adds a column of errors."),
     ] = None,
     prior: Prior = 0.5,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
+    force: Force = False,
     header: Annotated[bool | None, typer.Option(help="Whether the first row of a text file names the columns.")] = None,
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
+    engine: EngineName = "local",
+    address: Address = None,
+    workers: NumWorkers = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -60,18 +126,31 @@ def predict(
     The file may be of any size; the order of its rows is kept. Columns are recognised by the names they had in the
     training data. With -o, an interrupted command resumes where it stopped when it is run again.
 
-    Example: cawn predict runs/mine pairs.csv -o scored.csv
-    """
-    from cawn.errors import QueryError
+    The output of a folder or pattern of files, and of --engine ray, is a folder of Parquet files in the same order.
 
-    _check_output(out, force, as_json)
+    Example: cawn predict runs/mine pairs.csv -o scored.csv
+
+    Example: cawn predict runs/mine pairs/ -o scored/ --engine ray
+    """
+    from cawn.data.reading import Reading
+    from cawn.errors import QueryError
+    from cawn.scale.plans import is_many, open_pairs, plan_pairs
+
+    execution = _Execution(run, engine, address, workers, device, threads, quiet)
     if at is not None and time is not None:
         raise QueryError("--at and --time: give one time for all pairs or the column of times, not both")
-    opened = _open_pairs(run, pairs, {"src": column(src), "dst": column(dst), "time": column(time)}, at, header)
-    predictor = load_predictor(run, device, threads, quiet)
-    from cawn.cli.batch import PairJob
+    wanted = Reading.of(src=column(src), dst=column(dst), time=column(time))
+    if execution.engine == "ray" or is_many(str(pairs)) or _is_folder(out):
+        folder = _output_folder(out)
+        opened = open_pairs(run, str(pairs), wanted, at=at, header=header)
+        plan = plan_pairs(run, opened, at, prior, draws)
+        _run_plan(plan, execution, folder, force=force, as_json=as_json)
+        return
+    _check_output(out, force, as_json)
+    (file,) = open_pairs(run, str(pairs), wanted, at=at, header=header)
+    from cawn.scale.jobs import PairJob
 
-    _run_job(predictor, PairJob(opened, at, prior, draws), "pairs", out, quiet=quiet, as_json=as_json)
+    _run_job(execution.load(), PairJob(file, at, prior, draws), "pairs", out, quiet=quiet, as_json=as_json)
 
 
 def rank(
@@ -88,7 +167,11 @@ def rank(
     every: Annotated[bool, typer.Option("--all", help="Rank for every node.")] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="With --nodes or --all: a .csv or .parquet file; stdout by default."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="With --nodes or --all: a .csv or .parquet file; stdout by default. With Ray: a folder.",
+        ),
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, metavar="N", help="Number of destinations to return.")] = 10,
     candidate: Annotated[
@@ -104,7 +187,10 @@ def rank(
         typer.Option(help="Kind of candidates: recent, 'two hops' or popular; may be repeated. All by default."),
     ] = None,
     prior: Prior = 0.5,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the output file.")] = False,
+    force: Force = False,
+    engine: EngineName = "local",
+    address: Address = None,
+    workers: NumWorkers = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -121,6 +207,7 @@ def rank(
     """
     from cawn.errors import QueryError
 
+    execution = _Execution(run, engine, address, workers, device, threads, quiet)
     if [node is not None, nodes is not None, every].count(True) != 1:
         raise QueryError("give --node NAME, --nodes FILE for many, or --all for every node")
     given = [f"--{name}" for name, value in (("candidate", candidate), ("candidates", candidates)) if value]
@@ -131,21 +218,16 @@ def rank(
     options: dict[str, Any] = {"candidates": chosen, "prior": prior}
     options |= {"kinds": tuple(kind)} if kind else {}
     if node is None:
-        from cawn.data.readers.query_files import NodeFile
-
-        _check_output(out, force, as_json)
-        every = every or (nodes == "all" and not Path(nodes).exists())
-        file = None if every else NodeFile.open(str(nodes))
-        predictor = load_predictor(run, device, threads, quiet)
-        from cawn.cli.batch import NodeJob
-
-        at = _query_time(predictor, time, quiet)
-        _run_job(predictor, NodeJob(file, at, k, **options), "nodes", out, quiet=quiet, as_json=as_json)
+        every = every or (nodes == "all" and not Path(str(nodes)).exists())
+        options |= {"k": k}
+        _rank_many(execution, None if every else str(nodes), time, out, options, force=force, as_json=as_json)
         return
+    if execution.engine == "ray":
+        raise QueryError("--engine ray belongs to --nodes and --all; a single node is ranked in this process")
     if out is not None or force:
         raise QueryError("-o and --force belong to --nodes and --all; the ranking of a single node goes to stdout")
-    predictor = load_predictor(run, device, threads, quiet)
-    at = _query_time(predictor, time, quiet)
+    predictor = execution.load()
+    at = _query_time(predictor.watermark, predictor.reading, time, quiet)
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
     best = predictor.rank(node, at, k, **options)
@@ -157,6 +239,41 @@ def rank(
         reports.show_ranking(best)
 
 
+def _rank_many(
+    execution: _Execution,
+    nodes: str | None,
+    time: str | None,
+    out: Path | None,
+    options: dict[str, Any],
+    *,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Rank for the nodes of a file, or for all."""
+    from cawn.data.readers.query_files import NodeFile
+
+    quiet = execution.quiet
+    if execution.engine == "ray" or _is_folder(out):
+        from cawn.learn.runs import read_run
+        from cawn.scale.jobs import NodeJob
+        from cawn.scale.plans import plan_nodes
+
+        folder = _output_folder(out)
+        file = None if nodes is None else NodeFile.open(nodes)
+        found = read_run(execution.run)
+        at = _query_time(found.events.t[-1].item(), found.reading, time, quiet)
+        plan = plan_nodes(execution.run, NodeJob(file, at, **options), len(found.names))
+        _run_plan(plan, execution, folder, force=force, as_json=as_json)
+        return
+    _check_output(out, force, as_json)
+    file = None if nodes is None else NodeFile.open(nodes)
+    predictor = execution.load()
+    from cawn.scale.jobs import NodeJob
+
+    at = _query_time(predictor.watermark, predictor.reading, time, quiet)
+    _run_job(predictor, NodeJob(file, at, **options), "nodes", out, quiet=quiet, as_json=as_json)
+
+
 def _read_candidates(given: str | None) -> Any:
     """ "all", or the names in a file."""
     from cawn.data.readers.query_files import NodeFile
@@ -166,15 +283,15 @@ def _read_candidates(given: str | None) -> Any:
     return [name for names in NodeFile.open(str(given)).name_chunks(1 << 16) for name in names]
 
 
-def _query_time(predictor: LinkPredictor, time: str | None, quiet: bool) -> Any:
+def _query_time(newest: Any, reading: Reading | None, time: str | None, quiet: bool) -> Any:
     """The time that was given, or that just after the newest link."""
+    from cawn.data.reading import Reading
     from cawn.data.times import format_as_read, time_after
 
     if time is not None:
         return time
-    newest = predictor.watermark
     at = time_after(newest)
-    say(f"ranking just after the newest link, at {format_as_read(newest, predictor.reading)}", quiet)
+    say(f"ranking just after the newest link, at {format_as_read(newest, reading or Reading())}", quiet)
     return at
 
 
@@ -189,26 +306,52 @@ def _check_output(out: Path | None, force: bool, as_json: bool) -> None:
         raise QueryError("--json needs -o: without it the results themselves go to stdout")
 
 
-def _open_pairs(run: Path, pairs: Path, given: dict[str, Any], at: str | None, header: bool | None) -> PairFile:
-    """Open the file of pairs; columns that are not given are those of the training data."""
-    from cawn.data.readers.query_files import PairFile
-    from cawn.data.reading import Reading
-    from cawn.errors import QueryError
-    from cawn.learn.runs import read_description
+def _is_folder(out: Path | None) -> bool:
+    return out is not None and out.is_dir()
 
-    found = read_description(run).get("reading")
-    recorded = None if found is None else Reading.from_dict(found)
-    opened = PairFile.open(pairs, Reading.of(**given), recorded=recorded, timed=at is None, header=header)
-    if at is not None and opened.has_times():
-        raise QueryError(f"{pairs}: has a column of times; leave out --at, or the column")
-    return opened
+
+def _output_folder(out: Path | None) -> Path:
+    from cawn.checks import check_path
+    from cawn.errors import QueryError
+
+    if out is None:
+        raise QueryError("give -o FOLDER: the results are a folder of Parquet files")
+    if out.suffix.lower() in (".csv", ".tsv", ".txt", ".parquet"):
+        raise QueryError(f"{out}: the results are a folder of Parquet files; choose a name without {out.suffix}")
+    return check_path(out, "--out")
+
+
+def _run_plan(plan: Plan, execution: _Execution, out: Path, *, force: bool, as_json: bool) -> None:
+    """Write the results to a folder; after Ctrl-C, say what was kept."""
+    from cawn.interrupt import Interrupt
+    from cawn.progress import progress
+    from cawn.scale.folder_output import run_to_folder
+
+    done, quiet = 0, execution.quiet
+    # Ray's workers finish or drop a partition whenever the driver ends, so Ctrl-C may take effect at once.
+    waiting = Interrupt() if execution.engine == "local" else nullcontext()
+    try:
+        with waiting as interrupt, progress(plan.unit, plan.size, quiet=quiet) as report:
+
+            def tick(more: int) -> None:
+                nonlocal done
+                done += more
+                report(done)
+                if interrupt is not None:
+                    interrupt.check()
+
+            counts = run_to_folder(plan, out, execution.partition_engine(), force=force, tick=tick)
+    except KeyboardInterrupt:
+        say(f"interrupted: finished partitions are kept in {out}; run the same command to resume", quiet)
+        raise
+    _say_done(counts, plan.unit, out, quiet=quiet, as_json=as_json)
 
 
 def _run_job(predictor: LinkPredictor, job: Job, unit: str, out: Path | None, *, quiet: bool, as_json: bool) -> None:
     """Write the results to a file or to stdout; after Ctrl-C, say what was kept."""
-    from cawn.cli.batch import run_to_file, run_to_stream
     from cawn.interrupt import Interrupt
     from cawn.progress import progress, shows
+    from cawn.scale.file_output import run_to_file, run_to_stream
 
     if out is None:
         try:
@@ -236,6 +379,10 @@ def _run_job(predictor: LinkPredictor, job: Job, unit: str, out: Path | None, *,
         of = "" if total is None else f" of about {total:,}"
         say(f"interrupted: {done:,}{of} {unit} are done and kept beside {out}; run the same command to resume", quiet)
         raise
+    _say_done(counts, unit, out, quiet=quiet, as_json=as_json)
+
+
+def _say_done(counts: Counts, unit: str, out: Path, *, quiet: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rows": counts.size, "unknown": counts.unknown, "out": str(out)}))
     else:

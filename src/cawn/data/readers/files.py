@@ -12,9 +12,11 @@ import sys
 import tempfile
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import IO, Any, Literal
 
 import pyarrow as pa
@@ -207,11 +209,24 @@ def read_table(file: File) -> pa.Table:
         return table
 
 
-def read_batches(file: File, rows: int) -> Iterator[pa.RecordBatch]:
-    """The table in batches, of about `rows` rows where the kind of file leaves a choice."""
-    for batch in _batches(file, rows):
+def read_batches(file: File, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows from `first` to `stop` in batches, of about `rows` rows where the kind of file leaves a choice."""
+    for batch in _batches(file, rows, first, stop):
         batch.validate(full=True)
         yield batch
+
+
+def rows_between(batches: Iterable[pa.RecordBatch], first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of these batches from `first` to `stop` (exclusive; None: all)."""
+    start = 0
+    for batch in batches:
+        end = start + len(batch)
+        low, high = max(first - start, 0), len(batch) if stop is None else min(stop - start, len(batch))
+        if low < high:
+            yield batch.slice(low, high - low)
+        if stop is not None and end >= stop:
+            return
+        start = end
 
 
 def column_names(file: File) -> list[str]:
@@ -260,19 +275,29 @@ def _open_ipc(file: File) -> Iterator[Any]:
         yield pa.ipc.open_file(raw) if file.kind == "ipc file" else pa.ipc.open_stream(raw)
 
 
-def _batches(file: File, rows: int) -> Iterator[pa.RecordBatch]:
+def _batches(file: File, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
     if file.kind == "parquet":
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(file.path) as parquet:
-            yield from parquet.iter_batches(batch_size=rows)
+        yield from _parquet_batches(file, rows, first, stop)
     elif file.kind == "json":
         with _open_json(file) as reader:
-            yield from reader
+            yield from rows_between(reader, first, stop)
     else:
         with _open_ipc(file) as reader:
             indexed = file.kind == "ipc file"
-            yield from (reader.get_batch(i) for i in range(reader.num_record_batches)) if indexed else reader
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if indexed else reader
+            yield from rows_between(batches, first, stop)
+
+
+def _parquet_batches(file: File, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
+    """Row groups before `first` are not read."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(file.path) as parquet:
+        ends = list(accumulate(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)))
+        group = bisect_right(ends, first)
+        skipped = ends[group - 1] if group else 0
+        batches = parquet.iter_batches(batch_size=rows, row_groups=list(range(group, len(ends))))
+        yield from rows_between(batches, first - skipped, None if stop is None else stop - skipped)
 
 
 def _read_json(file: File, as_text: Sequence[str] = ()) -> pa.Table:

@@ -34,10 +34,10 @@ class TableFile:
             return Origin(str(self.path), lambda row: f"row {first + row + 1}")
         return text_origin(self.path, self.dialect, first)
 
-    def chunks(self, rows: int) -> Iterator[pa.Table]:
-        """The rows in order, `rows` at a time but for the last."""
+    def chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
+        """The rows from `first` to `stop` (exclusive; None: all) in order, `rows` at a time but for the last."""
         try:
-            yield from _rechunked(self._batches(rows), rows)
+            yield from _rechunked(self._batches(rows, first, stop), rows)
         except DataError:
             raise
         except Exception as error:  # a damaged file can raise almost anything
@@ -61,12 +61,17 @@ class TableFile:
         except (pa.ArrowException, OSError, EOFError):
             return None  # reading the rows reports what is wrong
 
-    def _batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+    def count_rows(self) -> int:
+        """The exact number of rows. All kinds of files but Parquet are parsed."""
+        exact = self.num_rows() if self.path.kind == "parquet" else None
+        return sum(map(len, self.chunks(1 << 16))) if exact is None else exact
+
+    def _batches(self, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
         if self.dialect is None:
-            yield from files.read_batches(self.path, rows)
+            yield from files.read_batches(self.path, rows, first, stop)
             return
         with open_text(self.path, self.dialect) as batches:
-            yield from batches
+            yield from files.rows_between(batches, first, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +131,9 @@ class NodeFile(TableFile):
         plain = [name.strip().lower() for name in names]
         return cls(file, names, dialect, plain.index(NODE) if NODE in plain else 0)
 
-    def name_chunks(self, rows: int) -> Iterator[list[Any]]:
-        """The names in order, `rows` at a time but for the last."""
-        first = 0
-        for table in self.chunks(rows):
+    def name_chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[list[Any]]:
+        """The names in rows `first` to `stop`, as `chunks` does."""
+        for table in self.chunks(rows, first, stop):
             yield TableColumn.at(table, self.column, self.origin(first)).names().to_pylist()
             first += len(table)
 

@@ -4,7 +4,6 @@ import gzip
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -12,43 +11,28 @@ import pytest
 from benchmarks.report import resident_bytes
 
 import cawn
-from cawn.cli import batch
-from cawn.cli.batch import Counts, NodeJob, PairJob, run_to_file
-from cawn.data import laws
 from cawn.data.readers.query_files import PairFile
 from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
-from cawn.systems.cawn.config import Config
+from cawn.scale import jobs
+from cawn.scale.file_output import run_to_file
+from cawn.scale.jobs import Counts, NodeJob, PairJob
+from small_jobs import pairs, small_run
 from tolerances import assert_same_scores
-
-SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 
 
 @pytest.fixture(scope="module")
 def predictor() -> LinkPredictor:
-    plain = laws.triadic_closure(40, 900, seed=0).events
-    events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(40)])
-    return LinkPredictor.of(cawn.train(events, SMALL, quiet=True, kinds=("random",)))
+    return LinkPredictor.of(small_run())
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(batch, "ROWS", 64)
+    monkeypatch.setattr(jobs, "ROWS", 64)
 
 
 def job(path: Path, at=None, draws=None) -> PairJob:
     return PairJob(PairFile.open(str(path), timed=at is None), at, 0.5, draws)
-
-
-def pairs(count: int = 300) -> dict[str, list]:
-    rng = np.random.default_rng(0)
-    src, dst = ([f"n{i}" for i in rng.integers(0, 42, count)] for _ in range(2))  # n40 and n41 are strangers
-    return {
-        "note": [f"row {i}" for i in range(count)],
-        "src": src,
-        "dst": dst,
-        "t": rng.integers(0, 30_000, count).tolist(),
-    }
 
 
 def write(path: Path, table: dict[str, list], suffix: str) -> Path:
@@ -134,8 +118,8 @@ def test_what_was_interrupted_goes_on(predictor, tmp_path: Path, monkeypatch) ->
         run_to_file(predictor, job(path), out, check=stop_at(2))
     assert not out.exists()
     asked = []
-    score = PairJob._score
-    monkeypatch.setattr(PairJob, "_score", lambda self, p, rows, n: asked.append(len(rows)) or score(self, p, rows, n))
+    score = jobs.score_rows
+    monkeypatch.setattr(jobs, "score_rows", lambda p, rows, *args: asked.append(len(rows)) or score(p, rows, *args))
     counts: list[int] = []
     run_to_file(predictor, job(path), out, progress=counts.append)
     assert counts[0] == 128
@@ -235,7 +219,7 @@ def test_missing_columns_are_named(tmp_path: Path, names: list[str]) -> None:
 
 
 def test_memory_is_flat(predictor, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(batch, "ROWS", 1 << 12)
+    monkeypatch.setattr(jobs, "ROWS", 1 << 12)
     path = tmp_path / "pairs.csv"
     with open(path, "w") as file:
         file.write("src,dst,t\n")
@@ -251,7 +235,7 @@ def test_totals_are_known_beforehand(tmp_path: Path) -> None:
 
 
 def test_rankings_of_all_nodes_to_a_file(predictor, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(batch, "NODES", 1)
+    monkeypatch.setattr(jobs, "NODES", 1)
     ranking = NodeJob(None, 20_000, k=2, candidates=["7", "n3"])
     done = run_to_file(predictor, ranking, tmp_path / "top.parquet")
     assert done == Counts(40, 0)
