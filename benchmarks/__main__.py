@@ -1,6 +1,7 @@
 """`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed.
 
-`python -m benchmarks serving` measures the live service and has options of its own; see `--help`.
+`python -m benchmarks serving` measures the live service and has options of its own, and so does
+`python -m benchmarks external`, which measures logs larger than memory; see `--help`.
 """
 
 import sys
@@ -29,10 +30,17 @@ def main(arguments: list[str]) -> int:
         from benchmarks import serving
 
         return serving.main(arguments[1:])
+    if arguments[:1] == ["external"]:
+        from benchmarks import external
+
+        return external.main(arguments[1:])
     quick = "--quick" in arguments
     names = [a for a in arguments if a != "--quick"] or [name for name in PARTS if name not in ASKED_FOR]
     if unknown := [name for name in names if name not in PARTS]:
-        print(f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving'])}", file=sys.stderr)
+        print(
+            f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving', 'external'])}",
+            file=sys.stderr,
+        )
         return 2
     rows = [row for name in names for row in PARTS[name](0.01 if quick else 1.0)]
     show("cawn" + (" (a hundredth of the size: the bars do not apply)" if quick else ""), rows)

@@ -6,10 +6,13 @@ is interrupted, and the same call continues after it.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import hashlib
 import json
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
@@ -18,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cawn import __version__, systems
 from cawn.checks import check_path
@@ -137,6 +141,7 @@ class _Build:
         needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events)
         _refuse_full(self._folder, needed)
         with self._new("index") as index:
+            _release_memory()
             left = self._memory - resident_bytes()
             options: dict[str, Any] = {"attributes": attributes, "threads": self._threads, "report": self._report}
             write_index(events, alphas, unit, parts, index, memory=left, **options)
@@ -313,6 +318,15 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return 0
+
+
+def _release_memory() -> None:
+    """Return memory to the system that was freed, but kept by the libraries that read the log."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _free_bytes(folder: Path) -> int:

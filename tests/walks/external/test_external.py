@@ -62,6 +62,6 @@ def test_history_in_pieces(tmp_path: Path, kind: str) -> None:
 
 
 def test_too_many_nodes_for_the_memory(tmp_path: Path) -> None:
-    with pytest.raises(cawn.QueryError, match="an index of 403 nodes needs 0 MiB"):
+    with pytest.raises(cawn.QueryError, match="an index of 403 nodes needs 0 MiB more than the memory limit"):
         external.write_index(links(5000, 400, "integer"), DECAYS, 1.0, WALKS_ALONE, tmp_path, memory=2**12)
     assert not written(tmp_path)

@@ -41,6 +41,12 @@ _PER_ENTRY = 2 * 24 + 8  # bytes of a group: entries before and after sorting, s
 _LEAST = 1 << 10  # events of a block
 
 
+def too_little(what: str, count: int, of: str, needed: int, memory: int) -> QueryError:
+    """The error of a memory limit that is too low, with one that is enough."""
+    missing = (needed - memory) / 2**20
+    return QueryError(f"{what} {count:,} {of} needs {missing:,.0f} MiB more than the memory limit; give more memory")
+
+
 class _Group(NamedTuple):
     """The lists of a range of nodes."""
 
@@ -63,10 +69,7 @@ class HistoryFiles:
         self._group = min(_GROUP, left // (self._threads * _PER_ENTRY))
         if self._block < _LEAST:
             needed = _PER_NODE * events.num_nodes + 2 * _LEAST * _PER_EVENT
-            raise QueryError(
-                f"an index of {events.num_nodes:,} nodes needs {needed / 2**20:,.0f} MiB more memory than the process "
-                f"has in use, the limit leaves {memory / 2**20:,.0f} MiB; give more memory"
-            )
+            raise too_little("an index of", events.num_nodes, "nodes", needed, memory)
 
     def write(self) -> list[str]:
         """Write all arrays; returns their names."""

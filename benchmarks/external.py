@@ -1,0 +1,190 @@
+"""Logs larger than memory: an index built under a memory limit, and walks from the files.
+
+    python -m benchmarks external --links 100000000 --memory 4GiB --folder /large/disk
+
+needs about 45 GB of disk. Every figure is measured in a process of its own.
+"""
+
+import argparse
+import json
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.report import Row, best_time, show
+
+SMALL = 1_000_000  # links in memory that walks from the files are compared with
+QUERIES = 5_000
+WALKS_ALONE = {"rates": False, "since": False, "two_steps": False, "transitions": False}
+
+
+class Built(NamedTuple):
+    """What building an index in a new process took."""
+
+    seconds: dict[str, float]  # of each stage
+    total: float
+    peak: int  # bytes, resident
+    before: int  # bytes, when the modules were imported
+    disk: int  # bytes of the folder
+
+
+def build(log: str, folder: str, memory: int) -> Built:
+    """Build an index folder."""
+    from cawn.learn.indexing import build_index
+    from cawn.systems.cawn.config import Config
+
+    before, stages = _status("VmRSS"), _Stages()
+    start = time.perf_counter()
+    build_index(log, folder, Config(**WALKS_ALONE), memory=memory, report=stages)
+    total = time.perf_counter() - start
+    disk = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
+    return Built(stages.seconds, total, _status("VmHWM"), before, disk)
+
+
+def compile_kernels(folder: str) -> None:
+    """Build a small index in pieces, so that all compiled functions are on disk."""
+    from benchmarks.logs import write_log
+    from cawn.walks import external
+
+    Path(folder).mkdir()
+    write_log(Path(folder, "log.csv"), 2_000)
+    external.memory_in_core = lambda *_: 1 << 62
+    build(str(Path(folder, "log.csv")), str(Path(folder, "index")), 1 << 31)
+    walks_per_second(str(Path(folder, "index")))
+    build_in_memory(str(Path(folder, "log.csv")))
+
+
+def build_in_memory(log: str) -> tuple[float, float]:
+    """Seconds of reading a log and of indexing its links in memory."""
+    import cawn
+    from cawn.data.decays import ladder
+
+    start = time.perf_counter()
+    events = cawn.read(log)
+    read = time.perf_counter() - start
+    cawn.History(events, ladder(events.intensity))
+    return read, time.perf_counter() - start - read
+
+
+def walks_per_second(source: str) -> float:
+    """Walks from the links of a log in memory, or from an index folder, on one core; the same queries several times."""
+    import cawn
+    from benchmarks.engine import LENGTH, M, late_queries
+    from cawn.data.decays import ladder
+    from cawn.walks.pairs import named
+
+    events = cawn.read(source)
+    if events.stored is None:
+        history = cawn.History(events, ladder(events.intensity))
+    else:
+        history = cawn.History.adopt(named(events.stored.index, "history."))
+    nodes, t = late_queries(events, QUERIES)
+    seconds = best_time(lambda: history.sample(nodes, t, num_walks=M, length=LENGTH, seed=0, threads=1), 7)
+    return M * QUERIES / seconds
+
+
+class _Stages:
+    """Measures the stages instead of showing their progress."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(
+        self, title: str, total: float | None = None, *, unit: Any = ""
+    ) -> Iterator[Callable[[float], object]]:
+        start = time.perf_counter()
+        yield lambda _: None
+        self.seconds[title] = self.seconds.get(title, 0.0) + time.perf_counter() - start
+
+
+def _status(name: str) -> int:
+    with open("/proc/self/status") as file:
+        return next(1024 * int(line.split()[1]) for line in file if line.startswith(f"{name}:"))
+
+
+def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function in a new process."""
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def external(links: int, memory: int, folder: Path) -> list[Row]:
+    """The bars of logs larger than memory."""
+    from benchmarks.logs import write_log
+
+    tenth, small = max(links // 10, 1_000), min(SMALL, links)
+    logs = {size: folder / f"log-{size}.csv" for size in (links, tenth, small)}
+    for size, path in logs.items():
+        if not path.exists():
+            write_log(path, size)
+    for old in ("index", "compiled"):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    _apart(compile_kernels, str(folder / "compiled"))
+    log_bytes = logs[links].stat().st_size
+    built: Built = _apart(build, str(logs[links]), str(folder / "index"), memory)
+    read, indexed = _apart(build_in_memory, str(logs[tenth]))
+    walks, reference = _apart(walks_per_second, str(folder / "index")), _apart(walks_per_second, str(logs[small]))
+    per_link, in_memory = built.total / links, (read + indexed) / tenth
+    stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in built.seconds.items() if seconds >= 0.05)
+    gib = 2**30
+    return [
+        Row(
+            f"index of {links:,} links, peak resident memory over the limit",
+            built.peak / memory,
+            1.0,
+            "<=",
+            detail=f"{built.peak / gib:.2f} of {memory / gib:.2f} GiB; {built.before / gib:.2f} before it began",
+        ),
+        Row(
+            f"time per link over that in memory at {tenth:,} links",
+            per_link / in_memory,
+            3.0,
+            "<=",
+            detail=f"{1e6 * per_link:.2f} and {1e6 * in_memory:.2f} µs (read {1e6 * read / tenth:.2f})",
+        ),
+        Row(
+            f"walks/s from the files, warm, over {small:,} links in memory",
+            walks / reference,
+            0.3,
+            detail=f"{walks / 1e6:.2f} and {reference / 1e6:.2f} million walks/s on one core, eight decays",
+        ),
+        Row("time to build", built.total, None, unit="s", detail=stages),
+        Row("index folder", built.disk / links, None, unit="B/link", detail=f"the log has {log_bytes / links:.0f}"),
+        Row(
+            "a billion links, in proportion",
+            1e9 * per_link / 3600,
+            None,
+            unit="hours",
+            detail=f"{built.disk / links:,.0f} GB of disk beside the log",
+        ),
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    from cawn.checks import parse_bytes
+
+    parser = argparse.ArgumentParser(prog="python -m benchmarks external", description=__doc__.splitlines()[0])
+    parser.add_argument("--links", type=int, default=2_000_000, help="links of the log (2 million)")
+    parser.add_argument("--memory", default="600MiB", help="memory limit of the build (600MiB)")
+    parser.add_argument("--folder", type=Path, help="where logs and index are written; a temporary folder by default")
+    parser.add_argument("--keep", action="store_true", help="keep logs and index in --folder")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    options = parser.parse_args(arguments)
+    if options.keep and options.folder is None:
+        parser.error("--keep needs --folder")
+    memory = parse_bytes(options.memory, "--memory")
+    with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
+        folder = options.folder if options.keep else Path(temporary)
+        rows = external(options.links, memory, folder)
+    if options.json:
+        print(json.dumps([asdict(row) | {"passed": row.passed} for row in rows], indent=2))
+    else:
+        show("cawn: logs larger than memory", rows)
+    return 0 if all(row.passed for row in rows) else 1
