@@ -38,6 +38,7 @@ SHARED = {
     "graphs",
     "layers",
     "neural",
+    "ranks",
     "replay",
     "settings",
     "training",

@@ -13,25 +13,30 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupt:
-    """While entered, Ctrl-C sets `asked` for `check` or the caller to act on; a second one takes effect at once."""
+    """While entered, Ctrl-C sets `asked` for `check` or the caller to act on; a second one takes effect at once.
 
-    def __init__(self) -> None:
+    Args:
+        terminate: Whether SIGTERM does the same, except that a second one has no effect.
+    """
+
+    def __init__(self, *, terminate: bool = False) -> None:
         self.asked = False
-        self._previous: Any = None
+        self._signals = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
         self.asked = False
         if threading.current_thread() is threading.main_thread():
-            self._previous = signal.signal(signal.SIGINT, self._defer)
+            self._previous = {number: signal.signal(number, self._defer) for number in self._signals}
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._previous is not None:
-            signal.signal(signal.SIGINT, self._previous)
-            self._previous = None
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+        self._previous = {}
 
-    def _defer(self, _signal: int, _frame: FrameType | None) -> None:
-        if self.asked:
+    def _defer(self, number: int, _frame: FrameType | None) -> None:
+        if self.asked and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.asked = True
 

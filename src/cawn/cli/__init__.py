@@ -79,7 +79,7 @@ def main() -> None:
         status = app(standalone_mode=False, prog_name="cawn")
         sys.stdout.flush()
     except CawnError as error:
-        sys.exit(_fail(str(error)))
+        sys.exit(_fail(str(error), error))
     except (typer.Abort, KeyboardInterrupt):
         sys.exit(INTERRUPTED)
     except usage_error as error:
@@ -109,9 +109,15 @@ def _stop_writing() -> int:
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"cawn: {one_line(str(message))}", file=sys.stderr)
+    if os.environ.get("RANK", "0") == "0":  # of several processes
+        print(f"cawn: {one_line(str(message))}", file=sys.stderr)
 
 
-def _fail(reason: str) -> int:
+def _fail(reason: str, error: CawnError | None = None) -> int:
+    if "RANK" in os.environ:  # one of several processes: only one prints
+        from cawn.learn.ranks import prints
+
+        if not prints(reason, error):
+            return BAD_INPUT
     print(f"cawn: {one_line(reason)}", file=sys.stderr)
     return BAD_INPUT

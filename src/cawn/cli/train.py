@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -98,6 +99,28 @@ def train(
     protocol: ProtocolName = None,
     clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(
+            "--global-batch",
+            min=1,
+            metavar="N",
+            help="Links per step of all processes together; lr grows with the square root of it, unless it is set.",
+            show_default=False,
+        ),
+    ] = None,
+    devices: Annotated[
+        int | None,
+        typer.Option(
+            "--devices",
+            min=1,
+            max=1024,
+            metavar="N",
+            help="Processes on this machine that divide each step among them, each on a GPU of its own if there are "
+            "enough. For several machines, see torchrun.",
+            show_default=False,
+        ),
+    ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
@@ -107,12 +130,18 @@ def train(
 
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
+    if devices is not None and "RANK" not in os.environ:
+        from cawn.cli.launcher import launch
+
+        raise typer.Exit(launch(devices, sys.argv[1:]))
     use_threads(threads)
     from cawn.cli import reports
     from cawn.cli.settings import parse_settings
     from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
     from cawn.explain.link import explains
+    from cawn.learn import ranks
+    from cawn.learn.arguments import with_global_batch
     from cawn.learn.clocks import recorded_clock
     from cawn.learn.experiments import check_options, train_seeds
     from cawn.learn.experiments import train as train_once
@@ -120,28 +149,39 @@ def train(
     from cawn.learn.runs import read_config, read_description
     from cawn.learn.splits import recorded_cuts
 
+    here = ranks.join(device)
+    silent = quiet or not here.first
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = split_from(train_until, test_from, train_share, val_share)
     followed = "strict" if clock is None else clock
     check_protocol(protocol or "strict")
-    check_options(seed=seed, out=first, device=device, resume=resume, tensorboard=tensorboard, clock=followed)
+    place = first if here.first or resume else None  # rank 0 alone refuses what is in the folder
+    board = tensorboard and here.first
+    check_options(seed=seed, out=place, device=device, resume=resume, tensorboard=board, clock=followed)
     if resume:
         description, config = read_description(first), read_config(first)
         task, seed = description["task"], description["seed"] if seeds == 1 else seed
-        kept = not settings and (system, preset) == (systems.DEFAULT, "default")
+        kept = not settings and (system, preset, global_batch) == (systems.DEFAULT, "default", None)
         if not kept or cuts is not None or clock is not None or protocol is not None:
             raise QueryError(
-                "--resume keeps the run's own settings and split; leave out --system, --preset, --set, the split, "
-                "--protocol and --clock"
+                "--resume keeps the run's own settings and split; leave out --system, --preset, --set, --global-batch, "
+                "the split, --protocol and --clock"
             )
         cuts, protocol = recorded_cuts(description), recorded_protocol(description)
         followed = recorded_clock(description).name
     else:
-        config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
+        given = parse_settings(settings or [])
+        config = systems.settings_type(system).preset(preset).with_(**given)
+        if global_batch is not None:
+            if "batch_size" in given:
+                raise QueryError("--global-batch sets batch_size; leave out --set batch_size")
+            config, rule = with_global_batch(config, global_batch, scaled="lr" not in given)
+            say(rule, silent)
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
-    events = _events(data, first, resume, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
-    say(in_words(describe(events)), quiet)
+    files: dict[str, Any] = {"nodes": nodes_table, "bipartite": bipartite}
+    events = ranks.share_links(here, lambda: _events(data, first, resume, columns, files, silent))
+    say(in_words(describe(events)), silent)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
     options |= {"protocol": protocol or "strict", "clock": followed, "refit": refit}
@@ -151,6 +191,8 @@ def train(
     else:
         run = train_once(events, config, seed=seed, out=out, **options)
         rows, summary = [run.results], None
+    if not here.first:
+        return
     if as_json:
         found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": run.report}
         print(json.dumps(found | ({"seeds": summary} if summary else {})))

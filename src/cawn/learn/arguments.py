@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from pathlib import Path
@@ -31,6 +32,18 @@ def check_training(
         check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
     if callback is not None and not callable(callback):
         raise QueryError(f"callback is {brief(callback)}: give a function of one argument")
+
+
+def with_global_batch(config: Settings, size: int, *, scaled: bool) -> tuple[Settings, str]:
+    """The settings with another batch size, and what was changed, in a line of text.
+
+    If `scaled`, the learning rate grows with the square root of the batch size, as is usual for Adam.
+    """
+    if not scaled:
+        return config.with_(batch_size=size), f"global batch of {size:,} links; lr {config.lr:g} as given"
+    rate = config.lr * math.sqrt(size / config.batch_size)
+    rule = f"lr {config.lr:g} x sqrt({size:,} / {config.batch_size:,}) = {rate:g}"
+    return config.with_(batch_size=size, lr=rate), f"global batch of {size:,} links: {rule}"
 
 
 def how_to_resume(folder: str | os.PathLike[str] | None) -> str:

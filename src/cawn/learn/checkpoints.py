@@ -14,7 +14,7 @@ from cawn import systems
 from cawn.data.attributes import Encoder
 from cawn.data.events import Events
 from cawn.data.names import bipartite_prefixes
-from cawn.errors import QueryError, StorageError
+from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
 from cawn.learn.clocks import Clock
 from cawn.learn.runs import (
@@ -25,6 +25,7 @@ from cawn.learn.runs import (
     load_weights,
     part,
     read_checkpoint,
+    read_description,
     read_encoder,
     refuse_existing,
     write_checkpoint,
@@ -95,30 +96,49 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, cl
 
 
 class Checkpoints:
-    """Writes checkpoints to the run folder and restores them; does nothing without a folder."""
+    """Writes checkpoints to the run folder and restores them; does nothing without a folder, or unless it `writes`."""
 
     def __init__(
-        self, folder: Path | None, system: System, optimizer: Optimizer, file: str = "checkpoint.safetensors"
+        self,
+        folder: Path | None,
+        system: System,
+        optimizer: Optimizer,
+        file: str = "checkpoint.safetensors",
+        *,
+        writes: bool = True,
     ) -> None:
         self.folder, self._system, self._optimizer, self._file = folder, system, optimizer, file
         self._lock: FolderLock | None = None  # held while the folder is written to
+        self._writes = writes
 
     def for_refit(self, system: System, optimizer: Optimizer) -> Checkpoints:
         """The checkpoints of a training on all links in the same folder, under the same lock."""
-        found = Checkpoints(self.folder, system, optimizer, "refit.safetensors")
+        found = Checkpoints(self.folder, system, optimizer, "refit.safetensors", writes=self._writes)
         found._lock = self._lock
         return found
 
     def refuse_existing(self) -> None:
         """Refuse a folder that already holds a run or other files."""
-        if self.folder is not None:
+        if self.folder is not None and self._writes:
             refuse_existing(self.folder)
 
     def open(self, config: Settings, events: Events, description: dict[str, Any], *, begun: bool) -> None:
         """Start the run, or continue it if it has `begun`."""
-        if self.folder is not None and self._lock is None:
+        if self.folder is not None and self._lock is None and self._writes:
             start = continue_run if begun else begin_run
             self._lock = start(self.folder, config, events, description)
+
+    def take_over(self) -> bool:
+        """Write from now on, if no living process holds the lock on the folder."""
+        if self.folder is None or self._writes:
+            return self._writes
+        try:
+            read_description(self.folder)
+            self._lock = FolderLock(self.folder)
+        except CawnError:
+            return False
+        self._writes = True
+        return True
 
     def close(self) -> None:
         """Release the lock on the folder."""
@@ -141,7 +161,7 @@ class Checkpoints:
         self._write_metrics(state)
 
     def _write_metrics(self, state: State) -> None:
-        if self.folder is not None and self._file == "checkpoint.safetensors":
+        if self.folder is not None and self._writes and self._file == "checkpoint.safetensors":
             write_text(self.folder / "metrics.jsonl", state.metrics)
 
     def restore(self, config: Settings, events: Events, description: dict[str, Any]) -> State | None:

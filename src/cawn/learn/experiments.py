@@ -14,7 +14,7 @@ from cawn import systems
 from cawn.checks import check_flags, check_path, check_seed, check_threads
 from cawn.data.events import Events
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import QueryError, StorageError, brief
+from cawn.errors import CawnError, QueryError, StorageError, brief
 from cawn.files import write_text
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
@@ -23,12 +23,14 @@ from cawn.learn.comparison import choose_alternative, trial_steps
 from cawn.learn.evaluation import mean_rows
 from cawn.learn.negatives import check_kinds, refuse_kinds, training_links
 from cawn.learn.protocols import check_protocol
+from cawn.learn.ranks import join
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
 from cawn.learn.runs import load_system, read_description, read_run, refuse_existing, refuse_foreign
 from cawn.learn.splits import Task, TimeSplit, recorded_cuts, split_of_run, split_under
 from cawn.learn.testing import Run, evaluate_system
 from cawn.learn.trainer import Stopped, Trainer
 from cawn.systems.base import Context, HasAlternatives
+from cawn.systems.ranks import RankError
 from cawn.systems.settings import Settings, memory_to
 
 
@@ -87,7 +89,11 @@ def train(
     config = settings_for(config, system)
     check_training(events, config, task, seed, out, device, threads, split, callback)
     check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, baselines=baselines, refit=refit)
-    check_options(seed=seed, out=out, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds, clock=clock)
+    ranks = join(device)
+    if not ranks.first:
+        quiet, callback, tensorboard = True, None, False
+    place = out if ranks.first or resume else None  # rank 0 alone refuses what is in the folder
+    check_options(seed=seed, out=place, device=device, resume=resume, tensorboard=tensorboard, kinds=kinds, clock=clock)
     if resume and out is not None:
         found = read_description(check_path(out, "out"))
         split, refit = split or recorded_cuts(found), refit or bool(found.get("refit"))
@@ -104,6 +110,11 @@ def train(
             listeners = Listeners(quiet, None, callback)
             facts = compare_alternatives(events[parts.train], events, config, listeners, **options)
         return Trainer(events, config, **options, out=out, facts=facts, **more).fit(kinds, baselines=baselines)
+    except RankError:
+        raise
+    except CawnError as error:
+        ranks.leave_reason(str(error))
+        raise
     except Stopped:
         raise
     except KeyboardInterrupt:
@@ -221,7 +232,7 @@ def train_seeds(
         begun = folder is not None and (folder / "run.json").exists()
         runs.append(train(events, config, seed=seed, out=folder, **options | {"resume": resume and begun}))
     summary = mean_rows([run.results for run in runs])
-    if parent is not None:
+    if parent is not None and join().first:
         write_text(parent / "summary.json", json.dumps(summary, indent=1) + "\n")
     return runs, summary
 

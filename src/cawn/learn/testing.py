@@ -19,6 +19,7 @@ from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import MODEL, STRICT, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
 from cawn.learn.negatives import kinds_for, known_negatives
 from cawn.learn.protocols import is_tgb
+from cawn.learn.ranks import shared
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
 from cawn.learn.splits import TRAINING_LINKS, Split, Task
@@ -26,6 +27,7 @@ from cawn.learn.tgb import rank_rows
 from cawn.progress import Report
 from cawn.systems import baselines
 from cawn.systems.base import Context, HasHistory, Scorer, System
+from cawn.systems.ranks import SINGLE
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, TrainingLinks
 from cawn.walks.candidates import Candidates
@@ -82,7 +84,8 @@ def train_baseline(name: str, context: Context, report: Report = lambda _: None)
     config = systems.settings_type(kind)().with_(**changes, negatives=_negatives_of(kind, context.config.negatives))
     if "directed" in config.to_dict():
         config = config.with_(directed=context.config.uses_direction)
-    training = replace(training, batch_size=config.batch_size, seed=training.seed_for(name), num_negatives=1)
+    changed: dict[str, Any] = {"batch_size": config.batch_size, "seed": training.seed_for(name), "ranks": SINGLE}
+    training = replace(training, **changed, num_negatives=1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a fixed order of summation, so that results are reproducible
     try:
@@ -142,16 +145,17 @@ def evaluate_system(
 ) -> Evaluation:
     """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate_and_calibrate`.
 
-    In TGB's protocol, links are ranked, and only untrained baselines are compared; see `rank_rows`.
+    In TGB's protocol, links are ranked, and only untrained baselines are compared; see `rank_rows`. Several ranks
+    divide the pairs that the system scores; rank 0 alone evaluates the baselines.
 
     Args:
         scorer: The system's, on all events.
         kinds: Kinds of negatives; None for those of the split's protocol.
         report: Takes the name of a stage and returns the function that reports its progress.
     """
-    timed = clock.on(events)
+    timed, ranks = clock.on(events), context.ranks
     strict, trained = {MODEL: scorer if timed is events else system.scorer(timed)}, {MODEL: system}
-    if compared:
+    if compared and ranks.first:
         strict |= baselines.scorers(timed)
         for i, name in enumerate(() if is_tgb(split.protocol) else BASELINES):
             trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
@@ -159,14 +163,18 @@ def evaluate_system(
     make = {name: one.scorer for name, one in trained.items()}
     trained_with = context.config.negatives
     if is_tgb(split.protocol):
-        from_first = {
+        from_first: dict[str, Callable[[int], Scorer]] = {
             name: partial(_from_first, clock, one, timed, make=make.get(name)) for name, one in strict.items()
         }
+        of_system = from_first[MODEL]
+        from_first[MODEL] = lambda first: shared(of_system(first), ranks)
         about: dict[str, Any] = {"clock": clock, "model": MODEL, "trained_with": trained_with}
         rows = rank_rows(from_first, events, split, **about, report=report("testing"))
-        return Evaluation(rows, RollingCalibration.of(calibration))
-    return evaluate_and_calibrate(
-        {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()},
+        return Evaluation(*ranks.from_first((rows, RollingCalibration.of(calibration))))
+    scorers = {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()}
+    scorers[MODEL] = shared(scorers[MODEL], ranks)
+    found = evaluate_and_calibrate(
+        scorers,
         events,
         split,
         kinds_for(split.protocol) if kinds is None else kinds,
@@ -176,6 +184,7 @@ def evaluate_system(
         trained_with=trained_with,
         report=report("testing"),
     )
+    return Evaluation(*ranks.from_first(tuple(found)))
 
 
 def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events) -> RollingCalibration:

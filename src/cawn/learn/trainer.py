@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain, count, islice
 from pathlib import Path
@@ -21,21 +21,24 @@ from torch import Tensor
 from cawn import systems
 from cawn.checks import check_flags
 from cawn.data.events import Events
-from cawn.devices import Device, keep_freed_memory, peak_memory, pick_device, reset_peak_memory
+from cawn.devices import Device, keep_freed_memory, peak_memory, reset_peak_memory
+from cawn.errors import one_line
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
 from cawn.learn.arguments import check_training, how_to_resume
-from cawn.learn.checkpoints import Checkpoints, State, as_arrays, describe, encode
+from cawn.learn.checkpoints import Checkpoints, State, as_arrays, describe, encode, load_moments, moments
 from cawn.learn.clocks import Clock
 from cawn.learn.evaluation import score_contrast
 from cawn.learn.negatives import check_kinds, training_links, validation_negatives
+from cawn.learn.ranks import WAIT, compare, device_of, join, refuse_indivisible, share_index, shared, threads_of
 from cawn.learn.reporting import Listener, Listeners, Progress, check_board
-from cawn.learn.runs import Record, read_description
+from cawn.learn.runs import Record, digest_of_links, read_description
 from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
 from cawn.systems.base import Context, Scorer
+from cawn.systems.ranks import RankError
 from cawn.systems.settings import Settings, memory_to
 from cawn.systems.training import Optimizer, seed_step
 
@@ -85,33 +88,70 @@ class Trainer:
         self.epochs, self.refit = config.epochs, refit
         if resume and self.folder is not None:
             facts = read_description(self.folder)["facts"]
-        self.device = pick_device(device)
+        self.ranks = join(device)
+        refuse_indivisible(self.ranks, config)
+        self.device, threads = device_of(self.ranks, device), threads_of(self.ranks, threads)
         if self.device.type == "cpu":
             keep_freed_memory()
         self.cuts = (split or TimeSplit()).on(events)
         self.clock = Clock(clock)
         self.split = splits.split(events, task, seed=seed, by=self.cuts, protocol=protocol)
+        self._compare_ranks(events, seed, resume)
         self.events = encode(events, config, self.split, self.folder if resume else None)
         self.negatives = validation_negatives(self.events, self.split, seed)
         self._build(seed, threads, dict(facts or {}))
-        self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer)
-        self.state, self.interrupt = State(best=self._weights()), Interrupt()
-        self.listeners = Listeners(quiet, self.folder if tensorboard else None, callback)
+        self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer, writes=self.ranks.first)
+        self.state, self.interrupt = State(best=self._weights()), Interrupt(terminate=self.ranks.several)
+        first = self.ranks.first
+        board = self.folder if tensorboard and first else None
+        self.listeners = Listeners(quiet or not first, board, callback if first else None)
         if resume:
-            self.state = self.checkpoints.restore(config, self.events, self._description()) or self.state
+            found = self.checkpoints.restore(config, self.events, self._description()) if first else None
+            self.state = self._state_of_first(found) or self.state
         else:
             self.checkpoints.refuse_existing()
+
+    def _compare_ranks(self, events: Events, seed: int, resume: bool) -> None:
+        """Refuse ranks with different input, before they do anything together."""
+        if self.ranks.several:
+            facts = {"the links": digest_of_links(events), "the split": self.split.digest, "the seed": seed}
+            facts |= {"the task": self.split.task, "the protocol": self.split.protocol, "the clock": self.clock.name}
+            facts |= {"the system": systems.name_of(self.config), "the kind of device": self.device.type}
+            facts |= {"refit": self.refit, "resume": resume}
+            facts |= {f"the setting {name}": value for name, value in self.config.to_dict().items()}
+            compare(self.ranks, facts)
+
+    def _state_of_first(self, state: State | None) -> State | None:
+        """The state that rank 0 has restored, with its weights and moments."""
+        if not self.ranks.several:
+            return state
+        held = as_arrays(self._weights()), as_arrays(moments(self.optimizer))
+        numbers = None if state is None else (state.numbers(), state.log, as_arrays(state.best))
+        found, weights, momenta = self.ranks.from_first((numbers, *held))
+        self._load(weights)
+        load_moments(self.optimizer, momenta)
+        if found is None:
+            return None
+        best = {name: torch.from_numpy(value).to(self.device) for name, value in found[2].items()}
+        return State(**found[0], log=found[1], best=best)
+
+    def _load(self, weights: dict[str, Any]) -> None:
+        self.system.module.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
 
     def _build(self, seed: int, threads: int | None, facts: dict[str, Any]) -> None:
         """A new system for the training links of the split, and its optimizer."""
         self.visible = self.events[self.split.visible]
-        self.training = training_links(self.events, self.split, self.config, seed)
+        self.training = replace(training_links(self.events, self.split, self.config, seed), ranks=self.ranks)
         torch.manual_seed(seed_for(seed, "weights"))
-        self.context = Context(self.config, self.visible, seed, self.device, threads, self.training, facts)
+        given = self.config, self.visible, seed, self.device, threads, self.training, facts
+        self.context = Context(*given, self.ranks)
         with memory_to("training", self.config):
             self.system = systems.build(systems.name_of(self.config), self.context)
+            share_index(self.ranks, self.system, self.visible)
+        if self.ranks.several:
+            self._load(self.ranks.from_first(as_arrays(self._weights())))
         self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
-        self.optimizer = Optimizer(self.system.module, self.config, self.num_steps)
+        self.optimizer = Optimizer(self.system.module, self.config, self.num_steps, self.ranks)
         self._seconds: list[float] = []  # of each epoch since training began or was resumed
 
     def _weights(self) -> dict[str, Tensor]:
@@ -145,13 +185,20 @@ class Trainer:
         try:
             if self._finished():
                 self.listeners(Progress("message", text="training has already ended"))
-            with self.interrupt, memory_to("training", self.config):
-                while not self._finished():
-                    self._epoch()
+            self._run_epochs()
             yield
+        except RankError as error:
+            if error.explained:
+                raise
+            raise RankError(f"{error}{how_to_resume(self.folder)}") from error
         finally:
             self.listeners.close()
             self.checkpoints.close()
+
+    def _run_epochs(self) -> None:
+        with self.interrupt, memory_to("training", self.config):
+            while not self._finished():
+                self._epoch()
 
     def trial(self, steps: int, report: Report = lambda _: None) -> tuple[Any, Any]:
         """Logits of some validation links and their negatives after so many steps; `report` is called after each."""
@@ -159,7 +206,7 @@ class Trainer:
             updates = chain.from_iterable(self.steps(epoch, 0) for epoch in count())
             for step, _ in enumerate(islice(updates, steps), start=1):
                 report(step)
-                if self.interrupt.asked:
+                if self._asked_to_stop():
                     raise Interrupted
         return self._validate(slice(0, TRIAL_LINKS))
 
@@ -169,14 +216,30 @@ class Trainer:
         for step in range(first, self.num_steps):
             if not module.training:  # a scorer leaves it in evaluation mode
                 module.train()
-            seed_step(self.device, self.training.seed_for("dropout", epoch, step))
+            seed_step(self.device, self.training.seed_for("dropout", epoch, step, *self._own_dropout))
             loss = next(updates, None)
             if loss is None:
                 return
             if loss.requires_grad:
                 self.optimizer.set_learning_rate(self.optimizer.learning_rate(epoch, step))
                 self.optimizer.minimise(loss)
+                loss = self.optimizer.whole_loss(loss)
             yield loss.detach()
+
+    @property
+    def _own_dropout(self) -> tuple[int, ...]:
+        """What makes the dropout of this rank differ from that of the others, if it is drawn for its own rows."""
+        alike = self.ranks.first or getattr(self.system, "same_dropout", True)
+        return () if alike else (self.ranks.rank,)
+
+    def _asked_to_stop(self) -> bool:
+        """Whether a rank was interrupted; all ranks find out after the same step."""
+        bucket, interrupt = self.optimizer.bucket, self.interrupt
+        if bucket is None:
+            return interrupt.asked
+        if interrupt.asked:
+            bucket.ask_to_stop()
+        return bucket.asked(patience=WAIT.total_seconds(), hurried=lambda: interrupt.asked)
 
     def _epoch(self) -> None:
         """One pass over the training links, then validation. If interrupted, writes a checkpoint."""
@@ -184,15 +247,17 @@ class Trainer:
         now = Progress("training", first, self.num_steps, state.epoch + 1, self.epochs, refit=self._refitting)
         try:
             self._pass(now, first, start)
+            steps = state.step - first
+            rate = steps * self.config.batch_size / (time.perf_counter() - start)
+            row = self._end_epoch()
         except Interrupted:
             self._add_cost(start)
             self.checkpoints.save(state)
-            where = f"stopped in {'refit ' * now.refit}epoch {now.epoch}/{now.epochs}, step {state.step}"
-            self.listeners(Progress("message", text=where + how_to_resume(self.folder)))
+            self.listeners(Progress("message", text=self._stopped(now) + how_to_resume(self.folder)))
             raise Stopped from None
-        steps = state.step - first
-        rate = steps * self.config.batch_size / (time.perf_counter() - start)
-        row = self._end_epoch()
+        except RankError as error:
+            self._add_cost(start)
+            raise self._lost(error, now) from error
         self._add_cost(start)
         if steps > 0:  # an epoch may be resumed after its last step
             self._seconds.append((time.perf_counter() - start) * self.num_steps / steps)
@@ -201,9 +266,30 @@ class Trainer:
         self.listeners(replace(now, metrics=row, best=best))
         self.checkpoints.save(state)
 
+    def _stopped(self, now: Progress) -> str:
+        return f"stopped in {'refit ' * now.refit}epoch {now.epoch}/{now.epochs}, step {self.state.step}"
+
+    def _lost(self, error: RankError, now: Progress) -> RankError:
+        """Write a checkpoint after the last step that was completed, and say so."""
+        writes = self.checkpoints.take_over()
+        if writes:
+            with self._beside():
+                self.checkpoints.save(self.state)
+        found = RankError(f"{one_line(str(error))}; {self._stopped(now)}{how_to_resume(self.folder)}")
+        found.explained, found.printed = True, writes
+        return found
+
+    def _beside(self) -> AbstractContextManager[object]:
+        """Copies from a GPU within do not wait for the current stream, which may wait for a rank that has ended."""
+        bucket = self.optimizer.bucket
+        if bucket is None or not bucket.captured:
+            return nullcontext()
+        return torch.cuda.stream(torch.cuda.Stream(self.device))  # type: ignore[no-untyped-call]
+
     def _pass(self, now: Progress, first: int, start: float) -> None:
         """The steps of an epoch from step `first`, reported a few times a second."""
         state, before, next_report = self.state, self.state.loss, 0.0
+        reading: AbstractContextManager[object] = nullcontext()
         total = torch.zeros((), dtype=torch.float64, device=self.device)  # read rarely: it blocks until the GPU is done
         try:
             for step, loss in enumerate(self.steps(state.epoch, first), start=first + 1):
@@ -215,10 +301,16 @@ class Trainer:
                     left = ((now.epochs - state.epoch) * self.num_steps - step) / speed
                     now = replace(now, links_per_second=speed * self.config.batch_size, seconds_left=left)
                     self.listeners(replace(now, done=step, loss=mean))
-                if self.interrupt.asked:
+                if self._asked_to_stop():
                     raise Interrupted
+        except RankError:
+            if self.optimizer.bucket is not None:
+                state.step -= self.optimizer.bucket.unfinished()
+            reading = self._beside()
+            raise
         finally:
-            state.loss = before + float(total)
+            with reading:
+                state.loss = before + float(total)
             state.step_seconds += time.perf_counter() - start
 
     def _end_epoch(self) -> dict[str, Any]:
@@ -255,6 +347,7 @@ class Trainer:
 
     def _score_validation(self, scorer: Scorer, part: slice) -> tuple[Any, Any]:
         links, events = self.split.val[part], self.events
+        scorer = shared(scorer, self.ranks)
         return score_contrast(scorer, events.src[links], events.dst[links], self.negatives[part], events.t[links])
 
     def _finished(self) -> bool:
@@ -277,6 +370,7 @@ class Trainer:
         start = time.perf_counter()
         validation = self._score_validation(scorer, slice(None))
         cost = self._cost(2 * len(split.val) / (time.perf_counter() - start))
+        share_index(self.ranks, self.system, self.events)
         options: dict[str, Any] = {"clock": self.clock, "compared": baselines}
         run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage, **options)
         run.report["cost"] = cost
@@ -292,19 +386,19 @@ class Refit(Trainer):
 
     def __init__(self, trainer: Trainer) -> None:
         self.config, self.folder, self.device = trainer.config, trainer.folder, trainer.device
-        self.events, self.listeners, self.interrupt = trainer.events, trainer.listeners, Interrupt()
+        self.events, self.listeners, self.ranks = trainer.events, trainer.listeners, trainer.ranks
+        self.interrupt = Interrupt(terminate=self.ranks.several)
         self.epochs, self.split = trainer.state.best_epoch + 1, splits.whole(trainer.events, trainer.split)
         context = trainer.context
         self._build(context.seed, context.threads, dict(context.facts))
         self.checkpoints = trainer.checkpoints.for_refit(self.system, self.optimizer)
-        self.state = self.checkpoints.read() or State()
+        found = self.checkpoints.read() if self.ranks.first else None
+        self.state = self._state_of_first(found) or State()
 
     def fit_all(self, run: Run) -> Run:
         """The run with the new weights, which predictors use; its results are those of the evaluated weights."""
         self.listeners(Progress("message", text=f"training on all {len(self.events):,} links ..."))
-        with self.interrupt, memory_to("training", self.config):
-            while not self._finished():
-                self._epoch()
+        self._run_epochs()
         cost = {"epochs": self.epochs, "links": len(self.training.positions), "seconds": self.state.seconds}
         evaluated = as_arrays(run.system.module.state_dict())
         calibration = run.calibration.closed_until(self.events.t[-1].item())

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cawn.data.events import Events
 from cawn.errors import DataError
+from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Links, Optimizer, TrainingLinks
 from cawn.walks.history import History
 from cawn.walks.pairs import PairParts
@@ -96,6 +97,14 @@ class HasTrainingState(Protocol):
 
     def load_training_state(self, state: dict[str, Tensor]) -> None:
         """Continue from a state; raises KeyError, TypeError or ValueError if it does not fit."""
+
+
+@runtime_checkable
+class Divisible(Protocol):
+    """A system that several ranks can train: its steps are those of `TrainingLinks.batches` or `tensors`, and nothing
+    but the weights lasts from one step to the next."""
+
+    same_dropout: bool  # whether its dropout does not depend on the number of ranks, given equal seeds
 
 
 @runtime_checkable
@@ -196,6 +205,7 @@ class Context:
     threads: int | None = None
     training: TrainingLinks | None = None  # None for a system used only for scoring
     facts: dict[str, Any] = field(default_factory=dict)  # stored in run.json
+    ranks: Ranks = SINGLE  # which train and score together
 
     def fact(self, name: str, find: Callable[[], Any]) -> Any:
         """A JSON value, derived once from the training links; a loaded or resumed run takes it from run.json."""

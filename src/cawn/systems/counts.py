@@ -22,7 +22,7 @@ from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
-from cawn.systems.training import Optimizer
+from cawn.systems.training import Optimizer, mean_loss
 from cawn.walks.tallies import Tally, first_occurrences, pair_key
 
 Array = npt.NDArray[Any]
@@ -165,6 +165,8 @@ class CountTables:
 class CountsSystem:
     """A weighted sum of `CountTables.features`, trained to rank each link above one random destination."""
 
+    same_dropout = True  # see `Divisible`; there is none
+
     def __init__(self, context: Context) -> None:
         self.context, self.config = context, context.config
         self.period = float(context.fact("period", lambda: _period(context.train.known)))
@@ -185,7 +187,7 @@ class CountsSystem:
         for links in train.batches(epoch, first):
             some = torch.from_numpy(np.searchsorted(train.positions, links.position)).to(true.device)
             losses = softplus(self.module(false[some]) - self.module(true[some])).squeeze(-1)  # [B]
-            yield (losses if links.weight is None else losses * torch.from_numpy(links.weight).to(losses)).mean()
+            yield mean_loss(losses, links.weight, links.rows)
 
     def scorer(self, events: Events) -> CountsScorer:
         if self._tables is None or self._tables[0] is not events:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+
+from cawn.kernels.rng import GOLDEN_64, mix64_array
 
 _SMALLEST_DEVIATION, _MOST_DEVIATIONS = 1e-3, 8.0  # of standardised features
 _PERIOD = 1e6  # the length of the training period in the unit of time gaps
@@ -66,6 +71,25 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     dropped = round(rate * (1 << 16))  # of the 2^16 values of a quarter of a word
     keep = words.view(torch.int16)[: x.numel()].view(x.shape) >= dropped - (1 << 15)
     return x * keep.to(x.dtype).mul_((1 << 16) / ((1 << 16) - dropped))
+
+
+def hashed_dropout(x: Tensor, keys: npt.NDArray[np.uint64], rate: float) -> Tensor:
+    """Dropout of rows [n, width] on a CPU whose choice is a hash of the key of each row [n], at the same rounded rate.
+
+    A row is treated alike whatever other rows there are.
+    """
+    words = mix64_array(keys[:, None] + np.arange(-(-x.shape[1] // 4), dtype=np.uint64) * GOLDEN_64)
+    dropped = round(rate * (1 << 16))
+    keep = words.view(np.uint16)[:, : x.shape[1]] >= dropped
+    return x * torch.from_numpy(keep.astype(np.float32)).mul_((1 << 16) / ((1 << 16) - dropped))
+
+
+def row_keys(rows: npt.NDArray[Any], seed: int) -> npt.NDArray[np.uint64]:
+    """A hash of the integers of each row and of a seed: [n, width] -> [n]."""
+    keys = np.full(len(rows), seed, np.uint64)
+    for column in rows.T:
+        keys = mix64_array(keys ^ column.astype(np.uint64))
+    return keys
 
 
 class Dropout(nn.Module):

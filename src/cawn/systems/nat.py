@@ -10,6 +10,7 @@ rows nor on links at or after its time.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -27,7 +28,7 @@ from cawn.systems.layers import Dropout, Merge, TimeEncoding
 from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.replay import Replay
 from cawn.systems.settings import PublishedSettings
-from cawn.systems.training import Links, Optimizer, contrast_loss
+from cawn.systems.training import Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]
 
@@ -240,7 +241,7 @@ class NATSystem(NeuralSystem):
         for batch, part in self._steps[first:]:
             self.advance(stream, self._caches, self._done, batch)
             self._done = batch
-            some = Links(*(None if column is None else column[part] for column in links))
+            some = links.map(operator.itemgetter(part))
             nodes, n = torch.cat([some.src, some.dst, some.negative]), len(some.src)
             whole = self.view(stream, self._caches, nodes, some.t.repeat(3))  # of u, v, negative
             u = View(*(torch.cat([column[:n], column[:n]]) for column in whole))

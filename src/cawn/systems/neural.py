@@ -55,6 +55,7 @@ class NeighbourSystem(NeuralSystem):
     A subclass sets `module` and defines `logits`; training shuffles the links.
     """
 
+    same_dropout = False  # see `Divisible`
     pairs_per_pass = 1 << 12  # in scoring
     fixed_shapes = True  # whether a training step has the same shapes, and nothing random but dropout, in every batch
     _epochs: CapturedEpochs | None = None
@@ -76,7 +77,7 @@ class NeighbourSystem(NeuralSystem):
         past = self._past_of(self.context.events)
 
         def loss(links: Links) -> Tensor:
-            return contrast_loss(self.training_logits(past, links), links.weight)
+            return contrast_loss(self.training_logits(past, links), links.weight, rows=links.rows)
 
         if self.device.type == "cuda" and self.fixed_shapes:
             if self._epochs is None or self._epochs.optimizer is not optimizer:

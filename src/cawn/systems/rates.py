@@ -80,6 +80,8 @@ class RatesSettings(Settings):
 class RatesSystem:
     """An MLP on `PairFeatures`."""
 
+    same_dropout = True  # see `Divisible`; there is none
+
     def __init__(self, context: Context) -> None:
         config: RatesSettings = context.config
         self.context, self.config = context, config
@@ -102,7 +104,7 @@ class RatesSystem:
         scorer, training = self.scorer(self.context.events), self.context.train
         for links in training.batches(epoch, first):
             self.module.train()
-            yield contrast_loss(scorer.training_logits(links), links.weight, training.num_negatives)
+            yield contrast_loss(scorer.training_logits(links), links.weight, training.num_negatives, links.rows)
 
     def with_module(self, module: nn.Module) -> RatesSystem:
         """See `Replaceable`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ from torch.nn.functional import softplus
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.kernels import rng
 from cawn.kernels.cpu.negatives import Choices
+from cawn.systems.ranks import SINGLE, Bucket, Ranks, Rows
 from cawn.systems.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -39,6 +40,12 @@ class Links(NamedTuple):
     weight: Any  # of each link's loss, float32, 1 on average; None if all are equal
     position: Any  # of each link in `TrainingLinks.events`
     negative_src: Any = None  # [K B] the sources of the negatives; None if they are those of the links
+    rows: Rows | None = None  # which part of the batch these are; None if they are all of it
+
+    def map(self, function: Callable[[Any], Any]) -> Links:
+        """The links with a function applied to each column."""
+        columns = {name: value for name, value in self._asdict().items() if value is not None and name != "rows"}
+        return self._replace(**{name: function(value) for name, value in columns.items()})
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class TrainingLinks:
     recent: Choices | None = None  # for RECENT_SHARE of the rest
     pairs: Choices | None = None  # earlier links (positions), for PAIR_SHARE of the negatives
     num_negatives: int = 1  # K
+    ranks: Ranks = SINGLE  # which train on parts of each batch
 
     def seed_for(self, *purpose: object) -> int:
         """A seed for one purpose, derived from the run's seed."""
@@ -122,7 +130,10 @@ class TrainingLinks:
         return np.tile(events.src[links], 2), dst, np.tile(events.t[links], 2)
 
     def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
-        """The links of each step of an epoch from step `first`, in time order unless they are `shuffled`."""
+        """This rank's links of each step of an epoch from step `first`, in time order unless they are `shuffled`.
+
+        A rank without links in a small batch gets one, with weight 0.
+        """
         events = self.events
         drawn = [self.negative_pairs(epoch, draw) for draw in range(self.num_negatives)]
         sources, negatives = (np.stack(ends) for ends in zip(*drawn, strict=True))  # [K, n] each
@@ -130,23 +141,41 @@ class TrainingLinks:
         order = rng.order(self.seed_for("epoch", epoch), n) if shuffled else np.arange(n)
         for start in range(first * self.batch_size, n, self.batch_size):
             some = order[start : start + self.batch_size]
+            rows = self._rows(len(some))
+            if rows is not None:
+                some = some[rows.part] if rows.size else some[:1]
             links = self.positions[some]
             weight = None if self.weights is None else self.weights[some]
+            if rows is not None and rows.size == 0:
+                weight, rows = np.zeros(1, np.float32), rows._replace(first=0, size=1)
             ends = events.src[links], events.dst[links], negatives[:, some].ravel()
             source = None if self.pairs is None else sources[:, some].ravel()
-            yield Links(*ends, events.t[links], weight, links, source)
+            yield Links(*ends, events.t[links], weight, links, source, rows)
+
+    def _rows(self, count: int) -> Rows | None:
+        return self.ranks.rows(count) if self.ranks.several else None
 
     def tensors(self, epoch: int, first: int, device: torch.device, *, shuffled: bool = True) -> Iterator[Links]:
         """As `batches`, with int64 ids, as tensors that are copied to the device once per epoch."""
-        whole = replace(self, batch_size=len(self.positions))
-        (links,) = whole.batches(epoch, 0, shuffled=shuffled)
-        columns = Links(*(None if column is None else _tensor(column).to(device) for column in links))
+        n = len(self.positions)
+        (links,) = replace(self, batch_size=n, ranks=SINGLE).batches(epoch, 0, shuffled=shuffled)
+        columns = links.map(lambda column: _tensor(column).to(device))
         assert columns.negative_src is None  # only CAW-N and rates take negatives="pairs", and they use `batches`
         negative = columns.negative.view(self.num_negatives, -1)
-        for start in range(first * self.batch_size, len(self.positions), self.batch_size):
-            part = slice(start, start + self.batch_size)
-            some = Links(*(None if column is None else column[part] for column in columns))
-            yield some._replace(negative=negative[:, part].flatten())
+        for start in range(first * self.batch_size, n, self.batch_size):
+            part, rows = slice(start, min(start + self.batch_size, n)), self._rows(min(self.batch_size, n - start))
+            if rows is not None:
+                part = slice(start + rows.first, start + rows.first + rows.size)
+            if rows is None or rows.size:
+                yield _part(columns, negative, part, rows)
+            else:
+                some = _part(columns, negative, slice(start, start + 1), rows._replace(first=0, size=1))
+                yield some._replace(weight=torch.zeros(1, device=device))
+
+
+def _part(columns: Links, negative: Tensor, part: slice, rows: Rows | None) -> Links:
+    """Some of the links, with their negatives [K, n]."""
+    return columns.map(lambda column: column[part])._replace(negative=negative[:, part].flatten(), rows=rows)
 
 
 def _tensor(column: Array) -> Tensor:
@@ -174,11 +203,19 @@ def contrast_losses(logits: Tensor, num_negatives: int = 1) -> Tensor:
 
 
 def contrast_loss(
-    logits: Tensor, weight: Tensor | npt.NDArray[np.float32] | None = None, num_negatives: int = 1
+    logits: Tensor,
+    weight: Tensor | npt.NDArray[np.float32] | None = None,
+    num_negatives: int = 1,
+    rows: Rows | None = None,
 ) -> Tensor:
-    """The mean of `contrast_losses`, each multiplied by its weight."""
-    losses = contrast_losses(logits, num_negatives)
-    return (losses if weight is None else losses * torch.as_tensor(weight).to(losses)).mean()
+    """The mean of `contrast_losses`, each multiplied by its weight; see `mean_loss`."""
+    return mean_loss(contrast_losses(logits, num_negatives), weight, rows)
+
+
+def mean_loss(losses: Tensor, weight: Tensor | npt.NDArray[np.float32] | None, rows: Rows | None = None) -> Tensor:
+    """The mean of losses, each multiplied by its weight; of some rows of a batch, their part of the batch's mean."""
+    losses = losses if weight is None else losses * torch.as_tensor(weight).to(losses)
+    return losses.mean() if rows is None else losses.sum() / rows.whole
 
 
 def seed_step(device: torch.device, seed: int) -> None:
@@ -193,13 +230,14 @@ def seed_step(device: torch.device, seed: int) -> None:
 class Optimizer:
     """AdamW with gradient clipping and a learning-rate schedule."""
 
-    def __init__(self, module: nn.Module, config: Settings, steps_per_epoch: int) -> None:
+    def __init__(self, module: nn.Module, config: Settings, steps_per_epoch: int, ranks: Ranks = SINGLE) -> None:
         settings: dict[str, Any] = {"lr": config.lr, "weight_decay": config.weight_decay}
         parameters = list(module.parameters())
         if parameters and parameters[0].device.type == "cuda":  # one fused kernel, with the learning rate on the GPU
             settings |= {"lr": torch.tensor(config.lr, device=parameters[0].device), "fused": True, "capturable": True}
         self.adam = torch.optim.AdamW([{"params": parameters}], **settings)  # a system may have none
         self.parameters, self.config, self.steps_per_epoch = parameters, config, steps_per_epoch
+        self.bucket = Bucket(parameters, ranks) if parameters and ranks.group is not None else None
 
     def learning_rate(self, epoch: int, step: int) -> float:
         """Constant; or rising over the first tenth of all steps, then cosine decay to 0 at the last."""
@@ -220,8 +258,24 @@ class Optimizer:
                 group["lr"] = float(rate)
 
     def minimise(self, loss: Tensor) -> None:
-        """One step: backward, clip, update the weights."""
+        """One step: backward, add the gradients of all ranks, clip, update the weights."""
+        self.backward(loss)
+        if self.bucket is not None:
+            self.bucket.reduce()
+        self.update()
+
+    def backward(self, loss: Tensor) -> None:
+        """The first part of `minimise`: the gradients of this rank, in the bucket if there is one."""
         self.adam.zero_grad()
         torch.autograd.backward(loss)
+        if self.bucket is not None:
+            self.bucket.collect(loss)
+
+    def update(self) -> None:
+        """The last part of `minimise`: clip, and update the weights."""
         torch.nn.utils.clip_grad_norm_(self.parameters, MAX_GRADIENT)
         self.adam.step()
+
+    def whole_loss(self, loss: Tensor) -> Tensor:
+        """The loss of the whole batch, after `minimise`, given this rank's part of it."""
+        return loss.detach() if self.bucket is None else self.bucket.loss.clone()

@@ -28,7 +28,7 @@ for T in ("*i64", "*fp64"):
               L=3, TIME=first, DIRECTION=first, DEGREE=first, LOG_SCALE=6.0, LONGEST=1e30, BLOCK=256)
     check(features.rate_features_kernel, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32",
           1, D=8, AGES=3, PAIR=12, END=17, SCALE=14.0, LONGEST=1e30, BLOCK=16, DECAYS=16)
-    check(links.take_links_kernel, f"*i64 *i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32",
+    check(links.take_links_kernel, f"*i64 *i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32 i32 i32",
           K=2, BLOCK=128)
     for since, partners, depth in ((True, 24, 5), (False, 0, 5), (True, 24, 0)):
         check(sequences.sequence_features_kernel,
@@ -45,8 +45,8 @@ for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
         sizes = {{"M": M, "L": 3, "D": D, "X": 5, "FREQUENCIES": 16, "KINDS": 3, "K": 16, "WIDTH": 176, "SPAN": 240,
                  "PRECISION": precision, "ROWS": 128, "COLUMNS": 64, "WAVES": 16}}
         check(positions.position_inputs_kernel,
-              f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32",
-              **sizes, TILES=4, DROPOUT=True, REST=16)
+              f"*i32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *fp32 *i64 {{F}} i32 fp32 fp32 i32 i32 i32",
+              **sizes, TILES=4, DROPOUT=True, PART=S == 128, REST=16)
         check(positions.position_inputs_backward_kernel,
               f"*i32 *fp32 {{F}} {{F}} *fp32 *fp32 i32 i32 fp32 fp32", **sizes)
         for depth, pool, last in ((0, False, False), (1, True, False), (1, True, True), (2, True, True),

@@ -18,9 +18,9 @@ def take_links(
     t: Tensor,
     weight: Tensor,
     step: Tensor,
-    size: int,
+    rows: tuple[int, int, int],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The links of update `step` [1]: order[step * size : (step + 1) * size].
+    """Some links of update `step` [1], which has order[step * whole : (step + 1) * whole]: `size` from `first` on.
 
     Returns their ends [2 (1 + K) * size] (src, K sources of negatives, dst, K destinations of negatives), times
     [2 (1 + K) * size], weights [size] and presence [size]. In an incomplete last batch the last link fills the
@@ -28,19 +28,21 @@ def take_links(
 
     Args:
         negatives: Sources and destinations, [K, n] each.
+        rows: (first, size, whole)
     """
+    first, size, whole = rows
     K = len(negatives[0])
     ends, times = src.new_empty(2 * (1 + K) * size), t.new_empty(2 * (1 + K) * size)
     weights, present = torch.empty(2, size, device=src.device)
     take_links_kernel[(-(-size // _LINKS),)](
-        *(order, src, dst, *negatives, t, weight, step, ends, times, weights, present, len(src), size),
+        *(order, src, dst, *negatives, t, weight, step, ends, times, weights, present, len(src), size, first, whole),
         K=K,
         BLOCK=_LINKS,
     )
     return ends, times, weights, present
 
 
-@triton.jit(do_not_specialize=["n", "size"])
+@triton.jit(do_not_specialize=["n", "size", "first", "whole"])
 def take_links_kernel(
     order,  # [n] int64, a permutation of the links
     src,  # [n] int64
@@ -56,12 +58,14 @@ def take_links_kernel(
     present,  # [size] float32
     n,
     size,
+    first,
+    whole,
     K: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < size
-    at = tl.load(step) * size + i
+    at = tl.load(step) * whole + first + i
     link = tl.load(order + tl.minimum(at, n - 1), mask=inside, other=0)
     u, now = tl.load(src + link, mask=inside, other=0), tl.load(t + link, mask=inside, other=0)
     tl.store(ends + i, u, mask=inside)

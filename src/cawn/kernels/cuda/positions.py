@@ -37,6 +37,10 @@ class EncoderShape(NamedTuple):
     width: int  # of a row, without the previous state
     keep: float  # 1 - dropout in f1
     pool: bool  # return the mean over the walks of a set
+    # Of each block of `whole` pairs of the batch, these are `size` from `first` on; 0 if they are all. For dropout.
+    first: int = 0
+    size: int = 0
+    whole: int = 0
 
     @property
     def walks(self) -> int:
@@ -94,9 +98,10 @@ def position_inputs(
     tiles = 2 * -(-shape.d // columns) + 1 + -(-rest // rest_columns)
     position_inputs_kernel[(_num_blocks(shape, _ROWS) * tiles,)](
         *(_walks_last(counts), elapsed, x, *layers, seed, out),
-        *(shape.S, shape.keep, 1 / math.log1p(shape.M)),
+        *(shape.S, shape.keep, 1 / math.log1p(shape.M), shape.first, shape.size, shape.whole),
         TILES=tiles,
         DROPOUT=shape.keep < 1,
+        PART=shape.size > 0,
         COLUMNS=columns,
         REST=rest_columns,
         **_constants(shape, dtype, _ROWS),
@@ -239,7 +244,23 @@ def first_layer(weight, bias, column, D: tl.constexpr, N: tl.constexpr, K: tl.co
     return tl.where((k == N)[:, None], offset[None, :], layer)
 
 
-@triton.jit(do_not_specialize=["S"])
+@triton.jit
+def row_of_whole(block, S, first, size, whole, M: tl.constexpr, ROWS: tl.constexpr):
+    """The row numbers that `place` would give if all pairs were there: blocks of `whole` pairs instead of `size`."""
+    of_roots, of_walks = (S + ROWS - 1) // ROWS, (S * M + ROWS - 1) // ROWS
+    is_root = block < of_roots
+    below = block - of_roots
+    depth = tl.where(is_root, 0, 1 + below // of_walks)
+    n = tl.where(is_root, block, below % of_walks).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    each = tl.where(is_root, 1, M)  # rows of a walk set
+    s = n // each
+    pair = s // 2
+    pair = pair // size * whole + first + pair % size
+    roots = (S // size).to(tl.int64) * whole  # S = 2 * blocks * size
+    return (2 * pair + s % 2) * each + n % each + tl.where(is_root, 0, roots + (depth - 1) * (roots * M))
+
+
+@triton.jit(do_not_specialize=["S", "first_pair", "size", "whole"])
 def position_inputs_kernel(
     counts,  # [S, L, 2, L, M] int32
     elapsed,  # [S, M, L]
@@ -254,6 +275,9 @@ def position_inputs_kernel(
     S,
     keep,
     per_log,  # 1 / log(1 + M)
+    first_pair,  # `first`, `size` and `whole` of `EncoderShape`
+    size,
+    whole,
     M: tl.constexpr,
     L: tl.constexpr,
     D: tl.constexpr,
@@ -265,6 +289,7 @@ def position_inputs_kernel(
     SPAN: tl.constexpr,
     TILES: tl.constexpr,
     DROPOUT: tl.constexpr,
+    PART: tl.constexpr,  # whether these are not all pairs of the batch
     PRECISION: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
@@ -286,6 +311,8 @@ def position_inputs_kernel(
         g = count_features(counts + hits + (side ^ is_other) * (L * M), inside, per_log, M, L, KINDS, K)
         hidden = tl.maximum(tl.dot(g, layer, input_precision=PRECISION), 0.0)
         if DROPOUT:
+            if PART:
+                row = row_of_whole(block, S, first_pair, size, whole, M, ROWS)
             chosen = kept(tl.load(seed).to(tl.uint32), row, column + is_other * D, keep)
             hidden = tl.where(chosen, hidden * (1.0 / keep), 0.0)
         tl.store(line + is_other * D + column[None, :], hidden, mask=within(inside, column, D, COLUMNS))

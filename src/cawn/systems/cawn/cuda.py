@@ -29,6 +29,7 @@ from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths
 from cawn.systems.cawn.fused import Dense
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.graphs import CapturedStep
+from cawn.systems.ranks import Rows, dropout_of
 from cawn.systems.training import (
     HISTORICAL_SHARE,
     PAIR_SHARE,
@@ -193,10 +194,16 @@ class DeviceSteps:
 
     def __init__(self, module: CAWN, training: TrainingLinks, optimizer: Optimizer, batcher: DeviceBatcher) -> None:
         self._module, self._training, self._optimizer, self._batcher = module, training, optimizer, batcher
-        self._size = min(training.batch_size, len(training.positions))
+        self._rows = training.ranks.rows(min(training.batch_size, len(training.positions)))
+        self._dropout_rows = self._rows
+        if self._rows.size == 0:  # one place, after the last link
+            self._dropout_rows = Rows(0, 1, self._rows.whole)
+            self._rows = self._dropout_rows._replace(first=len(training.positions))
+        self._size = self._rows.size
         with memory_for("the training links"):
             self._place(batcher.device)
-        self._captured = CapturedStep(self._update, module, optimizer, batcher.device, reset=self._step.zero_)
+        parts = self._backward, self._update
+        self._captured = CapturedStep(*parts, module, optimizer, batcher.device, reset=self._step.zero_)
 
     def _place(self, device: torch.device) -> None:
         """Allocate what an update reads: a captured graph finds it at the same addresses in every epoch."""
@@ -222,8 +229,10 @@ class DeviceSteps:
         # Pairs are (source, destination), then (source, negative).
         pairs = torch.arange((1 + K) * size, device=device)
         sources, num_sources = (pairs % size, size) if training.pairs is None else (pairs, len(pairs))
-        self._rows = torch.stack([sources, pairs + num_sources], dim=1)
+        self._queries = torch.stack([sources, pairs + num_sources], dim=1)
         self._lr = torch.zeros(training.steps_per_epoch, device=device)
+        first = torch.arange(training.steps_per_epoch, device=device) * self._rows.whole
+        self._counts = (n - first).clamp(max=self._rows.whole)  # links of each step, on all ranks
         self._step = torch.zeros(1, dtype=torch.int64, device=device)
         self._seed = torch.zeros(1, dtype=torch.int64, device=device)
         self._loss = torch.zeros((), device=device)
@@ -231,7 +240,8 @@ class DeviceSteps:
     def epoch(self, epoch: int, first: int) -> Iterator[Tensor]:
         """The loss of each step, after the step."""
         training, device = self._training, self._batcher.device
-        remedy = f"choose a batch_size below {self._size}, and another folder" if self._size > 1 else USE_CPU
+        size = self._rows.whole
+        remedy = f"choose a batch_size below {size}, and another folder" if size > 1 else USE_CPU
         with current(device), memory_for(f"batches of {self._size:,} links", remedy):
             self._prepare(epoch)
             self._step.fill_(first)
@@ -276,27 +286,35 @@ class DeviceSteps:
         chosen = chosen & ((earlier_src != src) | (earlier_dst != dst))
         return torch.stack([torch.where(chosen, earlier_src, src), torch.where(chosen, earlier_dst, negatives)])
 
-    def _update(self) -> None:
-        """One step, whose number is counted on the device."""
+    def _backward(self) -> None:
+        """The gradients of one step, whose number is counted on the device."""
         self._module.train()
         ends, times, weights, present = self._take()
-        logits = fused.logits(self._module, self._batch(ends, times))
+        with dropout_of(self._dropout_rows):
+            logits = fused.logits(self._module, self._batch(ends, times))
         losses = contrast_losses(logits, self._training.num_negatives)
-        loss = (losses * weights).sum() / present.sum()
+        several = self._training.ranks.several
+        loss = (losses * weights).sum() / (self._counts.gather(0, self._step)[0] if several else present.sum())
         self._optimizer.set_learning_rate(self._lr.gather(0, self._step)[0])
-        self._optimizer.minimise(loss)
+        self._optimizer.backward(loss)
         self._loss.copy_(loss.detach())
+
+    def _update(self) -> None:
+        """The rest of the step."""
+        self._optimizer.update()
+        if self._optimizer.bucket is not None:
+            self._loss.copy_(self._optimizer.bucket.loss)
         self._step += 1
 
     def _take(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The links of the next step, see `take_links`."""
         src, dst, t = self._links
         negatives = self._negatives[0], self._negatives[1]
-        return take_links(self._order, src, dst, negatives, t, self._weights, self._step, self._size)
+        return take_links(self._order, src, dst, negatives, t, self._weights, self._step, self._rows)
 
     def _batch(self, ends: Tensor, times: Tensor) -> Dense:
         """The features of the links and their negatives."""
-        num_pairs = len(self._rows)
+        num_pairs = len(self._queries)
         pairs = ends[:num_pairs], ends[num_pairs:], times[:num_pairs]
         first = 0 if self._pairs is not None else num_pairs - self._size  # the sources of the last negatives
-        return self._batcher.batch(ends[first:], times[first:], self._rows, pairs, self._seed)
+        return self._batcher.batch(ends[first:], times[first:], self._queries, pairs, self._seed)

@@ -20,6 +20,7 @@ from cawn.kernels.cpu.merge import merge_prefixes
 from cawn.kernels.cpu.prefixes import Level, share_prefixes
 from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
+from cawn.systems.ranks import dropout_of
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
@@ -129,7 +130,9 @@ class Batcher:
             return lambda: (self.contrast(*ends, seed=seed, negative_src=links.negative_src), links)
 
         for batch, links in prefetch(map(task, training.batches(epoch, first))):
-            yield contrast_loss(network(batch), links.weight, training.num_negatives)
+            with dropout_of(links.rows):
+                logits = network(batch)
+            yield contrast_loss(logits, links.weight, training.num_negatives, links.rows)
 
     def rows(self, nodes: Array, t: Array, rows: Array, *, seed: int, merge: bool | None = None) -> Batch:
         """The pairs whose two sides are the queries (nodes[q], t[q]) for q in rows[b].

@@ -19,6 +19,7 @@ from cawn.kernels.cuda.positions import EncoderShape, Layers, padded, position_g
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 from cawn.systems.cawn.model import CAWN, CountEncoder, RecurrentWalks
+from cawn.systems.ranks import row_range
 
 _MAX_FEATURES = 64  # of a node's counts, or frequencies: more do not fit the GPU's shared memory
 _ROWS_PER_PRODUCT = 4096  # of the matrix products that sum the gradients of weights over all rows
@@ -133,6 +134,8 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
         keep=1.0 - dropout,
         pool=pool,
     )
+    if dropout > 0 and (rows := row_range()) is not None:
+        shape = shape._replace(first=rows.first, size=rows.size, whole=rows.whole)
     omega = features.new_empty(0) if f2 is None else f2.omega
     layers = Layers(own[0].weight, own[0].bias, other[0].weight, other[0].bias, omega)
     weight = _gate_weights(f1, position.bias, features, walks.from_state.weight, shape)

@@ -23,7 +23,8 @@ from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
 from cawn.systems.cawn.bidirectional import BidirectionalWalks
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
-from cawn.systems.layers import TimeEncoding
+from cawn.systems.layers import TimeEncoding, hashed_dropout, row_keys
+from cawn.systems.ranks import RowDropout
 
 _DECADES = 6  # the periods of f2 range from one time unit to a million
 
@@ -33,6 +34,8 @@ class CountEncoder(nn.Module):
 
     With separate sides, there is one MLP for a walk's own set and one for the other set. The layer that follows is
     linear, so it is applied to the K distinct vectors rather than to all n prefixes.
+
+    On a CPU, dropout in the MLPs is a hash of the vector, so that it does not depend on the other pairs of the batch.
     """
 
     def __init__(self, config: Config, width: int) -> None:
@@ -52,8 +55,19 @@ class CountEncoder(nn.Module):
         g = counts / num_walks  # [K, L]
         if self.logarithms:
             g = torch.cat([g, counts.log1p() / math.log1p(num_walks), (counts > 0).float()], dim=1)  # [K, 3L]
-        tables = [self.project(mlp(g)) for mlp in self.mlps]  # [K, width] each
+        tables = [self.project(self._encode(mlp, g, vectors)) for mlp in self.mlps]  # [K, width] each
         return tables[0], tables[-1]
+
+    def _encode(self, mlp: Any, g: Tensor, vectors: Tensor) -> Tensor:
+        linear, relu, dropout, last = mlp
+        hidden = relu(linear(g))  # [K, d]
+        if self.training and dropout.p > 0 and vectors.device.type == "cpu":
+            keys = row_keys(vectors.numpy(), int(torch.randint(1 << 62, ())))
+            hidden = hashed_dropout(hidden, keys, dropout.p)
+        else:
+            hidden = dropout(hidden)
+        encoded: Tensor = last(hidden)
+        return encoded
 
 
 class TimeEncoder(nn.Module):
@@ -190,11 +204,11 @@ class CAWN(nn.Module):
         else:
             self.walks = RecurrentWalks(config, x_width)
         self.attention = pooling_layer(config)
-        self.dropout = nn.Dropout(config.dropout if config.dropout_at == "pairs" else 0.0)
+        self.dropout = RowDropout(config.dropout if config.dropout_at == "pairs" else 0.0)
         from_pair = nn.Sequential(nn.Linear(pair_width, d), nn.ReLU()) if pair_width else None
         self.from_rates = from_pair  # the name of its weights in run folders; its input is all `PairFeatures`
         self.width = d * ((1 if config.sides == "joint" else 2) + (self.from_rates is not None))
-        deep = [nn.Linear(self.width, d), nn.ReLU(), nn.Dropout(config.dropout), nn.Linear(d, 1)]
+        deep = [nn.Linear(self.width, d), nn.ReLU(), RowDropout(config.dropout), nn.Linear(d, 1)]
         self.head = nn.Sequential(*deep) if config.head == "mlp" else nn.Linear(self.width, 1)
 
     def forward(self, batch: Batch) -> Tensor:

@@ -57,6 +57,17 @@ class CawnSystem:
         self._engine: Any = None  # for the last batcher; only one, to save GPU memory
         self._asked: tuple[Batcher | None, int] = (None, 0)  # a batcher without engine, and pairs it was asked about
 
+    @property
+    def same_dropout(self) -> bool:
+        """See `Divisible`. Dropout on walks is drawn for the distinct prefixes of a rank, which others do not know."""
+        config = self.config
+        if config.dropout == 0 or self.context.device.type == "cpu":
+            on_walks = config.rnn == "transformer" or config.pooling != "mean" or config.dropout_at == "walks"
+            return config.dropout == 0 or not on_walks
+        from cawn.systems.cawn.fused import is_fused
+
+        return is_fused(config) and config.pooling == "mean" and config.dropout_at == "pairs"
+
     @staticmethod
     def alternatives(config: Config, train: Events) -> Alternatives | None:
         """The ladders of decays that alpha="auto" compares."""

@@ -1,0 +1,99 @@
+"""`cawn train --devices N`: the same command in N processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+_POLL = 0.05  # seconds between looks at the processes
+_GRACE = 60.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
+_STOP = 30.0  # seconds that a process has to end after SIGTERM
+STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
+INTERRUPTED, FAILED = 130, 2
+
+
+def launch(count: int, arguments: list[str]) -> int:
+    """Run `cawn` with these arguments in `count` processes that train together; returns the exit code.
+
+    The processes are in sessions of their own, so that Ctrl-C reaches this process alone, which passes it on once. They
+    stop when this process ends, however it ends: the pipe that they watch is then closed.
+    """
+    with tempfile.TemporaryDirectory(prefix="cawn-") as folder, ExitStack() as stack:
+        watched, kept = os.pipe()
+        stack.callback(os.close, kept)
+        processes: list[subprocess.Popen[bytes]] = []
+        with _passing_on(processes):
+            try:
+                for rank in range(count):
+                    processes.append(_start(rank, count, arguments, Path(folder), watched))
+            finally:
+                os.close(watched)
+                codes = _wait(processes)
+        if INTERRUPTED in codes:
+            return INTERRUPTED
+        if any(codes) and not (Path(folder) / PRINTED).exists():
+            rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
+            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            print(f"cawn: rank {rank} {how}", file=sys.stderr)
+        return FAILED if any(codes) else 0
+
+
+def _start(rank: int, count: int, arguments: list[str], folder: Path, watched: int) -> subprocess.Popen[bytes]:
+    modules = os.pathsep.join(path for path in sys.path if path)
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count}
+    environment = {name: str(number) for name, number in numbers.items()}
+    environment |= {STORE: str(folder / "store"), PARENT: str(watched), "PYTHONPATH": modules}
+    if sys.platform == "linux":
+        environment |= {"GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "cawn", *arguments],
+        stdin=None if rank == 0 else subprocess.DEVNULL,
+        env=dict(os.environ) | environment,
+        start_new_session=True,
+        pass_fds=() if os.name == "nt" else (watched,),
+    )
+
+
+def _wait(processes: list[subprocess.Popen[bytes]]) -> list[int]:
+    """The exit codes, after all processes have ended."""
+    failed_at: float | None = None
+    while any(process.poll() is None for process in processes):
+        now = time.monotonic()
+        if failed_at is None and any(process.poll() for process in processes):
+            failed_at = now
+        if failed_at is not None and now > failed_at + _GRACE:
+            _send(processes, signal.SIGTERM if now < failed_at + _GRACE + _STOP else signal.SIGKILL)
+        time.sleep(_POLL)
+    return [process.wait() for process in processes]
+
+
+def _send(processes: list[subprocess.Popen[bytes]], number: int) -> None:
+    for process in processes:
+        with suppress(OSError):
+            process.send_signal(number)
+
+
+class _passing_on:  # noqa: N801
+    """Within, Ctrl-C and SIGTERM are passed on to the processes."""
+
+    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        self._processes, self._previous = processes, dict[int, Any]()
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._previous[number] = signal.signal(number, self._pass_on)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
+        _send(self._processes, number)
