@@ -9,7 +9,7 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import compare, data, demo, explain, index, info, paper, predict, serve, systems, tgb, train, update
+from cawn.cli import compare, data, demo, explain, index, info, paper, predict, serve, systems, tgb, train, tune, update
 from cawn.cli.options import Command, Group, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
@@ -49,6 +49,7 @@ for _command in (
     train.train,
     train.evaluate,
     compare.compare,
+    tune.tune,
     tgb.tgb,
     paper.paper,
     predict.predict,

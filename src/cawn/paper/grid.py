@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cawn.data.events import Events
-from cawn.errors import QueryError, StorageError
 from cawn.kernels.rng import seed_for
+from cawn.learn.tuning.journal import import_optuna, open_study
 from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
@@ -25,7 +25,6 @@ PRESETS = ("paper-mean", "paper-attn")
 SEARCHED = ("num_walks", "length", "alpha", "dim", "lr")
 _BELOW, _ABOVE = 1 / 40, 10  # how far the decay is searched below and above the paper's range
 _TRIALS = 30  # of each network and preset
-_INSTALL = "the grid search needs Optuna: pip install 'cawn[paper]'"
 
 
 class Grid(Experiment):
@@ -126,17 +125,12 @@ class _Study:
 
     def _open(self, results: Results) -> None:
         optuna = _optuna()
-        journal = results.folder / f"grid-{self.network}-{self.preset}.journal"
-        try:
-            self._study = optuna.create_study(
-                storage=optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(journal))),
-                study_name=", ".join(sorted(self._distributions)),
-                load_if_exists=True,
-                direction="maximize",
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
-            )
-        except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna raises
-            raise StorageError(f"{journal}: damaged; move it away, and the search starts again") from error
+        self._study = open_study(
+            results.folder / f"grid-{self.network}-{self.preset}.journal",
+            ", ".join(sorted(self._distributions)),
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
+        )
         seed = seed_for(len(self._study.trials), self.network, self.preset) % 2**32
         self._study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
         state = optuna.trial.TrialState
@@ -185,12 +179,7 @@ class _Study:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise QueryError(_INSTALL) from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
+    return import_optuna("the grid search", "paper")
 
 
 def _space(network: str, events: Events, fixed: Any) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.cuda.launch import memory_for
 
+_known_hints: dict[type, dict[str, Any]] = {}
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -48,7 +50,7 @@ class Settings:
     }
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints(type(self))
         for field in fields(self):
             self._check(field.name, getattr(self, field.name), hints[field.name])
 
@@ -87,7 +89,7 @@ class Settings:
         """Refuse an unknown setting, or a value that it cannot have, whatever the other settings are."""
         default = cls()
         default.with_(**{name: getattr(default, name, None)})
-        default._check(name, value, get_type_hints(cls)[name])
+        default._check(name, value, _hints(cls)[name])
 
     def to_dict(self) -> dict[str, Any]:
         """The settings by name."""
@@ -99,7 +101,7 @@ class Settings:
 
         Its own settings come first, then those that all systems share.
         """
-        hints, comments, default = get_type_hints(cls), _comments(cls), cls().to_dict()
+        hints, comments, default = _hints(cls), _comments(cls), cls().to_dict()
         names = sorted(default, key=lambda name: name in Settings.__dataclass_fields__)
         return [
             {
@@ -205,6 +207,13 @@ def memory_to(task: str, config: Settings, *, scoring: bool = False) -> Iterator
 def is_number(value: Any) -> bool:
     """Whether this is an int or a float, but not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _hints(cls: type[Settings]) -> dict[str, Any]:
+    """The types of the settings, which take milliseconds to find."""
+    if cls not in _known_hints:
+        _known_hints[cls] = get_type_hints(cls)
+    return _known_hints[cls]
 
 
 def _values(hint: Any, limits: tuple[float, float] | None) -> str:

@@ -88,7 +88,7 @@ def compare(
         quiet: Print nothing.
     """
     configs = plan(systems, preset, settings or {})
-    order = _check_seeds(seeds)
+    order = check_seeds(seeds)
     each_task: tuple[Task, ...] = (tasks,) if isinstance(tasks, str) else tuple(tasks)
     for task in each_task:
         check_choice(task, "tasks", get_args(Task))
@@ -142,7 +142,8 @@ def _check_systems(given: Any) -> list[str]:
     return list(dict.fromkeys([BASELINE, *given]))
 
 
-def _check_seeds(given: Any) -> list[int]:
+def check_seeds(given: Any) -> list[int]:
+    """The seeds that are meant by their number, starting at 0, or by a list of distinct ones."""
     if isinstance(given, Sequence) and not isinstance(given, str | bytes) and given:
         for seed in given:
             check_seed(seed)

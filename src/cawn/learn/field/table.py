@@ -67,10 +67,10 @@ class Comparison:
         parts = ["# Comparison of systems\n\n", *self._header()]
         for task, links in self.tests():
             parts.append(
-                f"\n## Accuracy: {task}, {name_of_links(links)}\n\n{_markdown(*self.accuracy_table(task, links))}"
+                f"\n## Accuracy: {task}, {name_of_links(links)}\n\n{markdown_table(*self.accuracy_table(task, links))}"
             )
         for task in dict.fromkeys(row["task"] for row in self.cost):
-            parts.append(f"\n## Cost: {task}\n\n{_markdown(*self.cost_table(task))}")
+            parts.append(f"\n## Cost: {task}\n\n{markdown_table(*self.cost_table(task))}")
         if self.failed:
             lines = [f"- {row['system']}, {row['task']}, seed {row['seed']}: {row['reason']}" for row in self.failed]
             parts.append("\n## Failed\n\n" + "\n".join(lines) + "\n")
@@ -291,6 +291,7 @@ def _figure(value: list[Any] | None, best: float) -> str:
     return f"**{text}**" if mean == best else text
 
 
-def _markdown(headings: list[str], rows: list[list[str]]) -> str:
+def markdown_table(headings: list[str], rows: list[list[str]]) -> str:
+    """A table whose first column is text and whose others are numbers."""
     lines = [headings, ["---"] + ["---:"] * (len(headings) - 1), *rows]
     return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)

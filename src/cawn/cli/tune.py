@@ -1,0 +1,163 @@
+"""`cawn tune`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cawn import systems
+from cawn.cli.options import (
+    AsJson,
+    Bipartite,
+    Categorical,
+    ClockName,
+    DeviceName,
+    Dst,
+    Msg,
+    Negative,
+    NodeColumn,
+    NodesTable,
+    ProtocolName,
+    Quiet,
+    Src,
+    Threads,
+    Time,
+    Weight,
+    say,
+    use_threads,
+)
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.errors import QueryError, brief
+
+_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+
+
+def tune(
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="A file of links, a pattern such as 'logs/*.csv', - or the name of a dataset.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the study, which is created or joined.")
+    ] = Path("tuned"),
+    trials: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Number of trials in all, of all processes together.")
+    ] = 50,
+    system: Annotated[str, typer.Option(metavar="NAME", help="System to tune; see 'cawn systems'.")] = systems.DEFAULT,
+    preset: Annotated[str, typer.Option(metavar="NAME", help="Settings of the first trial.")] = "default",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Give a setting a fixed value; may be repeated."),
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(metavar="N", help="Epochs of each training, like --set epochs=N.")
+    ] = None,
+    space: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A TOML file of the settings to search, in the form of --show-space."),
+    ] = None,
+    show_space: Annotated[
+        bool, typer.Option("--show-space", help="Print the settings that would be searched, and exit.")
+    ] = False,
+    metric: Annotated[
+        str, typer.Option(metavar="ap|auc|mrr|hits@10", help="Metric on validation links, which decides.")
+    ] = "ap",
+    seeds: Annotated[
+        str,
+        typer.Option(
+            metavar="N|A,B,C", help="Seeds of each trial: their number, starting at 0, or a list such as 0,7."
+        ),
+    ] = "3",
+    seed: Annotated[int, typer.Option(min=0, metavar="N", help="Seed of the sampler.")] = 0,
+    timeout: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Begin no trial after this time: 90s, 30min, 2h, 1d.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, metavar="N", help="Number of processes.")] = 1,
+    src: Src = None,
+    dst: Dst = None,
+    time: Time = None,
+    msg: Msg = None,
+    categorical: Categorical = None,
+    weight: Weight = None,
+    negative: Negative = None,
+    nodes_table: NodesTable = None,
+    node_column: NodeColumn = None,
+    bipartite: Bipartite = None,
+    task: Annotated[
+        Literal["transductive", "inductive"],
+        typer.Option(help="Test on all last links, or on those of hidden nodes."),
+    ] = "transductive",
+    train_until: TrainUntil = None,
+    test_from: TestFrom = None,
+    train_share: TrainShare = None,
+    val_share: ValShare = None,
+    protocol: ProtocolName = None,
+    clock: ClockName = None,
+    device: DeviceName = "auto",
+    threads: Threads = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for good settings of a system with Optuna, and train and test the best.
+
+    Trials are compared on validation links; test links are used only at the end. The same command continues a study
+    that was stopped or killed, and joins one that is running.
+
+    Example: cawn tune edges.csv --trials 50 --timeout 2h -o runs/tuned
+    """
+    use_threads(threads)
+    from cawn.cli.settings import parse_settings
+    from cawn.data.summary import describe, in_words
+    from cawn.learn.tuning import check_study
+    from cawn.learn.tuning import tune as tune_settings
+    from cawn.learn.tuning.report import summary
+    from cawn.learn.tuning.space import default_space, read_space
+
+    given = parse_settings(settings or []) | ({} if epochs is None else {"epochs": epochs})
+    config = systems.settings_type(system).preset(preset).with_(**given)
+    searched = default_space(config, given) if space is None else read_space(space, config, given)
+    if show_space:
+        print(json.dumps(searched.to_plain()) if as_json else searched.to_toml(), end="\n" if as_json else "")
+        return
+    if data is None:
+        raise QueryError("DATA is missing: give a file of links or the name of a dataset (see 'cawn datasets')")
+    options: dict[str, Any] = {"out": out, "metric": metric, "seeds": _seeds(seeds), "seed": seed}
+    options |= {"trials": trials, "timeout": None if timeout is None else _seconds(timeout), "jobs": jobs}
+    check_study(config, **options)  # before a large file is read
+    columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
+    columns |= {"weight": weight, "negative": negative, "node": node_column}
+    cuts = split_from(train_until, test_from, train_share, val_share)
+    events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
+    say(in_words(describe(events)), quiet)
+    options |= {"task": task, "split": cuts, "protocol": protocol or "strict", "clock": clock or "strict"}
+    options |= {"device": device, "threads": threads, "quiet": quiet}
+    found = tune_settings(events, config, space=searched, **options)
+    if as_json:
+        print(json.dumps(found.to_dict()))
+        return
+    print("\n".join(summary(found)))
+    say(f"written: {found.run}, {out / 'best.toml'}, {out / 'report.html'}", quiet)
+
+
+def _seeds(text: str) -> int | list[int]:
+    """A number of seeds, or a list of seeds."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and len(part) < 20 for part in parts if part) or not any(parts):
+        raise QueryError(f"--seeds {brief(text)}: give a number of seeds, or a list such as 0,1,2")
+    return int(text) if len(parts) == 1 else [int(part) for part in parts if part]
+
+
+def _seconds(text: str) -> float:
+    """A duration such as 90s, 30min or 2h."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-z]*)\s*", text)
+    if found is None or found[2] not in _UNITS or len(found[1]) > 12 or float(found[1]) == 0:
+        raise QueryError(f"--timeout {brief(text)}: give a time above 0, such as 90s, 30min, 2h or 1d")
+    return float(found[1]) * _UNITS[found[2]]
