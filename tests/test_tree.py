@@ -56,6 +56,8 @@ ELSEWHERE = {
     "systems/memory/config": ("systems/memory/test_system.py", "by the systems that it defines"),
     "systems/settings": ("systems/cawn/test_config.py", "by the settings of CAW-N"),
     "walks/external/history": ("walks/external/test_external.py", "compared with the index in memory"),
+    "walks/external/pairs": ("walks/external/test_external.py", "compared with the index in memory"),
+    "walks/external/sorting": ("walks/external/test_external.py", "compared with the index in memory"),
     "walks/stored": ("learn/test_indexing.py", "index folders"),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib.util
 import os
 import re
@@ -137,3 +138,13 @@ def keep_freed_memory() -> None:
         max_mmaps, trim_threshold = -4, -1
         mallopt(max_mmaps, 0)
         mallopt(trim_threshold, 1 << 30)
+
+
+def release_freed_memory() -> None:
+    """Return memory to the system that was freed, but that the C library and Arrow keep for later."""
+    gc.collect()
+    if (arrow := sys.modules.get("pyarrow")) is not None:
+        arrow.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

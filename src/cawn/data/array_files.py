@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import math
 import mmap
 import os
 from collections.abc import Iterator, Sequence
@@ -27,12 +29,17 @@ class ArrayFile:
     def __init__(self, path: Path, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
         """Create the file; numbers that are never written are 0."""
         self.path, self.shape, self.dtype = path, tuple(map(int, shape)), np.dtype(dtype)
-        header = {"shape": self.shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(self.dtype)}
+        header = self._header()
         with open(path, "xb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-            self._offset = file.tell()
-            file.truncate(self._offset + int(np.prod(self.shape)) * self.dtype.itemsize)
-        self._descriptor = os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+            file.write(header)
+            file.truncate(len(header) + math.prod(self.shape) * self.dtype.itemsize)
+        self._offset, self._descriptor = len(header), os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+
+    def _header(self) -> bytes:
+        header = {"shape": self.shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(self.dtype)}
+        content = io.BytesIO()
+        np.lib.format.write_array_header_1_0(content, header)
+        return content.getvalue()
 
     def write(self, values: Array, at: int = 0) -> None:
         """Write numbers from position `at` on."""
@@ -52,6 +59,19 @@ class ArrayFile:
                 raise StorageError(f"{self.path}: ended early; was it changed by another process?")
             content, place = content[size:], place + size
         return found
+
+    def shorten(self, rows: int) -> None:
+        """Keep only the first rows. NumPy leaves room in a header for any number of rows, so its length is the same."""
+        self.shape = (rows, *self.shape[1:])
+        header = self._header()
+        assert len(header) == self._offset
+        os.pwrite(self._descriptor, header, 0)
+        os.ftruncate(self._descriptor, self._offset + math.prod(self.shape) * self.dtype.itemsize)
+
+    def discard(self) -> None:
+        """Close and remove the file."""
+        self._release()
+        self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Flush the file to disk and close it."""

@@ -6,13 +6,10 @@ is interrupted, and the same call continues after it.
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import glob
@@ -21,7 +18,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from cawn import __version__, systems
 from cawn.checks import check_path
@@ -35,6 +31,7 @@ from cawn.data.reading import Reading
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import BUILDING, DESCRIPTION, FOLDER, FORMAT, describe_network, read_stored
 from cawn.data.times import format_as_read
+from cawn.devices import release_freed_memory
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, sync
 from cawn.learn.splits import TimeSplit
@@ -138,10 +135,10 @@ class _Build:
         facts = systems.system_type(systems.name_of(config)).index_facts(config, training)
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
-        needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events)
+        needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events, parts)
         _refuse_full(self._folder, needed)
         with self._new("index") as index:
-            _release_memory()
+            release_freed_memory()
             left = self._memory - resident_bytes()
             options: dict[str, Any] = {"attributes": attributes, "threads": self._threads, "report": self._report}
             write_index(events, alphas, unit, parts, index, memory=left, **options)
@@ -318,15 +315,6 @@ def resident_bytes() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):
         return 0
-
-
-def _release_memory() -> None:
-    """Return memory to the system that was freed, but kept by the libraries that read the log."""
-    gc.collect()
-    pa.default_memory_pool().release_unused()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 def _free_bytes(folder: Path) -> int:

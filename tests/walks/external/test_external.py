@@ -9,11 +9,12 @@ import pytest
 
 import cawn
 from cawn.walks import external
-from cawn.walks.external import history
+from cawn.walks.external import history, pairs, sorting
 from cawn.walks.history import History
 from cawn.walks.pairs import PairParts
 
 WALKS_ALONE = PairParts(False, False, False, False, False)
+UNDIRECTED = PairParts(True, False, False, False, True)
 DECAYS = (0.0, 0.01, 3.0)
 
 
@@ -23,8 +24,10 @@ def links(size: int, nodes: int, kind: str, seed: int = 0) -> cawn.Events:
     src, dst = rng.integers(0, nodes, (2, size))
     src[rng.random(size) < 0.3] = 1
     dst[: size // 50] = src[: size // 50]
-    t = rng.integers(0, size // 3, size)
-    return cawn.Events(src, dst, t if kind == "integer" else t / 7, num_nodes=nodes + 3)
+    t = rng.integers(0, 5 if kind == "tied" else size // 3, size)
+    msg = rng.integers(0, 3, (size, 2)) if kind == "tied" else None
+    x = rng.integers(0, 3, (nodes + 3, 1)) if kind == "tied" else None
+    return cawn.Events(src, dst, t / 7 if kind == "real" else t, msg, x=x, num_nodes=nodes + 3)
 
 
 def written(folder: Path) -> dict[str, bytes]:
@@ -35,6 +38,26 @@ def written(folder: Path) -> dict[str, bytes]:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "_BLOCK", 2048)
     monkeypatch.setattr(history, "_GROUP", 500)
+    monkeypatch.setattr(pairs, "_BLOCK", 700)
+    monkeypatch.setattr(pairs, "LEAST", 700)
+    monkeypatch.setattr(sorting, "_PER_ROW", 1000)
+    monkeypatch.setattr(sorting, "LEAST", 300)
+    monkeypatch.setattr(sorting, "_BLOCK", 300)
+
+
+@pytest.mark.usefixtures("small_blocks")
+@pytest.mark.parametrize("kind", ["integer", "tied"])
+@pytest.mark.parametrize("parts", [PairParts(), UNDIRECTED])
+def test_all_parts_in_pieces(tmp_path: Path, kind: str, parts: PairParts) -> None:
+    events = links(5000, 400, kind)
+    for name in ("memory", "pieces"):
+        (tmp_path / name).mkdir()
+    every = external.write_index(events, DECAYS, 0.001, parts, tmp_path / "memory", memory=2**40)
+    some = external.write_index(events, DECAYS, 0.001, parts, tmp_path / "pieces", memory=2**20)
+    assert set(some) == set(every)
+    ours, theirs = written(tmp_path / "pieces"), written(tmp_path / "memory")
+    assert set(ours) == set(theirs)
+    assert [name for name in ours if ours[name] != theirs[name]] == []
 
 
 @pytest.mark.usefixtures("small_blocks")

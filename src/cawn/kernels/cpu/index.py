@@ -163,17 +163,51 @@ def place_entries(
 
 
 @njit
-def continue_logsums(time: Array, before: Array, alpha: float, P: float, logsum: Array) -> float:
-    """`fill_logsums` along a part of one list; returns the last P.
+def continue_logsums(first: Array, time: Array, before: Array, alpha: float, P: float, logsum: Array) -> float:
+    """`fill_logsums` along consecutive entries of any lists; returns the last P.
 
     Args:
-        before: [1] the time of the entry before; not read if P is 0, which it is before the first entry.
+        first: Whether each entry is the first of its list.
+        before: [1] the time of the entry before these; not read if P is 0, which it is before the first entry.
+        P: The value at the entry before these.
     """
     last = before[0]
     for i in range(time.size):
+        if first[i]:
+            P = 0.0
         if P > 0.0:
             P *= math.exp(-alpha * (time[i] - last))
         P += 1.0
         last = time[i]
         logsum[i] = math.log(P)
     return P
+
+
+@njit
+def continue_counts(first: Array, time: Array, before: Array, scale: float, count: float, sums: Array) -> float:
+    """`decayed_counts` along consecutive entries of any lists; returns the last count, and takes that of the entry
+    before these, 0 if there is none."""
+    last = before[0]
+    for i in range(time.size):
+        sums[i] = 1.0
+        if not first[i] and count > 0.0:
+            sums[i] += count * math.exp(-(time[i] - last) / scale)
+        count, last = sums[i], time[i]
+    return count
+
+
+@njit
+def transitions(owner: Array, partner: Array, time: Array, last: Array, out: Array, when: Array) -> int:
+    """Write each change of a node's partner from one entry to the next: [n, 2], and its time; returns their number.
+
+    Args:
+        owner, partner, time: Entries in time order.
+        last: [N] int32, the last partner of each node so far, -1 for none; updated.
+    """
+    count = 0
+    for i in range(owner.size):
+        if last[owner[i]] >= 0:
+            out[count, 0], out[count, 1], when[count] = last[owner[i]], partner[i], time[i]
+            count += 1
+        last[owner[i]] = partner[i]
+    return count

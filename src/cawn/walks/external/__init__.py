@@ -14,6 +14,7 @@ from cawn.errors import QueryError
 from cawn.files import storing
 from cawn.progress import progress
 from cawn.walks.external.history import HistoryFiles
+from cawn.walks.external.pairs import PairFiles
 from cawn.walks.history import MAX_EVENTS, History
 from cawn.walks.pairs import PairFeatures, PairParts
 from cawn.walks.sampling import check_alphas
@@ -49,25 +50,30 @@ def write_index(
     with storing(folder):
         if memory_in_core(events, len(decays), parts) <= memory:
             return _write_in_core(events, alphas, unit, parts, folder, attributes, threads, report)
+        names = HistoryFiles(events, decays, folder, memory, threads, report).write()
         if parts.any:
-            needed = memory_in_core(events, len(decays), parts)
-            raise QueryError(f"the index of pairs needs {needed / 2**20:,.0f} MiB; give more memory or leave them out")
-        return HistoryFiles(events, decays, folder, memory, threads, report).write()
+            pairs, sequences = PairFiles(events, decays, unit, folder, memory, threads, report), any(parts.sequences)
+            names += pairs.write_rates(directed=parts.rates and parts.directed, with_sums=sequences)
+            names += pairs.write_sequences(attributes=attributes) if sequences else []
+        return list(dict.fromkeys(names))
 
 
 def memory_in_core(events: Events, num_decays: int, parts: PairParts) -> int:
     """Bytes that building the index in memory may take, with the links."""
-    return len(events) * (16 + 2 * (20 + 8 * num_decays)) + 24 * events.num_nodes
+    sorting = (64 if parts.any else 0) + (160 if any(parts.sequences) else 0)
+    return index_bytes(events, num_decays, parts) + len(events) * (16 + sorting) + 16 * events.num_nodes
 
 
 def index_bytes(events: Events, num_decays: int, parts: PairParts) -> int:
     """Bytes of the files of the index, at most."""
-    return 8 * events.num_nodes + 2 * len(events) * (20 + 8 * num_decays)
+    kinds = (4 if parts.rates and parts.directed else 1) if parts.any else 0
+    rates, sequences = kinds * (24 + 8 * num_decays), 154 if any(parts.sequences) else 0
+    return 32 * events.num_nodes + len(events) * (2 * (20 + 8 * num_decays) + rates + sequences)
 
 
-def temporary_bytes(events: Events) -> int:
+def temporary_bytes(events: Events, parts: PairParts) -> int:
     """Bytes of temporary files while the index is built, at most."""
-    return 2 * len(events) * 4
+    return len(events) * (32 if any(parts.sequences) else 16 if parts.any else 8)
 
 
 def _write_in_core(

@@ -7,8 +7,7 @@ and written back, with the running sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from cawn.kernels.cpu.index import (
     place_entries,
 )
 from cawn.kernels.threads import num_threads
+from cawn.walks.external.sorting import Behind
 
 Array = npt.NDArray[Any]
 
@@ -116,7 +116,7 @@ class HistoryFiles:
                 hop.write(of_hop[some], 3 * int(at[g]))
             at[:] += ends - begins
 
-        with self._report("distributing links", len(events)) as show, _Behind() as behind:
+        with self._report("distributing links", len(events)) as show, Behind() as behind:
             for first, (src, dst, t) in blocks(self._block, events.src, events.dst, events.t):
                 size = 2 * len(src)
                 ends, of_owner = np.empty(num_groups, np.int64), np.empty(size, np.int32)
@@ -157,9 +157,10 @@ class HistoryFiles:
         P, before = [0.0] * len(self._alphas), np.zeros(1, time.dtype)
         for first in range(found.start, found.stop, self._group):
             some = time.read(first, min(self._group, found.stop - first))
+            inside = np.zeros(len(some), np.bool_)
             for a, alpha in enumerate(self._alphas):
                 sums = np.empty(len(some))
-                P[a] = continue_logsums(some, before, alpha, P[a], sums)
+                P[a] = continue_logsums(inside, some, before, alpha, P[a], sums)
                 logsum.write(sums, a * size + first)
             before = some[-1:].copy()
 
@@ -175,31 +176,3 @@ def _placed(at: Array, found: _Group, of_time: Array, owner: ArrayFile, hop: Arr
 
 def _created(stack: ExitStack, folder: Path, name: str, shape: tuple[int, ...], dtype: Any) -> ArrayFile:
     return stack.enter_context(ArrayFile(folder / f"{name}.npy", shape, dtype))
-
-
-class _Behind:
-    """Does one thing at a time in another thread, while the caller prepares the next."""
-
-    def __init__(self) -> None:
-        self._pool, self._last = ThreadPoolExecutor(1), None
-
-    _last: Future[None] | None
-
-    def do(self, work: Callable[..., None], *arguments: Any) -> None:
-        self.wait()
-        self._last = self._pool.submit(work, *arguments)
-
-    def wait(self) -> None:
-        last, self._last = self._last, None
-        if last is not None:
-            last.result()
-
-    def __enter__(self) -> _Behind:
-        return self
-
-    def __exit__(self, kind: Any, *_: object) -> None:
-        try:
-            if kind is None:
-                self.wait()
-        finally:
-            self._pool.shutdown(cancel_futures=True)
