@@ -105,7 +105,7 @@ def train(
             "--global-batch",
             min=1,
             metavar="N",
-            help="Links per step of all processes together; lr grows with the square root of it, unless it is set.",
+            help="Links per step of all processes together; lr grows in proportion, unless it is set.",
             show_default=False,
         ),
     ] = None,
