@@ -249,6 +249,11 @@ class Events:
             self._labels.flags.writeable = False
         return np.arange(self.num_nodes) if self._labels is None else self._labels
 
+    @property
+    def names(self) -> NameIndex | None:
+        """The index of the node names, if it is memory-mapped."""
+        return self._names
+
     def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Ids of nodes given by name. Each unknown name gets a new id, from num_nodes on."""
         if self._labels is None and self._names is None:

@@ -7,7 +7,7 @@ In a bipartite network the names of each side begin with a prefix (`user:7`, `it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ Names = Name | Iterable[Name]
 
 UNKNOWN = -1
 _ADDED = 10_000  # names that are added before an index is rebuilt, at least
+_BLOCK = 1 << 20  # links that are looked at together
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
@@ -97,16 +98,32 @@ class Spelling:
 
 def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
     """("user", "item") where all sources are named user:... and all destinations item:..., as `cawn.read` does."""
-    labels = events.labels
-    if labels.dtype.kind in "iu" or len(events) == 0:
+    index = events.names
+    strings = events.labels.dtype.kind not in "iu" if index is None else index.strings
+    if not strings or len(events) == 0:
         return None
-    prefixes = []
-    for ends in (events.src, events.dst):
-        found = {str(labels[i]).partition(":")[:2] for i in np.unique(ends).tolist()}
-        if len(found) != 1 or (prefix := found.pop())[1] != ":":
+    name = events.labels.__getitem__ if index is None else index.name
+    first, second = (_common_prefix(name, _occurring(ends, events.num_nodes)) for ends in (events.src, events.dst))
+    return None if first is None or second is None or first == second else (first, second)
+
+
+def _common_prefix(name: Callable[[int], Any], nodes: Array) -> str | None:
+    """What stands before the colon in the name of every node; None unless that is the same."""
+    prefix = None
+    for node in nodes.tolist():
+        found, colon, _ = str(name(node)).partition(":")
+        if not colon or prefix not in (None, found):
             return None
-        prefixes.append(prefix[0])
-    return (prefixes[0], prefixes[1]) if prefixes[0] != prefixes[1] else None
+        prefix = found
+    return prefix
+
+
+def _occurring(ends: Ids, num_nodes: int) -> Array:
+    """The nodes among these, in ascending order."""
+    occurs = np.zeros(num_nodes, bool)
+    for first in range(0, len(ends), _BLOCK):
+        occurs[ends[first : first + _BLOCK]] = True
+    return np.flatnonzero(occurs)
 
 
 # Looking names up.
@@ -379,16 +396,21 @@ def parse_integers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """A text column as int64, or None unless every name is a plain integer: 7 or 7.0, but not 007, +7 or 0x7."""
     parsed = []
     for chunk in column.chunks:
-        _, offsets, data = chunk.cast(pa.large_string()).buffers()
         values = np.empty(len(chunk), np.int64)
-        ends = np.frombuffer(
-            offsets, np.int64, len(chunk) + 1, 8 * chunk.offset if chunk.type == pa.large_string() else 0
-        )
-        text = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-        if not _parse_integers(ends, text, values):
+        if not _parse_integers(*string_buffers(chunk), values):
             return None
         parsed.append(pa.array(values))
     return pa.chunked_array(parsed, pa.int64())
+
+
+def string_buffers(names: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """The text of an Arrow array of strings without a copy: name i is text[ends[i] : ends[i + 1]]."""
+    large = names.cast(pa.large_string())
+    _, ends, text = large.buffers()
+    if ends is None or len(large) == 0:
+        return np.zeros(1, np.int64), np.empty(0, np.uint8)
+    found = np.empty(0, np.uint8) if text is None else np.frombuffer(text, np.uint8)
+    return np.frombuffer(ends, np.int64, len(large) + 1, 8 * large.offset), found
 
 
 @njit

@@ -26,6 +26,7 @@ _FINER_UNITS = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanosecond
 _COARSE = ("Y", "M", "W", "D", "h", "m")
 _EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
 _LAST = int(np.iinfo(np.int64).max)
+_STEPS = (10**6, 10**3, 1)  # nanoseconds
 _CENTURY = 100 * 365.2425 * 86_400  # seconds
 
 
@@ -126,6 +127,48 @@ def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
     return _in_ticks(whole, nanoseconds, unit)
 
 
+class DateUnits:
+    """What `dates_to_numbers` decides about dates, found piece by piece."""
+
+    def __init__(self) -> None:
+        self._finest = 10**9  # nanoseconds that divide every fraction of a second
+        self._exact = dict.fromkeys(_STEPS, True)  # whether float64 seconds keep fractions of so many nanoseconds
+        self._range = (0, 0)  # of the whole seconds
+
+    def add(self, dates: Dates) -> None:
+        """Take further dates into account."""
+        whole, nanoseconds = _split_seconds(dates)
+        if not len(whole):
+            return
+        low, high = self._range
+        self._range = min(low, int(whole.min())), max(high, int(whole.max()))
+        if not nanoseconds.any():
+            return
+        self._finest = min(self._finest, next(step for step in _STEPS if not (nanoseconds % step).any()))
+        rounded = whole + nanoseconds / 10**9
+        for step in reversed(_STEPS):  # if fine steps are kept, so are coarse ones
+            if self._exact[step] and _is_exact(rounded, whole, nanoseconds, step):
+                break
+            self._exact[step] = False
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all dates are whole seconds."""
+        return self._finest == 10**9
+
+    @property
+    def unit(self) -> Unit:
+        """The unit: seconds, unless float64 would round them."""
+        if self.is_whole or self._exact[self._finest]:
+            return "s"
+        return next(unit for unit, factor in PER_SECOND.items() if factor == 10**9 // self._finest)
+
+    def check(self, unit: Unit) -> None:
+        """Refuse dates that int64 cannot hold in this unit."""
+        if unit != "s":
+            _in_ticks(np.array(self._range), np.zeros(2, np.int64), unit)
+
+
 def numbers_to_dates(numbers: Array, unit: Unit) -> Dates:
     """Unix time in this unit as dates; float64 is rounded to microseconds."""
     if numbers.dtype.kind == "i":
@@ -170,10 +213,12 @@ def _split_seconds(dates: Dates) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return whole.astype(np.int64), (dates - whole).astype("timedelta64[ns]").astype(np.int64)
 
 
-def _is_exact(rounded: Array, whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64]) -> bool:
-    """Whether the nanoseconds can be recovered from float64 seconds."""
-    finest = next(step for step in (10**6, 10**3, 1) if not (nanoseconds % step).any())
-    return bool((np.rint((rounded - whole) * (10**9 // finest)) == nanoseconds // finest).all())
+def _is_exact(
+    rounded: Array, whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], step: int | None = None
+) -> bool:
+    """Whether the nanoseconds, multiples of `step` or of what divides them, can be recovered from float64 seconds."""
+    finest = step or next(step for step in _STEPS if not (nanoseconds % step).any())
+    return bool((np.rint((rounded - whole) * (10**9 // finest)) == nanoseconds / finest).all())
 
 
 def _in_ticks(whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], unit: Unit) -> npt.NDArray[np.int64]:

@@ -230,7 +230,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
     refused(tmp_path / "absent.csv", "no such file")
-    refused(tmp_path, "is a directory")
+    refused(tmp_path, "no files in this folder")
     refused(tmp_path / "a", "is empty", b"")
     refused(tmp_path / "a", "binary file", b"src,dst,t\n1,2,3\n\0\0\0")
     refused(tmp_path / "a", "binary file", bytes(range(256)) * 10)

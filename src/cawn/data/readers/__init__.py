@@ -13,7 +13,7 @@ from cawn.data.events import Events
 from cawn.data.readers import files
 from cawn.data.readers.columns import ReadOptions
 from cawn.data.readers.nodes import NodeTable
-from cawn.data.readers.tables import Origin, Rows, events_of, rows_of_table
+from cawn.data.readers.tables import Origin, Rows, events_of, rows_of_table, with_partitions
 from cawn.data.readers.text import read_text
 from cawn.data.reading import Column, Reading, column_list
 from cawn.data.stored import is_index, read_stored
@@ -89,6 +89,25 @@ def read_like(
     """`read`; columns that are not given are those of an earlier file, as `recorded`, where this one has them."""
     if is_index(source):
         return _read_index(source, given | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node})
+    options, table = read_options(
+        recorded, msg=msg, categorical=categorical, nodes=nodes, node=node, delimiter=delimiter, header=header, **given
+    )
+    events = _read_links(source, options)
+    return events if table is None else table.attached(events)
+
+
+def read_options(
+    recorded: Reading | None,
+    *,
+    msg: Any = None,
+    categorical: Any = None,
+    nodes: Any = None,
+    node: Column | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    **given: Any,
+) -> tuple[ReadOptions, NodeTable | None]:
+    """The arguments of `read`, checked; the table of nodes is read."""
     categorical = column_list("categorical", categorical)
     if nodes is None and node is not None:
         raise DataError(f"node={brief(node)}: is a column of nodes, but nodes is not given")
@@ -97,8 +116,7 @@ def read_like(
         of_nodes = {column.name for column in table.columns}.difference(column_list("msg", msg))
         categorical = [column for column in categorical if column not in of_nodes]
     wanted = Reading.of(msg=msg, categorical=categorical, **given)
-    events = _read_links(source, ReadOptions(wanted, recorded, delimiter, header))
-    return events if table is None else table.attached(events)
+    return ReadOptions(wanted, recorded, delimiter, header), table
 
 
 def _read_index(folder: Any, given: dict[str, Any]) -> Events:
@@ -127,7 +145,8 @@ def _read_links(source: Any, options: ReadOptions) -> Events:
 def _read_file(file: files.File, options: ReadOptions) -> Rows:
     if file.kind == "text" or options.delimiter is not None:
         return read_text(file, options)
-    rows = rows_of_table(files.read_table(file), options, Origin(str(file)))
+    table = with_partitions(files.read_table(file), file, options)
+    rows = rows_of_table(table, options, Origin(str(file)))
     if file.kind == "json" and rows.t.dtype.kind == "f" and (np.abs(rows.t) >= 2.0**53).any():
         raise DataError(f"{file}: times this large are rounded as float64; write whole numbers within int64")
     return rows

@@ -153,6 +153,23 @@ def find_column(column: Column, names: Sequence[str], role: str, where: str, *, 
     return matches[0]
 
 
+def partition_columns(keys: Sequence[str], names: Sequence[str], options: ReadOptions, has_names: bool) -> list[str]:
+    """The keys of folders KEY=VALUE that are columns of a file whose own columns have these names.
+
+    A key is a column if it is asked for, or where the file lacks a usual column: a folder for each date is no second
+    column of times. Without a header, columns are asked for by position, and all keys follow the columns of the file.
+    """
+    free = [key for key in keys if key not in names]
+    if not has_names:
+        return free
+    wanted = options.columns([*names, *free])
+    asked = {wanted.src, wanted.dst, wanted.time, wanted.weight, wanted.negative, wanted.link_id}
+    asked |= {*wanted.msg, *wanted.categorical}
+    ends = None in (wanted.src, wanted.dst) and not has_usual_ends(names)
+    times = [] if wanted.time is not None or time_columns(names, ()) else time_columns(free, ())
+    return [key for i, key in enumerate(free) if key in asked or ends or i in times]
+
+
 def find_node_column(names: Sequence[str], where: str) -> int:
     """The column of node names in a table of nodes."""
     plain = [_plain(name) for name in names]

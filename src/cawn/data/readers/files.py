@@ -15,9 +15,10 @@ from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import IO, Any, Literal
+from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -25,10 +26,14 @@ from cawn.errors import DataError, brief, reason
 
 Kind = Literal["text", "json", "parquet", "ipc file", "ipc stream"]
 Input = str | os.PathLike[str]
+Value = int | str | None
 
 LONGEST_LINE = 1 << 24  # bytes
 TOO_LONG = f"a line is longer than {LONGEST_LINE >> 20} MiB, the limit, or a quote is not closed"
 _BLOCK = 1 << 20
+_MOST_FILES = 1_000_000
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
+_HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _DEEPEST = 64  # brackets on one line: Arrow's JSON parser is recursive and could overflow the stack
 _STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)  # one that is not closed ends with the line
 
@@ -58,6 +63,7 @@ class File:
     name: str
     kind: Kind
     compression: str | None
+    partitions: tuple[tuple[str, Value], ...] = ()  # columns with one value for the whole file, from folders KEY=VALUE
 
     def __fspath__(self) -> str:
         return self.path
@@ -76,7 +82,8 @@ class File:
 
 
 def find_files(source: Any) -> Any:
-    """The files that a path, a pattern such as logs/*.csv or a list of these stands for; anything else unchanged."""
+    """The files that a path, a folder, a pattern such as logs/*.csv or a list of these stands for; anything else
+    unchanged."""
     if isinstance(source, str | os.PathLike):
         return _matching(source)
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
@@ -86,12 +93,72 @@ def find_files(source: Any) -> Any:
 
 def _matching(source: Input) -> list[File]:
     path = os.fspath(source)
-    if isinstance(source, File) or not isinstance(path, str) or not glob.has_magic(path) or os.path.exists(path):
+    if isinstance(source, File) or not isinstance(path, str):
+        return [find_file(source)]
+    if os.path.isdir(path) and path.isprintable():
+        return _same_kind(_partitioned(_files_in(path), path), path)
+    if not glob.has_magic(path) or os.path.exists(path):
         return [find_file(source)]
     found = sorted(each for each in glob.glob(path, recursive=True) if not os.path.isdir(each))
     if not found:
         raise DataError(f"{brief(path)}: no file matches this pattern")
-    return [find_file(each) for each in found]
+    parts = path.split(os.sep)
+    fixed = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return _partitioned(found, os.sep.join(parts[:fixed]))
+
+
+def _files_in(folder: str) -> list[str]:
+    """All files in a folder and the folders in it, in the order of their paths; names with . or _ first are skipped."""
+    if os.path.exists(os.path.join(folder, "run.json")):
+        raise DataError(f"{folder}: is the folder of a run; name the file or folder with the links")
+    found = []
+    for parent, folders, names in os.walk(folder, onerror=_refuse_folder):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        found += [os.path.join(parent, name) for name in names if not name.startswith((".", "_"))]
+        if len(found) > _MOST_FILES:
+            raise DataError(f"{folder}: more than {_MOST_FILES:,} files; name the folder with the links, or join files")
+    if not found:
+        raise DataError(f"{folder}: no files in this folder; expected at least one with links")
+    return sorted(found, key=lambda path: path.split(os.sep))
+
+
+def _refuse_folder(error: OSError) -> None:
+    raise DataError(f"{error.filename}: cannot be read ({reason(error)})") from error
+
+
+def _same_kind(found: list[File], folder: str) -> list[File]:
+    """The files of a folder, if all are of one kind."""
+    for file in found[1:]:
+        if file.kind != found[0].kind:
+            kinds = f"{found[0]} ({found[0].kind}) and {file} ({file.kind})"
+            raise DataError(f"{folder}: holds files of several kinds, {kinds}; give a pattern such as '*.csv'")
+    return found
+
+
+def _partitioned(paths: list[str], root: str) -> list[File]:
+    """Files below a folder; folders named KEY=VALUE on the way become columns, of integers if all values are."""
+    given = [_partitions(os.path.relpath(path, root or ".")) for path in paths]
+    values: dict[str, list[str | None]] = {}
+    for pairs in given:
+        for key, value in pairs.items():
+            values.setdefault(key, []).append(value)
+    numeric = {key for key, found in values.items() if all(v is None or _PLAIN_INTEGER.fullmatch(v) for v in found)}
+
+    def typed(key: str, value: str | None) -> Value:
+        return int(value) if value is not None and key in numeric else value
+
+    found = []
+    for path, pairs in zip(paths, given, strict=True):
+        file = find_file(path)
+        columns = tuple((key, typed(key, value)) for key, value in pairs.items())
+        found.append(replace(file, partitions=columns) if columns else file)
+    return found
+
+
+def _partitions(path: str) -> dict[str, str | None]:
+    pairs = (part.split("=", 1) for part in path.split(os.sep)[:-1] if "=" in part)
+    found = {key: unquote(value) for key, value in pairs if key}
+    return {key: None if value == _HIVE_NULL else value for key, value in found.items()}
 
 
 def find_file(source: Input) -> File:
@@ -194,7 +261,7 @@ def _kind_of_zip(path: str) -> str:
 
 def read_table(file: File) -> pa.Table:
     """The whole table."""
-    with _damage_reported(file):
+    with damage_reported(file):
         if file.kind == "parquet":
             import pyarrow.parquet as pq
 
@@ -202,11 +269,17 @@ def read_table(file: File) -> pa.Table:
         elif file.kind == "json":
             table = _read_json(file)
         else:
-            with _open_ipc(file) as reader:
+            with open_ipc(file) as reader:
                 table = reader.read_all()
         _ = table.column_names  # raises for some damaged files
         table.validate(full=True)
         return table
+
+
+def constant(value: Value, rows: int) -> pa.Array:
+    """A column with one value."""
+    kind = pa.null() if value is None else pa.int64() if isinstance(value, int) else pa.string()
+    return pa.repeat(pa.scalar(value, kind), rows)
 
 
 def read_batches(file: File, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
@@ -231,12 +304,12 @@ def rows_between(batches: Iterable[pa.RecordBatch], first: int, stop: int | None
 
 def column_names(file: File) -> list[str]:
     """The names of the columns."""
-    with _damage_reported(file):
+    with damage_reported(file):
         if file.kind == "parquet":
             import pyarrow.parquet as pq
 
             return list(pq.read_schema(file.path).names)
-        with _open_json(file) if file.kind == "json" else _open_ipc(file) as reader:
+        with _open_json(file) if file.kind == "json" else open_ipc(file) as reader:
             return list(reader.schema.names)
 
 
@@ -260,7 +333,7 @@ def damaged(file: File, kind: str, error: BaseException) -> DataError:
 
 
 @contextmanager
-def _damage_reported(file: File) -> Iterator[None]:
+def damage_reported(file: File) -> Iterator[None]:
     try:
         yield
     except DataError:
@@ -270,7 +343,7 @@ def _damage_reported(file: File) -> Iterator[None]:
 
 
 @contextmanager
-def _open_ipc(file: File) -> Iterator[Any]:
+def open_ipc(file: File) -> Iterator[Any]:
     with pa.OSFile(file.path) as raw:
         yield pa.ipc.open_file(raw) if file.kind == "ipc file" else pa.ipc.open_stream(raw)
 
@@ -282,7 +355,7 @@ def _batches(file: File, rows: int, first: int, stop: int | None) -> Iterator[pa
         with _open_json(file) as reader:
             yield from rows_between(reader, first, stop)
     else:
-        with _open_ipc(file) as reader:
+        with open_ipc(file) as reader:
             indexed = file.kind == "ipc file"
             batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if indexed else reader
             yield from rows_between(batches, first, stop)
@@ -305,7 +378,7 @@ def _read_json(file: File, as_text: Sequence[str] = ()) -> pa.Table:
     from pyarrow import json
 
     with file.open() as raw:
-        table = json.read_json(_JsonLines(raw, file.name), **_json_options(as_text))
+        table = json.read_json(JsonLines(raw, file.name), **_json_options(as_text))
     dates = _date_columns(table.schema)
     return _read_json(file, dates) if dates and not as_text else table
 
@@ -316,9 +389,9 @@ def _open_json(file: File) -> Iterator[Any]:
     from pyarrow import json
 
     with file.open() as raw:
-        dates = _date_columns(json.open_json(_JsonLines(raw, file.name), **_json_options()).schema)
+        dates = _date_columns(json.open_json(JsonLines(raw, file.name), **_json_options()).schema)
     with file.open() as raw:
-        yield json.open_json(_JsonLines(raw, file.name), **_json_options(dates))
+        yield json.open_json(JsonLines(raw, file.name), **_json_options(dates))
 
 
 def _date_columns(schema: pa.Schema) -> list[str]:
@@ -376,7 +449,7 @@ class SingleSpaces(WholeLines):
         return re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", lines))
 
 
-class _JsonLines(WholeLines):
+class JsonLines(WholeLines):
     """Refuses text that does not have one JSON object on each line, or one that is deeply nested."""
 
     _line = 0

@@ -88,7 +88,7 @@ class NodeTable:
 
     def _ids(self, events: Events) -> npt.NDArray[np.int64]:
         """The node of each row. In a bipartite network, a name without its prefix must occur on one side only."""
-        index = NameIndex.of(events.labels)
+        index = NameIndex.of(events.labels) if events.names is None else events.names
         ids = index.ids(self.names)
         prefixes = bipartite_prefixes(events)
         if prefixes is None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,8 @@ from cawn.data.attributes import MAX_CODES, Attribute, joined_attributes
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import hash_ids
 from cawn.data.names import number_bipartite, number_nodes
-from cawn.data.readers.columns import Layout, ReadOptions, find_layout
+from cawn.data.readers import files
+from cawn.data.readers.columns import Layout, ReadOptions, find_layout, partition_columns
 from cawn.data.reading import Reading, Unit
 from cawn.data.times import PER_SECOND, calendar_dates, dates_in_unit, dates_to_numbers
 from cawn.errors import DataError, brief
@@ -24,7 +25,9 @@ Array = npt.NDArray[Any]
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
 _LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
+TIME_KINDS = (pa.int64(), pa.float64(), *_DATES)  # of text, in the order in which they are tried
 _TIME_RULE = "expected a time: a number or an ISO date"
+ATTRIBUTE_RULE = "{of} attributes are finite numbers, unless the column is named in categorical"
 _WEIGHT_RULE = "link weights are finite numbers from 0"
 
 
@@ -65,6 +68,14 @@ def rows_of_table(table: pa.Table, options: ReadOptions, origin: Origin) -> Rows
     return rows_of(table, layout, origin, layout.reading(table.column_names, wanted))
 
 
+def with_partitions(table: pa.Table, file: files.File, options: ReadOptions) -> pa.Table:
+    """The table of a file, with columns from the names of its folders."""
+    values = dict(file.partitions)
+    for key in partition_columns(list(values), table.column_names, options, has_names=True):
+        table = table.append_column(key, files.constant(values[key], len(table)))
+    return table
+
+
 def rows_of(table: pa.Table, layout: Layout, origin: Origin, reading: Reading) -> Rows:
     """The links of a table; `reading` has the names of its columns in the file."""
     if table.num_rows == 0:
@@ -74,6 +85,7 @@ def rows_of(table: pa.Table, layout: Layout, origin: Origin, reading: Reading) -
     t = time.times()
     if t.dtype.kind == "i" and not np.isnat(dates := calendar_dates(t)).any():
         t = dates
+    parse: dict[str, Callable[[TableColumn], Any]]
     parse = {"weight": TableColumn.weights, "negative": TableColumn.negatives, "link_id": TableColumn.link_ids}
     optional: dict[str, Any] = {
         role: parse[role](TableColumn.at(table, i, origin)) for role, i in layout.optional.items()
@@ -91,12 +103,11 @@ def attributes_of(
 
     A text column is a category, unless its first value is a number: then all must be numbers.
     """
-    rule = f"{of} attributes are finite numbers, unless the column is named in categorical"
+    rule = ATTRIBUTE_RULE.format(of=of)
     values, columns = [], []
     for i in chosen:
         column = TableColumn.at(table, i, origin)
-        text = pa.types.is_large_string(column.type) and not _all_fit(column.values.slice(0, 1), pa.float64())
-        if i in categorical or text:
+        if i in categorical or column.is_category():
             codes, levels = column.categories()
             values.append(codes)
             columns.append(Attribute(column.name, "category", levels))
@@ -118,7 +129,7 @@ def events_of(parts: Sequence[Rows]) -> Events:
     """The links of all parts, in their order. Nodes have attributes only where there is one part."""
     first = parts[0]
     for part in parts[1:]:
-        _refuse_difference(first, part)
+        refuse_difference(first, part)
     times, unit = _joined_times(parts)
     given = [part.negative for part in parts if part.negative is not None]
     src = _joined_names([part.src for part in parts])
@@ -149,7 +160,18 @@ def events_of(parts: Sequence[Rows]) -> Events:
     return events
 
 
-def _refuse_difference(first: Rows, part: Rows) -> None:
+class Part(Protocol):
+    """A file of a log that has several."""
+
+    @property
+    def reading(self) -> Reading: ...
+    @property
+    def origin(self) -> Origin: ...
+    @property
+    def has_dates(self) -> bool: ...
+
+
+def refuse_difference(first: Part, part: Part) -> None:
     """Refuse files that cannot be parts of one log."""
     for role in ("src", "dst", "time", "msg", "categorical", "weight", "negative", "link_id", "bipartite"):
         mine, others = getattr(part.reading, role), getattr(first.reading, role)
@@ -234,9 +256,13 @@ class TableColumn:
             return column
         raise self._type_error(f"expected {what} (integers or strings)")
 
-    def times(self) -> Array:
-        """Times as int64, float64 or, where they are dates, datetime64; text is parsed as one of these."""
-        column = self._parsed_times() if pa.types.is_large_string(self.type) else self
+    def times(self, kind: pa.DataType | None = None) -> Array:
+        """Times as int64, float64 or, where they are dates, datetime64; text is parsed as one of these.
+
+        Args:
+            kind: How to parse text, one of `TIME_KINDS`; by default the first that fits all values.
+        """
+        column = self._parsed_times(kind) if pa.types.is_large_string(self.type) else self
         kind = column.type
         column._refuse_nulls(_TIME_RULE)
         if pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0):
@@ -286,16 +312,26 @@ class TableColumn:
         coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
         levels = coded.dictionary.to_pylist()
         if len(levels) > MAX_CODES:
-            raise DataError(f"{self._where}: found {len(levels):,} categories; is it a column of ids?")
+            raise self.too_many(len(levels))
         return coded.indices.to_numpy().astype(np.float32), tuple(levels)
 
-    def weights(self) -> npt.NDArray[np.float32]:
-        """Link weights: finite, from 0, not all 0."""
+    def too_many(self, categories: int) -> DataError:
+        return DataError(f"{self._where}: found {categories:,} categories; is it a column of ids?")
+
+    def is_category(self) -> bool:
+        """Whether these are words: text, unless the first value is a number."""
+        return pa.types.is_large_string(self.type) and not _all_fit(self.values.slice(0, 1), pa.float64())
+
+    def weights(self, *, all_rows: bool = True) -> npt.NDArray[np.float32]:
+        """Link weights: finite, from 0, not all 0 if these are all rows."""
         weights = self.numbers(_WEIGHT_RULE)
         self._refuse_rows(weights < 0, weights, _WEIGHT_RULE)
-        if not weights.any():
-            raise DataError(f"{self._where}: all weights are 0; give some links a weight above 0")
+        if all_rows and not weights.any():
+            raise self.no_weight()
         return weights
+
+    def no_weight(self) -> DataError:
+        return DataError(f"{self._where}: all weights are 0; give some links a weight above 0")
 
     def link_ids(self) -> npt.NDArray[np.uint64]:
         """Hashes of the ids of links; none missing."""
@@ -311,14 +347,27 @@ class TableColumn:
         origin = Origin(self.origin.name, lambda row: self.origin.place(int(rows[row])))
         return TableColumn(values if len(values) else values.cast(pa.int64()), self.name, origin).names(), rows
 
-    def _parsed_times(self) -> TableColumn:
+    def time_kinds(self, among: Iterable[pa.DataType] = TIME_KINDS) -> Iterator[pa.DataType]:
+        """Those of `TIME_KINDS` that fit all values of a text column."""
+        values = self._trimmed_times()
+        return (kind for kind in among if _all_fit(values, kind))
+
+    def first_time_kind(self) -> pa.DataType:
+        """What the first value looks like, for a message about one that does not."""
+        first = self._trimmed_times().slice(0, 1)
+        return next((kind for kind in TIME_KINDS[1:] if _all_fit(first, kind)), pa.float64())
+
+    def _trimmed_times(self) -> pa.ChunkedArray:
+        """The text without blanks around it and without a plus sign."""
+        return pc.replace_substring_regex(pc.utf8_trim_whitespace(self.values), r"^\+", "")
+
+    def _parsed_times(self, kind: pa.DataType | None) -> TableColumn:
         """Text as numbers or dates, whichever the first value is; floats only where float64 does not round them."""
-        column = replace(self, values=pc.replace_substring_regex(pc.utf8_trim_whitespace(self.values), r"^\+", ""))
-        kinds = (pa.int64(), pa.float64(), *_DATES)
-        kind = next((kind for kind in kinds if _all_fit(column.values, kind)), None)
+        column = replace(self, values=self._trimmed_times())
+        if kind is None:
+            kind = next(self.time_kinds(), None)
         if kind is None:  # the cast fails, and says where
-            first = column.values.slice(0, 1)
-            kind = next((kind for kind in kinds[1:] if _all_fit(first, kind)), pa.float64())
+            kind = self.first_time_kind()
         parsed = replace(column, values=column._cast(kind, _TIME_RULE))
         if pa.types.is_float64(kind):
             times = parsed.values.to_numpy()

@@ -7,9 +7,9 @@ strings: to find the value that is wrong, or because only the guess was wrong (a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.data.names import parse_integers
-from cawn.data.readers.columns import Layout, ReadOptions, find_layout
+from cawn.data.readers import files
+from cawn.data.readers.columns import Layout, ReadOptions, find_layout, partition_columns
 from cawn.data.readers.dialect import Dialect, check_utf8, line_of, sniff
 from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, SingleSpaces
 from cawn.data.readers.tables import Origin, Rows, TableColumn, rows_of
@@ -28,18 +29,53 @@ from cawn.data.reading import Reading
 from cawn.errors import DataError, brief, reason
 
 
+@dataclass(frozen=True, slots=True)
+class TextFile:
+    """A text file of links, looked at but not read yet."""
+
+    file: File
+    dialect: Dialect
+    layout: Layout
+    wanted: Reading
+
+    @classmethod
+    def open(cls, file: File, options: ReadOptions) -> TextFile:
+        """Find the layout from the first lines."""
+        dialect = sniff(file, options.delimiter, options.header)
+        keys = partition_columns([key for key, _ in file.partitions], dialect.names, options, dialect.has_header)
+        dialect = replace(dialect, partitions=tuple(keys))
+        wanted = options.columns(dialect.columns, dialect.has_header)
+        layout = find_layout(dialect.columns, wanted, str(file), has_names=dialect.has_header)
+        found = cls(file, dialect, layout, wanted)
+        if not wanted.msg and dialect.is_jodie and not found.is_authors:
+            return replace(found, layout=replace(layout, msg=tuple(range(4, len(dialect.names)))))
+        return found
+
+    @property
+    def is_authors(self) -> bool:
+        """Whether it belongs to the CAW authors' preprocessing: ml_NAME.csv, ml_NAME.npy and ml_NAME_node.npy."""
+        own = {"u", "i", "ts", "idx"} <= set(self.dialect.names)
+        return not self.wanted.msg and os.path.basename(self.file.path).startswith("ml_") and own
+
+    @property
+    def zeros_mean_none(self) -> bool:
+        """Whether attributes that are all zero mean that there are none, as in JODIE's files."""
+        return not self.wanted.msg
+
+    @property
+    def reading(self) -> Reading:
+        """The columns that are used, by their names in the file."""
+        return self.layout.reading(self.dialect.columns, self.wanted, has_names=self.dialect.has_header)
+
+
 def read_text(file: File, options: ReadOptions) -> Rows:
     """The links of a text file."""
-    dialect = sniff(file, options.delimiter, options.header)
-    wanted = options.columns(dialect.names, dialect.has_header)
-    layout = find_layout(dialect.names, wanted, str(file), has_names=dialect.has_header)
-    if not wanted.msg and _is_authors_file(file, dialect):
-        return _authors_rows(file, dialect, layout, wanted)
-    if not wanted.msg and dialect.is_jodie:
-        layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
-    rows = _rows(_parse(file, dialect, layout), file, dialect, layout, wanted)
-    if not wanted.msg and rows.msg is not None and not rows.msg.any():
-        return replace(rows, msg=None, reading=replace(rows.reading, msg=()))  # JODIE writes zeros for no features
+    text = TextFile.open(file, options)
+    if text.is_authors:
+        return _authors_rows(text)
+    rows = _rows(_parse(file, text.dialect, text.layout), text)
+    if text.zeros_mean_none and rows.msg is not None and not rows.msg.any():
+        return replace(rows, msg=None, reading=replace(rows.reading, msg=()))
     return rows
 
 
@@ -58,7 +94,7 @@ def read_node_text(
 def open_text(file: File, dialect: Dialect) -> Iterator[Iterator[pa.RecordBatch]]:
     """Batches of rows, all columns as text."""
     with file.open() as raw:
-        reader = csv.open_csv(_spaced(raw, file, dialect), **_options(dialect, slow=True))
+        reader = csv.open_csv(spaced(raw, file, dialect), **csv_options(dialect, slow=True))
         trim = pc.utf8_trim_whitespace if dialect.padded else lambda column: column
         yield (pa.RecordBatch.from_arrays([*map(trim, batch.columns)], dialect.names) for batch in reader)
 
@@ -68,26 +104,44 @@ def text_origin(file: File, dialect: Dialect, first: int = 0) -> Origin:
     return Origin(str(file), lambda row: f"line {line_of(file, dialect, first + row)}")
 
 
-def _rows(table: pa.Table, file: File, dialect: Dialect, layout: Layout, wanted: Reading) -> Rows:
+def _rows(table: pa.Table, text: TextFile) -> Rows:
     """The links of a table of the layout's needed columns."""
-    reading = layout.reading(dialect.names, wanted, has_names=dialect.has_header)
-    return rows_of(table, layout.narrowed(), text_origin(file, dialect), reading)
+    return rows_of(table, text.layout.narrowed(), text_origin(text.file, text.dialect), text.reading)
 
 
 def _parse(file: File, dialect: Dialect, layout: Layout) -> pa.Table:
     """The needed columns, in the layout's order. Names are integers only if all of them are."""
-    needed = [f"{i}" for i in layout.needed]
+    texts = text_columns(layout)
+    own = [f"{i}" for i in layout.needed if i < len(dialect.names)]
+    table = _read_guessed(file, dialect, own, [name for name in texts if name in own], exact=f"{layout.time}")
+    table = with_partitions(table, file, dialect, layout, texts)
     ends = [f"{i}" for i in (layout.src, layout.dst, layout.negative) if i is not None]
-    others = (*layout.categorical, *(() if layout.link_id is None else (layout.link_id,)))
-    texts = list(dict.fromkeys((*ends, *(f"{i}" for i in others))))
-    table = _read_guessed(file, dialect, needed, texts, exact=f"{layout.time}")
-    integers = [parse_integers(table.column(name)) for name in ends[:2]]
-    if layout.negative is not None:
-        integers.append(_parse_integers_or_null(table.column(ends[2])))
-    if all(column is not None for column in integers):
-        for name, column in zip(ends, integers, strict=True):
-            table = table.set_column(table.column_names.index(name), name, column)
-    return table.select(needed).rename_columns([dialect.names[i] for i in layout.needed])
+    for name, column in zip(ends, parse_ends([table.column(name) for name in ends]) or (), strict=False):
+        table = table.set_column(table.column_names.index(name), name, column)
+    return table.rename_columns([dialect.columns[i] for i in layout.needed])
+
+
+def text_columns(layout: Layout) -> list[str]:
+    """The columns whose type is not guessed, by position: names of nodes, categories and ids."""
+    ends = (layout.src, layout.dst, layout.negative)
+    return [f"{i}" for i in dict.fromkeys((*ends, *layout.categorical, layout.link_id)) if i is not None]
+
+
+def with_partitions(table: pa.Table, file: File, dialect: Dialect, layout: Layout, texts: Sequence[str]) -> pa.Table:
+    """A table of columns of the file, with those of its folders; all in the layout's order."""
+    values = dict(file.partitions)
+    for i in layout.needed:
+        if i >= len(dialect.names):
+            value = values[dialect.columns[i]]
+            column = files.constant("" if value is None else str(value), len(table)) if f"{i}" in texts else None
+            table = table.append_column(f"{i}", files.constant(value, len(table)) if column is None else column)
+    return table.select([f"{i}" for i in layout.needed])
+
+
+def parse_ends(columns: Sequence[pa.ChunkedArray]) -> list[pa.ChunkedArray] | None:
+    """Sources, destinations and perhaps negatives as integers, or None unless all names are."""
+    integers = [*map(parse_integers, columns[:2]), *map(_parse_integers_or_null, columns[2:])]
+    return None if any(column is None for column in integers) else integers
 
 
 def _parse_integers_or_null(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
@@ -107,7 +161,7 @@ def _read_guessed(
     try:
         try:
             table = _read_csv(file, dialect, needed, as_text=texts)
-            guessed = exact is None or not pa.types.is_float64(table[exact].type) or not _beyond_float64(table[exact])
+            guessed = exact not in table.column_names or not beyond_float64(table[exact])
         except pa.ArrowInvalid:
             guessed = False
         if not guessed:
@@ -121,8 +175,10 @@ def _read_guessed(
     return table
 
 
-def _beyond_float64(time: pa.ChunkedArray) -> bool:
-    """Whether some of these numbers are so large that float64 may have rounded an integer."""
+def beyond_float64(time: pa.ChunkedArray) -> bool:
+    """Whether these are floating-point numbers, some so large that float64 may have rounded an integer."""
+    if not pa.types.is_float64(time.type):
+        return False
     bounds = pc.min_max(time)
     return bool(max(abs(bounds[end].as_py() or 0) for end in ("min", "max")) >= 2.0**53)
 
@@ -157,16 +213,17 @@ def _read_slowly(file: File, dialect: Dialect, needed: list[str]) -> pa.Table:
 def _read_csv(
     file: File, dialect: Dialect, needed: list[str], *, as_text: list[str], on_ragged: Any = None
 ) -> pa.Table:
-    options = _options(dialect, needed, as_text, on_ragged, slow=on_ragged is not None)
+    options = csv_options(dialect, needed, as_text, on_ragged, slow=on_ragged is not None)
     with file.open() as raw:
-        return csv.read_csv(_spaced(raw, file, dialect), **options)
+        return csv.read_csv(spaced(raw, file, dialect), **options)
 
 
-def _spaced(raw: Any, file: File, dialect: Dialect) -> Any:
+def spaced(raw: Any, file: File, dialect: Dialect) -> Any:
+    """The stream, with runs of blanks as one space where these separate fields."""
     return SingleSpaces(raw, str(file)) if dialect.delimiter == " +" else raw
 
 
-def _options(
+def csv_options(
     dialect: Dialect,
     needed: list[str] | None = None,
     as_text: list[str] | None = None,
@@ -193,16 +250,12 @@ def _options(
 # The files of the CAW authors' preprocessing: ml_NAME.csv, ml_NAME.npy (links) and ml_NAME_node.npy (nodes).
 
 
-def _is_authors_file(file: File, dialect: Dialect) -> bool:
-    return os.path.basename(file.path).startswith("ml_") and {"u", "i", "ts", "idx"} <= set(dialect.names)
-
-
-def _authors_rows(file: File, dialect: Dialect, layout: Layout, wanted: Reading) -> Rows:
+def _authors_rows(text: TextFile) -> Rows:
     """Links with the features of the other two files: of a link by its `idx`, of a node by its number."""
-    at = dialect.names.index("idx")
-    with_index = replace(layout, msg=(at,))
-    table, position = _parse(file, dialect, with_index), with_index.needed.index
-    rows = _rows(table.select([position(i) for i in layout.needed]), file, dialect, layout, wanted)
+    file, at = text.file, text.dialect.names.index("idx")
+    with_index = replace(text.layout, msg=(at,))
+    table, position = _parse(file, text.dialect, with_index), with_index.needed.index
+    rows = _rows(table.select([position(i) for i in text.layout.needed]), text)
     index = TableColumn.at(table, position(at), rows.origin)
     base = file.path[: file.path.rindex(".csv")] if ".csv" in os.path.basename(file.path) else file.path
     rule = "expected a row number of the feature file"
