@@ -48,7 +48,6 @@ ELSEWHERE = {
     "kernels/reference/rates": ("kernels/cpu/test_rates.py", "what the kernel is compared with"),
     "kernels/reference/walks": ("kernels/cpu/test_walks.py", "what the kernels are compared with"),
     "laws": ("test_public.py", "the public name of data/laws"),
-    "learn/arguments": ("learn/test_experiments.py", "refused before training begins"),
     "learn/checkpoints": ("learn/test_runs.py", "part of a run folder"),
     "learn/field/jobs": ("learn/test_workers.py", "runs in other processes"),
     "learn/field/plot": ("learn/field/test_table.py", "draws the table"),
