@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # The one list of public names: type checkers and editors see imports, `_public_names` parses them.
+    from cawn import scale as scale
     from cawn.data import datasets as datasets
     from cawn.data import laws as laws
     from cawn.data.events import Events as Events
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.learn.splits import TimeSplit as TimeSplit
     from cawn.learn.testing import Run as Run
     from cawn.learn.trainer import Trainer as Trainer
+    from cawn.learn.tuning import tune as tune
     from cawn.predictor import LinkPredictor as LinkPredictor
     from cawn.systems.cawn.config import Config as Config
     from cawn.walks.history import History as History
@@ -61,7 +63,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'cawn' has no attribute {name!r}")
     home = import_module(_HOME[name])
-    value = getattr(home, name) if hasattr(home, name) else import_module(f"{_HOME[name]}.{name}")
+    value = vars(home)[name] if name in vars(home) else import_module(f"{_HOME[name]}.{name}")
     globals()[name] = value
     return value
 
