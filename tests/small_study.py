@@ -22,6 +22,7 @@ SPACE = {
     "hidden": [4, 8, 16],
     "counted": [{"since": True, "two_steps": True}, {"since": False, "two_steps": False}],
 }
+TRIALS = 5  # of a small real study
 QUICK = RatesSettings(epochs=3, hidden=8, batch_size=64, lr=3e-4)
 
 

@@ -13,7 +13,8 @@ pytest.importorskip("optuna")
 QUICK = ("--system", "rates", "--seeds", "1", "--epochs", "1", "--trials", "2", "--device", "cpu", "--threads", "1")
 
 
-def test_settings_are_searched_and_the_best_model_is_a_run(workshop: Path, tmp_path: Path) -> None:
+def test_settings_are_searched_and_the_best_model_is_a_run(workshop: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("cawn.learn.tuning.report.plots", lambda *_, **__: {})  # they take time
     command = ("tune", workshop / "edges.csv", "-o", tmp_path / "t", *QUICK)
     shown = call_cawn(*command)
     assert shown.code == 0, shown.err

@@ -8,7 +8,7 @@ import torch
 import cawn
 from cawn.learn.tuning import tune
 from cawn.learn.tuning.outcome import Tuned
-from small_study import QUICK, SPACE, tiny_network
+from small_study import QUICK, SPACE, TRIALS, tiny_network
 
 
 @pytest.fixture(scope="session")
@@ -24,5 +24,5 @@ def tuned(network, tmp_path_factory) -> Tuned:
 
 
 def study(network: cawn.Events, folder: Path) -> Tuned:
-    options = {"trials": 7, "seeds": 2, "device": "cpu", "threads": 1, "quiet": True}
+    options = {"trials": TRIALS, "seeds": 2, "device": "cpu", "threads": 1, "quiet": True}
     return tune(network, QUICK, space=SPACE, out=folder, **options)

@@ -1,6 +1,7 @@
 """Progress: trials done, the best so far, time left."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,25 @@ def test_a_line_for_each_trial(tmp_path: Path, capsys) -> None:
     assert second.endswith("; 3 of 3 done")
 
 
+def test_trials_of_other_processes(tmp_path: Path, capsys) -> None:
+    study = SharedStudy(tmp_path, plan())
+    theirs = study.claim(1)
+
+    def release(now: dict[str, Any]) -> None:
+        display(now)
+        theirs.lock.release()  # their process dies
+
+    with Display(study, 1, quiet=False) as display:
+        work(study, Pretended(plan()), 1, None, release)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "waiting for 1 trial of other processes"
+    assert second.startswith("trial 0: AP 0.5898")
+
+
 def test_nothing_is_printed_if_quiet(tmp_path: Path, capsys) -> None:
     study = SharedStudy(tmp_path, plan())
     with Display(study, 1, quiet=True) as display:
         work(study, Pretended(plan()), 1, None, display)
-        display.message("testing")
+        display.begin("testing")
         display.testing(0.5)
     assert capsys.readouterr().err == ""

@@ -10,6 +10,7 @@ import cawn
 from cawn.learn.runs import read_config, read_weights
 from cawn.learn.tuning.outcome import Tuned
 from cawn.systems.rates import RatesSettings
+from small_study import TRIALS
 
 
 def test_the_best_is_never_worse_than_the_preset(tuned: Tuned) -> None:
@@ -57,5 +58,5 @@ def test_files_of_the_best_run_are_not_stored_twice(tuned: Tuned) -> None:
 def test_as_json(tuned: Tuned) -> None:
     found = tuned.to_dict()
     assert found["best"]["settings"]["epochs"] == 3
-    assert sum(found["trials"][state] for state in ("complete", "pruned", "failed")) == 7
+    assert sum(found["trials"][state] for state in ("complete", "pruned", "failed")) == TRIALS
     assert [row["negatives"] for row in found["test"]] == ["random", "historical", "inductive"]

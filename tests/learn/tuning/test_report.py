@@ -2,9 +2,11 @@
 
 import csv
 import re
+from dataclasses import replace
 
 from cawn.learn.tuning.outcome import Tuned
 from cawn.learn.tuning.report import summary, to_html, to_markdown, trials_csv
+from small_study import TRIALS
 
 
 def test_all_files_are_there(tuned: Tuned) -> None:
@@ -14,7 +16,7 @@ def test_all_files_are_there(tuned: Tuned) -> None:
 
 def test_a_row_for_each_trial(tuned: Tuned) -> None:
     rows = list(csv.DictReader(trials_csv(tuned).splitlines()))
-    assert [row["trial"] for row in rows] == [str(number) for number in range(7)]
+    assert [row["trial"] for row in rows] == [str(number) for number in range(TRIALS)]
     best = rows[tuned.best.number]
     assert float(best["ap"]) == tuned.best.value
     assert float(best["ap of seed 1"]) == tuned.best.seeds[1]["value"]
@@ -33,22 +35,22 @@ def test_what_the_report_says(tuned: Tuned) -> None:
 
 
 def test_the_page_stands_alone(tuned: Tuned) -> None:
-    page = to_html(tuned)
+    page = (tuned.folder / "report.html").read_text()
     assert page.count("<svg") == 2
     assert "**" not in page
     assert not re.search(r"(src|href)=[\"']?(http|/)", page.replace("xlink:href", ""))
-    assert to_html(tuned) == page
 
 
 def test_in_a_few_lines(tuned: Tuned) -> None:
     lines = summary(tuned)
-    assert lines[0].startswith(f"best: trial {tuned.best.number} of 7, validation AP {100 * tuned.best.value:.2f} (pre")
+    assert lines[0].startswith(
+        f"best: trial {tuned.best.number} of {TRIALS}, validation AP {100 * tuned.best.value:.2f} (pre"
+    )
     assert len(lines) == 5
 
 
-def test_hostile_names_are_escaped(tuned: Tuned) -> None:
-    from dataclasses import replace
-
+def test_hostile_names_are_escaped(tuned: Tuned, monkeypatch) -> None:
+    monkeypatch.setattr("cawn.learn.tuning.report.plots", lambda *_, **__: {})
     trial = replace(tuned.trials[-1], reason="<script>alert(1)</script>")
     page = to_html(replace(tuned, trials=[*tuned.trials[:-1], trial]))
     assert "<script" not in page

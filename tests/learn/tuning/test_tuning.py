@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 import cawn
+from cawn import systems
 from cawn.learn.runs import read_weights
-from cawn.learn.tuning import tune
+from cawn.learn.tuning import tune, work_here
 from cawn.learn.tuning.outcome import Tuned
+from cawn.learn.tuning.plan import join
+from cawn.learn.tuning.study import SharedStudy
+from cawn.learn.workers import write_links
 from ctrl_c import stopped_after
-from small_study import QUICK, SPACE
+from small_study import QUICK, SPACE, TRIALS
 
 OPTIONS = {"seeds": 2, "device": "cpu", "threads": 1, "quiet": True, "space": SPACE}
 
@@ -28,12 +32,6 @@ def same(one: Tuned, other: Tuned) -> None:
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 
 
-def test_stopped_and_continued(network, tuned: Tuned, tmp_path: Path) -> None:
-    with stopped_after(30):
-        tune(network, QUICK, out=tmp_path / "study", trials=7, **OPTIONS)
-    same(tune(network, QUICK, out=tmp_path / "study", trials=7, **OPTIONS), tuned)
-
-
 _KILLED = """
 import sys
 from cawn.learn.reporting import Listeners
@@ -45,17 +43,17 @@ call, count = Listeners.__call__, [0]
 def counted(self, now):
     if now.stage == "training":
         count[0] += 1
-        if count[0] == 40:
+        if count[0] == 25:
             print("ready", flush=True)
             sys.stdin.read()  # until it is killed
     call(self, now)
 
 Listeners.__call__ = counted
-tune(tiny_network(), QUICK, out=sys.argv[1], trials=7, seeds=2, device="cpu", threads=1, quiet=True, space=SPACE)
+tune(tiny_network(), QUICK, out=sys.argv[1], trials=TRIALS, seeds=2, device="cpu", threads=1, quiet=True, space=SPACE)
 """
 
 
-def test_another_process_continues_the_trial_of_one_that_was_killed(network, tuned: Tuned, tmp_path: Path) -> None:
+def test_killed_then_stopped_and_continued_by_another_process(network, tuned: Tuned, tmp_path: Path) -> None:
     tests = Path(__file__).parents[2]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])}
     command = [sys.executable, "-c", _KILLED, str(tmp_path / "study")]
@@ -64,7 +62,25 @@ def test_another_process_continues_the_trial_of_one_that_was_killed(network, tun
         running = [trial for trial in (tmp_path / "study" / "trials").iterdir() if trial.is_dir()]
         assert running
         process.send_signal(signal.SIGKILL)
-    same(tune(network, QUICK, out=tmp_path / "study", trials=7, **OPTIONS), tuned)
+    with stopped_after(15):
+        tune(network, QUICK, out=tmp_path / "study", trials=TRIALS, **OPTIONS)
+    same(tune(network, QUICK, out=tmp_path / "study", trials=TRIALS, **OPTIONS), tuned)
+
+
+def test_in_a_worker_process(network, tuned: Tuned, tmp_path: Path) -> None:
+    write_links(tmp_path / "links", network)
+    plan = tuned.plan
+    join(tmp_path / "study", plan, network)
+    given = {"links": str(tmp_path / "links"), "folder": str(tmp_path / "study"), "plan": plan.to_dict()}
+    given |= {"entry": list(systems.entry("rates")), "total": 2, "end": None, "device": "cpu", "threads": 1}
+    sent: list[dict[str, float]] = []
+    work_here(json.loads(json.dumps(given)), sent.append)
+    found = SharedStudy(tmp_path / "study", plan).trials()
+    assert [trial.value for trial in found] == [trial.value for trial in tuned.trials[:2]]
+    assert [now["ended"] for now in sent if "ended" in now] == [0, 1]
+    shares = [now["share"] for now in sent if now.get("trial") == 1]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
 
 
 def test_a_finished_study_is_not_trained_or_tested_again(network, tuned: Tuned, monkeypatch) -> None:
@@ -73,8 +89,8 @@ def test_a_finished_study_is_not_trained_or_tested_again(network, tuned: Tuned, 
 
 
 def test_no_trial_is_begun_after_the_timeout(network, tmp_path: Path) -> None:
-    with pytest.raises(cawn.QueryError, match="no trial is complete yet; continue with the same command"):
-        tune(network, QUICK, out=tmp_path, trials=7, timeout=1e-9, **OPTIONS)
+    with pytest.raises(cawn.QueryError, match="the first trial is not complete yet; continue with the same command"):
+        tune(network, QUICK, out=tmp_path, trials=TRIALS, timeout=1e-9, **OPTIONS)
     assert json.loads((tmp_path / "study.json").read_text())["metric"] == "ap"
 
 

@@ -171,13 +171,22 @@ class _Session:
                     work(study, objective, self.total, end, display)
                 else:
                     self._in_parallel(study, end, display)
-                display.message("testing the first and the best trial")
+                self._explain_missing(study, display)
+                display.begin("testing the first and the best trial")
                 found = conclude(study, objective, display.testing)
         except KeyboardInterrupt:
             self._say(f"stopped; to continue, tune again with the same arguments and folder ({self.folder})")
             raise
         write_report(found)
         return found
+
+    def _explain_missing(self, study: SharedStudy, display: Display) -> None:
+        """Say why there are fewer trials than were asked for."""
+        found = study.trials()
+        if len(found) < self.total and self.timeout is None:
+            display.message(f"no further settings were found in the space: the study has {len(found)} trials")
+        elif others := sum(trial.state == "running" for trial in found):
+            display.message(f"{others} trials are not complete; the same command continues them")
 
     def _in_parallel(self, study: SharedStudy, end: float | None, display: Display) -> None:
         """Let several processes work on the study."""
@@ -223,13 +232,19 @@ def work(study: SharedStudy, objective: Objective, total: int, end: float | None
 
     Args:
         end: The time, in seconds since 1970, after which no trial is begun and none is waited for.
-        send: Called with {"trial": number, "share": fraction done}, and with {"ended": number} at the end of each.
+        send: Called with {"trial": number, "share": fraction done}, with {"ended": number} at the end of each, and with
+            {"waiting": number of trials} when only those of other processes are left.
     """
+    waiting = 0
     while end is None or time.time() < end:
         claim = study.claim(total)
         if claim is None:
-            if not any(trial.state == "running" for trial in study.trials()):
+            others = sum(trial.state == "running" for trial in study.trials())
+            if others == 0:
                 return
+            if others != waiting:
+                send({"waiting": others})
+            waiting = others
             time.sleep(POLL)
             continue
         number = claim.trial.number

@@ -16,7 +16,8 @@ class Display:
     """Shows a progress bar on a terminal, and prints a line for each trial that ends."""
 
     def __init__(self, study: SharedStudy, total: int, *, quiet: bool) -> None:
-        self._study, self._total, self._quiet = study, total, quiet
+        self._study, self._quiet = study, quiet
+        self._total = max(total, len(study.trials()))
         self._shares: dict[int, float] = {}  # completed fraction of the running trials
         self._start, self._begun = time.monotonic(), _ended(study.trials())
         self._ended = self._begun
@@ -26,7 +27,7 @@ class Display:
     def __enter__(self) -> Display:
         self._show("tuning", self._total)
         if self._begun:
-            self._print(f"{self._begun} of {self._total} trials are already done")
+            self.message(f"{self._begun} of {self._total} trials are already done")
         self._bar(self._begun)
         return self
 
@@ -39,15 +40,23 @@ class Display:
             self._shares[now["trial"]] = now["share"]
             self._bar(self._ended + sum(self._shares.values()))
             return
+        if "waiting" in now:
+            self.message(f"waiting for {_trials(now['waiting'])} of other processes")
+            return
         trials = self._study.trials()
         self._shares = {number: share for number, share in self._shares.items() if trials[number].state == "running"}
         self._ended = _ended(trials)
-        self._print(self._line(trials[now["ended"]], trials))
+        self.message(self._line(trials[now["ended"]], trials))
 
     def message(self, text: str) -> None:
-        """Print a line and show a bar of the same name."""
-        self._print(text)
-        self._show(text, 1.0)
+        """Print a line."""
+        if not self._quiet:
+            print(text, file=sys.stderr, flush=True)
+
+    def begin(self, what: str) -> None:
+        """Print what is done next, and show a bar for it."""
+        self.message(what)
+        self._show(what, 1.0)
 
     def testing(self, share: float) -> None:
         """Show the completed fraction of the tests."""
@@ -56,10 +65,6 @@ class Display:
     def _show(self, title: str, total: float) -> None:
         self._stack.close()
         self._bar = self._stack.enter_context(progress(title, total, quiet=self._quiet))
-
-    def _print(self, text: str) -> None:
-        if not self._quiet:
-            print(text, file=sys.stderr, flush=True)
 
     def _line(self, trial: Trial, trials: list[Trial]) -> str:
         best, name = ranking(trials), self._study.plan.metric_name
@@ -75,6 +80,10 @@ class Display:
             return ""
         seconds = (time.monotonic() - self._start) / made * remaining
         return f", about {format_duration(seconds)} left"
+
+
+def _trials(count: int) -> str:
+    return "1 trial" if count == 1 else f"{count} trials"
 
 
 def _ended(trials: list[Trial]) -> int:

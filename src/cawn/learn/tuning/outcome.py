@@ -108,11 +108,9 @@ def conclude(study: SharedStudy, objective: Objective, report: Report = lambda _
     with FileLock(study.folder / "trials" / LOCK):
         trials = study.trials()
         ranked = ranking(trials)
-        if not ranked:
-            raise QueryError(f"{study.folder}: no trial is complete yet; continue with the same command")
+        if not ranked or trials[0].state != "complete":
+            raise QueryError(f"{study.folder}: the first trial is not complete yet; continue with the same command")
         default, best = trials[0], ranked[0]
-        if default.state != "complete":
-            raise QueryError(f"{study.folder}: the first trial, of the preset, is {default.state}; {default.reason}")
         used = [default] if best is default else [default, best]
         with study.reserved(used):
             rows = _test(study, objective, used, report)

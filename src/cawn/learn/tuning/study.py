@@ -127,7 +127,7 @@ class SharedStudy:
                     f"{self.folder}: its first trial, of the preset, failed: {self._trial(found[0]).reason}"
                 )
             for each in found:
-                if each.state.name == "RUNNING" and (claim := self._take(each)) is not None:
+                if each.state.name == "RUNNING" and (claim := self._take(each.number)) is not None:
                     return claim
             if len(found) >= total:
                 return None
@@ -135,18 +135,22 @@ class SharedStudy:
             if parameters is None:
                 return None
             self._study.add_trial(self._new(parameters))
-            return self._take(self._found()[-1])
+            return self._take(len(found))
 
-    def _take(self, found: Any) -> Claim | None:
-        """Lock a trial, unless another process has it."""
-        folder = self.folder_of(found.number)
+    def _take(self, number: int) -> Claim | None:
+        """Lock a trial, unless another process has it or has just ended it."""
+        folder = self.folder_of(number)
         make_folder(folder)
         try:
             lock = FolderLock(folder)
         except FolderInUseError:
             return None
+        found = self._found()[number]  # as its last process left it
+        if found.state.name != "RUNNING":
+            lock.release()
+            return None
         if _count_deaths(folder, len(found.intermediate_values)) > MOST_DEATHS:
-            self.fail(found.number, f"its process died {MOST_DEATHS} times in the same epoch; perhaps memory ran out")
+            self.fail(number, f"its process died {MOST_DEATHS} times in the same epoch; perhaps memory ran out")
             lock.release()
             return None
         return Claim(self._trial(found), folder, lock)
