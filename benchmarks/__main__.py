@@ -1,7 +1,8 @@
 """`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed.
 
 `python -m benchmarks serving` measures the live service and has options of its own, and so does
-`python -m benchmarks external`, which measures logs larger than memory; see `--help`.
+`python -m benchmarks external`, which measures logs larger than memory, and `python -m benchmarks ranks`, which
+measures training by several processes; see `--help`.
 """
 
 import sys
@@ -34,11 +35,15 @@ def main(arguments: list[str]) -> int:
         from benchmarks import external
 
         return external.main(arguments[1:])
+    if arguments[:1] == ["ranks"]:
+        from benchmarks import ranks
+
+        return ranks.main(arguments[1:])
     quick = "--quick" in arguments
     names = [a for a in arguments if a != "--quick"] or [name for name in PARTS if name not in ASKED_FOR]
     if unknown := [name for name in names if name not in PARTS]:
         print(
-            f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving', 'external'])}",
+            f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving', 'external', 'ranks'])}",
             file=sys.stderr,
         )
         return 2

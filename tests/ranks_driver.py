@@ -1,32 +1,38 @@
-"""What ranks do together, for tests: run as a script by each of several processes, which `started` starts.
+"""What several ranks do together, for tests: a script that is run once, because a process takes seconds to start.
 
-Rank 0 writes what it finds as JSON. Many checks share one group of processes, because starting one takes seconds.
+It trains alone, then forks into two and into four ranks, one of which is killed at the end, and resumes alone what they
+have left. What they find is written to a folder as JSON. Threads would not survive a fork, so there is one per process.
 """
 
 import json
 import os
 import signal
-import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import cawn
 from cawn.data import laws
+from cawn.learn import evaluation
+from cawn.learn.ranks import join
 from cawn.systems import settings_type
+from ctrl_c import after_each_step
 from small_runs import TINY
 
-# Without f2, whose frequencies are multiplied by large times: rounding then grows by orders of magnitude in ten steps,
-# in one process too if the links of a batch come in another order.
+# Without f2, which multiplies learned frequencies by large times: rounding then grows by orders of magnitude in ten
+# steps, also in one process if the links of a batch come in another order.
 CONFIG = TINY.with_(time=False, dropout=0.3, epochs=2)
 LOSSES = {
     "cawn": CONFIG,
-    "cawn, one link in the last batch": CONFIG.with_(batch_size=52, num_negatives=2),
+    "one link in the last batch": CONFIG.with_(batch_size=80, num_negatives=2),
+    "fewer links than ranks": CONFIG.with_(batch_size=3, num_walks=2, rates=False, two_steps=False, transitions=False),
     "rates": settings_type("rates")(batch_size=60, hidden=8),
     "graphmixer": settings_type("graphmixer")(batch_size=64, neighbours=4, dim=8, time_dim=4, dropout=0.0),
 }
-STOPPED_AFTER = 5
+STEPS = 12  # of each; the last batch of the first is incomplete
+KILLED = {2: 1, 4: 0}  # the rank that is killed, by the number of ranks
 
 
 def network(seed: int = 0) -> cawn.Events:
@@ -34,95 +40,104 @@ def network(seed: int = 0) -> cawn.Events:
 
 
 def losses(config: Any) -> list[float]:
-    """Of the steps of an epoch."""
-    trainer = cawn.Trainer(network(), config, seed=3, quiet=True)
-    return [float(loss) for loss in trainer.steps(0, 0)]
+    trainer = cawn.Trainer(network(), config, seed=3, quiet=True, device="cpu", threads=1)
+    return [float(loss) for _, loss in zip(range(STEPS), trainer.steps(0, 0), strict=False)]
 
 
-def trained(folder: Path | None = None, **options: Any) -> cawn.Run:
-    options = {"seed": 3, "quiet": True, "kinds": ("random",), "out": folder} | options
-    return cawn.train(network(), CONFIG, **options)
-
-
-def figures(run: cawn.Run) -> dict[str, Any]:
+def trained(folder: Path | None = None, **options: Any) -> dict[str, Any]:
+    options = {"seed": 3, "quiet": True, "kinds": ("random",), "out": folder, "device": "cpu", "threads": 1} | options
+    run = cawn.train(network(), CONFIG, **{"baselines": False} | options)
     return {"results": run.results, "epochs": run.epochs, "calibration": run.calibration.to_dict()}
 
 
 def refused(call: Callable[[], object]) -> str:
     try:
         call()
-    except cawn.CawnError as error:
-        return str(error)
+    except (cawn.CawnError, KeyboardInterrupt) as error:
+        return f"{type(error).__name__}: {error}"
     return "not refused"
 
 
-def stop_after(count: int, act: Callable[[cawn.Trainer], object], call: Callable[[], object]) -> None:
-    """Make a call in which `act` is called during the training step of this number."""
-    from ctrl_c import after_each_step
-
+def during_step(number: int, act: Callable[[cawn.Trainer], object], call: Callable[[], object]) -> str:
+    """Why a call fails in which `act` is called during this training step."""
     made = []
 
     def acting(trainer: cawn.Trainer) -> None:
         made.append(None)
-        if len(made) == count:
+        if len(made) == number:
             act(trainer)
 
     with after_each_step(acting):
-        call()
+        return refused(call)
 
 
-def interrupt(trainer: cawn.Trainer) -> None:
+def interrupt_last(trainer: cawn.Trainer) -> None:
     """Ctrl-C that reaches the last rank alone."""
     trainer.interrupt.asked = trainer.ranks.rank == trainer.ranks.size - 1
 
 
-def die(rank: int) -> Callable[[cawn.Trainer], None]:
-    def act(trainer: cawn.Trainer) -> None:
-        if trainer.ranks.rank == rank:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return act
-
-
-def started(count: int, folder: Path, *checks: str) -> dict[str, Any]:
-    """What the checks find in `count` processes, and their exit codes and error output."""
-    numbers = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
-    store = {"CAWN_RANKS_STORE": str(folder / "store"), "GLOO_SOCKET_IFNAME": "lo"}
-    modules = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    processes = []
-    for rank in range(count):
-        environment = os.environ | numbers | store | modules | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        command = [sys.executable, __file__, str(folder), *checks]
-        processes.append(subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True))
-    errors = [process.communicate()[1] for process in processes]
-    path = folder / "found.json"
-    assert path.exists(), errors
-    codes = [process.returncode for process in processes]
-    return json.loads(path.read_text()) | {"codes": codes, "errors": errors}
-
-
-def main(folder: Path, checks: list[str]) -> None:
-    ranks = cawn.learn.ranks.join("cpu")
-    found: dict[str, Any] = {}
-
-    def keep() -> None:
-        if ranks.first:
-            (folder / "found.json").write_text(json.dumps(found))
-
-    if "losses" in checks:
-        found["losses"] = {name: losses(config) for name, config in LOSSES.items()}
-        found["refused"] = [refused(lambda: cawn.Trainer(network(), settings_type("tgn")(), quiet=True))]
+def rank_main(count: int, folder: Path) -> None:
+    """The checks of one rank; what it finds is written before the last one, in which a rank is killed, and after it."""
+    ranks, found = join("cpu"), dict[str, Any]()
+    configs = LOSSES if count == 2 else {name: LOSSES[name] for name in ("cawn", "fewer links than ranks")}
+    found["losses"] = {name: losses(config) for name, config in configs.items()}
+    if count == 2:
+        found["tgn"] = refused(lambda: cawn.Trainer(network(), settings_type("tgn")(), quiet=True))
         other = network(ranks.rank), CONFIG.with_(lr=1e-3 * (1 + ranks.rank))
         found["differing"] = refused(lambda: cawn.Trainer(*other, quiet=True))
-    found["whole"] = figures(trained(folder / "whole"))
-    found["resumed"] = figures(trained(folder / "part", resume=True))
-    try:
-        stop_after(STOPPED_AFTER, interrupt, lambda: trained(folder / "stopped"))
-    except KeyboardInterrupt:
-        found["stopped"] = True
-    keep()
-    stop_after(STOPPED_AFTER + 3, die(1 if "losses" in checks else 0), lambda: trained(folder / "killed"))
+        found["whole"] = trained(baselines=True, refit=True)
+        found["clock"] = trained(clock="batch:50", task="inductive")
+    else:
+        found["resumed"] = trained(folder / "part", resume=True)
+    found["stopped"] = during_step(5, interrupt_last, lambda: trained(folder / f"stopped-{count}"))
+    (folder / f"found-{count}-{ranks.rank}.json").write_text(json.dumps(found))
+
+    def die(trainer: cawn.Trainer) -> None:
+        if ranks.rank == KILLED[count]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    found["killed"] = during_step(8, die, lambda: trained(folder / f"killed-{count}"))
+    (folder / f"found-{count}-{ranks.rank}.json").write_text(json.dumps(found))
+
+
+def fork(count: int, folder: Path) -> list[int]:
+    """The exit codes of `count` ranks; they have written what they found."""
+    children = []
+    for rank in range(count):
+        if (child := os.fork()) == 0:
+            os.environ.update(dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(count)))
+            os.environ.update(dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)))
+            os.environ.update(CAWN_RANKS_STORE=str(folder / f"store-{count}"), GLOO_SOCKET_IFNAME="lo")
+            try:
+                rank_main(count, folder)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        children.append(child)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def main(folder: Path) -> None:
+    evaluation.RANKED_LINKS = 20  # as in the other tests
+    found: dict[str, Any] = {"losses": {name: losses(config) for name, config in LOSSES.items()}}
+    found["whole"] = trained(baselines=True)
+    found["clock"] = trained(clock="batch:50", task="inductive")
+
+    def stop(trainer: cawn.Trainer) -> None:
+        trainer.interrupt.asked = True
+
+    during_step(5, stop, lambda: trained(folder / "part"))
+    for count in KILLED:
+        codes = fork(count, folder)
+        paths = [folder / f"found-{count}-{rank}.json" for rank in range(count)]
+        found[str(count)] = {
+            "codes": codes,
+            "ranks": [json.loads(path.read_text()) for path in paths],
+            "resumed": {kind: trained(folder / f"{kind}-{count}", resume=True) for kind in ("stopped", "killed")},
+        }
+    (folder / "found.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(Path(sys.argv[1]))

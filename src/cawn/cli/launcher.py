@@ -8,11 +8,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
+COMMAND = (sys.executable, "-m", "cawn")
 _POLL = 0.05  # seconds between looks at the processes
 _GRACE = 60.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
 _STOP = 30.0  # seconds that a process has to end after SIGTERM
@@ -26,17 +27,17 @@ def launch(count: int, arguments: list[str]) -> int:
     The processes are in sessions of their own, so that Ctrl-C reaches this process alone, which passes it on once. They
     stop when this process ends, however it ends: the pipe that they watch is then closed.
     """
-    with tempfile.TemporaryDirectory(prefix="cawn-") as folder, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="cawn-") as folder:
         watched, kept = os.pipe()
-        stack.callback(os.close, kept)
         processes: list[subprocess.Popen[bytes]] = []
-        with _passing_on(processes):
-            try:
+        try:
+            with _passing_on(processes):
                 for rank in range(count):
                     processes.append(_start(rank, count, arguments, Path(folder), watched))
-            finally:
-                os.close(watched)
                 codes = _wait(processes)
+        finally:
+            os.close(watched)
+            os.close(kept)
         if INTERRUPTED in codes:
             return INTERRUPTED
         if any(codes) and not (Path(folder) / PRINTED).exists():
@@ -54,7 +55,7 @@ def _start(rank: int, count: int, arguments: list[str], folder: Path, watched: i
     if sys.platform == "linux":
         environment |= {"GLOO_SOCKET_IFNAME": os.environ.get("GLOO_SOCKET_IFNAME", "lo")}
     return subprocess.Popen(
-        [sys.executable, "-m", "cawn", *arguments],
+        [*COMMAND, *arguments],
         stdin=None if rank == 0 else subprocess.DEVNULL,
         env=dict(os.environ) | environment,
         start_new_session=True,
@@ -81,19 +82,16 @@ def _send(processes: list[subprocess.Popen[bytes]], number: int) -> None:
             process.send_signal(number)
 
 
-class _passing_on:  # noqa: N801
+@contextmanager
+def _passing_on(processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Within, Ctrl-C and SIGTERM are passed on to the processes."""
 
-    def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
-        self._processes, self._previous = processes, dict[int, Any]()
+    def pass_on(number: int, _frame: FrameType | None) -> None:
+        _send(processes, number)
 
-    def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._pass_on)
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
             signal.signal(number, handler)
-
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        _send(self._processes, number)

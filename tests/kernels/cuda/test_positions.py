@@ -60,3 +60,25 @@ def test_waves_of_any_length(gpu) -> None:
     assert torch.allclose(made[6:, 32:44], phase.cos(), atol=2e-6)
     assert torch.allclose(made[6:, 44:56], phase.sin(), atol=2e-6)
     assert (made[:, 56] == 1).all()  # the bias comes after the waves
+
+
+def test_dropout_of_some_pairs_is_that_of_all(gpu) -> None:
+    """Pairs 1 and 3 of two blocks of two, whose walk sets are 2, 3, 6 and 7."""
+    M, d = 5, 16
+    whole = EncoderShape(S=8, M=M, L=3, d=d, kinds=1, frequencies=0, x_width=0, width=48, keep=0.5, pool=True)
+    part = whole._replace(S=4, first=1, size=1, whole=2)
+    layers, seed = nothing(gpu, d, 3, []), torch.tensor([7], device=gpu)
+    for bias in (layers.own_bias, layers.other_bias):
+        bias.fill_(1.0)
+
+    def hidden(shape: EncoderShape) -> list[torch.Tensor]:
+        """Of each depth: [S, walks, 2d]."""
+        counts = torch.ones(shape.S, M, 3, 2, 3, dtype=torch.int32, device=gpu)
+        elapsed, x = torch.zeros(shape.S, M, 3, device=gpu), torch.zeros(shape.S, M, 3, 0, device=gpu)
+        flat = position_inputs(layers, counts, elapsed, x, shape, seed, torch.float32)
+        roots, walks = shape.shallow(flat).split([shape.S, shape.S * M])
+        return [rows[:, : 2 * d].view(shape.S, -1, 2 * d) for rows in (roots, walks, shape.deep(flat, 2))]
+
+    for all_sets, some in zip(hidden(whole), hidden(part), strict=True):
+        assert torch.equal(some, all_sets[[2, 3, 6, 7]])
+        assert not torch.equal(some, all_sets[:4])

@@ -1,5 +1,7 @@
 """Batches, scores and training steps on a device are those of the CPU, for every kind of model and of network."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,11 @@ import torch
 import cawn
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
-from cawn.systems.cawn.cuda import DeviceEngine
+from cawn.systems.cawn.cuda import DeviceEngine, DeviceSteps
 from cawn.systems.cawn.features import Batcher, input_widths
 from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
+from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Optimizer, TrainingLinks, seed_step
 from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
@@ -188,3 +191,24 @@ def test_an_epoch_can_be_resumed_in_the_middle(gpu) -> None:
         steps(engine, training, optimizer, gpu, first, last)
     for a, b in zip(whole.parameters(), part.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_gradients_of_ranks_add_up(gpu) -> None:
+    """With dropout. The last batch has one link, and one of three ranks has none in any batch of two."""
+    size, config = 3, CONFIG.with_(dropout=0.3, rates=False, batch_size=2)
+    model, training, host = prepare(gpu, config, weight=[0.5, 3] * 5)
+    batcher, last = DeviceEngine(model, host, gpu).batcher, training.steps_per_epoch - 1
+
+    def gradients(ranks: Ranks, step: int) -> list[torch.Tensor]:
+        steps = DeviceSteps(model, replace(training, ranks=ranks), Optimizer(model, config, last + 1), batcher)
+        steps._prepare(0)
+        steps._step.fill_(step)
+        seed_step(gpu, step)
+        steps._backward()
+        return [steps._loss, *(weight.grad.clone() for weight in model.parameters())]
+
+    assert len(training.positions) % 2 == 1
+    for step in (0, last) if gpu.type == "cuda" else (last,):
+        parts = [gradients(Ranks(rank, size), step) for rank in range(size)]
+        for i, expected in enumerate(gradients(SINGLE, step)):
+            assert torch.allclose(sum(part[i] for part in parts), expected, rtol=1e-4, atol=1e-6)
