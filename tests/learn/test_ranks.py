@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import ranks_driver
-from cawn.learn.arguments import with_global_batch
 from cawn.learn.ranks import cuts, place, prints
-from small_runs import TINY
 
 NEAR = {"rel": 2e-5}  # float rounding, over 24 steps
 
@@ -97,12 +95,3 @@ def test_the_place_of_a_process(monkeypatch) -> None:
         monkeypatch.setenv(name, value)
     assert place() == {"rank": 3, "world_size": 4, "local_rank": 1, "local_world_size": 4}
     assert not prints("anything")
-
-
-def test_the_learning_rate_of_a_larger_batch() -> None:
-    config, rule = with_global_batch(TINY, 256, scaled=True)
-    assert (config.batch_size, config.lr) == (256, pytest.approx(6e-3))
-    assert rule == "global batch of 256 links: lr 0.003 x sqrt(256 / 64) = 0.006"
-    config, rule = with_global_batch(TINY, 256, scaled=False)
-    assert (config.batch_size, config.lr) == (256, 3e-3)
-    assert rule == "global batch of 256 links; lr 0.003 as given"
