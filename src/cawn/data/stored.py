@@ -10,6 +10,7 @@ building.json    while the folder is being written: the stages that are finished
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,20 +19,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_folders import Arrays, Stamp, read_arrays
+from cawn.data.array_folders import Arrays, Stamp, map_array, read_arrays
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
-from cawn.data.seals import check_seal, read_json
+from cawn.data.seals import check_seal, read_json, read_sealed, write_sealed
 from cawn.data.validation import check_array, check_links, check_names
 from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
 
-DESCRIPTION, BUILDING = "index.json", "building.json"
+DESCRIPTION, BUILDING, COLUMNS = "index.json", "building.json", "columns.json"
 FORMAT = 1
 BUILD_AGAIN = "build the index again (cawn index)"
+READ_AGAIN = "read the log again"
 FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 
 
@@ -105,20 +107,50 @@ def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """
     stored = StoredIndex(folder, read_description(folder), verify)
     found, arrays = stored.description, stored.network
-    names = {name: array for name, array in arrays.items() if name.startswith("name")}
     try:
-        links = {name: array for name, array in arrays.items() if name not in names}
-        _check_columns(links, names, found)
+        events = _mapped_events(arrays, found, verify=verify)
         if verify:
-            check_names(names)
-            check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
             _ = stored.index
-        events = Events.mapped(found["nodes"], NameIndex(names), **links)
-        events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
-        events.reading = Reading.from_dict(found["reading"])
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {BUILD_AGAIN}") from error
     events.stored = stored
+    return events
+
+
+def is_columns(path: Any) -> bool:
+    """Whether this is the path of a folder that `cawn.read(..., out=folder)` has written."""
+    try:
+        return isinstance(path, str | Path) and (Path(path) / COLUMNS).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def write_columns_description(folder: Path, events: Events, names: Sequence[str]) -> None:
+    """Write columns.json, with which `read_columns` opens a folder of columns; `names` are those of its arrays."""
+    write_sealed(folder / COLUMNS, {"files": list(names)} | describe_network(events))
+
+
+def read_columns(folder: Path) -> Events:
+    """The events of a folder of columns, memory-mapped."""
+    found = read_sealed(folder / COLUMNS, READ_AGAIN)
+    try:
+        arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in map(str, found["files"])}
+        return _mapped_events(arrays, found)
+    except (DataError, KeyError, TypeError, ValueError) as error:
+        raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
+
+
+def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:
+    """Events of these arrays, as `describe_network` describes them; with `verify`, every value is checked."""
+    names = {name: array for name, array in arrays.items() if name.startswith("name")}
+    links = {name: array for name, array in arrays.items() if name not in names}
+    _check_columns(links, names, found)
+    if verify:
+        check_names(names)
+        check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
+    events = Events.mapped(found["nodes"], NameIndex(names), **links)
+    events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
+    events.reading = Reading.from_dict(found["reading"])
     return events
 
 

@@ -1,9 +1,14 @@
 """Columns on disk equal, byte for byte, what `cawn.read` gives in memory."""
 
+import gzip
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -127,3 +132,164 @@ def test_any_log_of_text(tmp_path_factory: pytest.TempPathFactory, log, sorting:
     folder = tmp_path_factory.mktemp("log")
     paths = [written(folder / f"{i}.csv", as_csv(rows)) for i, rows in enumerate(files)]
     assert_same(paths, folder / "columns", Limits(piece, 1 << 20, sorting, 3), exact=False, **options)
+
+
+TYPES = {
+    "integers": (pa.int64(), st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)),
+    "texts": (pa.string(), st.sampled_from(["7", "ann", "bob", "é", "x" * 30])),
+    "floats": (pa.float64(), st.sampled_from([0.0, -0.0, 1.5, 2.0, 1e300])),
+    "words": (pa.string(), st.sampled_from(["red", "blue", None])),
+    "whole floats": (pa.float32(), st.sampled_from([1.0, 2.0, 7.0])),
+    "days": (pa.date32(), st.integers(-9, 20_000)),
+    "moments": (pa.timestamp("ms"), st.integers(-(10**5), 10**12)),
+    "fine moments": (pa.timestamp("ns", "UTC"), st.integers(0, 3)),
+    "far moments": (pa.timestamp("us"), st.integers(-(2**55), 2**57)),
+    "text dates": (pa.string(), st.sampled_from(["2024-01-01", "2024-01-01 00:00:00.25", "1999-01-01"])),
+    "text times": (pa.string(), st.sampled_from(["1", "2.5", "+3", " 4", "2024-01-01", "2300-01-01"])),
+}
+NAMES_OF = ("integers", "texts", "whole floats")
+TIMES_OF = ("integers", "floats", "days", "moments", "fine moments", "far moments", "text dates", "text times")
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[pa.Table], dict[str, Any]]:
+    """Tables of one log, and options."""
+    src, dst = draw(st.sampled_from(NAMES_OF)), draw(st.sampled_from(NAMES_OF))
+    kinds = {"src": src, "dst": dst, "t": draw(st.sampled_from(TIMES_OF)), "n": draw(st.sampled_from([dst, "texts"]))}
+    kinds |= {
+        "a": draw(st.sampled_from(["floats", "words", "texts", "whole floats"])),
+        "id": draw(st.sampled_from(NAMES_OF)),
+    }
+    found = []
+    for _ in range(draw(st.integers(1, 3))):
+        rows = draw(st.integers(1, 15))
+        columns = {}
+        for name, kind in kinds.items():
+            dtype, values = TYPES[kind]
+            values = st.none() | values if name == "n" else values
+            column = pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), dtype)
+            columns[name] = column.dictionary_encode() if kind == "words" else column
+        found.append(pa.table(columns))
+    options: dict[str, Any] = {"bipartite": draw(st.sampled_from([None, None, True]))}
+    for option, column in (("msg", ["a"]), ("negative", "n"), ("link_id", "id"), ("weight", "a")):
+        if draw(st.booleans()):
+            options[option] = column
+    return found, options
+
+
+def as_file(table: pa.Table, path: Path, kind: str) -> Path:
+    """Written in small pieces."""
+    if kind == "parquet":
+        pq.write_table(table, path, row_group_size=4)
+    elif kind == "json":
+        path.write_text("".join(json.dumps(row, default=str) + "\n" for row in table.to_pylist()))
+    else:
+        with (pa.ipc.new_stream if kind == "stream" else pa.ipc.new_file)(path, table.schema) as sink:
+            sink.write_table(table, max_chunksize=5)
+    return path
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(log=tables(), kind=st.sampled_from(["parquet", "json", "stream", "file"]), piece=st.sampled_from([40, 400]))
+def test_any_log_of_tables(tmp_path_factory: pytest.TempPathFactory, log, kind: str, piece: int) -> None:
+    found, options = log
+    folder = tmp_path_factory.mktemp("log")
+    paths = [as_file(table, folder / f"{i}", kind) for i, table in enumerate(found)]
+    assert_same(paths, folder / "columns", Limits(piece, 1 << 20, 400, 3), exact=False, **options)
+
+
+# Literal logs.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "src dst t\n1  2\t3\n 4 5 1 \n\n2 2 2\n",
+        "# a comment\n# another\n10,20,3\n20,30,1\n\n10,30,2\n",
+        "\ufeffsrc,dst,t\r\na,b,3\r\nb,c,1\r\n",
+        "src,dst,t\rann,bob,3\rbob,ann,1\r",
+        'src,dst,t\n"a\nb",c,3\nc,"d ""e"", f",1\n"g",h,2\n',
+        "user_id,item_id,timestamp,state_label,features\n0,0,0,0,0.5,1\n1,0,36,0,0,0\n0,1,77,1,0,0\n",
+        "user_id,item_id,timestamp,state_label,features\n0,0,0,0,0,0\n1,0,36,0,0,0\n0,1,77,1,0,0\n",
+        "src, dst, t\nann, bob, 2024-01-02\nbob, ann, 2024-01-01\n",
+        "src,dst,t\n7.0,8,1\n7,8.0,2\n9,9,3\n",
+        "src,dst,t\n7.0,8,1\n7,8.0,2\nann,9,3\n",
+        "src,dst,t\n" + f"{'x' * 300},b,1\n" * 3 + "a,b,0\n",
+    ],
+)
+@pytest.mark.parametrize("compressed", [False, True])
+def test_literal_logs(tmp_path: Path, text: str, compressed: bool) -> None:
+    content = gzip.compress(text.encode()) if compressed else text.encode()
+    (tmp_path / "log.txt").write_bytes(content)
+    assert isinstance(assert_same(tmp_path / "log.txt", tmp_path / "columns"), cawn.Events)
+
+
+ROW = "ann,bob,1,1,x\n"
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (9 * ROW + "ann,bob,noon,1,x\n" + ROW, {}),
+        (9 * ROW + "ann,,2,1,x\n", {}),
+        (9 * ROW + "ann,bob,,1,x\n", {}),
+        (9 * ROW + "ann,bob,inf,1,x\n", {}),
+        (9 * ROW + "ann,bob,2\n" + ROW, {}),
+        (9 * ROW + '"ann\nie",bob,2,1,x\n' + "ann,bob,3,4\n", {}),
+        (9 * ROW + "ann,bob,2,many,x\n", {"msg": "w"}),
+        (9 * ROW + "ann,bob,2,,x\n", {"msg": "w"}),
+        (9 * ROW.replace("1,x", "7,x") + "ann,bob,2,true,x\n", {"msg": "w"}),
+        (9 * ROW + "ann,bob,2,-1,x\n", {"weight": "w"}),
+        (9 * ROW + "ann,bob,2,1,\n", {"link_id": "c"}),
+        (9 * ROW.replace("1,x", "0,x"), {"weight": "w"}),
+        (9 * ROW.replace(",1,", ",12:00,"), {}),
+        (9 * ROW.replace("1,x", "2024-01-01,x"), {"msg": "w"}),
+        (9 * "ann,bob,9223372036854775807,1,x\nann,bob,-9223372036854775807,1,x\n", {}),
+        (9 * ROW, {"src": "nobody"}),
+        ("", {}),
+    ],
+)
+def test_logs_that_are_refused(tmp_path: Path, rows: str, options: dict) -> None:
+    log = written(tmp_path / "log.csv", "src,dst,t,w,c\n" + rows)
+    assert isinstance(assert_same(log, tmp_path / "columns", **options), str)
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(b"src,dst,t\n" + 99 * b"ann,bob,1\n" + b"ann,\xff,2\n")
+    assert isinstance(assert_same(tmp_path / "log.csv", tmp_path / "columns"), str)
+
+
+@pytest.mark.parametrize(
+    ("second", "options"),
+    [
+        ("src,dst,t,w\na,b,2024-01-01,1\n", {}),
+        ("src,dst,t\na,b,1\n", {"msg": ["w"]}),
+        ("src,dst,t,w\na,b,1,red\n", {"msg": ["w"]}),
+        ("source,target,t,w\na,b,1,1\n", {}),
+        ("src,dst,t,w\na,b,2.5,1\n", {}),
+    ],
+)
+def test_files_that_do_not_belong_together(tmp_path: Path, second: str, options: dict) -> None:
+    first = written(tmp_path / "1.csv", "src,dst,t,w\na,b,9007199254740993,1\n")
+    assert_same([first, written(tmp_path / "2.csv", second)], tmp_path / "columns", **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_folders_of_partitions(tmp_path: Path, kind: str) -> None:
+    for i, day in enumerate(("2024-01-02", "2024-01-01")):
+        folder = tmp_path / "log" / f"date={day}" / f"shard={i}"
+        folder.mkdir(parents=True)
+        table = pa.table({"src": ["a", "b"], "dst": ["b", f"c{i}"]})
+        write = pq.write_table if kind == "parquet" else csv.write_csv
+        write(table, folder / f"part.{kind}")
+    events = assert_same(tmp_path / "log", tmp_path / "columns", msg="shard")
+    assert isinstance(events, cawn.Events)
+    assert events.reading is not None
+    assert (events.reading.time, events.reading.dates) == ("date", True)
+    assert np.array_equal(events.msg, [[1], [1], [0], [0]])
+
+
+@pytest.mark.parametrize("links", ["src,dst,t\nann,bob,2\nbob,cid,1\n", "user,item,t\nann,1,2\nbob,2,1\nann,3,0\n"])
+def test_tables_of_nodes(tmp_path: Path, links: str) -> None:
+    nodes = written(tmp_path / "nodes.csv", "name,age,city\nbob,40,rome\nann,20,oslo\nzoe,99,paris\n")
+    assert_same(written(tmp_path / "log.csv", links), tmp_path / "columns", nodes=nodes)

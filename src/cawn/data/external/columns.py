@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cawn.data.array_folders import map_array
 from cawn.data.attributes import Attribute
 from cawn.data.events import NO_NEGATIVE, PER_LINK, Events
 from cawn.data.external.files import ColumnFile
@@ -27,8 +28,9 @@ from cawn.data.readers import files, read_like, read_options
 from cawn.data.readers.columns import ReadOptions
 from cawn.data.readers.nodes import NodeTable
 from cawn.data.reading import Reading
+from cawn.data.stored import READ_AGAIN
 from cawn.data.times import check_span
-from cawn.errors import QueryError, StorageError
+from cawn.errors import QueryError
 from cawn.files import storing, sync, temporary_folder
 from cawn.progress import Report, progress
 
@@ -67,7 +69,7 @@ class Columns:
 
     def arrays(self) -> dict[str, Array]:
         """All arrays by name, memory-mapped copy-on-write."""
-        return {name: _mapped(self.folder / f"{name}.npy") for name in self.files}
+        return {name: map_array(self.folder / f"{name}.npy", READ_AGAIN) for name in self.files}
 
     def events(self) -> Events:
         """The links. Nothing is read before it is used; node names become `labels` when these are asked for."""
@@ -269,12 +271,3 @@ class _Writer:
         file.append(events.x)
         file.finish()
         return replace(columns, files=(*columns.files, "x"), node_columns=events.node_columns)
-
-
-def _mapped(path: Path) -> Array:
-    try:
-        if path.stat().st_size and (array := np.load(path, mmap_mode="c", allow_pickle=False)).ndim:
-            return np.asarray(array)
-        raise ValueError("no array")
-    except Exception as error:  # a damaged header can raise almost anything
-        raise StorageError(f"{path}: missing or damaged; read the log again") from error

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cawn.data.external.files import ColumnFile
 from cawn.data.external.pieces import LinkFile, TextLinks
-from cawn.data.readers.tables import TIME_KINDS, Origin, TableColumn
+from cawn.data.readers.tables import TIME_KINDS, Origin, TableColumn, refuse_rounded
 from cawn.data.readers.text import beyond_float64
 from cawn.data.reading import Unit
 from cawn.data.times import PER_SECOND, DateUnits, calendar_dates, dates_in_unit
@@ -89,6 +89,7 @@ class FileTimes:
         return None if beyond_float64(column.values) else _group_of_type(kind), None
 
     def _append(self, times: Array) -> None:
+        refuse_rounded(self._links.file, times)
         if times.dtype.kind == "M":
             self.units.add(times)
             self._all_calendar = False

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from cawn.checks import as_array
 from cawn.data.events import Events
 from cawn.data.readers import files
 from cawn.data.readers.columns import ReadOptions
 from cawn.data.readers.nodes import NodeTable
-from cawn.data.readers.tables import Origin, Rows, events_of, rows_of_table, with_partitions
+from cawn.data.readers.tables import Origin, Rows, events_of, refuse_rounded, rows_of_table, with_partitions
 from cawn.data.readers.text import read_text
 from cawn.data.reading import Column, Reading, column_list
-from cawn.data.stored import is_index, read_stored
+from cawn.data.stored import is_columns, is_index, read_columns, read_stored
 from cawn.errors import DataError, brief
 
 __all__ = ["read"]
@@ -38,13 +37,16 @@ def read(
     bipartite: bool | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
+    memory: int | str | None = None,
+    out: str | os.PathLike[str] | None = None,
 ) -> Events:
     """Read an edge log.
 
     Args:
         source: A path to CSV, TSV or whitespace-separated text or JSON Lines (plain or compressed), Parquet or Arrow
-            IPC; a pattern such as "logs/*.csv" (files in the order of their names) or a list of paths, read one after
-            the other; an index folder written by `cawn index`; "-" for standard input; a table with
+            IPC; a folder of files of one kind, also in folders KEY=VALUE, whose keys are columns; a pattern such as
+            "logs/*.csv" (files in the order of their paths) or a list of paths, read one after the other; an index
+            folder written by `cawn index`, or a folder `out` of an earlier call; "-" for standard input; a table with
             `__arrow_c_stream__` (pyarrow, pandas, polars, DuckDB); or a PyTorch Geometric `TemporalData`.
         src: The column of sources, by name or by position from 0. Found by its usual names if not given; in text
             without a header, source, destination and time are the first three columns.
@@ -63,6 +65,10 @@ def read(
             where the columns are called user and item, as in the JODIE format.
         delimiter: The character between fields of text, if the guess is wrong.
         header: Whether the first line of text names the columns, if the guess is wrong.
+        memory: A limit of the memory that the process may use, such as "4GiB". The log is then read and sorted in
+            pieces, and the events are memory-mapped files, the same as without a limit.
+        out: A new or empty folder for these files, which `read` opens again at once; by default they are in the
+            system's folder of temporary files, and removed when nothing refers to them.
 
     Node names may be integers or strings; `events.labels` keeps them. Dates become Unix seconds, or int64 in a finer
     unit where seconds would round them; a column of integers that are all dates such as 20160123 holds dates.
@@ -71,7 +77,11 @@ def read(
     given: dict[str, Any] = {"src": src, "dst": dst, "time": time, "weight": weight, "negative": negative}
     given |= {"link_id": link_id, "msg": msg, "categorical": categorical, "nodes": nodes, "node": node}
     given |= {"bipartite": bipartite, "delimiter": delimiter, "header": header}
-    return read_like(source, None, **given)
+    if memory is None and out is None:
+        return read_like(source, None, **given)
+    from cawn.data.external.mapping import read_mapped  # which imports this module
+
+    return read_mapped(source, memory, out, **given)
 
 
 def read_like(
@@ -87,8 +97,8 @@ def read_like(
     **given: Any,
 ) -> Events:
     """`read`; columns that are not given are those of an earlier file, as `recorded`, where this one has them."""
-    if is_index(source):
-        return _read_index(source, given | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node})
+    if is_index(source) or is_columns(source):
+        return _read_stored(source, given | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node})
     options, table = read_options(
         recorded, msg=msg, categorical=categorical, nodes=nodes, node=node, delimiter=delimiter, header=header, **given
     )
@@ -119,11 +129,12 @@ def read_options(
     return ReadOptions(wanted, recorded, delimiter, header), table
 
 
-def _read_index(folder: Any, given: dict[str, Any]) -> Events:
-    """The links of an index folder, whose columns were chosen when it was written."""
+def _read_stored(folder: Any, given: dict[str, Any]) -> Events:
+    """The links of a folder of columns or of an index, whose columns were chosen when it was written."""
     if chosen := [role for role, column in given.items() if column is not None]:
-        raise DataError(f"{folder}: is an index folder; leave out {chosen[0]}, which was chosen when it was written")
-    return read_stored(Path(folder))
+        what = "a folder of columns" if is_columns(folder) else "an index folder"
+        raise DataError(f"{folder}: is {what}; leave out {chosen[0]}, which was chosen when it was written")
+    return read_columns(Path(folder)) if is_columns(folder) else read_stored(Path(folder))
 
 
 def _read_links(source: Any, options: ReadOptions) -> Events:
@@ -147,8 +158,7 @@ def _read_file(file: files.File, options: ReadOptions) -> Rows:
         return read_text(file, options)
     table = with_partitions(files.read_table(file), file, options)
     rows = rows_of_table(table, options, Origin(str(file)))
-    if file.kind == "json" and rows.t.dtype.kind == "f" and (np.abs(rows.t) >= 2.0**53).any():
-        raise DataError(f"{file}: times this large are rounded as float64; write whole numbers within int64")
+    refuse_rounded(file, rows.t)
     return rows
 
 

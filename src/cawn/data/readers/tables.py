@@ -76,6 +76,12 @@ def with_partitions(table: pa.Table, file: files.File, options: ReadOptions) -> 
     return table
 
 
+def refuse_rounded(file: files.File, t: Array) -> None:
+    """Refuse times of a JSON file that may have been whole numbers before they were rounded."""
+    if file.kind == "json" and t.dtype.kind == "f" and (np.abs(t) >= 2.0**53).any():
+        raise DataError(f"{file}: times this large are rounded as float64; write whole numbers within int64")
+
+
 def rows_of(table: pa.Table, layout: Layout, origin: Origin, reading: Reading) -> Rows:
     """The links of a table; `reading` has the names of its columns in the file."""
     if table.num_rows == 0:
