@@ -11,7 +11,7 @@ from typing import Any
 
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
-from cawn.learn.tuning.journal import import_optuna, open_study
+from cawn.learn.tuning.journal import import_optuna, open_study, quiet_optuna
 from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
@@ -132,7 +132,8 @@ class _Study:
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
         )
         seed = seed_for(len(self._study.trials), self.network, self.preset) % 2**32
-        self._study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
+        with quiet_optuna():
+            self._study.sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True)
         state = optuna.trial.TrialState
         for trial in self._study.get_trials(states=[state.RUNNING]):  # of a sweep that was killed
             self._study.tell(trial.number, state=state.FAIL)

@@ -38,6 +38,7 @@ def test_the_page_stands_alone(tuned: Tuned) -> None:
     page = (tuned.folder / "report.html").read_text()
     assert page.count("<svg") == 2
     assert "**" not in page
+    assert "<strong>best</strong>" in page
     assert not re.search(r"(src|href)=[\"']?(http|/)", page.replace("xlink:href", ""))
 
 

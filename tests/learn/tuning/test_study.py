@@ -9,7 +9,7 @@ import pytest
 import cawn
 from cawn.files import FolderLock
 from cawn.learn.tuning import work
-from cawn.learn.tuning.study import KEPT, MOST_DEATHS, SharedStudy, ranking
+from cawn.learn.tuning.study import KEPT, MOST_DEATHS, SharedStudy, projected_value, ranking, where_stopped
 from small_study import Killed, Pretended, facts, killed, plan
 
 pytest.importorskip("optuna")
@@ -146,7 +146,11 @@ def test_pruned_below_the_median_at_the_same_step(tmp_path: Path) -> None:
     assert study.report(number, 5, 0.64)  # in its second seed
     assert not study.report(0, 5, 0.0)  # the preset is always trained to the end
     study.prune(number)
-    assert (study.trials()[number].state, study.trials()[number].value) == ("pruned", 0.64)
+    trials = study.trials()
+    assert (trials[number].state, trials[number].value) == ("pruned", 0.64)
+    assert where_stopped(plan(), trials[number]) == "seed 1, epoch 2"
+    assert projected_value(trials[number], trials) == pytest.approx(0.65 - 0.01)
+    assert projected_value(trials[1], trials) == 0.6
 
 
 def test_only_the_runs_of_the_best_are_kept(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from cawn.learn.reporting import format_duration
-from cawn.learn.tuning.study import SharedStudy, Trial, ranking
+from cawn.learn.tuning.study import SharedStudy, Trial, ranking, where_stopped
 from cawn.progress import Report, progress
 
 
@@ -67,9 +67,13 @@ class Display:
         self._bar = self._stack.enter_context(progress(title, total, quiet=self._quiet))
 
     def _line(self, trial: Trial, trials: list[Trial]) -> str:
-        best, name = ranking(trials), self._study.plan.metric_name
-        value = "" if trial.value is None else f" {name} {trial.value:.4f}"
-        what = {"pruned": f"pruned at{value}", "failed": f"failed: {trial.reason}"}.get(trial.state, value.strip())
+        best = ranking(trials)
+        if trial.state == "complete":
+            what = f"{self._study.plan.metric_name} {trial.value:.4f}"
+        elif trial.state == "pruned":
+            what = f"pruned ({where_stopped(self._study.plan, trial)})"
+        else:
+            what = f"failed: {trial.reason}"
         held = f"; best {best[0].value:.4f} (trial {best[0].number})" if best else ""
         done = _ended(trials)
         return f"trial {trial.number}: {what}{held}; {done} of {self._total} done{self._left(done)}"

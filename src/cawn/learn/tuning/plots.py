@@ -7,7 +7,7 @@ from typing import Any
 from cawn.learn.plots import COLOURS, can_draw, to_svg
 from cawn.learn.tuning.outcome import Tuned
 from cawn.learn.tuning.space import Parameter
-from cawn.learn.tuning.study import Trial
+from cawn.learn.tuning.study import Trial, projected_value
 
 _COLUMNS = 3  # of panels
 
@@ -30,16 +30,18 @@ def plots(tuned: Tuned, *, standalone: bool = True) -> dict[str, str]:
 def _history(figure: Any, tuned: Tuned) -> None:
     axis, best = figure.subplots(), list[float]()
     complete, pruned = _ended(tuned, "complete"), _ended(tuned, "pruned")
-    axis.plot([t.number for t in pruned], _values(pruned), "x", color=COLOURS[7], label="pruned", markersize=5)
-    axis.plot([t.number for t in complete], _values(complete), "o", color=COLOURS[0], label="complete", markersize=4)
-    for value in _values(complete):
+    axis.plot([t.number for t in pruned], _values(tuned, pruned), "x", color=COLOURS[7], label="pruned", markersize=5)
+    axis.plot(
+        [t.number for t in complete], _values(tuned, complete), "o", color=COLOURS[0], label="complete", markersize=4
+    )
+    for value in _values(tuned, complete):
         best.append(max([value, *best[-1:]]))
     axis.step([t.number for t in complete], best, where="post", color=COLOURS[1], label="best so far")
     axis.axhline(100 * (tuned.default.value or 0.0), color=COLOURS[2], linewidth=0.8, linestyle="--", label="preset")
     axis.set(xlabel="trial", ylabel=f"validation {tuned.plan.metric_name}, %", ylim=_limits(tuned))
     axis.xaxis.get_major_locator().set_params(integer=True)
     axis.grid()
-    axis.legend(loc="lower right", ncols=4)
+    figure.legend(loc="outside upper center", ncols=4)
 
 
 def _parameters(figure: Any, tuned: Tuned, parameters: list[Parameter], rows: int) -> None:
@@ -58,7 +60,7 @@ def _panel(axis: Any, tuned: Tuned, parameter: Parameter) -> None:
         trials = [trial for trial in _ended(tuned, state) if parameter.name in trial.parameters]
         chosen = [trial.parameters[parameter.name] for trial in trials]
         places = [labels.index(value) for value in chosen] if labels else chosen
-        axis.plot(places, _values(trials), marker, color=colour, markersize=4, linestyle="")
+        axis.plot(places, _values(tuned, trials), marker, color=colour, markersize=4, linestyle="")
     if labels:
         axis.set_xticks(range(len(labels)), [str(label) for label in labels], rotation=30 if _long(labels) else 0)
         for tick in axis.get_xticklabels() if _long(labels) else []:
@@ -75,15 +77,19 @@ def _long(labels: list[Any]) -> bool:
 
 
 def _ended(tuned: Tuned, state: str) -> list[Trial]:
-    return [trial for trial in tuned.trials if trial.state == state and trial.value is not None]
+    return [trial for trial in tuned.trials if trial.state == state and _value(tuned, trial) is not None]
 
 
-def _values(trials: list[Trial]) -> list[float]:
-    return [100 * (trial.value or 0.0) for trial in trials]
+def _value(tuned: Tuned, trial: Trial) -> float | None:
+    return projected_value(trial, tuned.trials)
+
+
+def _values(tuned: Tuned, trials: list[Trial]) -> list[float]:
+    return [100 * (_value(tuned, trial) or 0.0) for trial in trials]
 
 
 def _limits(tuned: Tuned) -> tuple[float, float]:
     """From below the worst complete trial; pruned ones may be far below."""
-    values = _values(_ended(tuned, "complete"))
+    values = _values(tuned, _ended(tuned, "complete"))
     margin = max(0.15 * (max(values) - min(values)), 0.1)
     return min(values) - margin, max(values) + margin

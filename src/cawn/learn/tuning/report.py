@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from cawn.learn.reporting import format_duration
 from cawn.learn.tuning.outcome import Tuned
 from cawn.learn.tuning.plan import METRICS
 from cawn.learn.tuning.plots import plots
+from cawn.learn.tuning.study import Trial, where_stopped
 
 TITLE = "Search for settings"
 _FILES = {"history": "report-history.svg", "parameters": "report-parameters.svg"}
@@ -42,10 +44,10 @@ def write_report(tuned: Tuned) -> list[Path]:
 
 
 def trials_csv(tuned: Tuned) -> str:
-    """A row for each trial: number, state, value, value and epochs of each seed, seconds, parameters, reason."""
+    """A row for each trial: number, state, value (of pruned ones, when they were stopped), and so on."""
     text = io.StringIO()
     names, seeds = [each.name for each in tuned.plan.space], tuned.plan.seeds
-    columns = ["trial", "state", tuned.plan.metric]
+    columns = ["trial", "state", "stopped", tuned.plan.metric]
     columns += [f"{what} of seed {seed}" for what in (tuned.plan.metric, "epochs") for seed in seeds]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*columns, "seconds", *names, "reason"])
@@ -53,16 +55,15 @@ def trials_csv(tuned: Tuned) -> str:
         results = [trial.seeds.get(seed, {}).get(what, "") for what in ("value", "epochs") for seed in seeds]
         values = [trial.parameters.get(name, "") for name in names]
         value = "" if trial.value is None else trial.value
-        writer.writerow([trial.number, trial.state, value, *results, round(trial.seconds, 1), *values, trial.reason])
+        stopped = where_stopped(tuned.plan, trial) if trial.state == "pruned" else ""
+        begin = [trial.number, trial.state, stopped, value]
+        writer.writerow([*begin, *results, round(trial.seconds, 1), *values, trial.reason])
     return text.getvalue()
 
 
 def sections(tuned: Tuned) -> list[Section]:
     """The parts of the report."""
-    found = [_outcome(tuned), _test(tuned), _settings(tuned)]
-    if tuned.importances:
-        found.append(_importances(tuned))
-    return [*found, _history(tuned)]
+    return [_outcome(tuned), _test(tuned), _settings(tuned), _parameters(tuned), _history(tuned)]
 
 
 def _outcome(tuned: Tuned) -> Section:
@@ -80,7 +81,8 @@ def _outcome(tuned: Tuned) -> Section:
         f"{counts['total']} trials of `{plan.system}` ({states}); seeds {seeds}; task {plan.task}; "
         f"protocol {plan.protocol}; clock {plan.clock}. The best is trial {best.number}. {gain}",
         "Validation links were used to choose the settings. Test links were used only at the end, for the preset and "
-        "for the best settings.",
+        "for the best settings. Validation negatives are random, or those given with the links; settings that suit "
+        "them may be worse against other negatives.",
         f"Values are {plan.metric_name} in percent, means over seeds ± half of the 95 % confidence interval; the "
         "interval of a gain is that of the differences of the same seeds.",
     ]
@@ -96,7 +98,8 @@ def _test(tuned: Tuned) -> Section:
         [
             f"{row['links']} links, {row['negatives']} negatives",
             METRICS[row["metric"]],
-            *(_interval(row[name]) for name in ("default", "best", "gain")),
+            *(_interval(row[name]) for name in ("default", "best")),
+            _interval(row["gain"], "+"),
         ]
         for row in tuned.test
     ]
@@ -110,13 +113,16 @@ def _settings(tuned: Tuned) -> Section:
     return Section("Best settings", text, ["setting", "preset", "best"], rows)
 
 
-def _importances(tuned: Tuned) -> Section:
-    text = [
+def _parameters(tuned: Tuned) -> Section:
+    text = (
         "How much each parameter matters for the value of a trial, by PED-ANOVA on the complete trials. Pruned trials "
         "are left out, so settings that are bad from the start count for less than they should."
-    ]
+    )
+    if not tuned.importances:
+        text = "There are too few complete trials to say which parameters matter."
+    plotted = "In the plots, a pruned trial is as far below the median of the complete ones as when it was stopped."
     rows = [[f"`{name}`", f"{100 * share:.0f} %"] for name, share in tuned.importances.items()]
-    return Section("Importance of parameters", text, ["parameter", "importance"], rows, "parameters")
+    return Section("Parameters", [text, plotted], ["parameter", "importance"], rows, "parameters")
 
 
 def _history(tuned: Tuned) -> Section:
@@ -124,8 +130,8 @@ def _history(tuned: Tuned) -> Section:
     rows = [
         [
             str(trial.number),
-            f"**{trial.state}**" if trial is tuned.best else trial.state,
-            _percent(trial.value),
+            _state(tuned, trial),
+            _percent(trial.value) if trial.state == "complete" else "",
             f"{len(trial.seeds)} of {len(tuned.plan.seeds)}",
             format_duration(trial.seconds),
             *(_shown(trial.parameters.get(name, "")) for name in names),
@@ -133,10 +139,16 @@ def _history(tuned: Tuned) -> Section:
         for trial in tuned.trials
     ]
     text = [
-        "The value of a pruned trial is that at which it was stopped. Times are of finished seeds.",
+        "Times are of finished seeds.",
         *(f"Trial {trial.number} failed: {trial.reason}" for trial in tuned.trials if trial.reason),
     ]
     return Section("Trials", text, ["trial", "state", tuned.plan.metric_name, "seeds", "time", *names], rows, "history")
+
+
+def _state(tuned: Tuned, trial: Trial) -> str:
+    if trial.number == tuned.best.number:
+        return "**best**"
+    return f"pruned ({where_stopped(tuned.plan, trial)})" if trial.state == "pruned" else trial.state
 
 
 def to_markdown(tuned: Tuned) -> str:
@@ -165,23 +177,31 @@ def to_html(tuned: Tuned) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    pages.filters["plain"] = lambda text: text.replace("**", "").replace("`", "")
+    pages.filters["inline"] = _inline
     drawn = {name: Markup(svg) for name, svg in plots(tuned, standalone=False).items()}
     return pages.get_template("report.html").render(title=TITLE, sections=sections(tuned), plots=drawn)
+
+
+def _inline(text: str) -> Any:
+    """Bold text and code of Markdown as HTML; anything else is escaped."""
+    from markupsafe import Markup, escape
+
+    safe = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", str(escape(text)))
+    return Markup(re.sub(r"`(.+?)`", r"<code>\1</code>", safe))
 
 
 def _percent(value: float | None) -> str:
     return "" if value is None else f"{100 * value:.2f}"
 
 
-def _interval(found: list[Any]) -> str:
+def _interval(found: list[Any], sign: str = "") -> str:
     mean, half = found
-    return _percent(mean) + ("" if half is None else f" ± {100 * half:.2f}")
+    return f"{100 * mean:{sign}.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
 
 
 def _points(found: tuple[float, float]) -> str:
     mean, half = found
-    return f"{100 * mean:+.2f}" + ("" if math.isinf(half) else f" ± {100 * half:.2f}") + " points"
+    return f"{_interval([mean, None if math.isinf(half) else half], '+')} points"
 
 
 def _shown(value: Any) -> str:
@@ -198,7 +218,7 @@ def summary(tuned: Tuned) -> list[str]:
         f"settings that differ from the preset: {changed}",
     ]
     for row in tuned.test:
-        before, after, gain = (_interval(row[name]) for name in ("default", "best", "gain"))
+        before, after, gain = _interval(row["default"]), _interval(row["best"]), _interval(row["gain"], "+")
         kind = f"{row['links']} links, {row['negatives']} negatives"
         lines.append(f"{kind}: {METRICS[row['metric']]} {after} (preset {before}, gain {gain})")
     return lines

@@ -38,7 +38,7 @@ class Trial:
 
     number: int
     state: str  # "running", "complete", "pruned" or "failed"
-    value: float | None  # of a pruned trial, the mean over its seeds when it was stopped
+    value: float | None  # of a pruned trial, the mean over its seeds when it was stopped; see `projected_value`
     parameters: dict[str, Any]  # as Optuna stores them
     config: Settings | None  # None if the parameters contradict each other
     seeds: dict[int, dict[str, Any]] = field(default_factory=dict)  # of each finished seed: value, epochs, seconds
@@ -259,6 +259,22 @@ def ranking(trials: list[Trial]) -> list[Trial]:
     """The complete trials, the best first; of equal ones, the earlier first."""
     complete = [trial for trial in trials if trial.state == "complete" and trial.value is not None]
     return sorted(complete, key=lambda trial: (-(trial.value or 0.0), trial.number))
+
+
+def where_stopped(plan: Plan, trial: Trial) -> str:
+    """The seed and epoch at which a trial was pruned. Its value there is not comparable with those of other steps."""
+    index, epoch = divmod(max(trial.curve) - 1, plan.config.epochs)
+    return f"seed {plan.seeds[index]}, epoch {epoch + 1}"
+
+
+def projected_value(trial: Trial, trials: list[Trial]) -> float | None:
+    """The value of a trial or, of a pruned one, the median of the complete ones plus its distance from it when it was
+    stopped."""
+    if trial.state != "pruned" or trial.value is None:
+        return trial.value
+    complete, step = [each for each in trials if each.state == "complete"], max(trial.curve)
+    known = [each.curve[step] for each in complete if step in each.curve]
+    return trial.value - median(known) + median(each.value or 0.0 for each in complete) if known else None
 
 
 def forget_deaths(folder: Path) -> None:
