@@ -19,7 +19,7 @@ from cawn.data.attributes import Attribute
 from cawn.data.events import NO_NEGATIVE, PER_LINK, Events
 from cawn.data.external.files import ColumnFile
 from cawn.data.external.names import write_names
-from cawn.data.external.pieces import Piece, TextLinks, input_size, open_links
+from cawn.data.external.pieces import LinkFile, Piece, TextLinks, open_links, size_of
 from cawn.data.external.scan import Budget, NamesAreTextError, Scan
 from cawn.data.external.sorting import ROWS, sort_by_time, steps
 from cawn.data.external.times import LogTimes
@@ -144,7 +144,7 @@ def write_limited(
     if isinstance(first, TextLinks) and first.is_authors:
         return _write_events(read_like(found, None, **options), folder)
     with temporary_folder(folder / ROWS) as work, storing(folder):
-        columns = _Writer(work, limits, report).run(found, chosen, nodes)
+        columns = _Writer(work, limits, report).run(first, found, chosen, nodes)
         for name in columns.files:
             os.rename(work / f"{name}.npy", folder / f"{name}.npy")
         sync(folder)
@@ -157,9 +157,11 @@ def _write_events(events: Events, folder: Path) -> Columns:
     rows = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
     held |= {ROWS: rows} | NameIndex.of(events.labels).arrays
     held = {name: array for name, array in held.items() if array is not None}
-    with storing(folder):
+    with temporary_folder(folder / ROWS) as work, storing(folder):
         for name, array in held.items():
-            np.save(folder / f"{name}.npy", array, allow_pickle=False)
+            np.save(work / f"{name}.npy", array, allow_pickle=False)
+        for name in held:
+            os.rename(work / f"{name}.npy", folder / f"{name}.npy")
     reading = events.reading or Reading()
     return Columns(folder, tuple(held), len(events), events.num_nodes, reading, events.columns, events.node_columns)
 
@@ -170,8 +172,11 @@ class _Writer:
     def __init__(self, folder: Path, limits: Limits, report: ShowProgress) -> None:
         self._folder, self._limits, self._report = folder, limits, report
 
-    def run(self, found: Sequence[files.File], options: ReadOptions, nodes: NodeTable | None) -> Columns:
-        scan = self._scan(found, options)
+    def run(
+        self, first: LinkFile, found: Sequence[files.File], options: ReadOptions, nodes: NodeTable | None
+    ) -> Columns:
+        """`first` is the first of the files found, which was looked at already."""
+        scan = self._scan(first, found, options)
         times = LogTimes(scan.times)
         reading = replace(scan.parts[0].reading, dates=times.has_dates, unit=times.unit)
         columns = tuple(
@@ -182,7 +187,9 @@ class _Writer:
             scan.files.pop("msg").remove()
             columns = ()
         written = scan.files
-        finals = write_names(scan.tables, scan.prefixes if scan.bipartite else None, partial(self._create, written))
+        with self._report("sorting node names"):
+            prefixes = scan.prefixes if scan.bipartite else None
+            finals = write_names(scan.tables, prefixes, partial(self._create, written))
         num_nodes = sum(map(len, finals))
         names = [name for name in written if name.startswith("name")]
         held = {name: written.pop(name) for name in list(written) if name not in names}
@@ -194,18 +201,20 @@ class _Writer:
         result = Columns(self._folder, (*held, *names), count, num_nodes, reading, columns)
         return result if nodes is None else self._with_nodes(result, nodes)
 
-    def _scan(self, found: Sequence[files.File], options: ReadOptions) -> Scan:
+    def _scan(self, first: LinkFile, found: Sequence[files.File], options: ReadOptions) -> Scan:
         """Read all files; again, if names of a file that looked like integers turn out to be strings."""
         text_names: set[int] = set()
+        total = sum(map(size_of, found))
         while True:
-            scan = Scan(self._folder, open_links(found[0], options), budget := Budget(self._limits.names))
+            scan = Scan(self._folder, first, budget := Budget(self._limits.names))
             try:
-                with self._report("reading", input_size(found), unit="bytes") as report:
+                with self._report("reading", total, unit="bytes") as report:
                     done = 0
                     for i, file in enumerate(found):
-                        on_piece = partial(self._show, report, done, budget, input_size(found))
-                        scan.add(open_links(file, options), self._limits.piece, on_piece, text_names=i in text_names)
-                        done += input_size([file])
+                        links = first if i == 0 else open_links(file, options)
+                        on_piece = partial(self._show, report, done, budget, total)
+                        scan.add(links, self._limits.piece, on_piece, text_names=i in text_names)
+                        done += size_of(file)
                 pa.default_memory_pool().release_unused()
                 return scan
             except NamesAreTextError:

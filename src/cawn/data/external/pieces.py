@@ -357,6 +357,6 @@ def prefetch(results: Iterator[Result]) -> Iterator[Result]:
             yield found  # type: ignore[misc]
 
 
-def input_size(found: Iterable[File]) -> int:
-    """The size of files in bytes."""
-    return sum(os.path.getsize(file.path) for file in found)
+def size_of(file: File) -> int:
+    """The size of a file in bytes."""
+    return os.path.getsize(file.path)
