@@ -37,13 +37,16 @@ READ_AGAIN = "read the log again"
 FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoredIndex:
     """An index folder whose description was read; `Events.stored` of its links."""
 
     folder: Path
     description: dict[str, Any]  # index.json
     verified: bool  # whether checksums are compared when arrays are read
+
+    def __repr__(self) -> str:
+        return f"StoredIndex({str(self.folder)!r}, {self.description['links']:,} links)"
 
     @cached_property
     def network(self) -> Arrays:

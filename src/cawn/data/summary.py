@@ -6,32 +6,50 @@ from typing import Any
 
 import numpy as np
 
+from cawn.data.array_files import blocks
 from cawn.data.decays import ladder
 from cawn.data.events import Events
+from cawn.data.stored import same_links
 from cawn.data.times import format_time, is_unix_seconds
 
+_BLOCK = 1 << 20  # links that are looked at together
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 
 
 def describe(events: Events) -> dict[str, Any]:
-    """Counts of nodes, links, ties, repeated pairs, self-loops and attributes; time range; tau; suggested decays."""
-    low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
-    pairs = len(np.unique(low << 32 | high))
-    times = len(np.unique(events.t))
+    """Counts of nodes, links, ties, repeated pairs, self-loops and attributes; time range; tau; suggested decays.
+
+    The number of repeated pairs is None for an index folder without an index of pairs: counting them takes memory.
+    """
+    pairs = _count_pairs(events)
+    changes = self_loops = 0
+    for first, (src, dst, t) in blocks(_BLOCK, events.src, events.dst, events.t):
+        changes += int(np.count_nonzero(t[1:] != t[:-1])) + (first == 0 or t[0] != events.t[first - 1])
+        self_loops += int(np.count_nonzero(src == dst))
     slowest, *_, fastest = ladder(events.intensity)
     return {
         "nodes": events.num_nodes,
         "links": len(events),
         "start": events.t[0].item() if len(events) else None,
         "end": events.t[-1].item() if len(events) else None,
-        "ties": len(events) - times,
-        "repeats": len(events) - pairs,
-        "self_loops": int((events.src == events.dst).sum()),
+        "ties": int(len(events) - changes),
+        "repeats": None if pairs is None else len(events) - pairs,
+        "self_loops": self_loops,
         "link_attributes": 0 if events.msg is None else events.msg.shape[1],
         "node_attributes": 0 if events.x is None else events.x.shape[1],
         "tau": events.intensity,
         "alpha": [slowest, fastest],
     }
+
+
+def _count_pairs(events: Events) -> int | None:
+    """The number of pairs with links, in either direction."""
+    stored = same_links(events)
+    if stored is not None:
+        keys = stored.index.get("rates.pairs.keys")
+        return None if keys is None else len(keys)
+    low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
+    return len(np.unique(low << 32 | high))
 
 
 def in_words(found: dict[str, Any]) -> str:
@@ -46,6 +64,7 @@ def in_words(found: dict[str, Any]) -> str:
             ("ties", "share a time"),
             ("self_loops", "self-loops"),
         )
+        if found[key] is not None
     )
     lines = [f"{found['nodes']:,} nodes, {found['links']:,} links{with_attributes}; {shares}", _when(found)]
     if found["tau"] > 0:

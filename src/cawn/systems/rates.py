@@ -26,6 +26,7 @@ from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
 from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts, named
 from cawn.walks.stored import stored_index
+from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -116,15 +117,31 @@ class RatesSystem:
         if self._features is None or self._features[0] is not events:
             parts, attributes = self.config.pair_parts, self.config.attributes
             stored = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
-            if stored is None:
-                history = History(events, self.alpha, threads=self.context.threads)
-                features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
-            else:
-                history = History.adopt(named(stored, "history."))
-                features = PairFeatures.adopt(parts, stored, events, history, self.unit)
+            if stored is not None:
+                return self._adopt(events, stored)
+            history = History(events, self.alpha, threads=self.context.threads)
+            features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
             assert features is not None
             self._features = events, features
         return RatesScorer(self, *self._features)
+
+    def _adopt(self, events: Events, arrays: dict[str, Array]) -> RatesScorer:
+        """Use an index that was checked."""
+        history = History.adopt(named(arrays, "history."))
+        features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
+        assert features is not None
+        self._features = events, features
+        return RatesScorer(self, events, features)
+
+    def index(self, events: Events) -> dict[str, Array]:
+        """See `Indexed`."""
+        return self.scorer(events).index()
+
+    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
+        """See `Indexed`."""
+        check_history(named(arrays, "history."), events.t, events.num_nodes, self.alpha)
+        check_pairs(arrays, events.t, events.num_nodes, self.alpha, self.config.pair_parts)
+        self._adopt(events, arrays)
 
 
 class RatesScorer:
@@ -138,6 +155,10 @@ class RatesScorer:
     @property
     def history(self) -> History:
         return self._features.rates.history
+
+    def index(self) -> dict[str, Array]:
+        """See `HasIndex`."""
+        return {f"history.{name}": array for name, array in self.history.arrays.items()} | self._features.arrays
 
     def extended(self, events: Events, kept: int) -> RatesScorer:
         """See `Growing`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from cawn.data.validation import Array, Arrays, check_array, check_offsets, check_range, check_times, require
+from cawn.kernels.cpu.walks import CUT, NODE
+from cawn.kernels.jit import njit
 from cawn.walks.pairs import PairParts, named
 from cawn.walks.rates import STORED_NAMES
 from cawn.walks.sequences import STORED
@@ -25,10 +27,10 @@ def check_history(
     require(hop.shape[1] == 3, f"hop has shape {hop.shape}")
     if headers_only:
         return
-    node, link, cut = hop.T
+    node, link, _ = hop.T
     check_range(node, "hop", 0, num_nodes)
     check_range(link, "hop", 0, 2 * len(t))
-    require(bool((cut >= 0).all() and (cut <= np.diff(starts)[node]).all()), "hop points outside a node's list")
+    require(_cuts_are_inside(hop, starts), "hop points outside a node's list")
 
 
 def check_pairs(
@@ -107,8 +109,24 @@ def _check_times(arrays: Arrays, t: Array, count: int, time_name: str, starts_na
     if n:
         inside = len(t) > 0 and bool(time.min() >= t[0] and time.max() <= t[-1])
         require(inside, f"{time_name} is not that of the links")
-    falls = time[1:] < time[:-1]
-    inner = starts[1:-1]
-    falls[inner[(inner > 0) & (inner < n)] - 1] = False  # between two lists
-    require(not falls.any(), f"a list of {time_name} is not sorted")
+    require(_lists_are_sorted(time, starts), f"a list of {time_name} is not sorted")
     return starts
+
+
+@njit
+def _cuts_are_inside(hop: Array, starts: Array) -> bool:
+    """Whether each cut is at most the length of the list of its node."""
+    for i in range(len(hop)):
+        node, cut = hop[i, NODE], hop[i, CUT]
+        if cut < 0 or cut > starts[node + 1] - starts[node]:
+            return False
+    return True
+
+
+@njit
+def _lists_are_sorted(time: Array, starts: Array) -> bool:
+    for row in range(len(starts) - 1):
+        for i in range(starts[row] + 1, starts[row + 1]):
+            if time[i] < time[i - 1]:
+                return False
+    return True
