@@ -51,7 +51,6 @@ ELSEWHERE = {
     "learn/checkpoints": ("learn/test_runs.py", "part of a run folder"),
     "learn/field/jobs": ("learn/test_workers.py", "runs in other processes"),
     "learn/field/plot": ("learn/field/test_table.py", "draws the table"),
-    "learn/seals": ("data/test_seals.py", "the same names"),
     "learn/store": ("learn/test_runs.py", "part of a run folder"),
     "learn/testing": ("learn/test_evaluation.py", "results of a finished training"),
     "scale/datasets": ("scale/test_ray_engine.py", "on the same Ray"),

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from cawn import __version__, systems
 from cawn.checks import check_path
 from cawn.data.array_files import blocks
-from cawn.data.array_folders import Manifest, new_name, remove_arrays, stamp_of_file
+from cawn.data.array_folders import Manifest, new_name, stamp_of_file
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
 from cawn.data.external import Columns, write_columns
@@ -38,7 +38,7 @@ from cawn.learn.splits import TimeSplit
 from cawn.progress import progress
 from cawn.systems.base import Storable
 from cawn.systems.settings import Settings
-from cawn.walks.external import index_bytes, temporary_bytes, write_index
+from cawn.walks.external import bytes_per_link, index_bytes, temporary_bytes, write_index
 
 _BLOCK = 1 << 20
 _SAMPLE = 1 << 20  # bytes of a text file from which the length of its lines is estimated
@@ -189,7 +189,6 @@ class _Build:
         kept = self._state.get("network", {}).get("folder")
         for path in self._folder.iterdir():
             if FOLDER.fullmatch(path.name) and path.name != kept:
-                remove_arrays(path)
                 shutil.rmtree(path, ignore_errors=True)
 
 
@@ -295,7 +294,7 @@ def _files(source: Any) -> list[Path]:
 
 
 def _estimated_bytes(source: Any, config: Settings) -> int:
-    """Bytes of disk that reading and indexing plain text takes, by the length of its first lines; else 0."""
+    """Bytes of disk that reading and indexing plain text takes, by the length of its first lines; 0 for other files."""
     total = 0.0
     for path in _files(source):
         if path.suffix.lower() not in (".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json"):
@@ -305,7 +304,7 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
         total += path.stat().st_size * sample.count(b"\n") / max(len(sample), 1)
     alpha = getattr(config, "alpha", None)
     num_decays = len(alpha) if isinstance(alpha, tuple) else 8
-    return int(total * (_PER_LINK + 2 * (4 + 20 + 8 * num_decays)))
+    return int(total * (_PER_LINK + bytes_per_link(num_decays, config.pair_parts)))  # type: ignore[attr-defined]
 
 
 def resident_bytes() -> int:

@@ -9,12 +9,12 @@ from typing import Any
 
 from cawn import __version__, systems
 from cawn.data.events import Events
+from cawn.data.seals import read_sealed, write_sealed
 from cawn.errors import QueryError, StorageError
 from cawn.files import LOCK, FileLock, is_temporary, make_folder
 from cawn.learn.experiments import check_writable
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import digest_of_links
-from cawn.learn.seals import read_sealed, write_sealed
 from cawn.learn.splits import Task, TimeSplit
 from cawn.learn.tuning.journal import import_optuna
 from cawn.learn.tuning.space import Space, parse_space

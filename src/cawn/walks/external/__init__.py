@@ -66,9 +66,13 @@ def memory_in_core(events: Events, num_decays: int, parts: PairParts) -> int:
 
 def index_bytes(events: Events, num_decays: int, parts: PairParts) -> int:
     """Bytes of the files of the index, at most."""
+    return 32 * events.num_nodes + len(events) * bytes_per_link(num_decays, parts)
+
+
+def bytes_per_link(num_decays: int, parts: PairParts) -> int:
+    """Bytes of the files of the index for each link, at most."""
     kinds = (4 if parts.rates and parts.directed else 1) if parts.any else 0
-    rates, sequences = kinds * (24 + 8 * num_decays), 154 if any(parts.sequences) else 0
-    return 32 * events.num_nodes + len(events) * (2 * (20 + 8 * num_decays) + rates + sequences)
+    return 2 * (20 + 8 * num_decays) + kinds * (24 + 8 * num_decays) + (154 if any(parts.sequences) else 0)
 
 
 def temporary_bytes(events: Events, parts: PairParts) -> int:
