@@ -56,7 +56,10 @@ def index(
     val_share: ValShare = None,
     system: Annotated[str, typer.Option(metavar="cawn|rates", help="System whose index is built.")] = systems.DEFAULT,
     preset: Annotated[
-        str, typer.Option(help="Settings to start from; 'cawn systems NAME' lists the presets of a system.")
+        str,
+        typer.Option(
+            help="Settings to start from: a preset ('cawn systems NAME' lists them), or a .toml file of a run."
+        ),
     ] = "default",
     settings: Annotated[
         list[str] | None,
@@ -74,13 +77,13 @@ def index(
     """
     use_threads(threads)
     from cawn.checks import parse_bytes
-    from cawn.cli.settings import parse_settings
+    from cawn.cli.settings import parse_settings, settings_of
     from cawn.cli.train import split_from
     from cawn.learn.indexing import build_index, summary
     from cawn.progress import progress
 
     limit = parse_bytes(memory, "--memory")
-    config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
+    config = settings_of(system, preset, parse_settings(settings or []))
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
     options: dict[str, Any] = {

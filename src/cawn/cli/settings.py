@@ -1,11 +1,30 @@
-"""`--set key=value`."""
+"""`--system`, `--preset` and `--set key=value`."""
 
 from __future__ import annotations
 
 import tomllib
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cawn.errors import QueryError, brief
+from cawn.errors import QueryError, brief, reason
+
+if TYPE_CHECKING:
+    from cawn.systems.settings import Settings
+
+
+def settings_of(system: str, preset: str, changes: dict[str, Any]) -> Settings:
+    """A preset of a system, or the settings of a TOML file such as the config.toml of a run, with some changed."""
+    from cawn import systems
+
+    kind = systems.settings_type(system)
+    if not preset.endswith(".toml"):
+        return kind.preset(preset).with_(**changes)
+    try:
+        return kind.from_toml(Path(preset).read_text(encoding="utf-8")).with_(**changes)
+    except QueryError as error:
+        raise QueryError(f"{preset}: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"{preset}: cannot be read ({reason(error)})") from error
 
 
 def parse_settings(given: list[str]) -> dict[str, Any]:

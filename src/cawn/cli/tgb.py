@@ -61,7 +61,7 @@ def tgb(
     use_threads(threads)
     from cawn.checks import check_choice
     from cawn.cli.reports import show_results
-    from cawn.cli.settings import parse_settings
+    from cawn.cli.settings import parse_settings, settings_of
     from cawn.learn.clocks import Clock
     from cawn.learn.experiments import evaluate, train, train_seeds
     from cawn.learn.tgb import BENCHMARKS, summarise
@@ -72,7 +72,7 @@ def tgb(
     if run and (settings or trains):
         what = "--system, --preset, --set, --seed, --seeds, --out, --bipartite and --one-name-space"
         raise QueryError(f"--run tests finished runs; leave out {what}")
-    config = systems.settings_type(system).preset(preset).with_(**parse_settings(settings or []))
+    config = settings_of(system, preset, parse_settings(settings or []))
     plain = _links(name, benchmark, data, quiet)
     one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)
     options: dict[str, Any] = {"protocol": benchmark.protocol, "clock": followed, "baselines": False}

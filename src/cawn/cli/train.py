@@ -81,7 +81,10 @@ def train(
     val_share: ValShare = None,
     system: Annotated[str, typer.Option(help=f"System to train: {systems.summaries()}.")] = systems.DEFAULT,
     preset: Annotated[
-        str, typer.Option(help="Settings to start from; 'cawn systems NAME' lists the presets of a system.")
+        str,
+        typer.Option(
+            help="Settings to start from: a preset ('cawn systems NAME' lists them), or a .toml file of a run."
+        ),
     ] = "default",
     settings: Annotated[
         list[str] | None,
@@ -136,7 +139,7 @@ def train(
         raise typer.Exit(launch(devices, sys.argv[1:]))
     use_threads(threads)
     from cawn.cli import reports
-    from cawn.cli.settings import parse_settings
+    from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
     from cawn.errors import QueryError
     from cawn.explain.link import explains
@@ -171,7 +174,7 @@ def train(
         followed = recorded_clock(description).name
     else:
         given = parse_settings(settings or [])
-        config = systems.settings_type(system).preset(preset).with_(**given)
+        config = settings_of(system, preset, given)
         if global_batch is not None:
             if "batch_size" in given:
                 raise QueryError("--global-batch sets batch_size; leave out --set batch_size")

@@ -52,7 +52,9 @@ def tune(
         int, typer.Option(min=1, metavar="N", help="Number of trials in all, of all processes together.")
     ] = 50,
     system: Annotated[str, typer.Option(metavar="NAME", help="System to tune; see 'cawn systems'.")] = systems.DEFAULT,
-    preset: Annotated[str, typer.Option(metavar="NAME", help="Settings of the first trial.")] = "default",
+    preset: Annotated[
+        str, typer.Option(metavar="NAME", help="Settings of the first trial: a preset, or a .toml file.")
+    ] = "default",
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Give a setting a fixed value; may be repeated."),
@@ -114,7 +116,7 @@ def tune(
     Example: cawn tune edges.csv --trials 50 --timeout 2h -o runs/tuned
     """
     use_threads(threads)
-    from cawn.cli.settings import parse_settings
+    from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
     from cawn.learn.tuning import check_study
     from cawn.learn.tuning import tune as tune_settings
@@ -122,7 +124,7 @@ def tune(
     from cawn.learn.tuning.space import default_space, read_space
 
     given = parse_settings(settings or []) | ({} if epochs is None else {"epochs": epochs})
-    config = systems.settings_type(system).preset(preset).with_(**given)
+    config = settings_of(system, preset, given)
     searched = default_space(config, given) if space is None else read_space(space, config, given)
     if show_space:
         print(json.dumps(searched.to_plain()) if as_json else searched.to_toml(), end="\n" if as_json else "")
