@@ -90,16 +90,13 @@ def index(
         role: [*map(column, given)] if isinstance(given, list) else column(given) for role, given in columns.items()
     }
     options |= {"nodes": nodes_table, "bipartite": bipartite}
-    build_index(
-        data,
-        out,
-        config,
-        memory=limit,
-        split=split_from(train_until, test_from, train_share, val_share),
-        threads=threads,
-        report=partial(progress, quiet=quiet),
-        **{role: given for role, given in options.items() if given is not None},
-    )
+    given = {role: given for role, given in options.items() if given is not None}
+    cuts, report = split_from(train_until, test_from, train_share, val_share), partial(progress, quiet=quiet)
+    try:
+        build_index(data, out, config, memory=limit, split=cuts, threads=threads, report=report, **given)
+    except KeyboardInterrupt:
+        say("stopped; the same command continues after the last finished stage", quiet)
+        raise
     found = summary(out)
     if as_json:
         print(json.dumps(found))
