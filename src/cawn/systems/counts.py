@@ -56,7 +56,6 @@ class CountsSettings(Settings):
         "depth": [1, 2, 5, 10],
         "smoothing": {"low": 0.01, "high": 100.0, "log": True},
         "backoff": ["marginal", "continuation"],
-        "negatives": ["random", "mixed", "hard"],
     }
 
 

@@ -60,7 +60,6 @@ class RatesSettings(Settings):
         "lr": {"low": 3e-4, "high": 3e-2, "log": True},
         "batch_size": [128, 256, 512],
         "hidden": [32, 64, 128, 256],
-        "negatives": ["random", "mixed", "hard", "pairs"],
         "num_negatives": [1, 2, 4],
     }
 

@@ -117,7 +117,6 @@ class Config(Settings):
         "dim": [32, 64, 128],
         "dropout": {"low": 0.0, "high": 0.4, "step": 0.1},
         "weight_decay": [0.0, 0.01, 0.1, 1.0],
-        "negatives": ["random", "mixed", "hard", "pairs"],
         "num_negatives": [1, 2, 4],
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {
