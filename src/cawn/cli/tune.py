@@ -110,8 +110,9 @@ def tune(
 ) -> None:
     """Search for good settings of a system with Optuna, and train and test the best.
 
-    Trials are compared on validation links; test links are used only at the end. The same command continues a study
-    that was stopped or killed, and joins one that is running.
+    Trials are compared on validation links; test links are used only at the end.
+
+    The same command continues a study that was stopped or killed, and joins one that is running.
 
     Example: cawn tune edges.csv --trials 50 --timeout 2h -o runs/tuned
     """

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from cawn.learn.tuning import tune, work_here
 from cawn.learn.tuning.outcome import Tuned
 from cawn.learn.tuning.plan import join
 from cawn.learn.tuning.study import SharedStudy
-from cawn.learn.workers import write_links
+from cawn.learn.workers import Call, Outcome, Workers, write_links
 from ctrl_c import stopped_after
 from small_study import QUICK, SPACE, TRIALS
 
@@ -81,6 +82,17 @@ def test_in_a_worker_process(network, tuned: Tuned, tmp_path: Path) -> None:
     shares = [now["share"] for now in sent if now.get("trial") == 1]
     assert shares == sorted(shares)
     assert shares[-1] == 1
+
+
+def test_processes_that_fail(network, tmp_path: Path, monkeypatch) -> None:
+    def fail(_: Workers, calls: list[Call], ended: Any, reported: Any) -> None:
+        for call in calls:
+            ended(call, Outcome(failure="it broke", errors="Traceback ..."))
+
+    monkeypatch.setattr(Workers, "run", fail)
+    with pytest.raises(cawn.QueryError, match=r"it broke \(see .*error\.txt\); to continue, tune again"):
+        tune(network, QUICK, out=tmp_path, trials=TRIALS, jobs=2, **OPTIONS)
+    assert (tmp_path / "error.txt").read_text() == "Traceback ...\n"
 
 
 def test_a_finished_study_is_not_trained_or_tested_again(network, tuned: Tuned, monkeypatch) -> None:

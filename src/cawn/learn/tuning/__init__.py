@@ -28,6 +28,7 @@ from cawn.checks import check_choice, check_flags, check_integer, check_path, ch
 from cawn.data.events import Events
 from cawn.devices import Device, pick_device
 from cawn.errors import QueryError, brief
+from cawn.files import write_text
 from cawn.learn import splits
 from cawn.learn.arguments import check_training
 from cawn.learn.clocks import Clock
@@ -210,8 +211,17 @@ class _Session:
             remedy = f"lower {self.plan.config.to_lower()}, or run fewer jobs"
             calls = [Call(f"process {n}", f"{__name__}:work_here", given, remedy) for n in range(self.jobs)]
             workers.run(calls, ended, lambda _, value: display(value))
-        if failures and any(trial.state == "running" for trial in study.trials()):
-            raise QueryError(f"{failures[0].failure}; tune again with the same folder to continue")
+        if failures and sum(trial.state != "running" for trial in study.trials()) < self.total:
+            raise QueryError(
+                f"{self._failure(failures[0])}; to continue, tune again with the same arguments and folder"
+            )
+
+    def _failure(self, outcome: Outcome) -> str:
+        """Why a process failed, in one line; the traceback of an unexpected error is written to a file."""
+        if not outcome.errors:
+            return str(outcome.failure)
+        write_text(self.folder / "error.txt", outcome.errors + "\n")
+        return f"{outcome.failure} (see {self.folder / 'error.txt'})"
 
     def _say(self, text: str) -> None:
         if not self.quiet:
