@@ -1,11 +1,11 @@
 """`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed.
 
-`python -m benchmarks serving` measures the live service and has options of its own, and so does
-`python -m benchmarks external`, which measures logs larger than memory, and `python -m benchmarks ranks`, which
-measures training by several processes; see `--help`.
+Parts with options of their own, see `python -m benchmarks NAME --help`: `serving` (the live service), `external` (logs
+larger than memory), `ranks` (training by several processes) and `scoring` (folders of pairs, with Ray).
 """
 
 import sys
+from importlib import import_module
 
 from benchmarks import counting, engine, explaining, growing, learning, loading
 from benchmarks.report import show
@@ -23,27 +23,18 @@ PARTS = {
     "growing": growing.growing,
     "growth": engine.growth,
 }
+WITH_OPTIONS = ("serving", "external", "ranks", "scoring")  # modules with a main function of their own
 ASKED_FOR = {"growth"}  # too large to run unasked
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["serving"]:
-        from benchmarks import serving
-
-        return serving.main(arguments[1:])
-    if arguments[:1] == ["external"]:
-        from benchmarks import external
-
-        return external.main(arguments[1:])
-    if arguments[:1] == ["ranks"]:
-        from benchmarks import ranks
-
-        return ranks.main(arguments[1:])
+    if arguments and arguments[0] in WITH_OPTIONS:
+        return int(import_module(f"benchmarks.{arguments[0]}").main(arguments[1:]))
     quick = "--quick" in arguments
     names = [a for a in arguments if a != "--quick"] or [name for name in PARTS if name not in ASKED_FOR]
     if unknown := [name for name in names if name not in PARTS]:
         print(
-            f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, 'serving', 'external', 'ranks'])}",
+            f"benchmarks: no part {unknown[0]!r}; there are {', '.join([*PARTS, *WITH_OPTIONS])}",
             file=sys.stderr,
         )
         return 2

@@ -1,7 +1,7 @@
 """The engine and the datasets of Ray, on a Ray that is started once for all tests of this file."""
 
+import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from cawn.scale.datasets import _NodeRanker
 from cawn.scale.folder_output import run_here, run_to_folder
 from cawn.scale.jobs import NodeJob
 from cawn.scale.plans import run_digest
-from cawn.scale.ray_engine import PartitionWorker, load_in_worker, refuse_versions, run_on_ray, versions
+from cawn.scale.ray_engine import PartitionWorker, counts_of, load_in_worker, refuse_versions, run_on_ray, versions
 from command_line import call_cawn
 from dying_job import DyingJob
 from small_jobs import pairs, plan, write_folder
@@ -40,68 +40,64 @@ def table(folder: Path) -> pa.Table:
     return pq.read_table(folder).replace_schema_metadata(None)
 
 
-def test_a_killed_worker_changes_nothing(ray, predictor, run: Path, tmp_path: Path) -> None:
-    asked = plan(run, write_folder(tmp_path / "pairs", (300, 200)))
-    run_to_folder(asked, tmp_path / "here", run_here(lambda: predictor))
-    died = tmp_path / "died"
-    dying = [DyingJob(*(getattr(job, field.name) for field in fields(job)), died=str(died)) for job in asked.jobs]
-    asked = replace(asked, jobs=tuple(dying))
-    ticks: list[int] = []
-    counts = run_to_folder(asked, tmp_path / "ray", run_on_ray(device="cpu", workers=2, threads=1), tick=ticks.append)
+def test_a_killed_worker_and_an_interruption_change_nothing(ray, predictor, run: Path, tmp_path: Path) -> None:
+    """A worker is killed in the middle of a partition, the job is stopped later, and the rest computed here."""
+    asked, here = plan(run, write_folder(tmp_path / "pairs", (300, 200))), run_here(lambda: predictor)
+    run_to_folder(asked, tmp_path / "whole", here)
+    died, out = tmp_path / "died", tmp_path / "scored"
+    values = ([getattr(job, field.name) for field in fields(job)] for job in asked.jobs)
+    dying = replace(asked, jobs=tuple(DyingJob(*each, died=str(died)) for each in values))
+    done = 0
+
+    def stop(more: int) -> None:
+        nonlocal done
+        done += more
+        if done >= 256:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_to_folder(dying, out, run_on_ray(device="cpu", workers=1, threads=1), tick=stop)
     assert died.exists()
-    assert counts.size == sum(ticks) == 500
-    assert table(tmp_path / "ray") == table(tmp_path / "here"), "bit for bit, with one thread each"
+    kept = {path: path.stat().st_mtime_ns for path in out.glob("part-*")}
+    assert len(kept) >= 2
+    assert not (out / "_SUCCESS").exists()
+    assert run_to_folder(dying, out, here).size == 500
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert table(out) == table(tmp_path / "whole"), "bit for bit, with one thread each"
 
 
-def test_an_interrupted_job_is_resumed_by_another_engine(ray, run: Path, tmp_path: Path, monkeypatch) -> None:
+def test_the_command(ray, run: Path, tmp_path: Path) -> None:
     command = ("rank", run, "--all", "-k", 2, "--time", 20_000, "--device", "cpu", "--threads", 1)
     out = tmp_path / "ranked"
-
-    @contextmanager
-    def stop_at(*_: object, **__: object) -> Iterator[Any]:
-        def report(done: float) -> None:
-            if done >= 16:
-                raise KeyboardInterrupt
-
-        yield report
-
-    with monkeypatch.context() as patch:
-        patch.setattr("cawn.progress.progress", stop_at)
-        code, _, said = call_cawn(*command, "--engine", "ray", "--workers", 1, "-o", out)
-    assert code == 130
-    assert said == f"interrupted: finished partitions are kept in {out}; run the same command to resume\n"
-    kept = {path: path.stat().st_mtime_ns for path in out.glob("part-*")}
-    assert kept
-    assert not (out / "_SUCCESS").exists()
-    assert call_cawn(*command, "-o", out).err == f"40 nodes ranked: {out}\n"
-    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    code, shown, said = call_cawn(*command, "--engine", "ray", "--workers", 1, "-o", out, "--json")
+    assert (code, json.loads(shown), said) == (0, {"rows": 40, "unknown": 0, "out": str(out)}, "")
     assert call_cawn(*command, "-o", tmp_path / "ranked.parquet").code == 0
     assert table(out) == table(tmp_path / "ranked.parquet")
 
 
-def test_bad_rows_end_the_job(ray, run: Path, tmp_path: Path) -> None:
+def test_errors_of_workers(run: Path, tmp_path: Path) -> None:
     times: list = pairs()["t"]
     times[290] = None
     source, out = write_folder(tmp_path / "pairs", (300,), t=times), tmp_path / "scored"
-    command = ("predict", run, source, "-o", out, "--engine", "ray", "--workers", 1, "--device", "cpu")
-    code, shown, said = call_cawn(*command)
-    assert (code, shown) == (2, "")
-    expected = "found nothing; expected a time: a number or an ISO date"
-    assert said == f"cawn: {source}/0.parquet, row 291, column 't': {expected}\n"
-    assert sorted(path.name for path in out.glob("part-*")) == ["part-00000000.parquet", "part-00000001.parquet"]
+    out.mkdir()
+    worker = PartitionWorker(plan(run, source), out, "cpu", 1, versions())
+    told = worker({"number": [2], "job": [0], "first": [256], "stop": [300]})
+    (row,) = pa.table(told).to_pylist()
+    with pytest.raises(cawn.DataError, match=r"0\.parquet, row 291, column 't': found nothing"):
+        counts_of(row)
+    told = worker({"number": [1], "job": [0], "first": [128], "stop": [256]})
+    (row,) = pa.table(told).to_pylist()
+    assert counts_of(row).size == 128
+    assert [path.name for path in out.iterdir()] == ["part-00000001.parquet"]
 
 
-def test_datasets(ray, predictor: LinkPredictor, run: Path) -> None:
+def test_a_dataset(ray, predictor: LinkPredictor, run: Path) -> None:
     given = pairs(100)
     dataset = ray.data.from_arrow(pa.table(given))
-    options = {"device": "cpu", "workers": 1, "threads": 1}
     with quiet_data():
-        found = cawn.scale.score(dataset, run, **options).to_pandas()
+        found = cawn.scale.score(dataset, run, device="cpu", workers=1, threads=1).to_pandas()
     assert found["note"].tolist() == given["note"]
     assert_same_scores(found["probability"], predictor.score(given["src"], given["dst"], given["t"]))
-    with quiet_data():
-        ranked = cawn.scale.rank(None, run, k=2, **options).to_pandas()
-    assert set(ranked["node"]) == set(predictor.nodes())
 
 
 def test_what_datasets_refuse(ray, run: Path) -> None:
@@ -123,6 +119,8 @@ def test_nodes_of_a_dataset(predictor: LinkPredictor, run: Path) -> None:
     found = ranker(pa.table({"x": [1, 2], "node": ["n3", "n4"]}))
     assert found["node"].to_pylist() == ["n3", "n4"]
     assert found["candidate"].to_pylist()[0] == predictor.rank("n3", predictor.watermark + 1, k=1)[0].name
+    everyone = _NodeRanker(loading, NodeJob(None, None, k=1), None, everyone=True)
+    assert everyone(pa.table({"id": [3, 0]}))["node"].to_pylist() == [predictor.nodes()[3], predictor.nodes()[0]]
     with pytest.raises(cawn.DataError, match="no column 'user'; it has node"):
         _NodeRanker(loading, NodeJob(None, 5), "user", everyone=False)(pa.table({"node": ["n3"]}))
 

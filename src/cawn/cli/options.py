@@ -170,10 +170,15 @@ def load_predictor(run: Path, device: Any, threads: int | None, quiet: bool) -> 
     from cawn.predictor import LinkPredictor
 
     predictor = LinkPredictor.load(run, device=device, threads=threads)
-    if not predictor.finished:
+    say_unfinished(run, predictor.finished, quiet)
+    return predictor
+
+
+def say_unfinished(run: Path, finished: bool, quiet: bool) -> None:
+    """A note that the probabilities of a run are not calibrated yet."""
+    if not finished:
         how = f"cawn train --resume -o {run}"
         say(f"{run}: training is not finished, so probabilities are not calibrated; to resume: {how}", quiet)
-    return predictor
 
 
 def refuse_output(out: Path, force: bool) -> None:

@@ -26,10 +26,12 @@ from cawn.cli.options import (
     output_stream,
     refuse_output,
     say,
+    say_unfinished,
 )
 
 if TYPE_CHECKING:
     from cawn.data.reading import Reading
+    from cawn.learn.runs import StoredRun
     from cawn.predictor import LinkPredictor
     from cawn.scale.folder_output import Engine
     from cawn.scale.jobs import Counts, Job
@@ -75,6 +77,18 @@ class _Execution:
 
     def load(self) -> LinkPredictor:
         return load_predictor(self.run, self.device, self.threads, self.quiet)
+
+    def check_run(self, at: Any) -> StoredRun:
+        """Read the run, with all checksums, which workers do not compare; refuse a time that is none."""
+        from cawn.data.reading import Reading
+        from cawn.data.times import parse_query_times
+        from cawn.learn.runs import read_run
+
+        found = read_run(self.run)
+        say_unfinished(self.run, found.record.finished, self.quiet)
+        if at is not None:
+            parse_query_times(at, found.events.t, found.reading or Reading())
+        return found
 
     def partition_engine(self) -> Engine:
         """The engine for the partitions of a folder."""
@@ -144,6 +158,8 @@ def predict(
         folder = _output_folder(out)
         opened = open_pairs(run, str(pairs), wanted, at=at, header=header)
         plan = plan_pairs(run, opened, at, prior, draws)
+        if execution.engine == "ray":
+            execution.check_run(at)
         _run_plan(plan, execution, folder, force=force, as_json=as_json)
         return
     _check_output(out, force, as_json)
@@ -254,13 +270,12 @@ def _rank_many(
 
     quiet = execution.quiet
     if execution.engine == "ray" or _is_folder(out):
-        from cawn.learn.runs import read_run
         from cawn.scale.jobs import NodeJob
         from cawn.scale.plans import plan_nodes
 
         folder = _output_folder(out)
         file = None if nodes is None else NodeFile.open(nodes)
-        found = read_run(execution.run)
+        found = execution.check_run(time)
         at = _query_time(found.events.t[-1].item(), found.reading, time, quiet)
         plan = plan_nodes(execution.run, NodeJob(file, at, **options), len(found.names))
         _run_plan(plan, execution, folder, force=force, as_json=as_json)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,7 @@ from cawn.errors import DeviceError, QueryError, brief, one_line, reason
 from cawn.kernels.threads import num_cores
 
 _CONNECT_TIMEOUT = 10.0  # seconds
+_TRIAL_TIMEOUT = 60  # seconds
 _OBJECT_STORE = 256 << 20  # bytes; only descriptions of partitions pass through it
 _LONGEST_FOLDER = 40  # characters of the temporary folder: the paths of Ray's sockets must not exceed 107
 _SETTINGS = {
@@ -75,7 +78,7 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
         if not ray.is_initialized():
             stack.enter_context(warnings.catch_warnings(action="ignore"))
             folder = None if address else stack.enter_context(_temporary_folder())
-            stack.callback(ray.shutdown)
+            stack.callback(_shut_down, ray)
             with _silent():
                 if address:
                     _connect(ray, address)
@@ -84,12 +87,24 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
         yield ray
 
 
+def _shut_down(ray: Any) -> None:
+    """Stop Ray and wait for the processes that it started here."""
+    node = getattr(ray._private.worker, "_global_node", None)
+    processes = [info.process for infos in getattr(node, "all_processes", {}).values() for info in infos]
+    with warnings.catch_warnings(action="ignore"):
+        ray.shutdown()
+    for process in processes:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_CONNECT_TIMEOUT)
+
+
 @contextmanager
 def _environment(local: bool) -> Iterator[None]:
     """Settings of Ray, and the module path for workers that are started here."""
     before = dict(os.environ)
     os.environ.update({name: value for name, value in _SETTINGS.items() if name not in before})
-    if local:
+    if local:  # Ray would store a token in the home folder
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
         os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     try:
         yield
@@ -142,18 +157,39 @@ def _connect(ray: Any, address: str) -> None:
         raise QueryError(f"--address {brief(address)}: Ray clients are not supported; {remedy}")
     if address != "auto":
         _check_reachable(address)
+    _try_out(address)
     try:
         ray.init(address=address, **_QUIET)
     except Exception as error:  # Ray raises many kinds
-        what = "no Ray cluster on this machine" if address == "auto" else "cannot be used"
-        raise QueryError(f"--address {address}: {what} ({_first_line(error)})") from error
+        raise QueryError(f"--address {address}: cannot be used ({_first_line(error)})") from error
 
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
+_TRIAL = """
+import sys, ray
+try:
+    ray.init(address=sys.argv[1], log_to_driver=False, logging_level="CRITICAL")
+except Exception as error:
+    sys.exit("cawn:" + ": ".join(str(each).strip().splitlines()[-1] for each in (error, error.__cause__) if each))
+"""
+
+
+def _try_out(address: str) -> None:
+    """Connect in another process first, since Ray waits for ever or ends the process if it cannot connect."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _TRIAL, address], capture_output=True, text=True, timeout=_TRIAL_TIMEOUT, check=False
+        )
+        failed, why = done.returncode != 0, done.stderr.rpartition("cawn:")[2].strip()
+    except subprocess.TimeoutExpired:
+        failed, why = True, f"no answer within {_TRIAL_TIMEOUT} seconds"
+    if failed:
+        what = "no Ray cluster on this machine" if address == "auto" else "the cluster cannot be used"
+        raise QueryError(f"--address {address}: {what} ({one_line(why)[:300]})")
 
 
 def _check_reachable(address: str) -> None:
-    """Connect once, since Ray itself tries for minutes."""
+    """Refuse an address that nothing listens at, without the seconds that Ray takes."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
         raise QueryError(f"--address {brief(address)}: give HOST:PORT of the cluster's head, or auto")

@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from cawn.data.seals import read_sealed, write_sealed
 from cawn.errors import CawnError, QueryError, StorageError
-from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_atomically, write_text
+from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, write_atomically
 from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import Counts, one_schema, refuse_changed
 from cawn.scale.plans import Partition, Plan
@@ -105,8 +106,7 @@ def _opened(plan: Plan, out: Path, force: bool) -> Iterator[None]:
             if (out / JOB).exists() and not force:
                 raise QueryError(f"{out}: holds the results of another job; choose another folder, or give --force")
             _clear(out)
-            sealed = plan.description() | {"checksum": plan.digest}
-            write_text(out / JOB, json.dumps(sealed, indent=1) + "\n")
+            write_sealed(out / JOB, plan.description())
         try:
             yield
         except CawnError:
@@ -126,10 +126,9 @@ def _refuse_foreign(out: Path) -> None:
 
 def _same_job(plan: Plan, out: Path) -> bool:
     try:
-        found = json.loads(read_file(out / JOB))
-    except (OSError, ValueError):
+        return read_sealed(out / JOB, "") == plan.description()
+    except (FileNotFoundError, StorageError):
         return False
-    return bool(found == plan.description() | {"checksum": plan.digest})
 
 
 def _clear(out: Path) -> None:
@@ -180,7 +179,7 @@ def _finish(plan: Plan, partitions: list[Partition], out: Path) -> Counts:
         if finished.schema != schema:
             write_atomically(_path(out, each), partial(_rewrite, _path(out, each), schema))
     marker = {"rows": total.size, "unknown": total.unknown, "partitions": len(partitions), "job": plan.digest}
-    write_text(out / SUCCESS, json.dumps(marker) + "\n")
+    write_sealed(out / SUCCESS, marker)
     return total
 
 

@@ -54,6 +54,9 @@ class Job(Protocol):
     def chunk(self) -> int:
         """The number of pairs or nodes that are computed together."""
 
+    def options(self) -> dict[str, Any]:
+        """What is asked, for people to read."""
+
     def num_rows(self, predictor: LinkPredictor) -> int | None:
         """About how many pairs or nodes there are, if that is quickly known."""
 
@@ -78,6 +81,12 @@ class PairJob:
     @property
     def dialect(self) -> Dialect | None:
         return self.pairs.dialect
+
+    def options(self) -> dict[str, Any]:
+        layout, names = self.pairs.layout, self.pairs.names
+        time = {"time": names[layout.time]} if self.pairs.has_time else {"at": str(self.at)}
+        asked = {"prior": self.prior, "draws": self.draws, "chunk": self.chunk}
+        return {"src": names[layout.src], "dst": names[layout.dst]} | time | asked
 
     def num_rows(self, predictor: LinkPredictor) -> int | None:
         return self.pairs.num_rows()
@@ -131,6 +140,11 @@ class NodeJob:
     @property
     def path(self) -> File | None:
         return None if self.nodes is None else self.nodes.path
+
+    def options(self) -> dict[str, Any]:
+        given = self.candidates if isinstance(self.candidates, str | None) else f"{len(self.candidates):,} names"
+        asked = {"at": str(self.at), "k": self.k, "candidates": given, "kinds": list(self.kinds)}
+        return asked | {"prior": self.prior, "chunk": self.chunk}
 
     def num_rows(self, predictor: LinkPredictor) -> int | None:
         return predictor.num_nodes if self.nodes is None else self.nodes.num_rows()

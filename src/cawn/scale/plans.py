@@ -18,13 +18,13 @@ from cawn import __version__
 from cawn.data.readers import files
 from cawn.data.readers.query_files import PairFile
 from cawn.data.reading import Reading
+from cawn.data.seals import checksum
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import read_file
 from cawn.learn.runs import read_description
 from cawn.scale.jobs import Job, NodeJob, PairJob, file_version
 
 PARTITION_CHUNKS = 16  # 262,144 pairs or 2,048 nodes
-_HIDDEN = ("_", ".")  # names of files that Hive, Spark and Arrow pass over
 
 
 class Partition(NamedTuple):
@@ -49,8 +49,7 @@ class Plan:
     digest: str = field(init=False)
 
     def __post_init__(self) -> None:
-        content = json.dumps(self.description(), sort_keys=True)
-        object.__setattr__(self, "digest", hashlib.sha256(content.encode()).hexdigest())
+        object.__setattr__(self, "digest", checksum(self.description()))
 
     @property
     def size(self) -> int:
@@ -75,7 +74,8 @@ class Plan:
                 for job, version, size in zip(self.jobs, self.versions, self.sizes, strict=True)
             ],
             "partitions": len(self.partitions()),
-            "options": hashlib.sha256(repr(self.jobs).encode()).hexdigest(),
+            "options": self.jobs[0].options(),
+            "digest": hashlib.sha256(repr(self.jobs).encode()).hexdigest(),
         }
 
 
@@ -128,7 +128,7 @@ def open_pairs(
     found = read_description(run).get("reading")
     recorded = None if found is None else Reading.from_dict(found)
     opened = []
-    for path in _paths(source):
+    for path in files.find_files(source):
         pairs = PairFile.open(path, wanted, recorded=recorded, timed=at is None, header=header)
         if at is not None and pairs.has_times():
             raise QueryError(f"{path}: has a column of times; leave out --at, or the column")
@@ -144,18 +144,6 @@ def _absolute(file: files.File) -> files.File:
     if file.name != file.path:
         raise QueryError(f"{file}: can be read only once, so the work cannot be divided; give the name of a file")
     return replace(file, path=os.path.abspath(file.path))
-
-
-def _paths(source: str) -> list[files.File]:
-    if not os.path.isdir(source):
-        return list(files.find_files(source))
-    found = []
-    for folder, folders, names in os.walk(source):
-        folders[:] = sorted(name for name in folders if not name.startswith(_HIDDEN))
-        found += [os.path.join(folder, name) for name in names if not name.startswith(_HIDDEN)]
-    if not found:
-        raise DataError(f"{source}: no files in this folder; expected files of pairs")
-    return [files.find_file(path) for path in sorted(found)]
 
 
 def _refuse_other_columns(first: PairFile, other: PairFile) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,10 @@ Versions = tuple[str, str]
 def run_on_ray(
     address: str | None = None, device: str = "auto", workers: int | None = None, threads: int | None = None
 ) -> Engine:
-    """The engine; see `connected` and `choose_pool`."""
+    """The engine; see `connected` and `choose_pool`. Ray prints to stdout when it retries, which is suppressed."""
 
     def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[Counts]:
-        with connected(address, workers) as ray:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), connected(address, workers) as ray:
             pool = choose_pool(ray, device, workers, threads)
             with quiet_data():
                 yield from _run(ray, pool, plan, partitions, out, tick)
@@ -53,12 +55,11 @@ def _run(ray: Any, pool: Pool, plan: Plan, partitions: list[Partition], out: Pat
     )
     try:
         for row in dataset.iter_rows():
-            if row["error"]:
-                raise _error(row["error"], row["message"])
-            tick(row["size"])
-            yield Counts(row["size"], row["unknown"])
+            counts = counts_of(row)
+            tick(counts.size)
+            yield counts
     except ray.exceptions.RayError as error:
-        raise StorageError(_explain(error)) from error
+        raise StorageError(_explain(ray, error)) from error
 
 
 class PartitionWorker:
@@ -127,15 +128,20 @@ def _failure(work: Callable[[], object]) -> tuple[str, str] | None:
     return None
 
 
-def _error(kind: str, message: str) -> CawnError:
-    found = getattr(errors, str(kind), CawnError)
-    return found(str(message)) if issubclass(found, CawnError) else CawnError(str(message))
+def counts_of(row: dict[str, Any]) -> Counts:
+    """The counts that a worker returned; raises the error that it returned instead."""
+    if row["error"]:
+        raise getattr(errors, str(row["error"]), CawnError)(str(row["message"]))
+    return Counts(int(row["size"]), int(row["unknown"]))
 
 
-def _explain(error: BaseException) -> str:
+def _explain(ray: Any, error: BaseException) -> str:
     """One line about a failure of Ray or of a worker."""
-    text = str(error)
+    text, found = str(error), ray.exceptions
     if "No module named 'cawn" in text:
         return f"a node of the cluster has no cawn {__version__}; install it on every node"
-    last = [line for line in text.splitlines() if line.strip()][-1:] or [type(error).__name__]
-    return one_line(f"Ray could not complete the job ({last[0].strip()}); finished partitions are kept")
+    dead = (found.ActorDiedError, found.ActorUnavailableError, found.WorkerCrashedError, found.OutOfMemoryError)
+    why = "a worker died several times in the same partition, perhaps because memory ran out: use fewer workers"
+    if not isinstance(error, dead):
+        why = ([line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__])[-1]
+    return one_line(f"Ray could not complete the job ({why}); finished partitions are kept")

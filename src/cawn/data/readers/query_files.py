@@ -37,7 +37,11 @@ class TableFile:
     def chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
         """The rows from `first` to `stop` (exclusive; None: all) in order, `rows` at a time but for the last."""
         try:
-            yield from _rechunked(self._batches(rows, first, stop), rows)
+            for table in _rechunked(self._batches(rows, first, stop), rows):
+                for key, value in self.path.partitions:
+                    if key in self.names and key not in table.column_names:
+                        table = table.append_column(key, files.constant(value, len(table)))
+                yield table
         except DataError:
             raise
         except Exception as error:  # a damaged file can raise almost anything
@@ -76,7 +80,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class PairFile(TableFile):
-    """A file of pairs."""
+    """A file of pairs; folders KEY=VALUE above it are columns as well."""
 
     layout: Layout
     has_time: bool
@@ -102,6 +106,7 @@ class PairFile(TableFile):
         file = files.find_file(path)
         dialect = sniff(file, header=header, columns=2) if file.kind == "text" else None
         names = dialect.names if dialect else files.column_names(file)
+        names = [*names, *(key for key, _ in file.partitions if key not in names)]
         has_names = dialect is None or dialect.has_header
         columns = (wanted or Reading()).completed(recorded, names, has_names)
         layout = find_layout(names, columns, str(file), has_names=has_names, timed=timed)
