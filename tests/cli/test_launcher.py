@@ -24,6 +24,7 @@ def test_bad_options_are_refused_before_processes_are_started(tmp_path) -> None:
         ("os.kill(os.getpid(), 9 * (rank == 1))", 2, "cawn: rank 1 was killed by signal 9\n"),
         ("(store.parent / 'printed').touch(); sys.exit(2)", 2, ""),
         ("sys.exit(130)", 130, ""),
+        ("sys.exit(141 * (rank == 0))", 141, ""),
     ],
 )
 def test_exit_codes(script: str, code: int, message: str, monkeypatch, capfd) -> None:

@@ -18,7 +18,7 @@ _POLL = 0.05  # seconds between looks at the processes
 _GRACE = 60.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
 _STOP = 30.0  # seconds that a process has to end after SIGTERM
 STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
-INTERRUPTED, FAILED = 130, 2
+FAILED, PASSED_ON = 2, (130, 141)  # after Ctrl-C, and if nobody reads the output
 
 
 def launch(count: int, arguments: list[str]) -> int:
@@ -38,8 +38,9 @@ def launch(count: int, arguments: list[str]) -> int:
         finally:
             os.close(watched)
             os.close(kept)
-        if INTERRUPTED in codes:
-            return INTERRUPTED
+        for code in PASSED_ON:
+            if code in codes:
+                return code
         if any(codes) and not (Path(folder) / PRINTED).exists():
             rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -11,6 +11,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -35,7 +36,8 @@ from cawn.kernels.threads import num_cores
 from cawn.learn.run_info import current_versions
 from cawn.learn.workers import read_links, write_links
 from cawn.systems.base import Divisible, Indexed, Scorer, System
-from cawn.systems.ranks import SINGLE, RankError, Ranks
+from cawn.systems.graphs import release_graphs
+from cawn.systems.ranks import LOST, SINGLE, RankError, Ranks
 from cawn.systems.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -44,6 +46,7 @@ Array = npt.NDArray[Any]
 # they note that an error was printed, and the pipe that is closed when it ends.
 STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
 WAIT = timedelta(minutes=60)  # for another rank; one that has ended is noticed at once
+_WAIT_TO_JOIN = timedelta(minutes=10)
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 _joined: Ranks | None = None  # of this process, once it has joined the others
@@ -130,16 +133,30 @@ def _store(rank: int, size: int) -> Any:
     from torch.distributed import FileStore, rendezvous  # type: ignore[attr-defined]
 
     if path := os.environ.get(STORE):
-        return FileStore(path, size)
-    store, _, _ = next(rendezvous("env://", rank, size, timeout=WAIT))
+        store = FileStore(path, size)
+        store.set_timeout(_WAIT_TO_JOIN)
+        return store
+    store, _, _ = next(rendezvous("env://", rank, size, timeout=_WAIT_TO_JOIN))
     return store
 
 
 def _leave() -> None:
     import torch.distributed as dist
 
+    end_if_lost(1)
     with suppress(Exception):  # another rank may have ended
+        release_graphs()
         dist.destroy_process_group()
+
+
+def end_if_lost(code: int) -> None:
+    """End this process at once if its GPU waits for a rank that has ended, which would take forever."""
+    if not LOST or _joined is None or _joined.nccl is None:
+        return
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def _own_device(ranks: Ranks, device: Device) -> torch.device | None:

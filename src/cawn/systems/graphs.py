@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
+from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
 
-from cawn.kernels.cuda.launch import memory_for, ran_out
+from cawn.kernels.cuda.launch import current, memory_for, ran_out
 from cawn.systems.training import Links, Optimizer, TrainingLinks, seed_step
 
 _WARM_UPS = 3  # steps before a capture, as CUDA graphs require; they are undone
+_STEPS: WeakSet[CapturedStep] = WeakSet()
+
+
+def release_graphs() -> None:
+    """Free all graphs: NCCL waits for those that contain its operations before it ends."""
+    for step in _STEPS:
+        for graph in step._graphs:
+            graph.reset()
+        step._graphs.clear()
 
 
 class CapturedStep:
@@ -39,6 +49,7 @@ class CapturedStep:
         self._backward, self._update, self._reset = backward, update, reset
         self._module, self._optimizer, self._device = module, optimizer, device
         self._graphs: list[torch.cuda.CUDAGraph] = []
+        _STEPS.add(self)
 
     @property
     def captured(self) -> bool:
@@ -64,7 +75,8 @@ class CapturedStep:
         """Run the step. On CUDA it must have been captured; on other devices it runs directly."""
         if not self._graphs:
             self._step()
-        else:
+            return
+        with current(self._device):
             self._graphs[0].replay()
             if len(self._graphs) > 1:
                 self._reduce()
@@ -91,7 +103,7 @@ class CapturedStep:
             graphs = []
             for part in self._parts():
                 graphs.append(torch.cuda.CUDAGraph())
-                with torch.cuda.graph(graphs[-1], stream=stream, capture_error_mode=mode):
+                with current(device), torch.cuda.graph(graphs[-1], stream=stream, capture_error_mode=mode):
                     part()
             self._graphs = graphs
         except RuntimeError as error:

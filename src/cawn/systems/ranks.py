@@ -133,6 +133,7 @@ class Ranks:
         try:
             yield
         except (RuntimeError, ValueError) as error:  # torch.distributed raises both
+            LOST.append(self.rank)
             raise RankError(self._reason_left() or "another rank has ended") from error
 
     def leave_reason(self, text: str) -> None:
@@ -148,6 +149,7 @@ class Ranks:
 
 
 _REASON = "cawn/reason"
+LOST: list[int] = []  # not empty once another rank could not be reached
 SINGLE = Ranks()
 
 
@@ -168,6 +170,7 @@ class Bucket:
         by_host = device.type == "cuda" and not self.captured
         self._host = torch.zeros_like(self.flat, device="cpu", pin_memory=True) if by_host else None
         self._waiting: list[tuple[Any, Tensor]] = []  # flags on their way from a GPU, oldest first
+        self._free: list[tuple[Any, Tensor]] = []  # events and pinned memory to use again
 
     def collect(self, loss: Tensor) -> None:
         """Copy the gradients and this rank's part of the loss; parameters then refer to the bucket."""
@@ -201,7 +204,7 @@ class Bucket:
         """
         if self.flat.device.type != "cuda":
             return bool(self._stop > 0)
-        held, done = torch.empty(1, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        done, held = self._free.pop() if self._free else (_event(), torch.empty(1, pin_memory=True))
         held.copy_(self._stop, non_blocking=True)
         done.record(torch.cuda.current_stream(self.flat.device))
         self._waiting.append((done, held))
@@ -210,9 +213,10 @@ class Bucket:
         (done, held), start = self._waiting[0], time.monotonic()
         while not done.query():
             if time.monotonic() - start > (min(patience, 10.0) if hurried() else patience):
+                LOST.append(self._ranks.rank)
                 raise RankError("another rank does not answer")
             time.sleep(_POLL)
-        self._waiting.pop(0)
+        self._free.append(self._waiting.pop(0))
         return bool(held > 0)
 
     def unfinished(self) -> int:
@@ -221,6 +225,10 @@ class Bucket:
             return 0
         time.sleep(_SETTLED)
         return sum(not done.query() for done, _ in self._waiting)
+
+
+def _event() -> Any:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]
 
 
 # Dropout that does not depend on the number of ranks.
