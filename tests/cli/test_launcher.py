@@ -37,14 +37,16 @@ def test_exit_codes(script: str, code: int, message: str, monkeypatch, capfd) ->
 
 def test_processes_know_their_place(monkeypatch, capfd) -> None:
     names = "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"
-    script = f"import os, sys; print(*(os.environ[name] for name in {names}), *sys.argv[1:], flush=True)"
+    script = f"import os, sys; words = [*(os.environ[name] for name in {names}), *sys.argv[1:]]\n"
+    script += "os.write(1, (' '.join(words) + '\\n').encode())"
     monkeypatch.setattr(launcher, "COMMAND", (sys.executable, "-S", "-c", script))
     assert launcher.launch(3, ["train", "x"]) == 0
     assert sorted(capfd.readouterr().out.splitlines()) == [f"{i} {i} 3 3 train x" for i in range(3)]
 
 
+# One write per line: the lines of several processes must not mix.
 WAITING = (
-    "import os, signal; print('ready', flush=True); os.read(int(os.environ['CAWN_RANKS_PARENT']), 1); print('end')"
+    "import os; os.write(1, b'ready\\n'); os.read(int(os.environ['CAWN_RANKS_PARENT']), 1); os.write(1, b'end\\n')"
 )
 
 
@@ -54,10 +56,11 @@ def test_processes_stop_with_the_launcher(number: int) -> None:
     script = f"from cawn.cli import launcher; launcher.COMMAND = {(sys.executable, '-S', '-c', WAITING)!r}\n"
     script += "import sys; sys.exit(launcher.launch(2, []))"
     environment = os.environ | {"PYTHONPATH": str(Path(launcher.__file__).parents[2])}
-    with subprocess.Popen([sys.executable, "-c", script], stdout=-1, stderr=-1, text=True, env=environment) as process:
-        assert [process.stdout.readline() for _ in range(2)] == ["ready\n"] * 2
-        process.send_signal(number)
-        out, err = process.communicate()
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=-1, stderr=-1, text=True, env=environment)
+    ready = [process.stdout.readline() for _ in range(2)]
+    process.send_signal(number)
+    out, err = process.communicate()
+    assert ready == ["ready\n"] * 2, err
     if number == signal.SIGKILL:
         assert out == "end\n" * 2
     else:
