@@ -35,7 +35,7 @@ from cawn.files import storing
 from cawn.kernels.threads import num_cores
 from cawn.learn.run_info import current_versions
 from cawn.learn.workers import read_links, write_links
-from cawn.systems.base import Divisible, Indexed, Scorer, System
+from cawn.systems.base import Indexed, Scorer, System
 from cawn.systems.graphs import release_graphs
 from cawn.systems.ranks import LOST, SINGLE, RankError, Ranks
 from cawn.systems.settings import Settings
@@ -187,7 +187,7 @@ def threads_of(ranks: Ranks, threads: int | None) -> int | None:
 def refuse_indivisible(ranks: Ranks, config: Settings) -> None:
     """Refuse a system that several processes cannot train together."""
     name = systems.name_of(config)
-    if ranks.several and not hasattr(systems.system_type(name), *Divisible.__annotations__):
+    if ranks.several and not hasattr(systems.system_type(name), "same_dropout"):  # see `Divisible`
         raise QueryError(
             f"{name} keeps a state that follows the stream, or does not train on single links, so several processes "
             "cannot share its training; start one"
