@@ -68,7 +68,7 @@ def free_port() -> int:
         ("ray://head:10001", "Ray clients are not supported"),
         ("head", "give HOST:PORT"),
         ("head:99999", "give HOST:PORT"),
-        (f"127.0.0.1:{free_port()}", "the cluster cannot be reached"),
+        pytest.param(f"127.0.0.1:{free_port()}", "the cluster cannot be reached", id="nobody listens"),
     ],
 )
 def test_clusters_that_cannot_be_used(address: str, reason: str) -> None:
