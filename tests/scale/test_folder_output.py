@@ -206,3 +206,18 @@ def test_one_schema_for_all_partitions(engine, predictor, run: Path, tmp_path: P
     assert run_to_folder(plan_nodes(run, job, 40), out, engine) == Counts(18, 16)
     run_to_file(predictor, job, file)
     assert pq.read_table(out).replace_schema_metadata(None) == pq.read_table(file)
+
+
+def test_input_files_are_never_replaced(engine, run: Path, tmp_path: Path) -> None:
+    """Not even those that are called like partitions."""
+    folder = tmp_path / "part"
+    write_folder(tmp_path / "pairs", (5,)).rename(folder)
+    (folder / "0.parquet").rename(folder / "part-00000000.parquet")
+    before, asked = content(folder), plan(run, folder)
+    other = plan(run, write_folder(tmp_path / "other", (5,)))
+    for force in (False, True):
+        with pytest.raises(cawn.QueryError, match="holds the input file"):
+            run_to_folder(asked, folder, engine, force=force)
+        with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds 'part-00000000.parquet'\)"):
+            run_to_folder(other, folder, engine, force=force)
+    assert content(folder) == before

@@ -56,3 +56,21 @@ def test_names_of_both_types_are_text() -> None:
     schemas = [pa.schema([("node", kind), ("rank", pa.int32())]) for kind in (pa.int64(), pa.string())]
     assert one_schema(schemas) == schemas[1]
     assert one_schema(schemas[:1]) == schemas[0]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "common"),
+    [
+        ((pa.null(), pa.list_(pa.int64())), pa.list_(pa.int64())),
+        ((pa.int64(), pa.null()), pa.int64()),
+        ((pa.int64(), pa.float64()), pa.float64()),
+    ],
+)
+def test_numbers_and_nulls_do_not_become_text(kinds: tuple, common: pa.DataType) -> None:
+    assert one_schema([pa.schema([("x", kind)]) for kind in kinds]) == pa.schema([("x", common)])
+
+
+def test_a_time_that_cannot_be_queried_names_the_file(predictor: LinkPredictor, tmp_path: Path) -> None:
+    path = write_folder(tmp_path / "pairs", (3,), t=[1.5, 2.5, 3.5]) / "0.parquet"
+    with pytest.raises(cawn.QueryError, match=r"0\.parquet: t has fractions"):
+        list(PairJob(PairFile.open(path), None, 0.5, None).run(predictor))

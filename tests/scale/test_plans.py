@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.reading import Reading
 from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import NodeJob
-from cawn.scale.plans import Partition, is_many, open_pairs, plan_nodes, plan_pairs, run_digest
+from cawn.scale.plans import Partition, is_many, open_pairs, plan_nodes, plan_pairs, refuse_within, run_digest
 from small_jobs import pairs, plan, write_folder
 
 pytestmark = pytest.mark.usefixtures("small_partitions")
@@ -126,3 +127,12 @@ def test_the_digest_of_a_run(run: Path, tmp_path: Path) -> None:
     assert run_digest(copy) != run_digest(run)
     with pytest.raises(cawn.StorageError, match="no run"):
         run_digest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("out", "refused"), [("pairs", True), ("pairs/day/scored", True), ("pairs/_scored", False), ("scored", False)]
+)
+def test_an_output_among_the_input_is_refused(tmp_path: Path, out: str, refused: bool) -> None:
+    source = write_folder(tmp_path / "pairs", (1,))
+    with pytest.raises(cawn.QueryError, match="the folder of the input") if refused else nullcontext():
+        refuse_within(tmp_path / out, str(source))

@@ -148,7 +148,7 @@ def predict(
     """
     from cawn.data.reading import Reading
     from cawn.errors import QueryError
-    from cawn.scale.plans import is_many, open_pairs, plan_pairs
+    from cawn.scale.plans import is_many, open_pairs, plan_pairs, refuse_within
 
     execution = _Execution(run, engine, address, workers, device, threads, quiet)
     if at is not None and time is not None:
@@ -156,6 +156,7 @@ def predict(
     wanted = Reading.of(src=column(src), dst=column(dst), time=column(time))
     if execution.engine == "ray" or is_many(str(pairs)) or _is_folder(out):
         folder = _output_folder(out)
+        refuse_within(folder, str(pairs))
         opened = open_pairs(run, str(pairs), wanted, at=at, header=header)
         plan = plan_pairs(run, opened, at, prior, draws)
         if execution.engine == "ray":

@@ -11,6 +11,7 @@ Readers of Parquet folders (Arrow, Spark, DuckDB) pass over names that begin wit
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -98,6 +99,7 @@ def _opened(plan: Plan, out: Path, force: bool) -> Iterator[None]:
         raise QueryError(f"{out}: is not a folder; the results are a folder of Parquet files")
     if not out.absolute().parent.is_dir():
         raise StorageError(f"{out.absolute().parent}: no such folder; create it first")
+    _refuse_input(plan, out)
     if out.is_dir():
         _refuse_foreign(out)
     make_folder(out)
@@ -118,9 +120,19 @@ def _opened(plan: Plan, out: Path, force: bool) -> Iterator[None]:
             raise
 
 
+def _refuse_input(plan: Plan, out: Path) -> None:
+    inside = os.path.realpath(out) + os.sep
+    for job in plan.jobs:
+        if job.path is not None and os.path.realpath(job.path.path).startswith(inside):
+            raise QueryError(f"{out}: holds the input file {job.path}; choose a folder outside of the input")
+
+
 def _refuse_foreign(out: Path) -> None:
+    """Refuse files that are not of a job. The job file is written before the first partition, and removed last."""
+    begun = (out / JOB).exists()
     for path in sorted(out.iterdir()):
-        if path.name not in (JOB, SUCCESS, LOCK) and not _PART.fullmatch(path.name) and not is_temporary(path.name):
+        part = begun and _PART.fullmatch(path.name)
+        if path.name not in (JOB, SUCCESS, LOCK) and not part and not is_temporary(path.name):
             raise QueryError(f"{out}: is not empty (it holds {path.name!r}); choose a new or an empty folder")
 
 
@@ -133,11 +145,11 @@ def _same_job(plan: Plan, out: Path) -> bool:
 
 def _clear(out: Path) -> None:
     with storing(out):
-        for name in (SUCCESS, JOB):
-            (out / name).unlink(missing_ok=True)
+        (out / SUCCESS).unlink(missing_ok=True)
         for path in out.iterdir():
             if _PART.fullmatch(path.name):
                 path.unlink()
+        (out / JOB).unlink(missing_ok=True)
 
 
 def _path(out: Path, partition: Partition) -> Path:

@@ -16,7 +16,7 @@ from cawn.data.readers.dialect import Dialect
 from cawn.data.readers.files import File
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.readers.tables import Origin, TableColumn
-from cawn.errors import DataError
+from cawn.errors import DataError, QueryError
 from cawn.learn.calibration import FITTED_PRIOR
 from cawn.predictor import LinkPredictor
 from cawn.rankings import Scores, rankings_table
@@ -115,7 +115,10 @@ def score_rows(
     """
     src, dst = (TableColumn.at(rows, i, origin).names().to_pylist() for i in (layout.src, layout.dst))
     t = TableColumn.at(rows, layout.time, origin).times() if at is None else at
-    scores = predictor.score(src, dst, t, prior=prior, draws=draws)
+    try:
+        scores = predictor.score(src, dst, t, prior=prior, draws=draws)
+    except QueryError as error:
+        raise error if at is not None else QueryError(f"{origin.name}: {error}") from error
     counts = Counts(len(rows), predictor.num_unknown(src, dst))
     for name, values in (scores._asdict() if isinstance(scores, Scores) else {"probability": scores}).items():
         while name in rows.column_names:
@@ -190,5 +193,15 @@ def one_schema(schemas: list[pa.Schema]) -> pa.Schema:
     for other in others:
         for i, column in enumerate(first):
             if column.type != other.field(i).type:
-                first = first.set(i, column.with_type(pa.string()))
+                first = first.set(i, column.with_type(_common_type(column.type, other.field(i).type)))
     return first
+
+
+def _common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """A type for the values of both: of JSON, one part may have only integers or nulls where another has fractions."""
+    for this, other in ((a, b), (b, a)):
+        if pa.types.is_null(this):
+            return other
+        if pa.types.is_integer(this) and pa.types.is_floating(other):
+            return other
+    return pa.string()

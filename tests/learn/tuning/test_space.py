@@ -92,6 +92,7 @@ def test_a_preset_outside_of_a_file() -> None:
         ("dim = {low = 8, high = 16, base = 2}", "dim: 'base' is not one of high, log, low, step, when"),
         ("dropout = {low = 0.0, high = 0.4, log = true}", "dropout: log is true or false; with true, low must be"),
         ("dim = {low = 8, high = 16, step = 0.5}", "dim: step is 0.5: give an integer above 0"),
+        ("dropout = {low = 0.0, high = 0.4, step = 5.0}", "dropout: step is 5.0, more than the range from 0.0 to 0.4"),
         ("rnn = {low = 1, high = 2}", "rnn: rnn is 1: give one of lstm"),
         ("epochs = [5, 10]", "epochs: epochs cannot be searched"),
         ("batch_size = [8, 16]", "batch_size: batch_size has a fixed value as well"),

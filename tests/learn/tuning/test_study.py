@@ -71,6 +71,16 @@ def test_further_trials_continue_the_same_sequence(whole, tmp_path: Path) -> Non
     assert facts(run(tmp_path, 2)) == whole  # fewer than there are
 
 
+@pytest.mark.parametrize("lines", [0, 3], ids=["removed", "cut"])
+def test_a_journal_that_lost_trials_is_refused(tmp_path: Path, lines: int) -> None:
+    run(tmp_path, 2)
+    journal = tmp_path / "study.journal"
+    kept = journal.read_bytes().splitlines(keepends=True)[:lines]
+    journal.write_bytes(b"".join(kept)) if lines else journal.unlink()
+    with pytest.raises(cawn.StorageError, match=r"belongs to a trial that study\.journal does not have"):
+        run(tmp_path, 2)
+
+
 def test_a_running_trial_belongs_to_who_has_its_lock(tmp_path: Path) -> None:
     given = plan()
     first, second = SharedStudy(tmp_path, given), SharedStudy(tmp_path, given)

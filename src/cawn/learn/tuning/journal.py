@@ -41,7 +41,7 @@ def open_study(path: Path, name: str, **options: Any) -> Any:
             storage = optuna.storages.JournalStorage(_backend(path))
             return optuna.create_study(storage=storage, study_name=name, load_if_exists=True, **options)
     except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna raises
-        raise StorageError(f"{path}: damaged; move it away, and the search starts again") from error
+        raise StorageError(f"{path}: damaged; restore it, or choose another folder") from error
 
 
 def _backend(path: Path) -> Any:

@@ -268,6 +268,8 @@ def _range(name: str, table: dict[str, Any], config: Settings) -> Parameter:
         raise QueryError(f"{name}: log is true or false; with true, low must be above 0, and there can be no step")
     if step is not None and (not is_number(step) or step <= 0 or (integer and not isinstance(step, int))):
         raise QueryError(f"{name}: step is {brief(step)}: give {'an integer' if integer else 'a number'} above 0")
+    if step is not None and step > high - low:  # type: ignore[operator]
+        raise QueryError(f"{name}: step is {step}, more than the range from {low} to {high}")
     return Parameter(name, (), low, high, bool(log), step, integer)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from cawn.errors import QueryError
+from cawn.errors import QueryError, StorageError
 from cawn.files import LOCK, FileLock, FolderInUseError, FolderLock, make_folder, storing, write_text
 from cawn.kernels.rng import seed_for
 from cawn.learn.tuning.journal import import_optuna, open_study, quiet_optuna
@@ -134,8 +134,16 @@ class SharedStudy:
             parameters = self._propose(found)
             if parameters is None:
                 return None
+            self._refuse_unknown(len(found))
             self._study.add_trial(self._new(parameters))
             return self._take(len(found))
+
+    def _refuse_unknown(self, number: int) -> None:
+        """Refuse to begin a trial in a folder of an earlier one. Folders are made after the lines of their trials."""
+        folder = self.folder_of(number)
+        if folder.exists():
+            remedy = "restore the journal, or choose another folder"
+            raise StorageError(f"{folder}: belongs to a trial that {JOURNAL} does not have; {remedy}")
 
     def _take(self, number: int) -> Claim | None:
         """Lock a trial, unless another process has it or has just ended it."""
@@ -186,9 +194,11 @@ class SharedStudy:
 
     def _new(self, parameters: dict[str, Any]) -> Any:
         optuna = import_optuna()
-        distributions = {each.name: each.distribution(optuna) for each in self.plan.space if each.name in parameters}
+        searched = [each for each in self.plan.space if each.name in parameters]
         state = optuna.trial.TrialState.RUNNING
-        return optuna.trial.create_trial(state=state, params=parameters, distributions=distributions)
+        with quiet_optuna():
+            distributions = {each.name: each.distribution(optuna) for each in searched}
+            return optuna.trial.create_trial(state=state, params=parameters, distributions=distributions)
 
     def _writable(self, number: int) -> Any:
         """A trial of Optuna, to be added to."""
