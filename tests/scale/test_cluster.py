@@ -13,11 +13,12 @@ from cawn.scale.cluster import Pool, choose_pool, connected, import_ray
 class Resources:
     """What a cluster says of itself."""
 
-    def __init__(self, cpus: float, gpus: float = 0) -> None:
-        self._resources = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+    def __init__(self, *cpus: float, gpus: float = 0) -> None:
+        self._cpus, self._gpus = cpus, {"GPU": gpus} if gpus else {}
 
-    def cluster_resources(self) -> dict[str, float]:
-        return self._resources
+    def nodes(self) -> list[dict]:
+        found = [{"Alive": True, "Resources": {"CPU": cpus} | self._gpus} for cpus in self._cpus]
+        return [*found, {"Alive": False, "Resources": {"CPU": 64.0}}]
 
 
 @pytest.mark.parametrize(
@@ -25,11 +26,14 @@ class Resources:
     [
         (Resources(8), {}, Pool(8, 1, 0.0, "cpu")),
         (Resources(8), {"workers": 3}, Pool(3, 2, 0.0, "cpu")),
+        (Resources(4, 3), {"workers": 1}, Pool(1, 4, 0.0, "cpu")),
+        (Resources(4, 3), {"workers": 4}, Pool(4, 1, 0.0, "cpu")),
+        (Resources(4, 3), {"threads": 2}, Pool(3, 2, 0.0, "cpu")),
         (Resources(8), {"threads": 4}, Pool(2, 4, 0.0, "cpu")),
         (Resources(8), {"workers": 2, "threads": 1}, Pool(2, 1, 0.0, "cpu")),
-        (Resources(8, 2), {}, Pool(2, 4, 1.0, "auto")),
-        (Resources(8, 2), {"device": "cuda", "gpus": 0.5}, Pool(4, 2, 0.5, "cuda")),
-        (Resources(8, 2), {"device": "cpu"}, Pool(8, 1, 0.0, "cpu")),
+        (Resources(8.0, gpus=2.0), {}, Pool(2, 4, 1.0, "auto")),
+        (Resources(8.0, gpus=2.0), {"device": "cuda", "gpus": 0.5}, Pool(4, 2, 0.5, "cuda")),
+        (Resources(8.0, gpus=2.0), {"device": "cpu"}, Pool(8, 1, 0.0, "cpu")),
     ],
 )
 def test_pools(cluster: Resources, asked: dict, expected: Pool) -> None:
@@ -72,10 +76,11 @@ def free_port() -> int:
     ],
 )
 def test_clusters_that_cannot_be_used(address: str, reason: str) -> None:
-    before = dict(os.environ)
+    names = ("PYTHONPATH", "RAY_AUTH_TOKEN", "RAY_BACKEND_LOG_LEVEL", "RAY_USAGE_STATS_ENABLED")
+    before = [os.environ.get(name) for name in names]
     with pytest.raises(cawn.QueryError, match=f"--address .*{reason}"), connected(address):
         pass
-    assert dict(os.environ) == before
+    assert [os.environ.get(name) for name in names] == before
 
 
 def test_without_ray(monkeypatch) -> None:

@@ -73,10 +73,11 @@ def connected(address: str | None = None, workers: int | None = None) -> Iterato
     """
     address = address or os.environ.get("RAY_ADDRESS") or None
     with ExitStack() as stack:
-        stack.enter_context(_environment(local=address is None))
+        stack.enter_context(_environment(_SETTINGS))  # before Ray is imported
         ray = import_ray()
         if not ray.is_initialized():
             stack.enter_context(warnings.catch_warnings(action="ignore"))
+            stack.enter_context(_environment({} if address else _local_settings()))
             folder = None if address else stack.enter_context(_temporary_folder())
             stack.callback(_shut_down, ray)
             with _silent():
@@ -98,19 +99,25 @@ def _shut_down(ray: Any) -> None:
             process.wait(_CONNECT_TIMEOUT)
 
 
+def _local_settings() -> dict[str, str]:
+    """The module path for workers, and a token, which Ray would otherwise store in the home folder."""
+    modules = os.pathsep.join(path for path in sys.path if path)
+    return {"PYTHONPATH": modules, "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+
+
 @contextmanager
-def _environment(local: bool) -> Iterator[None]:
-    """Settings of Ray, and the module path for workers that are started here."""
-    before = dict(os.environ)
-    os.environ.update({name: value for name, value in _SETTINGS.items() if name not in before})
-    if local:  # Ray would store a token in the home folder
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+def _environment(settings: dict[str, str]) -> Iterator[None]:
+    """Environment variables with these values; settings of Ray that the user has given are kept."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update({name: v for name, v in settings.items() if before[name] is None or name == "PYTHONPATH"})
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager
@@ -216,18 +223,24 @@ def choose_pool(
         check_integer(workers, "workers", 1, 100_000)
     if device.startswith("cuda:"):
         raise QueryError(f"--device {device}: Ray assigns the GPUs; give cuda")
-    resources = ray.cluster_resources()
-    cpus, found = int(resources.get("CPU", 1)) or 1, resources.get("GPU", 0)
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    cpus, found = [int(node.get("CPU", 0)) for node in nodes], sum(node.get("GPU", 0) for node in nodes)
     if gpus is None:
         gpus = 1.0 if device == "cuda" or (device == "auto" and found >= 1) else 0.0
     if gpus > found:
         raise DeviceError(f"{gpus:g} GPUs for each worker, but Ray has {found:g}; use --device cpu")
     if workers is None:
-        workers = int(found / gpus) if gpus else max(cpus // (threads or 1), 1)
-    threads = threads or max(cpus // workers, 1)
-    if workers * threads > cpus:
-        raise QueryError(f"{workers} workers of {threads} threads, but Ray has {cpus} CPUs; use fewer")
+        workers = int(found / gpus) if gpus else max(_room(cpus, threads or 1), 1)
+    if threads is None:
+        threads = next((each for each in range(max(cpus), 1, -1) if _room(cpus, each) >= workers), 1)
+    if workers > _room(cpus, threads):
+        raise QueryError(f"{workers} workers of {threads} threads, but Ray has {sum(cpus)} CPUs; use fewer")
     return Pool(workers, threads, gpus, "cpu" if not gpus else device)
+
+
+def _room(cpus: list[int], threads: int) -> int:
+    """The number of workers with this number of threads that fit on nodes with these numbers of CPUs."""
+    return sum(each // threads for each in cpus)
 
 
 @contextmanager
