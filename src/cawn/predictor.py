@@ -52,7 +52,7 @@ from cawn.learn.runs import (
 )
 from cawn.learn.splits import ALL_LINKS
 from cawn.learn.testing import candidates_on, recalibrate
-from cawn.rankings import NodeFacts, Ranked, Ranking, Rankings, Scores, names_column
+from cawn.rankings import MAX_DRAWS, NodeFacts, Ranked, Ranking, Rankings, Scores, names_column
 from cawn.systems.base import (
     Bounded,
     Embedder,
@@ -79,10 +79,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-MAX_DRAWS = 1_000
 DRAW_SEED = 0x5EED  # of the first sample, which `score` uses without draws
-
-
 PAIRS_AT_ONCE = 1 << 14  # for several sources that are ranked together
 EVERYONE = "all"
 

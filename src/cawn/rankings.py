@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from cawn.data.names import Name
 
+MAX_DRAWS = 1_000  # walk samples of a score
+
 
 class Scores(NamedTuple):
     """Probabilities, and their standard errors over the walk samples: [B] each."""

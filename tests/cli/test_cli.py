@@ -144,7 +144,7 @@ def test_errors_are_one_printable_line(monkeypatch, error: Exception, reason: st
         (["predict", "{run}", "{pairs}", "--at", "5"], "has a column of times"),
         (["predict", "{run}", "{pairs}", "--at", "5", "--time", "date"], "not both"),
         (["predict", "{run}", "{pairs}", "-o", "{folder}/x.xlsx"], "written as .csv or .parquet"),
-        (["predict", "{run}", "{pairs}", "-o", "{folder}", "--force"], "is not empty (it holds"),
+        (["predict", "{run}", "{pairs}", "-o", "{folder}", "--force"], "holds the input file"),
         (["predict", "{run}", "{pairs}", "-o", "{folder}/none/x.csv"], "no such folder"),
         (["predict", "{run}", "{pairs}", "-o", "{folder}/x.csv", "--prior", "1"], "prior is 1"),
         (["predict", "{pairs}", "{pairs}"], "is a file, not the folder of a run"),

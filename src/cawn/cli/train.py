@@ -134,7 +134,7 @@ def train(
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
     if devices is not None and "RANK" not in os.environ:
-        from cawn.cli.launcher import launch
+        from cawn.learn.launcher import launch
 
         raise typer.Exit(launch(devices, sys.argv[1:]))
     use_threads(threads)

@@ -29,41 +29,26 @@ class ArrayFile:
     def __init__(self, path: Path, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
         """Create the file; numbers that are never written are 0."""
         self.path, self.shape, self.dtype = path, tuple(map(int, shape)), np.dtype(dtype)
-        header = self._header()
+        header = npy_header(self.shape, self.dtype)
         with open(path, "xb") as file:
             file.write(header)
             file.truncate(len(header) + math.prod(self.shape) * self.dtype.itemsize)
         self._offset, self._descriptor = len(header), os.open(path, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
 
-    def _header(self) -> bytes:
-        header = {"shape": self.shape, "fortran_order": False, "descr": np.lib.format.dtype_to_descr(self.dtype)}
-        content = io.BytesIO()
-        np.lib.format.write_array_header_1_0(content, header)
-        return content.getvalue()
-
     def write(self, values: Array, at: int = 0) -> None:
         """Write numbers from position `at` on."""
-        content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
-        place = self._offset + at * self.dtype.itemsize
-        while len(content):
-            written = os.pwrite(self._descriptor, content[:_MOST], place)
-            content, place = content[written:], place + written
+        write_at(self._descriptor, np.ascontiguousarray(values, self.dtype), self._offset + at * self.dtype.itemsize)
 
     def read(self, at: int, count: int) -> Array:
         """A new array of `count` numbers from position `at` on."""
         found = np.empty(count, self.dtype)
-        content, place = found.view(np.uint8).data, self._offset + at * self.dtype.itemsize
-        while len(content):
-            size = os.preadv(self._descriptor, [content[:_MOST]], place)
-            if size == 0:
-                raise StorageError(f"{self.path}: ended early; was it changed by another process?")
-            content, place = content[size:], place + size
+        read_at(self._descriptor, found, self._offset + at * self.dtype.itemsize, self.path)
         return found
 
     def shorten(self, rows: int) -> None:
-        """Keep only the first rows. NumPy leaves room in a header for any number of rows, so its length is the same."""
+        """Keep only the first rows."""
         self.shape = (rows, *self.shape[1:])
-        header = self._header()
+        header = npy_header(self.shape, self.dtype)
         assert len(header) == self._offset
         os.pwrite(self._descriptor, header, 0)
         os.ftruncate(self._descriptor, self._offset + math.prod(self.shape) * self.dtype.itemsize)
@@ -95,6 +80,32 @@ class ArrayFile:
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             self._release()
+
+
+def npy_header(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bytes:
+    """The header of a .npy file. NumPy leaves room for any number of rows, so its length does not depend on it."""
+    content = io.BytesIO()
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, described)
+    return content.getvalue()
+
+
+def write_at(descriptor: int, values: Array, place: int) -> None:
+    """Write a contiguous array to an open file, from byte `place` on."""
+    content = values.reshape(-1).view(np.uint8).data
+    while len(content):
+        written = os.pwrite(descriptor, content[:_MOST], place)
+        content, place = content[written:], place + written
+
+
+def read_at(descriptor: int, values: Array, place: int, path: Path) -> None:
+    """Fill a contiguous array from an open file, from byte `place` on."""
+    content = values.reshape(-1).view(np.uint8).data
+    while len(content):
+        size = os.preadv(descriptor, [content[:_MOST]], place)
+        if size == 0:
+            raise StorageError(f"{path}: ended early; was it changed by another process?")
+        content, place = content[size:], place + size
 
 
 def write_array(path: Path, array: Array) -> None:

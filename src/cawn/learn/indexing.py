@@ -26,7 +26,7 @@ from cawn.data.array_folders import Manifest, new_name, stamp_of_file
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
 from cawn.data.external import Columns, write_columns
-from cawn.data.external.columns import ShowProgress
+from cawn.data.external.columns import ShowProgress, resident_bytes
 from cawn.data.reading import Reading
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import BUILDING, DESCRIPTION, FOLDER, FORMAT, describe_network, read_stored
@@ -305,15 +305,6 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
     alpha = getattr(config, "alpha", None)
     num_decays = len(alpha) if isinstance(alpha, tuple) else 8
     return int(total * (_PER_LINK + bytes_per_link(num_decays, config.pair_parts)))  # type: ignore[attr-defined]
-
-
-def resident_bytes() -> int:
-    """Memory that this process has in use; 0 where that is not known."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, AttributeError):
-        return 0
 
 
 def _free_bytes(folder: Path) -> int:

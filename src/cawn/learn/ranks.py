@@ -33,6 +33,7 @@ from cawn.devices import Device, pick_device
 from cawn.errors import CawnError, DeviceError, QueryError, brief
 from cawn.files import storing
 from cawn.kernels.threads import num_cores
+from cawn.learn.launcher import PARENT, PRINTED, STORE
 from cawn.learn.run_info import current_versions
 from cawn.learn.workers import read_links, write_links
 from cawn.systems.base import Indexed, Scorer, System
@@ -42,9 +43,6 @@ from cawn.systems.settings import Settings
 
 Array = npt.NDArray[Any]
 
-# What `cawn train --devices` tells the processes it starts: the file through which they find each other, beside which
-# they note that an error was printed, and the pipe that is closed when it ends.
-STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
 WAIT = timedelta(minutes=60)  # for another rank; one that has ended is noticed at once
 _WAIT_TO_JOIN = timedelta(minutes=10)
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")

@@ -128,6 +128,7 @@ class _Study:
         self._study = open_study(
             results.folder / f"grid-{self.network}-{self.preset}.journal",
             ", ".join(sorted(self._distributions)),
+            remedy="move it away to start the search again",
             direction="maximize",
             pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=2),
         )

@@ -16,7 +16,7 @@ from cawn.data.times import time_after
 from cawn.errors import DataError, QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, check_prior
 from cawn.learn.runs import read_description
-from cawn.predictor import MAX_DRAWS
+from cawn.rankings import MAX_DRAWS
 from cawn.scale import jobs
 from cawn.scale.cluster import choose_pool, import_ray
 from cawn.scale.jobs import NodeJob, score_rows

@@ -14,15 +14,17 @@ from collections.abc import Callable
 from csv import writer as csv_writer
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import csv
 
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import FolderLock, make_folder, write_atomically
-from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import Counts, Job, Part, file_version, one_schema, refuse_changed
+
+if TYPE_CHECKING:
+    from cawn.predictor import LinkPredictor
 
 _COUNTS = b"cawn"  # key in the metadata of a part
 

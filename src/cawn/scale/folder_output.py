@@ -17,16 +17,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, write_atomically
-from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import Counts, one_schema, refuse_changed
 from cawn.scale.plans import Partition, Plan
+
+if TYPE_CHECKING:
+    from cawn.predictor import LinkPredictor
 
 JOB, SUCCESS = "_job.json", "_SUCCESS"
 _PART = re.compile(r"part-[0-9]{8}\.parquet")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +18,11 @@ from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.readers.tables import Origin, TableColumn
 from cawn.errors import DataError, QueryError
 from cawn.learn.calibration import FITTED_PRIOR
-from cawn.predictor import LinkPredictor
 from cawn.rankings import Scores, rankings_table
 from cawn.walks.candidates import KINDS
+
+if TYPE_CHECKING:
+    from cawn.predictor import LinkPredictor
 
 ROWS = 1 << 14  # pairs in a chunk
 NODES = 128  # nodes in a chunk

@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cawn import __version__, errors
 from cawn.errors import CawnError, QueryError, StorageError, one_line
-from cawn.predictor import LinkPredictor
 from cawn.scale.cluster import Pool, choose_pool, connected, quiet_data
 from cawn.scale.folder_output import Engine, Tick, run_partition
 from cawn.scale.jobs import Counts
 from cawn.scale.plans import Partition, Plan, run_digest
+
+if TYPE_CHECKING:
+    from cawn.predictor import LinkPredictor
 
 Versions = tuple[str, str]
 
@@ -42,7 +44,7 @@ def _run(ray: Any, pool: Pool, plan: Plan, partitions: list[Partition], out: Pat
         PartitionWorker,
         batch_size=1,
         compute=ray.data.ActorPoolStrategy(
-            size=min(pool.workers, len(items)), max_tasks_in_flight_per_actor=1, max_concurrent_calls_per_actor=1
+            size=min(pool.workers, len(items)), max_tasks_in_flight_per_actor=2, max_concurrent_calls_per_actor=1
         ),
         fn_constructor_kwargs={
             "plan": plan,
@@ -97,6 +99,8 @@ def load_in_worker(run: Path, digest: str | None, device: str, threads: int) -> 
     """Load a run in a worker process, with this number of threads."""
     import pyarrow as pa
     import torch
+
+    from cawn.predictor import LinkPredictor
 
     if not (run / "run.json").exists():
         raise StorageError(f"{run}: not on this machine; the run must be on a file system that all nodes share")

@@ -52,5 +52,5 @@ def test_a_lock_that_a_killed_process_left_does_not_hold(tmp_path: Path) -> None
 @pytest.mark.parametrize("text", ["no json\nat all\n", '{"op_code": 99}\n', "[]\n[]\n"])
 def test_a_damaged_journal_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "journal").write_text(text)
-    with pytest.raises(cawn.StorageError, match="journal: damaged; restore it"):
+    with pytest.raises(cawn.StorageError, match="journal: damaged; restore the journal"):
         open_study(tmp_path / "journal", "a")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.errors import StorageError
+from cawn.data.array_files import npy_header, read_at, write_at
 
 Array = npt.NDArray[Any]
-
-_MOST = 1 << 30  # bytes of one system call, which takes less than 2**31
 
 
 class ColumnFile:
@@ -25,7 +22,7 @@ class ColumnFile:
         self.path, self.dtype, self._width = path, np.dtype(dtype), width
         self.rows = 0
         self.row_bytes = self.dtype.itemsize * (1 if width is None else width)
-        self._offset = len(self._header())
+        self._offset = len(npy_header(self._shape(0), self.dtype))
         self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o666)
 
     def like(self, path: Path) -> ColumnFile:
@@ -39,22 +36,12 @@ class ColumnFile:
 
     def replace(self, first: int, values: Array) -> None:
         """Write rows from row `first` on."""
-        content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
-        place = self._offset + first * self.row_bytes
-        while len(content):
-            written = os.pwrite(self._descriptor, content[:_MOST], place)
-            content, place = content[written:], place + written
+        write_at(self._descriptor, np.ascontiguousarray(values, self.dtype), self._offset + first * self.row_bytes)
 
     def read(self, first: int, count: int) -> Array:
         """A new array of `count` rows from row `first` on."""
-        shape = (count,) if self._width is None else (count, self._width)
-        found = np.empty(shape, self.dtype)
-        content, place = found.reshape(-1).view(np.uint8).data, self._offset + first * self.row_bytes
-        while len(content):
-            size = os.preadv(self._descriptor, [content[:_MOST]], place)
-            if size == 0:
-                raise StorageError(f"{self.path}: ended early; was it changed by another process?")
-            content, place = content[size:], place + size
+        found = np.empty(self._shape(count), self.dtype)
+        read_at(self._descriptor, found, self._offset + first * self.row_bytes, self.path)
         return found
 
     def truncate(self, rows: int) -> None:
@@ -69,7 +56,7 @@ class ColumnFile:
         """Write the header, flush the file to disk and close it."""
         try:
             os.ftruncate(self._descriptor, self._offset + self.rows * self.row_bytes)
-            os.pwrite(self._descriptor, self._header(), 0)
+            os.pwrite(self._descriptor, npy_header(self._shape(self.rows), self.dtype), 0)
             os.fsync(self._descriptor)
         finally:
             self.close()
@@ -90,13 +77,8 @@ class ColumnFile:
         if descriptor >= 0:
             os.close(descriptor)
 
-    def _header(self) -> bytes:
-        """Of the same length whatever the number of rows: NumPy leaves room for it to grow."""
-        shape = (self.rows,) if self._width is None else (self.rows, self._width)
-        header = io.BytesIO()
-        described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(header, described)
-        return header.getvalue()
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return (rows,) if self._width is None else (rows, self._width)
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

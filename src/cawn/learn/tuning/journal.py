@@ -11,6 +11,8 @@ from typing import Any
 from cawn.errors import QueryError, StorageError
 from cawn.files import FileLock, storing
 
+RESTORE = "restore the journal, or choose another folder"
+
 
 def import_optuna(what: str = "tuning", extra: str = "tune") -> Any:
     """Optuna, without its messages; a QueryError that says what to install if it is missing."""
@@ -29,10 +31,11 @@ def quiet_optuna() -> Iterator[None]:
         yield
 
 
-def open_study(path: Path, name: str, **options: Any) -> Any:
+def open_study(path: Path, name: str, *, remedy: str = RESTORE, **options: Any) -> Any:
     """The study of this name in a journal file, which is created if it does not exist.
 
     Args:
+        remedy: What to do if the journal is damaged.
         options: Further arguments of `optuna.create_study`.
     """
     optuna = import_optuna()
@@ -41,7 +44,7 @@ def open_study(path: Path, name: str, **options: Any) -> Any:
             storage = optuna.storages.JournalStorage(_backend(path))
             return optuna.create_study(storage=storage, study_name=name, load_if_exists=True, **options)
     except (AssertionError, LookupError, TypeError, ValueError) as error:  # whatever Optuna raises
-        raise StorageError(f"{path}: damaged; restore it, or choose another folder") from error
+        raise StorageError(f"{path}: damaged; {remedy}") from error
 
 
 def _backend(path: Path) -> Any:

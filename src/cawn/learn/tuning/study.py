@@ -19,7 +19,7 @@ from typing import Any
 from cawn.errors import QueryError, StorageError
 from cawn.files import LOCK, FileLock, FolderInUseError, FolderLock, make_folder, storing, write_text
 from cawn.kernels.rng import seed_for
-from cawn.learn.tuning.journal import import_optuna, open_study, quiet_optuna
+from cawn.learn.tuning.journal import RESTORE, import_optuna, open_study, quiet_optuna
 from cawn.learn.tuning.plan import JOURNAL, Plan
 from cawn.systems.settings import Settings
 
@@ -142,8 +142,7 @@ class SharedStudy:
         """Refuse to begin a trial in a folder of an earlier one. Folders are made after the lines of their trials."""
         folder = self.folder_of(number)
         if folder.exists():
-            remedy = "restore the journal, or choose another folder"
-            raise StorageError(f"{folder}: belongs to a trial that {JOURNAL} does not have; {remedy}")
+            raise StorageError(f"{folder}: belongs to a trial that {JOURNAL} does not have; {RESTORE}")
 
     def _take(self, number: int) -> Claim | None:
         """Lock a trial, unless another process has it or has just ended it."""

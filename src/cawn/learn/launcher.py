@@ -17,6 +17,8 @@ COMMAND = (sys.executable, "-m", "cawn")
 _POLL = 0.05  # seconds between looks at the processes
 _GRACE = 60.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
 _STOP = 30.0  # seconds that a process has to end after SIGTERM
+# What the processes are told: the file through which they find each other, beside which they note that an error was
+# printed, and the pipe that is closed when this process ends.
 STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
 FAILED, PASSED_ON = 2, (130, 141)  # after Ctrl-C, and if nobody reads the output
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cawn.cli import launcher
+from cawn.learn import launcher
 from command_line import assert_refused, call_cawn
 
 
@@ -53,7 +53,7 @@ WAITING = (
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_processes_stop_with_the_launcher(number: int) -> None:
     """Ctrl-C is passed on; if the launcher is killed, the processes notice it."""
-    script = f"from cawn.cli import launcher; launcher.COMMAND = {(sys.executable, '-S', '-c', WAITING)!r}\n"
+    script = f"from cawn.learn import launcher; launcher.COMMAND = {(sys.executable, '-S', '-c', WAITING)!r}\n"
     script += "import sys; sys.exit(launcher.launch(2, []))"
     environment = os.environ | {"PYTHONPATH": str(Path(launcher.__file__).parents[2])}
     process = subprocess.Popen([sys.executable, "-c", script], stdout=-1, stderr=-1, text=True, env=environment)
