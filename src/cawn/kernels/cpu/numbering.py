@@ -2,6 +2,10 @@
 
 A slot holds the upper half of a name's hash and its number plus 1; 0 is an empty slot. Every name has a role, the
 least of those it was seen in, and its rank among the names that got this role.
+
+Almost every lookup of a large table misses the cache, several times one after the other. Names are therefore looked up
+in blocks: loops without dependencies first read what the lookups of a block are going to need, so that the processor
+waits for many of these reads at once.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ _UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
 _ONE, _EMPTY = np.uint64(1), np.uint64(0)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _S32 = np.uint64(32)
+_BLOCK = 256  # names that are looked up together
 
 
 @inline
@@ -61,6 +66,14 @@ def _see(node: int, role: int, roles: Array, ranks: Array, counts: Array) -> Non
         counts[role] += 1
 
 
+@inline
+def _first_names(keys: Array, slots: Array, mask: np.uint64, nodes: Array) -> None:
+    """The number of the name in the first slot of each key, if its tag is that of the key, else 0."""
+    for j in range(keys.size):
+        slot = slots[keys[j] & mask]
+        nodes[j] = np.int64((slot & _LOWER) - _ONE) if slot != _EMPTY and slot & _UPPER == keys[j] & _UPPER else 0
+
+
 @njit
 def number_strings(
     ends: Array,
@@ -86,9 +99,21 @@ def number_strings(
     """
     mask, most = np.uint64(slots.size - 1), min(roles.size, slots.size // 4 * 3)
     size = counts[ROLES]
+    keys, nodes, begins = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for i in range(first, ids.size):
+        block = (i - first) % _BLOCK
+        if block == 0:
+            count = min(_BLOCK, ids.size - i)
+            for j in range(count):
+                keys[j] = _hash_string(text, ends[i + j], ends[i + j + 1])
+            _first_names(keys[:count], slots, mask, nodes)
+            for j in range(count):
+                begins[j] = held_ends[nodes[j]]
+            for j in range(count):  # what is read here is not used, but it is in the cache afterwards
+                begins[j] = held_text[min(begins[j], held_text.size - 1)] if held_text.size else 0
+                nodes[j] = roles[nodes[j]]
         lo, hi = ends[i], ends[i + 1]
-        key = _hash_string(text, lo, hi)
+        key = keys[block]
         at, tag = key & mask, key & _UPPER
         while True:
             slot = slots[at]
@@ -127,8 +152,18 @@ def number_integers(
     """`number_strings` for names that are integers; `held` are those that have numbers."""
     mask, most = np.uint64(slots.size - 1), min(roles.size, slots.size // 4 * 3)
     size = counts[ROLES]
+    keys, nodes, values = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for i in range(first, ids.size):
-        key = mix64(np.uint64(names[i]))
+        block = (i - first) % _BLOCK
+        if block == 0:
+            count = min(_BLOCK, ids.size - i)
+            for j in range(count):
+                keys[j] = mix64(np.uint64(names[i + j]))
+            _first_names(keys[:count], slots, mask, nodes)
+            for j in range(count):  # as above
+                values[j] = held[nodes[j]]
+                nodes[j] = roles[nodes[j]]
+        key = keys[block]
         at, tag = key & mask, key & _UPPER
         while True:
             slot = slots[at]
