@@ -17,11 +17,11 @@ from cawn.checks import check_words
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
 from cawn.errors import DataError, QueryError
-from cawn.kernels.cpu.negatives import Choices
+from cawn.kernels.cpu.negatives import Choices, Partners, first_links, skip_linked
 from cawn.kernels.rng import seed_for
 from cawn.learn import dyglib
 from cawn.learn.protocols import rules_of
-from cawn.learn.splits import Split, by_appearance
+from cawn.learn.splits import Split, by_appearance, lower_quantile
 from cawn.systems.settings import Settings
 from cawn.systems.training import TrainingLinks
 
@@ -54,12 +54,12 @@ class Negatives:
 def random_choices(events: Events, links: Positions, seen: Positions) -> Choices:
     """All destinations up to the last of `links`, except the link's own."""
     pool, place = destinations(events, int(links.max()) + 1)
-    n, each = len(links), np.arange(len(links) + 1)
+    n, each = len(links), np.arange(len(links) + 1, dtype=np.int32)
     return Choices(
         links=links,
         nodes=pool,
-        first=np.zeros(n, np.int64),
-        count=np.full(n, len(pool) - 1),
+        first=np.zeros(n, np.int32),
+        count=np.full(n, len(pool) - 1, np.int32),
         skipped=place[events.dst[links]],
         skip_from=each[:-1],
         skip_to=each[1:],
@@ -68,44 +68,44 @@ def random_choices(events: Events, links: Positions, seen: Positions) -> Choices
 
 
 def period_choices(events: Events, links: Positions, seen: Positions) -> Choices:
-    """Destinations up to the end of the link's period, except the link's own; `links` are divided into `PERIODS`.
+    """Destinations up to the end of the link's period, except the link's own; `links` ascend and are divided into
+    `PERIODS`.
 
     The negatives of a test link are destinations of its past and of its period, rarely of a distant future. If those of
     training links are drawn in the same way, a destination without history is equally informative in both.
     """
     every, t = random_choices(events, links, seen), events.t[links]
-    ends = np.quantile(t, np.arange(1, PERIODS + 1) / PERIODS, method="lower")
-    end = np.searchsorted(events.t, ends[np.searchsorted(ends, t)], side="right")  # position after the link's period
-    first = np.sort(np.unique(events.dst, return_index=True)[1])[: len(every.nodes)]  # link of each destination
-    return replace(every, count=np.maximum(np.searchsorted(first, end) - 1, 1))
+    ends = [lower_quantile(t, period / PERIODS) for period in range(1, PERIODS + 1)]
+    after = np.searchsorted(events.t, ends, side="right")  # position after each period
+    first = first_links(events.dst, events.num_nodes)[: len(every.nodes)]
+    known = np.maximum(np.searchsorted(first, after) - 1, 1).astype(np.int32)
+    sizes = np.diff(np.searchsorted(t, ends, side="right"), prepend=0)
+    return replace(every, count=np.repeat(known, sizes))
 
 
 def partner_choices(events: Events, links: Positions, seen: Positions, *, new: bool) -> Choices:
     """Destinations of the link's source in `seen` or, with `new`, only outside `seen`; except those it links to at the
     same time."""
+    if (links[1:] < links[:-1]).any():
+        order = np.argsort(links, kind="stable")
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return partner_choices(events, links[order], seen, new=new).of(back)
     order = by_appearance(events)
-    rank = np.full(events.num_nodes, len(order))
-    rank[order] = np.arange(len(order))
-    src, pair = rank[events.src], rank[events.src] * len(order) + rank[events.dst]
-    partners = np.unique(pair[seen])
+    rank = np.full(events.num_nodes, len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    src, dst = events.src, events.dst
+    found = Partners.of(src, dst, seen, rank)
     if new:
-        partners = np.setdiff1d(np.unique(pair), partners, assume_unique=True)
-    starts = np.searchsorted(partners, np.arange(len(order) + 1) * len(order))  # of each source's run
-    moment = np.cumsum(np.append(False, events.t[1:] != events.t[:-1])) if len(events) else np.empty(0, np.int64)
-    group = src * (len(events) + 1) + moment  # links of one source at one time
-
-    at = np.searchsorted(partners, pair)
-    listed = at < len(partners)
-    listed[listed] = partners[at[listed]] == pair[listed]
-    skipped_group, place = _distinct(group[listed], (at - starts[src])[listed])
-    before = np.arange(len(place)) - np.searchsorted(skipped_group, skipped_group)
-    skip_from, skip_to = (np.searchsorted(skipped_group, group[links], side) for side in ("left", "right"))
+        found = Partners.of(src, dst, np.arange(len(events)), rank).without(found)
+    skipped, skip_from, skip_to = skip_linked(src, dst, events.t, links, rank, found)
+    source = src[links]
     return Choices(
         links=links,
-        nodes=order[partners % len(order)],
-        first=starts[src[links]],
-        count=np.diff(starts)[src[links]] - (skip_to - skip_from),
-        skipped=place - before,
+        nodes=order[found.partners],
+        first=found.starts[source],
+        count=np.diff(found.starts).astype(np.int32)[source] - (skip_to - skip_from),
+        skipped=skipped,
         skip_from=skip_from,
         skip_to=skip_to,
         salt=PARTNERS_SALT,
@@ -115,7 +115,7 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
 def recent_choices(events: Events, links: Positions, seen: Positions) -> Choices:
     """The destinations of the last links before each link, in proportion to their links; may be the link's own."""
     end = np.searchsorted(events.t, events.t[links])
-    first, none = np.maximum(end - RECENT_LINKS, 0), np.zeros(len(links), np.int64)
+    first, none = np.maximum(end - RECENT_LINKS, 0), np.zeros(len(links), np.int32)
     return Choices(
         links=links,
         nodes=events.dst,
@@ -133,10 +133,10 @@ def earlier_links(events: Events, links: Positions, visible: npt.NDArray[np.bool
     code = events.src.astype(np.int64) << 32 | events.dst
     shown = np.flatnonzero(visible)
     first = np.sort(shown[np.unique(code[shown], return_index=True)[1]])
-    none = np.zeros(len(links), np.int64)
+    none = np.zeros(len(links), np.int32)
     return Choices(
         links=links,
-        nodes=first.astype(np.int32),
+        nodes=first,
         first=none,
         count=np.searchsorted(events.t[first], events.t[links]),
         skipped=none[:0],
@@ -237,7 +237,7 @@ def _unchecked_negatives(events: Events, split: Split, part: str, seed: int) -> 
     """Random destinations of training, validation and test links. As in the paper's code, they may be the true ones."""
     used = np.sort(np.concatenate([split.train, split.val, *split.test.values()]))
     generator = np.random.default_rng([seed, list(split.test).index(part)])
-    return Negatives(generator.choice(_by_first_link(events.dst[used]), len(split.test[part])), 0.0)
+    return Negatives(generator.choice(_in_order(events.dst[used], events.num_nodes), len(split.test[part])), 0.0)
 
 
 def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: int, seed: int) -> Negatives:
@@ -274,7 +274,7 @@ def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: i
 
 def _random_pairs(events: Events, own: Positions, count: int, generator: np.random.Generator) -> Positions:
     """Pairs of a source and a destination that are not in `own`, as codes: [count]."""
-    src, dst = (_by_first_link(ends).astype(np.int64) for ends in (events.src, events.dst))
+    src, dst = (_in_order(ends, events.num_nodes).astype(np.int64) for ends in (events.src, events.dst))
     if count and len(src) * len(dst) <= len(np.unique(own)):
         raise DataError(dyglib.NO_NEGATIVES)
     found = np.empty(0, np.int64)
@@ -286,7 +286,7 @@ def _random_pairs(events: Events, own: Positions, count: int, generator: np.rand
 
 def known_negatives(events: Events, links: Positions, seed: int) -> Nodes:
     """A random negative for each link among the destinations before its time; -1 if there is no other: [n]."""
-    first = np.sort(np.unique(events.dst, return_index=True)[1])
+    first = first_links(events.dst, events.num_nodes)
     known = np.searchsorted(first, np.searchsorted(events.t, events.t[links]))
     drawn = random_choices(events, links, links)
     own = drawn.skipped < known  # whether the link's own destination is among them
@@ -295,9 +295,9 @@ def known_negatives(events: Events, links: Positions, seed: int) -> Nodes:
 
 def seen_before(events: Events, nodes: Nodes, t: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     """Whether each node was the destination of a link before time t: [n]."""
-    known, first = np.unique(events.dst, return_index=True)
+    first = first_links(events.dst, events.num_nodes)
     position = np.full(events.num_nodes, len(events))
-    position[known] = first
+    position[events.dst[first]] = first
     return np.asarray(position[nodes] < np.searchsorted(events.t, t))
 
 
@@ -366,25 +366,16 @@ def own_negatives(events: Events, split: Split, links: Positions) -> Nodes:
     return np.where((own >= 0) & split.hidden[own], np.int32(NO_NEGATIVE), own)
 
 
-def destinations(events: Events, end: int) -> tuple[Nodes, Positions]:
+def destinations(events: Events, end: int) -> tuple[Nodes, Nodes]:
     """The destinations of the first `end` links in order of first appearance, and the index of each node there."""
-    pool = _by_first_link(events.dst[:end])
+    pool = _in_order(events.dst[:end], events.num_nodes)
     if len(pool) < 2:
         raise DataError("all links go to one destination: there are no negatives to compare them with")
-    place = np.full(events.num_nodes, len(pool))
-    place[pool] = np.arange(len(pool))
+    place = np.full(events.num_nodes, len(pool), np.int32)
+    place[pool] = np.arange(len(pool), dtype=np.int32)
     return pool, place
 
 
-def _by_first_link(ends: Nodes) -> Nodes:
+def _in_order(ends: Nodes, num_nodes: int) -> Nodes:
     """The distinct nodes in order of first appearance."""
-    nodes, first = np.unique(ends, return_index=True)
-    return np.asarray(nodes[np.argsort(first)])
-
-
-def _distinct(group: Positions, place: Positions) -> tuple[Positions, Positions]:
-    """The distinct rows of two columns, sorted."""
-    order = np.lexsort((place, group))
-    group, place = group[order], place[order]
-    new = np.append(True, (np.diff(group) != 0) | (np.diff(place) != 0))[: len(order)]
-    return group[new], place[new]
+    return np.asarray(ends[first_links(ends, num_nodes)])

@@ -14,6 +14,7 @@ from cawn.data.hashing import digest
 from cawn.data.reading import Reading
 from cawn.data.times import format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
+from cawn.kernels.cpu.negatives import by_first_link
 from cawn.learn import dyglib
 from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rules_of
 
@@ -83,12 +84,12 @@ class TimeSplit:
         t = events.t
         if not self.by_times:
             quantiles = [self.train_share, self.train_share + self.val_share]
-            until, start = (np.searchsorted(t, _lower_quantile(t, share), side="right") for share in quantiles)
+            until, start = (np.searchsorted(t, lower_quantile(t, share), side="right") for share in quantiles)
             return int(until), int(start)
         cuts = self.on(events)
         until, start = np.searchsorted(t, np.array([cuts.train_until, cuts.test_from], t.dtype))
         if cuts.train_until == cuts.test_from and start > 0:
-            end = _lower_quantile(t[:start], 1 - self.val_share)
+            end = lower_quantile(t[:start], 1 - self.val_share)
             until = min(np.searchsorted(t, end, side="right"), start)
         return int(until), int(start)
 
@@ -104,7 +105,7 @@ class TimeSplit:
         return cls(**found)
 
 
-def _lower_quantile(t: npt.NDArray[Any], share: float) -> Any:
+def lower_quantile(t: npt.NDArray[Any], share: float) -> Any:
     """What `np.quantile(t, share, method="lower")` returns for sorted times, without a copy of them."""
     return t[int(np.floor((len(t) - 1) * share))]
 
@@ -279,5 +280,4 @@ def split_under(protocol: str, events: Events, description: dict[str, Any]) -> S
 
 def by_appearance(events: Events) -> npt.NDArray[np.int32]:
     """The nodes with links, in order of first appearance, source before destination: independent of their ids."""
-    nodes, first = np.unique(np.stack([events.src, events.dst], axis=1), return_index=True)
-    return np.asarray(nodes[np.argsort(first)])
+    return by_first_link(events.src, events.dst, events.num_nodes)
