@@ -87,10 +87,8 @@ def partner_choices(events: Events, links: Positions, seen: Positions, *, new: b
     """Destinations of the link's source in `seen` or, with `new`, only outside `seen`; except those it links to at the
     same time."""
     if (links[1:] < links[:-1]).any():
-        order = np.argsort(links, kind="stable")
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        return partner_choices(events, links[order], seen, new=new).of(back)
+        distinct, back = np.unique(links, return_inverse=True)
+        return partner_choices(events, distinct, seen, new=new).of(back)
     order = by_appearance(events)
     rank = np.full(events.num_nodes, len(order), np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)

@@ -135,9 +135,13 @@ class TrainingLinks:
         A rank without links in a small batch gets one, with weight 0.
         """
         events = self.events
-        drawn = [self.negative_pairs(epoch, draw) for draw in range(self.num_negatives)]
-        sources, negatives = (np.stack(ends) for ends in zip(*drawn, strict=True))  # [K, n] each
-        n = len(self.positions)
+        n, K = len(self.positions), self.num_negatives
+        negatives, sources = np.empty((K, n), np.int32), None if self.pairs is None else np.empty((K, n), np.int32)
+        for draw in range(K):
+            if sources is None:
+                negatives[draw] = self.negatives(epoch, draw)
+            else:
+                sources[draw], negatives[draw] = self.negative_pairs(epoch, draw)
         order = rng.order(self.seed_for("epoch", epoch), n) if shuffled else np.arange(n)
         for start in range(first * self.batch_size, n, self.batch_size):
             some = order[start : start + self.batch_size]
@@ -149,7 +153,7 @@ class TrainingLinks:
             if rows is not None and rows.size == 0:
                 weight, rows = np.zeros(1, np.float32), rows._replace(first=0, size=1)
             ends = events.src[links], events.dst[links], negatives[:, some].ravel()
-            source = None if self.pairs is None else sources[:, some].ravel()
+            source = None if sources is None else sources[:, some].ravel()
             yield Links(*ends, events.t[links], weight, links, source, rows)
 
     def _rows(self, count: int) -> Rows | None:
