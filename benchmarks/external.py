@@ -16,6 +16,7 @@ from dataclasses import asdict
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, NamedTuple
 
 from benchmarks.report import Row, best_time, show
@@ -60,6 +61,7 @@ def compile_kernels(folder: str) -> None:
     build(str(Path(folder, "log.csv")), str(Path(folder, "index")), 1 << 31)
     walks_per_second(str(Path(folder, "index")), str(Path(folder, "log.csv")))
     build_in_memory(str(Path(folder, "log.csv")), str(Path(folder, "log.csv")))
+    first_step(str(Path(folder, "index")))
 
 
 def build_in_memory(log: str, small: str) -> tuple[float, float]:
@@ -91,6 +93,30 @@ def walks_per_second(folder: str, log: str) -> tuple[float, float]:
     seconds = [[best_time(partial(_sample, *pair, M, LENGTH), 2) for pair in pairs] for _ in range(5)]
     mapped, in_memory = (M * QUERIES / min(each) for each in zip(*seconds, strict=True))
     return mapped, in_memory
+
+
+def first_step(folder: str) -> tuple[float, int, int]:
+    """Seconds from opening an index folder to the end of the first training step, the memory that took apart from pages
+    of files, and the number of training links."""
+    import cawn
+    from cawn.learn.trainer import Trainer
+    from cawn.systems.cawn.config import Config
+
+    peak, ended = [_status("RssAnon")], Event()
+
+    def watch() -> None:
+        while not ended.wait(0.05):
+            peak.append(max(peak[-1], _status("RssAnon")))
+
+    thread = Thread(target=watch)
+    thread.start()
+    start, before = time.perf_counter(), peak[0]
+    trainer = Trainer(cawn.read(folder), Config(**WALKS_ALONE), device="cpu", quiet=True)
+    next(trainer.steps(0, 0))
+    seconds = time.perf_counter() - start
+    ended.set()
+    thread.join()
+    return seconds, peak[-1] - before, len(trainer.split.train)
 
 
 def _sample(history: Any, queries: tuple[Any, Any], num_walks: int, length: int) -> None:
@@ -139,6 +165,7 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
     built: Built = _apart(build, str(logs[links]), str(folder / "index"), memory)
     read, indexed = _apart(build_in_memory, str(logs[tenth]), str(folder / "compiled" / "log.csv"))
     walks, reference = _apart(walks_per_second, str(folder / "index"), str(logs[small]))
+    seconds, held, trained = _apart(first_step, str(folder / "index"))
     per_link, in_memory = built.total / links, (read + indexed) / tenth
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in built.seconds.items() if seconds >= 0.05)
     gib = 2**30
@@ -164,6 +191,14 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
             detail=f"{walks / 1e6:.2f} and {reference / 1e6:.2f} million walks/s on one core, eight decays",
         ),
         Row("time to build", built.total, None, unit="s", detail=f"{built.cpu:.0f} s of CPU time; {stages}"),
+        Row(
+            "training from the files: memory until the first step, without pages of files",
+            held / trained,
+            None,
+            unit="B/link",
+            detail=f"{held / 1e9:.2f} GB for {trained:,} training links",
+        ),
+        Row("training from the files: time until the first step", seconds, None, unit="s"),
         Row("index folder", built.disk / links, None, unit="B/link", detail=f"the log has {log_bytes / links:.0f}"),
         Row(
             "a billion links, in proportion",
