@@ -201,7 +201,7 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
         Row("training from the files: time until the first step", seconds, None, unit="s"),
         Row("index folder", built.disk / links, None, unit="B/link", detail=f"the log has {log_bytes / links:.0f}"),
         Row(
-            "a billion links, in proportion",
+            "a billion links, extrapolated",
             1e9 * per_link / 3600,
             None,
             unit="hours",
