@@ -143,7 +143,7 @@ def _status(name: str) -> int:
         return next(1024 * int(line.split()[1]) for line in file if line.startswith(f"{name}:"))
 
 
-def _apart(function: Callable[..., Any], *arguments: Any) -> Any:
+def _in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of a function in a new process."""
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
@@ -160,12 +160,12 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
             write_log(path, size)
     for old in ("index", "compiled"):
         shutil.rmtree(folder / old, ignore_errors=True)
-    _apart(compile_kernels, str(folder / "compiled"))
+    _in_new_process(compile_kernels, str(folder / "compiled"))
     log_bytes = logs[links].stat().st_size
-    built: Built = _apart(build, str(logs[links]), str(folder / "index"), memory)
-    read, indexed = _apart(build_in_memory, str(logs[tenth]), str(folder / "compiled" / "log.csv"))
-    walks, reference = _apart(walks_per_second, str(folder / "index"), str(logs[small]))
-    seconds, held, trained = _apart(first_step, str(folder / "index"))
+    built: Built = _in_new_process(build, str(logs[links]), str(folder / "index"), memory)
+    read, indexed = _in_new_process(build_in_memory, str(logs[tenth]), str(folder / "compiled" / "log.csv"))
+    walks, reference = _in_new_process(walks_per_second, str(folder / "index"), str(logs[small]))
+    seconds, held, trained = _in_new_process(first_step, str(folder / "index"))
     per_link, in_memory = built.total / links, (read + indexed) / tenth
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in built.seconds.items() if seconds >= 0.05)
     gib = 2**30

@@ -44,17 +44,17 @@ class Processes:
             environment = os.environ | {"OMP_NUM_THREADS": str(threads)} | (joined if size else {})
             pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
             self._processes.append(subprocess.Popen(command, env=environment, **pipes))
-        self.facts = self._answers()
+        self.facts = self._read_results()
 
-    def ask(self, steps: int) -> dict[str, Any]:
-        """What rank 0 says after so many further steps."""
+    def run_steps(self, steps: int) -> dict[str, Any]:
+        """Train this many more steps on all processes; returns the measurements of rank 0."""
         for process in self._processes:
             assert process.stdin is not None
             process.stdin.write(f"{steps}\n")
             process.stdin.flush()
-        return self._answers()
+        return self._read_results()
 
-    def _answers(self) -> dict[str, Any]:
+    def _read_results(self) -> dict[str, Any]:
         found = []
         for process in self._processes:
             assert process.stdout is not None
@@ -128,8 +128,8 @@ class Comparison(NamedTuple):
 
 def compare(first: Processes, second: Processes, steps: int, rounds: int) -> Comparison:
     for processes in (first, second):
-        processes.ask(max(steps // 4, 2))  # compiles, and fills caches
-    found = [(first.ask(steps), second.ask(steps)) for _ in range(rounds)]
+        processes.run_steps(max(steps // 4, 2))  # compiles, and fills caches
+    found = [(first.run_steps(steps), second.run_steps(steps)) for _ in range(rounds)]
 
     def medians(name: str) -> tuple[float, float]:
         one, other = (statistics.median(pair[i][name] for pair in found) / steps for i in (0, 1))
@@ -141,7 +141,7 @@ def compare(first: Processes, second: Processes, steps: int, rounds: int) -> Com
 
 def largest_difference(first: Processes, second: Processes) -> float:
     """Between the losses of the same steps, relative."""
-    losses = [processes.ask(LOSS_STEPS)["losses"] for processes in (first, second)]
+    losses = [processes.run_steps(LOSS_STEPS)["losses"] for processes in (first, second)]
     return max(abs(a - b) / abs(a) for a, b in zip(*losses, strict=True))
 
 

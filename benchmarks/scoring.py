@@ -78,7 +78,7 @@ def measure(run: Path, pairs: Path, out: Path, *options: object) -> Measured:
                 break
             except subprocess.TimeoutExpired:
                 if next(out.glob("part-*"), None):
-                    workers = [each for each in _family(process.pid) if "PartitionWorker" in _title(each)]
+                    workers = [each for each in _descendants(process.pid) if "PartitionWorker" in _command_line(each)]
                     found.driver.append(_resident(process.pid))
                     found.workers.append(sum(map(_resident, workers)))
     found.seconds = time.perf_counter() - start
@@ -96,7 +96,7 @@ def _steady_rate(out: Path) -> float:
     return sum(sizes[1:]) / (times[-1] - times[0]) if len(times) > 1 else 0.0
 
 
-def _family(parent: int) -> Iterator[int]:
+def _descendants(parent: int) -> Iterator[int]:
     """The descendants of a process."""
     parents = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
@@ -110,7 +110,7 @@ def _family(parent: int) -> Iterator[int]:
     yield from known - {parent}
 
 
-def _title(process: int) -> str:
+def _command_line(process: int) -> str:
     try:
         return Path(f"/proc/{process}/cmdline").read_text()
     except OSError:

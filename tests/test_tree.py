@@ -32,7 +32,6 @@ ELSEWHERE = {
     "kernels/cpu/jodie": ("systems/test_jodie_original.py", "compared with the equations"),
     "kernels/cpu/matrices": ("systems/test_jodie_original.py", "part of the recurrences of JODIE and DyRep"),
     "kernels/cpu/merge": ("kernels/cpu/test_prefixes.py", "merges prefixes"),
-    "kernels/cpu/negatives": ("learn/test_negatives.py", "draws the negatives"),
     "kernels/cpu/numbering": ("data/external/test_names.py", "numbers names"),
     "kernels/cpu/projections": ("systems/test_tpnet.py", "compared with an enumeration of walks"),
     "kernels/cpu/recency": ("serve/test_recency.py", "compared with the baseline of all links at once"),

@@ -198,7 +198,7 @@ def test_ctrl_c_keeps_what_is_done_and_says_so(trained: Path, tmp_path: Path, no
         (("--all", "--candidates", "all", "--candidate", "n1"), "--candidate and --candidates: give one of them"),
         (("--all", "--candidates", "nowhere.csv"), "no such file"),
         (("--node", "n1", "--nodes", "all"), "give --node NAME"),
-        (("--node", "n1", "-o", "x.csv"), "belong to --nodes"),
+        (("--node", "n1", "-o", "x.csv"), "require --nodes"),
         (("--nodes", "all", "--candidate", "n1", "--all-candidates"), "give one of them"),
         (("--nodes", "nowhere.csv"), "no such file"),
         (("--nodes", "all", "-o", "x.xlsx"), "written as .csv or .parquet"),

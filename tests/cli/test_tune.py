@@ -52,7 +52,7 @@ def test_bad_input(workshop: Path, tmp_path: Path) -> None:
     assert_refused(call_cawn(*command, "--system", "recency"), "nothing to tune")
     assert_refused(call_cawn(*command, "--preset", "none"), "preset 'none'")
     assert_refused(call_cawn(*command, "--set", "dim=0"), "dim is 0")
-    assert_refused(call_cawn("tune", links, "-q", "-o", tmp_path), "is not empty (it holds 'bad.toml') and no study")
+    assert_refused(call_cawn("tune", links, "-q", "-o", tmp_path), "(it holds 'bad.toml') and is not a study")
     assert not (tmp_path / "new").exists()
 
 

@@ -67,9 +67,9 @@ def test_training_uses_the_stored_index_and_links_its_files(log: Path, stored: P
 
 
 def test_an_index_of_other_settings_is_not_used(stored: Path, tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="is not used .its decays are 8 from .*, those needed are 1 from 0.1"):
+    with pytest.warns(UserWarning, match="does not match .it has decays 8 from .*, but 1 from 0.1"):
         cawn.train(cawn.read(stored), CONFIG.with_(alpha=0.1), out=tmp_path / "run", **QUIET)
-    with pytest.warns(UserWarning, match="its unit of time is .*; one is built in memory"):
+    with pytest.warns(UserWarning, match="its unit of time is .*; building one in memory"):
         cawn.train(
             cawn.read(stored),
             CONFIG.with_(alpha=tuple(summary(stored)["facts"]["alpha"])),
@@ -124,7 +124,7 @@ def test_folders_that_are_refused(log: Path, stored: Path, tmp_path: Path) -> No
 
 def test_a_full_disk_is_noticed_before(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexing, "_free_bytes", lambda _: 1_000)
-    with pytest.raises(cawn.StorageError, match=r"the disk has 0.0 GB left, about 0.0 GB are needed; make room"):
+    with pytest.raises(cawn.StorageError, match=r"0.0 GB are free on this disk, but about 0.0 GB are needed; free"):
         build_index(log, tmp_path / "index", CONFIG, memory=MEMORY)
 
 

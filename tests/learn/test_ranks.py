@@ -67,7 +67,7 @@ def test_a_killed_rank_leaves_a_checkpoint(found, count: int) -> None:
     assert together["codes"] == [-9 if rank == killed else 0 for rank in range(count)]
     how = f"; to resume: cawn train --resume -o {folder}, or resume=True"
     steps = ("7", "8")  # the last message of a killed process may be lost
-    messages = [f"RankError: another rank has ended; stopped in epoch 1/2, step {step}{how}" for step in steps]
+    messages = [f"RankError: another rank has exited; stopped in epoch 1/2, step {step}{how}" for step in steps]
     for rank in (rank for i, rank in enumerate(together["ranks"]) if i != killed):
         assert rank["killed"] in messages
     assert_same_figures(together["resumed"]["killed"], found["whole"])
@@ -75,8 +75,8 @@ def test_a_killed_rank_leaves_a_checkpoint(found, count: int) -> None:
 
 def test_refusals_are_the_same_on_all_ranks(found) -> None:
     for rank in found["2"]["ranks"]:
-        assert "QueryError: tgn keeps a state" in rank["tgn"]
-        expected = "QueryError: rank 1 differs from rank 0 in the links, the setting lr; start both with the same"
+        assert "QueryError: tgn cannot be trained by several processes" in rank["tgn"]
+        expected = "QueryError: rank 1 differs from rank 0 in the links, the setting lr; start all ranks with the same"
         assert rank["differing"] == expected
 
 

@@ -145,7 +145,7 @@ def test_a_file_that_changes_meanwhile_is_refused(predictor, tmp_path: Path) -> 
     def change() -> None:
         path.write_text(path.read_text() + "more,n1,n2,5\n")
 
-    with pytest.raises(cawn.DataError, match="has changed while"):
+    with pytest.raises(cawn.DataError, match="changed while"):
         run_to_file(predictor, job(path), tmp_path / "out.csv", check=change)
     assert not (tmp_path / "out.csv").exists()
 

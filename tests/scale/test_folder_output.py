@@ -14,7 +14,7 @@ from cawn.interrupt import Interrupted
 from cawn.predictor import LinkPredictor
 from cawn.scale import folder_output
 from cawn.scale.file_output import run_to_file
-from cawn.scale.folder_output import run_here, run_to_folder
+from cawn.scale.folder_output import run_locally, run_to_folder
 from cawn.scale.jobs import Counts, NodeJob
 from cawn.scale.plans import Plan, plan_nodes
 from small_jobs import pairs, plan, write_folder
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("small_partitions")
 
 @pytest.fixture
 def engine(predictor: LinkPredictor):
-    return run_here(lambda: predictor)
+    return run_locally(lambda: predictor)
 
 
 def stop_after(count: int) -> Callable[[int], None]:
@@ -85,7 +85,7 @@ def test_what_was_interrupted_is_resumed(engine, run: Path, tmp_path: Path) -> N
 def test_a_finished_job_is_not_repeated(engine, run: Path, tmp_path: Path) -> None:
     asked, out = plan(run, write_folder(tmp_path / "pairs")), tmp_path / "scored"
     counts = run_to_folder(asked, out, engine)
-    assert run_to_folder(asked, out, run_here(lambda: pytest.fail("loaded"))) == counts
+    assert run_to_folder(asked, out, run_locally(lambda: pytest.fail("loaded"))) == counts
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "of another job"])
@@ -161,7 +161,7 @@ def test_a_file_that_changes_meanwhile_is_refused(engine, run: Path, tmp_path: P
         if done:
             pq.write_table(pa.table(pairs(400)), source / "0.parquet")
 
-    with pytest.raises(cawn.DataError, match="has changed"):
+    with pytest.raises(cawn.DataError, match="changed while"):
         run_to_folder(plan(run, source), out, engine, tick=change)
     assert not out.exists()
 

@@ -48,7 +48,7 @@ def test_a_file_that_changed(tmp_path: Path) -> None:
     file = PairFile.open(write_folder(tmp_path / "pairs") / "0.parquet").path
     version = file_version(file)
     refuse_changed(file, version)
-    with pytest.raises(cawn.DataError, match="has changed"):
+    with pytest.raises(cawn.DataError, match="changed while"):
         refuse_changed(file, [version[0], 0])
 
 

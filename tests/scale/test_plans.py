@@ -14,7 +14,15 @@ from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.reading import Reading
 from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import NodeJob
-from cawn.scale.plans import Partition, is_many, open_pairs, plan_nodes, plan_pairs, refuse_within, run_digest
+from cawn.scale.plans import (
+    Partition,
+    is_folder_or_pattern,
+    open_pairs,
+    plan_nodes,
+    plan_pairs,
+    refuse_within,
+    run_digest,
+)
 from small_jobs import pairs, plan, write_folder
 
 pytestmark = pytest.mark.usefixtures("small_partitions")
@@ -65,17 +73,17 @@ def test_text_is_counted_exactly(run: Path, tmp_path: Path) -> None:
 
 def test_what_counts_as_many(tmp_path: Path) -> None:
     (tmp_path / "odd[1].csv").write_text("src,dst,t\n1,2,3\n")
-    assert is_many(str(tmp_path))
-    assert is_many(f"{tmp_path}/*.csv")
-    assert not is_many(f"{tmp_path}/odd[1].csv")
-    assert not is_many("-")
+    assert is_folder_or_pattern(str(tmp_path))
+    assert is_folder_or_pattern(f"{tmp_path}/*.csv")
+    assert not is_folder_or_pattern(f"{tmp_path}/odd[1].csv")
+    assert not is_folder_or_pattern("-")
 
 
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ({"src": ["a"], "dst": ["b"], "t": [1]}, "other columns than"),
-        (pairs(2) | {"t": [0.5, 1.5]}, "other columns than"),
+        ({"src": ["a"], "dst": ["b"], "t": [1]}, "columns are not the same as in"),
+        (pairs(2) | {"t": [0.5, 1.5]}, "columns are not the same as in"),
         ({"from": ["a"], "to": ["b"]}, "no column"),
     ],
 )
@@ -109,7 +117,7 @@ def test_pipes_cannot_be_divided(run: Path, tmp_path: Path) -> None:
         os._exit(0)
     file = PairFile.open(path)
     os.wait()
-    with pytest.raises(cawn.QueryError, match="can be read only once"):
+    with pytest.raises(cawn.QueryError, match="is a pipe"):
         plan_pairs(run, [file], None, 0.5, None)
 
 

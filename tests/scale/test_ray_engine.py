@@ -15,7 +15,7 @@ import cawn.scale
 from cawn.predictor import LinkPredictor
 from cawn.scale.cluster import connected, quiet_data
 from cawn.scale.datasets import _NodeRanker
-from cawn.scale.folder_output import run_here, run_to_folder
+from cawn.scale.folder_output import run_locally, run_to_folder
 from cawn.scale.jobs import NodeJob
 from cawn.scale.plans import run_digest
 from cawn.scale.ray_engine import PartitionWorker, counts_of, load_in_worker, refuse_versions, run_on_ray, versions
@@ -42,7 +42,7 @@ def table(folder: Path) -> pa.Table:
 
 def test_a_killed_worker_and_an_interruption_change_nothing(ray, predictor, run: Path, tmp_path: Path) -> None:
     """A worker is killed in the middle of a partition, the job is stopped later, and the rest computed here."""
-    asked, here = plan(run, write_folder(tmp_path / "pairs", (300, 200))), run_here(lambda: predictor)
+    asked, here = plan(run, write_folder(tmp_path / "pairs", (300, 200))), run_locally(lambda: predictor)
     run_to_folder(asked, tmp_path / "whole", here)
     died, out = tmp_path / "died", tmp_path / "scored"
     values = ([getattr(job, field.name) for field in fields(job)] for job in asked.jobs)

@@ -37,6 +37,6 @@ def test_dropout_does_not_depend_on_the_number_of_ranks(size: int) -> None:
 
 
 def test_one_process_exchanges_nothing() -> None:
-    assert SINGLE.gather_objects(3) == [3]
-    assert SINGLE.from_first("x") == SINGLE.from_first_of_host("x") == "x"
-    assert [part.tolist() for part in SINGLE.gather(np.arange(2.0))] == [[0.0, 1.0]]
+    assert SINGLE.all_gather_objects(3) == [3]
+    assert SINGLE.broadcast("x") == SINGLE.broadcast_on_host("x") == "x"
+    assert [part.tolist() for part in SINGLE.all_gather(np.arange(2.0))] == [[0.0, 1.0]]

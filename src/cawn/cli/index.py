@@ -39,7 +39,7 @@ def index(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Index folder to write.")] = Path("index"),
-    memory: Annotated[str, typer.Option(metavar="SIZE", help="Most memory to use, such as 4GiB or 500MB.")] = "4GiB",
+    memory: Annotated[str, typer.Option(metavar="SIZE", help="Memory limit, such as 4GiB or 500MB.")] = "4GiB",
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -71,7 +71,7 @@ def index(
 ) -> None:
     """Write the links of a log, which may be larger than memory, and their index to a folder that is then used as DATA.
 
-    Interrupted, the same command continues after the last finished stage.
+    If interrupted, run the same command again to continue after the last finished stage.
 
     Example: cawn index 'logs/*.parquet' -o logs.index --memory 4GiB && cawn train logs.index -o runs/mine
     """

@@ -20,7 +20,7 @@ def info(
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="State folder of its server; RUN/live by default.")
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare all checksums of an index folder.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify all checksums of an index folder.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the data, settings, accuracy, versions and files of a run and the state of its server, or an index folder.

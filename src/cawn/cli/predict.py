@@ -39,18 +39,21 @@ if TYPE_CHECKING:
 
 EngineName = Annotated[
     str,
-    typer.Option("--engine", metavar="local|ray", help="Where to compute: in this process, or in workers of Ray."),
+    typer.Option("--engine", metavar="local|ray", help="Where to compute: in this process, or in Ray workers."),
 ]
 Address = Annotated[
     str | None,
     typer.Option(
         metavar="auto|HOST:PORT",
-        help="Of a Ray cluster; by default $RAY_ADDRESS, else a Ray started for this command.",
+        help="Address of a Ray cluster; by default $RAY_ADDRESS, or a local Ray started for this command.",
         show_default=False,
     ),
 ]
 NumWorkers = Annotated[
-    int | None, typer.Option("--workers", min=1, metavar="N", help="With Ray: one per GPU or per core by default.")
+    int | None,
+    typer.Option(
+        "--workers", min=1, metavar="N", help="Number of Ray workers; one per GPU, or one per core, by default."
+    ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the output.")]
 
@@ -73,7 +76,7 @@ class _Execution:
 
         check_choice(self.engine, "--engine", ("local", "ray"))
         if self.engine == "local" and (self.address is not None or self.workers is not None):
-            raise QueryError("--address and --workers belong to --engine ray")
+            raise QueryError("--address and --workers require --engine ray")
 
     def load(self) -> LinkPredictor:
         return load_predictor(self.run, self.device, self.threads, self.quiet)
@@ -93,9 +96,9 @@ class _Execution:
     def partition_engine(self) -> Engine:
         """The engine for the partitions of a folder."""
         if self.engine == "local":
-            from cawn.scale.folder_output import run_here
+            from cawn.scale.folder_output import run_locally
 
-            return run_here(self.load)
+            return run_locally(self.load)
         from cawn.scale.ray_engine import run_on_ray
 
         return run_on_ray(self.address, self.device, self.workers, self.threads)
@@ -148,13 +151,13 @@ def predict(
     """
     from cawn.data.reading import Reading
     from cawn.errors import QueryError
-    from cawn.scale.plans import is_many, open_pairs, plan_pairs, refuse_within
+    from cawn.scale.plans import is_folder_or_pattern, open_pairs, plan_pairs, refuse_within
 
     execution = _Execution(run, engine, address, workers, device, threads, quiet)
     if at is not None and time is not None:
         raise QueryError("--at and --time: give one time for all pairs or the column of times, not both")
     wanted = Reading.of(src=column(src), dst=column(dst), time=column(time))
-    if execution.engine == "ray" or is_many(str(pairs)) or _is_folder(out):
+    if execution.engine == "ray" or is_folder_or_pattern(str(pairs)) or _is_folder(out):
         folder = _output_folder(out)
         refuse_within(folder, str(pairs))
         opened = open_pairs(run, str(pairs), wanted, at=at, header=header)
@@ -240,9 +243,9 @@ def rank(
         _rank_many(execution, None if every else str(nodes), time, out, options, force=force, as_json=as_json)
         return
     if execution.engine == "ray":
-        raise QueryError("--engine ray belongs to --nodes and --all; a single node is ranked in this process")
+        raise QueryError("--engine ray requires --nodes or --all; a single node is ranked in this process")
     if out is not None or force:
-        raise QueryError("-o and --force belong to --nodes and --all; the ranking of a single node goes to stdout")
+        raise QueryError("-o and --force require --nodes or --all; the ranking of a single node goes to stdout")
     predictor = execution.load()
     at = _query_time(predictor.watermark, predictor.reading, time, quiet)
     if not predictor.knows(node):

@@ -246,7 +246,7 @@ def show_index(found: dict[str, Any]) -> None:
     counts = ("links", "nodes", "link attributes", "node attributes")
     facts = {
         "index": found["index"],
-        "state": "all checksums compared" if found["verified"] else "sizes compared (--verify compares checksums)",
+        "state": "all checksums verified" if found["verified"] else "sizes checked (--verify checks the checksums)",
         "data": ", ".join(
             f"{found[name.replace(' ', '_')]:,} {name}" for name in counts if found[name.replace(" ", "_")]
         ),

@@ -56,7 +56,8 @@ def train(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="A file of links, a pattern such as 'logs/*.csv', - or the name of a dataset.",
+            help="A file of links, a folder, a pattern such as 'logs/*.csv', an index folder, - or the name of a "
+            "dataset.",
             show_default=False,
         ),
     ] = None,
@@ -108,7 +109,7 @@ def train(
             "--global-batch",
             min=1,
             metavar="N",
-            help="Links per step of all processes together; lr grows in proportion, unless it is set.",
+            help="Global batch size, over all processes; lr is scaled in proportion unless it is set.",
             show_default=False,
         ),
     ] = None,
@@ -119,8 +120,8 @@ def train(
             min=1,
             max=1024,
             metavar="N",
-            help="Processes on this machine that divide each step among them, each on a GPU of its own if there are "
-            "enough. For several machines, see torchrun.",
+            help="Number of processes on this machine, which divide each batch; one GPU per process if there are "
+            "enough. For several machines, use torchrun.",
             show_default=False,
         ),
     ] = None,

@@ -41,16 +41,15 @@ def tune(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="A file of links, a pattern such as 'logs/*.csv', - or the name of a dataset.",
+            help="A file of links, a folder, a pattern such as 'logs/*.csv', an index folder, - or the name of a "
+            "dataset.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder of the study, which is created or joined.")
     ] = Path("tuned"),
-    trials: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Number of trials in all, of all processes together.")
-    ] = 50,
+    trials: Annotated[int, typer.Option(min=1, metavar="N", help="Total number of trials, over all processes.")] = 50,
     system: Annotated[str, typer.Option(metavar="NAME", help="System to tune; see 'cawn systems'.")] = systems.DEFAULT,
     preset: Annotated[
         str, typer.Option(metavar="NAME", help="Settings of the first trial: a preset, or a .toml file.")
@@ -69,9 +68,7 @@ def tune(
     show_space: Annotated[
         bool, typer.Option("--show-space", help="Print the settings that would be searched, and exit.")
     ] = False,
-    metric: Annotated[
-        str, typer.Option(metavar="ap|auc|mrr|hits@10", help="Metric on validation links, which decides.")
-    ] = "ap",
+    metric: Annotated[str, typer.Option(metavar="ap|auc|mrr|hits@10", help="Validation metric to maximise.")] = "ap",
     seeds: Annotated[
         str,
         typer.Option(
@@ -108,7 +105,7 @@ def tune(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search for good settings of a system with Optuna, and train and test the best.
+    """Search for good hyperparameters of a system with Optuna, and train and test the best.
 
     Trials are compared on validation links; test links are used only at the end.
 

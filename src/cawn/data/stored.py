@@ -208,7 +208,7 @@ def _attributes(found: list[dict[str, Any]]) -> tuple[Attribute, ...]:
     return tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in found)
 
 
-def same_links(events: Events) -> StoredIndex | None:
+def matching_index(events: Events) -> StoredIndex | None:
     """The index folder of these events, if they are all links of it, unchanged."""
     stored = events.stored
     whole = stored is not None and events.num_nodes == stored.description["nodes"]
@@ -217,6 +217,6 @@ def same_links(events: Events) -> StoredIndex | None:
 
 def recorded_digest(events: Events) -> str | None:
     """The digest of links and names in index.json, if these events are all links of an index folder, unchanged."""
-    stored = same_links(events)
+    stored = matching_index(events)
     unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and events._names is not None
     return stored.description["contents"] if unchanged and stored is not None else None

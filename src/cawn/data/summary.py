@@ -9,7 +9,7 @@ import numpy as np
 from cawn.data.array_files import blocks
 from cawn.data.decays import ladder
 from cawn.data.events import Events
-from cawn.data.stored import same_links
+from cawn.data.stored import matching_index
 from cawn.data.times import format_time, is_unix_seconds
 
 _BLOCK = 1 << 20  # links that are looked at together
@@ -44,7 +44,7 @@ def describe(events: Events) -> dict[str, Any]:
 
 def _count_pairs(events: Events) -> int | None:
     """The number of pairs with links, in either direction."""
-    stored = same_links(events)
+    stored = matching_index(events)
     if stored is not None:
         keys = stored.index.get("rates.pairs.keys")
         return None if keys is None else len(keys)

@@ -1,7 +1,7 @@
 """Building an index folder (`cawn.data.stored`) of a log that may be larger than memory.
 
-The stages are the columns of the links, then the index of the settings. A stage that was finished is kept if the build
-is interrupted, and the same call continues after it.
+The stages are the columns of the links, then the index that the settings need. A stage that was finished is kept if the
+build is interrupted, and the same call continues after it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def build_index(
         build = _Build(target, memory, threads, report)
         build.open(wanted)
         if build.columns is None:
-            _refuse_full(target, _estimated_bytes(source, config), "about ")
+            _check_disk_space(target, _estimated_bytes(source, config), "about ")
         events = build.events(source, options)
         if len(events) == 0:
             raise DataError(f"{source}: no links to index")
@@ -136,7 +136,7 @@ class _Build:
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
         needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events, parts)
-        _refuse_full(self._folder, needed)
+        _check_disk_space(self._folder, needed)
         with self._new("index") as index:
             release_freed_memory()
             left = self._memory - resident_bytes()
@@ -264,13 +264,13 @@ def _is_ours(path: Path) -> bool:
     return path.name in (LOCK, BUILDING) or is_temporary(path.name)
 
 
-def _refuse_full(folder: Path, needed: int, about: str = "") -> None:
+def _check_disk_space(folder: Path, needed: int, about: str = "") -> None:
     """Refuse to start writing more bytes than the disk has left."""
     free = _free_bytes(folder)
     if needed > free:
         raise StorageError(
-            f"{folder}: the disk has {free / 1e9:,.1f} GB left, {about}{needed / 1e9:,.1f} GB are needed; make room, "
-            "or choose a folder on another disk"
+            f"{folder}: {free / 1e9:,.1f} GB are free on this disk, but {about}{needed / 1e9:,.1f} GB are needed; "
+            "free some space, or choose a folder on another disk"
         )
 
 

@@ -33,7 +33,7 @@ def launch(count: int, arguments: list[str]) -> int:
         watched, kept = os.pipe()
         processes: list[subprocess.Popen[bytes]] = []
         try:
-            with _passing_on(processes):
+            with _forwarding_signals(processes):
                 for rank in range(count):
                     processes.append(_start(rank, count, arguments, Path(folder), watched))
                 codes = _wait(processes)
@@ -86,7 +86,7 @@ def _send(processes: list[subprocess.Popen[bytes]], number: int) -> None:
 
 
 @contextmanager
-def _passing_on(processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+def _forwarding_signals(processes: list[subprocess.Popen[bytes]]) -> Iterator[None]:
     """Within, Ctrl-C and SIGTERM are passed on to the processes."""
 
     def pass_on(number: int, _frame: FrameType | None) -> None:

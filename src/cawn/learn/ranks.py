@@ -28,7 +28,7 @@ import torch
 from cawn import systems
 from cawn.data.array_folders import read_arrays
 from cawn.data.events import Events
-from cawn.data.stored import same_links
+from cawn.data.stored import matching_index
 from cawn.devices import Device, pick_device
 from cawn.errors import CawnError, DeviceError, QueryError, brief
 from cawn.files import storing
@@ -121,7 +121,7 @@ def _connect(here: dict[str, int], device: Device) -> Ranks:
         group = dist.group.WORLD
     found = Ranks(rank, size, here["local_rank"], here["local_world_size"], group, store)
     own = _own_device(found, device)
-    if all(found.gather_objects(own is not None)):
+    if all(found.all_gather_objects(own is not None)):
         torch.cuda.set_device(own)
         found = replace(found, nccl=dist.new_group(backend="nccl", timeout=WAIT))
     return found
@@ -141,13 +141,13 @@ def _store(rank: int, size: int) -> Any:
 def _leave() -> None:
     import torch.distributed as dist
 
-    end_if_lost(1)
+    exit_if_rank_lost(1)
     with suppress(Exception):  # another rank may have ended
         release_graphs()
         dist.destroy_process_group()
 
 
-def end_if_lost(code: int) -> None:
+def exit_if_rank_lost(code: int) -> None:
     """End this process at once if its GPU waits for a rank that has ended, which would take forever."""
     if not LOST or _joined is None or _joined.nccl is None:
         return
@@ -187,8 +187,8 @@ def refuse_indivisible(ranks: Ranks, config: Settings) -> None:
     name = systems.name_of(config)
     if ranks.several and not hasattr(systems.system_type(name), "same_dropout"):  # see `Divisible`
         raise QueryError(
-            f"{name} keeps a state that follows the stream, or does not train on single links, so several processes "
-            "cannot share its training; start one"
+            f"{name} cannot be trained by several processes: it keeps state between steps, or does not train on "
+            "individual links; use one process"
         )
 
 
@@ -198,11 +198,13 @@ def compare(ranks: Ranks, facts: dict[str, object]) -> None:
         return
     versions = current_versions()
     facts = facts | {f"version of {name}": versions[name] for name in ("cawn", "torch")}
-    all_facts = ranks.gather_objects({name: str(value) for name, value in facts.items()})
+    all_facts = ranks.all_gather_objects({name: str(value) for name, value in facts.items()})
     for rank, found in enumerate(all_facts):
         names = all_facts[0] | found
         if differing := [name for name in names if found.get(name) != all_facts[0].get(name)]:
-            raise QueryError(f"rank {rank} differs from rank 0 in {', '.join(differing)}; start both with the same")
+            raise QueryError(
+                f"rank {rank} differs from rank 0 in {', '.join(differing)}; start all ranks with the same"
+            )
 
 
 def share_links(ranks: Ranks, read: Callable[[], Events]) -> Events:
@@ -215,21 +217,21 @@ def share_links(ranks: Ranks, read: Callable[[], Events]) -> Events:
         if events is not None and not mapped:
             with storing(path):
                 write_links(path, events)
-        if ranks.from_first_of_host(mapped):  # from an index folder
+        if ranks.broadcast_on_host(mapped):  # from an index folder
             return read() if events is None else events
         return read_links(path)
 
 
 def share_index(ranks: Ranks, system: System, events: Events) -> None:
     """Let the first rank of each host build the index of these events; all ranks of the host map it into memory."""
-    if ranks.local_size == 1 or not isinstance(system, Indexed) or same_links(events) is not None:
+    if ranks.local_size == 1 or not isinstance(system, Indexed) or matching_index(events) is not None:
         return
     with _shared_folder(ranks) as folder:
         if ranks.local_rank == 0:
             for name, array in system.index(events).items():
                 with storing(folder):
                     np.save(folder / f"{name}.npy", array, allow_pickle=False)
-        ranks.gather_objects(None)
+        ranks.all_gather_objects(None)
         system.load_index(events, read_arrays(folder, None, verify=False))
 
 
@@ -238,14 +240,14 @@ def _shared_folder(ranks: Ranks) -> Iterator[Path]:
     """A temporary folder of this host, removed when all its ranks have mapped what they need."""
     made = Path(tempfile.mkdtemp(prefix="cawn-")) if ranks.local_rank == 0 else None
     try:
-        yield Path(ranks.from_first_of_host(made))
-        ranks.gather_objects(None)
+        yield Path(ranks.broadcast_on_host(made))
+        ranks.all_gather_objects(None)
     finally:
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
 
 
-class SharedScorer:
+class DistributedScorer:
     """Scores a part of the pairs on each rank; each call is made on all ranks with the same pairs."""
 
     def __init__(self, scorer: Scorer, ranks: Ranks) -> None:
@@ -254,7 +256,7 @@ class SharedScorer:
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         ends = cuts(src, t, self._ranks.size)
         part = slice(ends[self._ranks.rank], ends[self._ranks.rank + 1])
-        return np.concatenate(self._ranks.gather(self._scorer(src[part], dst[part], t[part])))
+        return np.concatenate(self._ranks.all_gather(self._scorer(src[part], dst[part], t[part])))
 
 
 def cuts(src: Array, t: Array, size: int) -> list[int]:
@@ -271,4 +273,4 @@ def cuts(src: Array, t: Array, size: int) -> list[int]:
 
 def shared(scorer: Scorer, ranks: Ranks) -> Scorer:
     """A scorer whose pairs are divided among the ranks."""
-    return SharedScorer(scorer, ranks) if ranks.several else scorer
+    return DistributedScorer(scorer, ranks) if ranks.several else scorer

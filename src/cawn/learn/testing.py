@@ -163,14 +163,14 @@ def evaluate_system(
     make = {name: one.scorer for name, one in trained.items()}
     trained_with = context.config.negatives
     if is_tgb(split.protocol):
-        from_first: dict[str, Callable[[int], Scorer]] = {
+        broadcast: dict[str, Callable[[int], Scorer]] = {
             name: partial(_from_first, clock, one, timed, make=make.get(name)) for name, one in strict.items()
         }
-        of_system = from_first[MODEL]
-        from_first[MODEL] = lambda first: shared(of_system(first), ranks)
+        of_system = broadcast[MODEL]
+        broadcast[MODEL] = lambda first: shared(of_system(first), ranks)
         about: dict[str, Any] = {"clock": clock, "model": MODEL, "trained_with": trained_with}
-        rows = rank_rows(from_first, events, split, **about, report=report("testing"))
-        return Evaluation(*ranks.from_first((rows, RollingCalibration.of(calibration))))
+        rows = rank_rows(broadcast, events, split, **about, report=report("testing"))
+        return Evaluation(*ranks.broadcast((rows, RollingCalibration.of(calibration))))
     scorers = {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()}
     scorers[MODEL] = shared(scorers[MODEL], ranks)
     found = evaluate_and_calibrate(
@@ -184,7 +184,7 @@ def evaluate_system(
         trained_with=trained_with,
         report=report("testing"),
     )
-    return Evaluation(*ranks.from_first(tuple(found)))
+    return Evaluation(*ranks.broadcast(tuple(found)))
 
 
 def recalibrate(calibration: RollingCalibration, scorer: Scorer, events: Events) -> RollingCalibration:

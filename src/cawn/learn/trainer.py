@@ -107,7 +107,7 @@ class Trainer:
         self.listeners = Listeners(quiet or not first, board, callback if first else None)
         if resume:
             found = self.checkpoints.restore(config, self.events, self._description()) if first else None
-            self.state = self._state_of_first(found) or self.state
+            self.state = self._broadcast_state(found) or self.state
         else:
             self.checkpoints.refuse_existing()
 
@@ -116,20 +116,20 @@ class Trainer:
         if self.ranks.several:
             facts = {"the links": digest_of_links(events), "the split": self.split.digest, "the seed": seed}
             facts |= {"the task": self.split.task, "the protocol": self.split.protocol, "the clock": self.clock.name}
-            facts |= {"the system": systems.name_of(self.config), "the kind of device": self.device.type}
+            facts |= {"the system": systems.name_of(self.config), "the device type": self.device.type}
             facts |= {"refit": self.refit, "resume": resume}
             facts |= {f"the setting {name}": value for name, value in self.config.to_dict().items()}
             compare(self.ranks, facts)
 
-    def _state_of_first(self, state: State | None) -> State | None:
+    def _broadcast_state(self, state: State | None) -> State | None:
         """The state that rank 0 has restored, with its weights and moments."""
         if not self.ranks.several:
             return state
         held = as_arrays(self._weights()), as_arrays(moments(self.optimizer))
         numbers = None if state is None else (state.numbers(), state.log, as_arrays(state.best))
-        found, weights, momenta = self.ranks.from_first((numbers, *held))
+        found, weights, optimizer_moments = self.ranks.broadcast((numbers, *held))
         self._load(weights)
-        load_moments(self.optimizer, momenta)
+        load_moments(self.optimizer, optimizer_moments)
         if found is None:
             return None
         best = {name: torch.from_numpy(value).to(self.device) for name, value in found[2].items()}
@@ -149,7 +149,7 @@ class Trainer:
             self.system = systems.build(systems.name_of(self.config), self.context)
             share_index(self.ranks, self.system, self.visible)
         if self.ranks.several:
-            self._load(self.ranks.from_first(as_arrays(self._weights())))
+            self._load(self.ranks.broadcast(as_arrays(self._weights())))
         self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
         self.optimizer = Optimizer(self.system.module, self.config, self.num_steps, self.ranks)
         self._seconds: list[float] = []  # of each epoch since training began or was resumed
@@ -216,7 +216,7 @@ class Trainer:
         for step in range(first, self.num_steps):
             if not module.training:  # a scorer leaves it in evaluation mode
                 module.train()
-            seed_step(self.device, self.training.seed_for("dropout", epoch, step, *self._own_dropout))
+            seed_step(self.device, self.training.seed_for("dropout", epoch, step, *self._dropout_seed_suffix))
             loss = next(updates, None)
             if loss is None:
                 return
@@ -227,7 +227,7 @@ class Trainer:
             yield loss.detach()
 
     @property
-    def _own_dropout(self) -> tuple[int, ...]:
+    def _dropout_seed_suffix(self) -> tuple[int, ...]:
         """What makes the dropout of this rank differ from that of the others, if it is drawn for its own rows."""
         alike = self.ranks.first or getattr(self.system, "same_dropout", True)
         return () if alike else (self.ranks.rank,)
@@ -253,11 +253,11 @@ class Trainer:
         except Interrupted:
             self._add_cost(start)
             self.checkpoints.save(state)
-            self.listeners(Progress("message", text=self._stopped(now) + how_to_resume(self.folder)))
+            self.listeners(Progress("message", text=self._stop_message(now) + how_to_resume(self.folder)))
             raise Stopped from None
         except RankError as error:
             self._add_cost(start)
-            raise self._lost(error, now) from error
+            raise self._checkpoint_after_loss(error, now) from error
         self._add_cost(start)
         if steps > 0:  # an epoch may be resumed after its last step
             self._seconds.append((time.perf_counter() - start) * self.num_steps / steps)
@@ -266,20 +266,20 @@ class Trainer:
         self.listeners(replace(now, metrics=row, best=best))
         self.checkpoints.save(state)
 
-    def _stopped(self, now: Progress) -> str:
+    def _stop_message(self, now: Progress) -> str:
         return f"stopped in {'refit ' * now.refit}epoch {now.epoch}/{now.epochs}, step {self.state.step}"
 
-    def _lost(self, error: RankError, now: Progress) -> RankError:
+    def _checkpoint_after_loss(self, error: RankError, now: Progress) -> RankError:
         """Write a checkpoint after the last step that was completed, and say so."""
         writes = self.checkpoints.take_over()
         if writes:
-            with self._beside():
+            with self._side_stream():
                 self.checkpoints.save(self.state)
-        found = RankError(f"{one_line(str(error))}; {self._stopped(now)}{how_to_resume(self.folder)}")
+        found = RankError(f"{one_line(str(error))}; {self._stop_message(now)}{how_to_resume(self.folder)}")
         found.explained, found.printed = True, writes
         return found
 
-    def _beside(self) -> AbstractContextManager[object]:
+    def _side_stream(self) -> AbstractContextManager[object]:
         """Copies from a GPU within do not wait for the current stream, which may wait for a rank that has ended."""
         bucket = self.optimizer.bucket
         if bucket is None or not bucket.captured:
@@ -306,7 +306,7 @@ class Trainer:
         except RankError:
             if self.optimizer.bucket is not None:
                 state.step -= self.optimizer.bucket.unfinished()
-            reading = self._beside()
+            reading = self._side_stream()
             raise
         finally:
             with reading:
@@ -393,7 +393,7 @@ class Refit(Trainer):
         self._build(context.seed, context.threads, dict(context.facts))
         self.checkpoints = trainer.checkpoints.for_refit(self.system, self.optimizer)
         found = self.checkpoints.read() if self.ranks.first else None
-        self.state = self._state_of_first(found) or State()
+        self.state = self._broadcast_state(found) or State()
 
     def fit_all(self, run: Run) -> Run:
         """The run with the new weights, which predictors use; its results are those of the evaluated weights."""

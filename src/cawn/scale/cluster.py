@@ -230,15 +230,15 @@ def choose_pool(
     if gpus > found:
         raise DeviceError(f"{gpus:g} GPUs for each worker, but Ray has {found:g}; use --device cpu")
     if workers is None:
-        workers = int(found / gpus) if gpus else max(_room(cpus, threads or 1), 1)
+        workers = int(found / gpus) if gpus else max(_num_fitting_workers(cpus, threads or 1), 1)
     if threads is None:
-        threads = next((each for each in range(max(cpus), 1, -1) if _room(cpus, each) >= workers), 1)
-    if workers > _room(cpus, threads):
+        threads = next((each for each in range(max(cpus), 1, -1) if _num_fitting_workers(cpus, each) >= workers), 1)
+    if workers > _num_fitting_workers(cpus, threads):
         raise QueryError(f"{workers} workers of {threads} threads, but Ray has {sum(cpus)} CPUs; use fewer")
     return Pool(workers, threads, gpus, "cpu" if not gpus else device)
 
 
-def _room(cpus: list[int], threads: int) -> int:
+def _num_fitting_workers(cpus: list[int], threads: int) -> int:
     """The number of workers with this number of threads that fit on nodes with these numbers of CPUs."""
     return sum(each // threads for each in cpus)
 

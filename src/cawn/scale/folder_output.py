@@ -1,6 +1,6 @@
 """A folder of Parquet files, one per partition of a plan; resumable by partition.
 
-part-*.parquet   the partitions, in the order of the input; each written in one step
+part-*.parquet   the partitions, in the order of the input; each written atomically
 _job.json        what is computed, sealed with its checksum
 _SUCCESS         written last: the number of rows and partitions
 .lock            held by the process that writes
@@ -63,7 +63,7 @@ def run_to_folder(plan: Plan, out: Path, engine: Engine, *, force: bool = False,
         return _finish(plan, partitions, out)
 
 
-def run_here(load: Callable[[], LinkPredictor]) -> Engine:
+def run_locally(load: Callable[[], LinkPredictor]) -> Engine:
     """The engine that computes one partition after another in this process."""
 
     def run(plan: Plan, partitions: list[Partition], out: Path, tick: Tick) -> Iterator[Counts]:

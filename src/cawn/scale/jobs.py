@@ -42,7 +42,7 @@ Part = tuple[pa.Table, Counts]  # consecutive rows of the output
 
 
 class Job(Protocol):
-    """Queries for a predictor. Two jobs with the same repr ask the same."""
+    """Queries for a predictor. Jobs with the same repr compute the same results."""
 
     @property
     def path(self) -> File | None:
@@ -57,7 +57,7 @@ class Job(Protocol):
         """The number of pairs or nodes that are computed together."""
 
     def options(self) -> dict[str, Any]:
-        """What is asked, for people to read."""
+        """The options, in human-readable form."""
 
     def num_rows(self, predictor: LinkPredictor) -> int | None:
         """About how many pairs or nodes there are, if that is quickly known."""
@@ -184,9 +184,9 @@ def file_version(path: File | None) -> list[int]:
 
 
 def refuse_changed(path: File | None, version: list[int]) -> None:
-    """Refuse a file that is not what it was."""
+    """Raise if a file has changed."""
     if file_version(path) != version:
-        raise DataError(f"{path}: has changed while it was being read; start again")
+        raise DataError(f"{path}: changed while it was being read; start again")
 
 
 def one_schema(schemas: list[pa.Schema]) -> pa.Schema:

@@ -112,7 +112,7 @@ def run_digest(run: Path) -> str:
     return state.hexdigest()
 
 
-def is_many(source: str) -> bool:
+def is_folder_or_pattern(source: str) -> bool:
     """Whether this is a folder or a pattern rather than a file."""
     return os.path.isdir(source) or (glob.has_magic(source) and not os.path.exists(source))
 
@@ -151,15 +151,17 @@ def refuse_within(out: Path, source: str) -> None:
 def _absolute(file: files.File) -> files.File:
     """The same file by its absolute path; refused if it is a temporary copy of a pipe."""
     if file.name != file.path:
-        raise QueryError(f"{file}: can be read only once, so the work cannot be divided; give the name of a file")
+        raise QueryError(f"{file}: is a pipe, which cannot be divided into partitions; give a file")
     return replace(file, path=os.path.abspath(file.path))
 
 
 def _refuse_other_columns(first: PairFile, other: PairFile) -> None:
     if (first.path.kind, first.names) == (other.path.kind, other.names) and _types(first) == _types(other):
         return
-    what = "kind" if first.path.kind != other.path.kind else "columns"
-    raise DataError(f"{other.path}: has other {what} than {first.path}; all files need the same names and types")
+    what = "format is" if first.path.kind != other.path.kind else "columns are"
+    raise DataError(
+        f"{other.path}: its {what} not the same as in {first.path}; give all files the same columns"
+    )
 
 
 def _types(pairs: PairFile) -> Any:

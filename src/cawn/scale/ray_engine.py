@@ -67,7 +67,7 @@ def _run(ray: Any, pool: Pool, plan: Plan, partitions: list[Partition], out: Pat
 class PartitionWorker:
     """An actor: loads the run once, then computes one partition after another.
 
-    Errors that a user can correct are returned, so that the one line they consist of reaches the terminal.
+    Errors that a user can correct are returned, so that the user sees one line instead of Ray's traceback.
     """
 
     def __init__(self, plan: Plan, out: Path, device: str, threads: int, versions: Versions) -> None:
@@ -117,7 +117,7 @@ def versions() -> Versions:
 
 
 def refuse_versions(expected: Versions) -> None:
-    """Refuse to work for a driver of another version."""
+    """Raise if the driver has other versions."""
     if versions() != expected:
         mine, theirs = (f"Python {python} and cawn {cawn}" for python, cawn in (versions(), expected))
         raise QueryError(f"a node of the cluster has {mine}, but this machine has {theirs}; install the same")

@@ -1,7 +1,7 @@
-"""Training by several processes, as systems and the optimizer see it: one rank per process, and what ranks exchange.
+"""Distributed training as systems and the optimizer see it: one rank per process, and what ranks exchange.
 
 A batch is cut into contiguous parts, one per rank. A rank's loss is the sum over its links, divided by the number of
-links of the whole batch, so that the gradients of all ranks add up to those of one process. They are added in one flat
+links of the whole batch, so that the gradients of all ranks add up to those of one process. They are summed in one flat
 tensor, together with the loss and a flag that asks all ranks to stop.
 """
 
@@ -25,7 +25,7 @@ from cawn.errors import CawnError
 Array = npt.NDArray[Any]
 
 _LAG = 4  # steps on a GPU after which the host looks whether a rank has asked to stop
-_POLL = 1e-4  # seconds between two looks
+_POLL = 1e-4  # polling interval, seconds
 _SETTLED = 1.0  # seconds after which a GPU that waits for no other rank has finished the steps that were started
 
 
@@ -37,7 +37,7 @@ class RankError(CawnError):
 
 
 class Rows(NamedTuple):
-    """The rows of a batch that a rank computes: `size` from `first` on, of `whole`."""
+    """The rows of a batch that a rank computes: rows `first` to `first + size` of a batch of `whole`."""
 
     first: int
     size: int
@@ -78,20 +78,20 @@ class Ranks:
         first, end = (count * rank // self.size for rank in (self.rank, self.rank + 1))
         return Rows(first, end - first, count)
 
-    def sum(self, values: Tensor) -> None:
-        """Add a tensor over all ranks, in place."""
+    def all_reduce(self, values: Tensor) -> None:
+        """Sum a tensor over all ranks, in place."""
         import torch.distributed as dist
 
-        with self.reaching_others():
+        with self.translating_failures():
             dist.all_reduce(values, group=self.nccl if values.device.type == "cuda" else self.group)
 
-    def gather(self, values: Array) -> list[Array]:
+    def all_gather(self, values: Array) -> list[Array]:
         """The float64 values of each rank, of any lengths: [n] each."""
         import torch.distributed as dist
 
         if not self.several:
             return [values]
-        with self.reaching_others():
+        with self.translating_failures():
             sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
             dist.all_gather(sizes, torch.tensor([len(values)]), group=self.group)
             most = int(max(sizes))
@@ -101,40 +101,40 @@ class Ranks:
             dist.all_gather(found, held, group=self.group)
         return [part[: int(size)].numpy() for part, size in zip(found, sizes, strict=True)]
 
-    def gather_objects(self, value: Any) -> list[Any]:
+    def all_gather_objects(self, value: Any) -> list[Any]:
         """A small picklable value of each rank."""
         import torch.distributed as dist
 
         if not self.several:
             return [value]
         found: list[Any] = [None] * self.size
-        with self.reaching_others():
+        with self.translating_failures():
             dist.all_gather_object(found, value, group=self.group)
         return found
 
-    def from_first(self, value: Any) -> Any:
-        """The value of rank 0, on all ranks; that of the others is ignored."""
+    def broadcast(self, value: Any) -> Any:
+        """Broadcast the value of rank 0 to all ranks; those of the others are ignored."""
         import torch.distributed as dist
 
         if not self.several:
             return value
         held = [value if self.first else None]
-        with self.reaching_others():
+        with self.translating_failures():
             dist.broadcast_object_list(held, group=self.group, group_src=0)
         return held[0]
 
-    def from_first_of_host(self, value: Any) -> Any:
+    def broadcast_on_host(self, value: Any) -> Any:
         """The value of the first rank of this host."""
-        return self.gather_objects(value if self.local_rank == 0 else None)[self.rank - self.local_rank]
+        return self.all_gather_objects(value if self.local_rank == 0 else None)[self.rank - self.local_rank]
 
     @contextmanager
-    def reaching_others(self) -> Iterator[None]:
+    def translating_failures(self) -> Iterator[None]:
         """Turns the failure of an exchange into a RankError that gives the reason, if the other rank has left one."""
         try:
             yield
         except (RuntimeError, ValueError) as error:  # torch.distributed raises both
             LOST.append(self.rank)
-            raise RankError(self._reason_left() or "another rank has ended") from error
+            raise RankError(self._reason_left() or "another rank has exited") from error
 
     def leave_reason(self, text: str) -> None:
         """Tell the other ranks why this one ends."""
@@ -182,12 +182,12 @@ class Bucket:
         self._stop.copy_(self._asks)
 
     def reduce(self) -> None:
-        """Add the bucket over all ranks."""
+        """Sum the bucket over all ranks."""
         if self._host is None:
-            self._ranks.sum(self.flat)
+            self._ranks.all_reduce(self.flat)
         else:
             self._host.copy_(self.flat)
-            self._ranks.sum(self._host)
+            self._ranks.all_reduce(self._host)
             self.flat.copy_(self._host)
 
     def ask_to_stop(self) -> None:
@@ -214,7 +214,7 @@ class Bucket:
         while not done.query():
             if time.monotonic() - start > (min(patience, 10.0) if hurried() else patience):
                 LOST.append(self._ranks.rank)
-                raise RankError("another rank does not answer")
+                raise RankError("another rank is not responding")
             time.sleep(_POLL)
         self._free.append(self._waiting.pop(0))
         return bool(held > 0)
@@ -238,7 +238,7 @@ _ROWS: ContextVar[Rows | None] = ContextVar("rows", default=None)
 
 @contextmanager
 def dropout_of(rows: Rows | None) -> Iterator[None]:
-    """Within, `row_dropout` draws for all rows of the batch and keeps those of this rank."""
+    """Within this context, `RowDropout` draws a mask for the whole batch and keeps the rows of this rank."""
     token = _ROWS.set(None if rows is None or rows.size == rows.whole else rows)
     try:
         yield

@@ -6,7 +6,7 @@ import warnings
 
 from cawn.data.array_folders import Arrays
 from cawn.data.events import Events
-from cawn.data.stored import StoredIndex, same_links
+from cawn.data.stored import StoredIndex, matching_index
 from cawn.errors import DataError, StorageError
 from cawn.walks.history import STORED as HISTORY
 from cawn.walks.pairs import PairParts
@@ -28,11 +28,13 @@ def stored_index(
         parts: The features of pairs that need an index.
         attributes: Whether attributes may order simultaneous links.
     """
-    stored = same_links(events)
+    stored = matching_index(events)
     if stored is None:
         return None
     if differs := _difference(stored, events, alphas, unit, parts, attributes):
-        warnings.warn(f"{stored.folder}: its index is not used ({differs}); one is built in memory", stacklevel=2)
+        warnings.warn(
+            f"{stored.folder}: the stored index does not match ({differs}); building one in memory", stacklevel=2
+        )
         return None
     arrays = {name: stored.index[name] for name in needed_arrays(parts)}
     headers_only = not stored.verified
@@ -62,14 +64,14 @@ def _difference(
     """What differs between the stored index and the one that is needed; "" if nothing does."""
     facts, held = stored.description["facts"], stored.description["index"]["files"]
     if tuple(facts["alpha"]) != alphas:
-        return "its decays are {}, those needed are {}".format(*map(_decays, (facts["alpha"], alphas)))
+        return "it has decays {}, but {} are needed".format(*map(_decays, (facts["alpha"], alphas)))
     if missing := [name for name in needed_arrays(parts) if f"{name}.npy" not in held]:
         return f"it lacks {missing[0].split('.')[0]}"
     if any(parts.sequences):
         if facts["unit"] != unit:
             return f"its unit of time is {facts['unit']:.6g}, the one needed is {unit:.6g}"
         if stored.description["attributes"] != attributes or (attributes and not stored.holds(events, "msg", "x")):
-            return "other attributes order simultaneous links"
+            return "it orders simultaneous links by different attributes"
     return ""
 
 

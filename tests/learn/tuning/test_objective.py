@@ -9,7 +9,7 @@ import pytest
 
 import cawn
 from cawn.learn import metrics
-from cawn.learn.tuning.objective import Objective, measure_of
+from cawn.learn.tuning.objective import Objective, metric_function
 from cawn.learn.tuning.plan import Plan
 from cawn.learn.tuning.study import SharedStudy
 from small_study import Pretended, plan
@@ -39,7 +39,7 @@ def test_the_value_is_the_validation_ap_of_the_kept_weights(network, tmp_path: P
 def test_ranks_among_destinations_that_validation_may_know(metric: str, network) -> None:
     given = replace(plan(), task="inductive", metric=metric)
     trainer = cawn.Trainer(network, given.config, task="inductive", device="cpu", threads=1, quiet=True)
-    value = measure_of(trainer, metric, 0)({})
+    value = metric_function(trainer, metric, 0)({})
     links = trainer.split.val
     hidden = np.flatnonzero(trainer.split.hidden)
     seen: list[Any] = []
@@ -51,7 +51,7 @@ def test_ranks_among_destinations_that_validation_may_know(metric: str, network)
 
     trainer_scorer = trainer.system.scorer(trainer.visible)
     trainer.system.scorer = lambda _: Recording()
-    assert measure_of(trainer, metric, 0)({}) == value
+    assert metric_function(trainer, metric, 0)({}) == value
     (asked,) = seen
     assert not set(asked.tolist()) & set(hidden.tolist())
     asked = asked.reshape(len(links), 101)

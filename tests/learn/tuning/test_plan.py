@@ -60,7 +60,7 @@ def test_other_versions_are_noted(network, tmp_path: Path, monkeypatch) -> None:
 
 def test_other_folders_are_refused(network, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds 'notes\.txt'\) and no study"):
+    with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds 'notes\.txt'\) and is not a study folder"):
         join(tmp_path, plan(), network)
     with pytest.raises(cawn.StorageError, match="cannot be written"):
         join(tmp_path / "notes.txt", plan(), network)

@@ -9,7 +9,7 @@ import pytest
 import cawn
 from cawn.files import FolderLock
 from cawn.learn.tuning import work
-from cawn.learn.tuning.study import KEPT, MOST_DEATHS, SharedStudy, projected_value, ranking, where_stopped
+from cawn.learn.tuning.study import KEPT, MAX_CRASHES, SharedStudy, projected_value, ranking, where_stopped
 from small_study import Killed, Pretended, facts, killed, plan
 
 pytest.importorskip("optuna")
@@ -183,12 +183,12 @@ def test_runs_in_use_are_not_removed(tmp_path: Path) -> None:
 def test_a_trial_that_kills_its_process_again_and_again_has_failed(tmp_path: Path) -> None:
     study = SharedStudy(tmp_path, plan())
     study.claim(1).lock.release()
-    for _ in range(MOST_DEATHS):
+    for _ in range(MAX_CRASHES):
         assert study.trials()[0].state == "running"
         study.claim(1).lock.release()
     assert study.claim(1) is None
     assert (study.trials()[0].state, len(study.trials())) == ("failed", 1)
-    with pytest.raises(cawn.QueryError, match="first trial, of the preset, failed: its process died 5 times"):
+    with pytest.raises(cawn.QueryError, match="first trial, of the preset, failed: its process died 6 times"):
         study.claim(9)
 
 

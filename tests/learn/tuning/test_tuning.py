@@ -117,7 +117,7 @@ def test_no_trial_is_begun_after_the_timeout(network, tmp_path: Path) -> None:
         ({"timeout": 0}, "timeout is 0: give a number of seconds above 0"),
         ({"system": "recency", "config": None}, "recency is not trained: there is nothing to tune"),
         ({"space": {"hiddn": [1, 2]}}, "setting 'hiddn' does not exist"),
-        ({"space": {"hidden": [1, 2]}, "fixed": ["hidden"]}, "hidden has a fixed value as well"),
+        ({"space": {"hidden": [1, 2]}, "fixed": ["hidden"]}, "hidden is also given a fixed value"),
         ({"clock": "sundial"}, "clock"),
         ({"protocol": "none"}, "protocol"),
     ],

@@ -187,7 +187,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     monkeypatch.setattr("cawn.kernels.cuda.launch.free_memory", lambda _: 0)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
-    with pytest.warns(UserWarning, match="stay in host memory") as warned:
+    with pytest.warns(UserWarning, match="stay in pinned host memory") as warned:
         list(trainer.steps(0, 0))
     assert {str(warning.message).split(" of ")[1].split(" stay ")[0] for warning in warned} >= {
         "the index",
@@ -196,7 +196,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     batcher = trainer.system._engine.batcher
     assert batcher.tables["msg"].is_pinned()
     assert all(tensor.is_pinned() for tensor in batcher.history.index.values())
-    with pytest.warns(UserWarning, match="stay in host memory"):
+    with pytest.warns(UserWarning, match="stay in pinned host memory"):
         found = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     assert_same_weights(expected, found)
 

@@ -83,7 +83,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What reading may hold in memory at once, in bytes."""
+    """Limits on what is held in memory at once, in bytes unless noted."""
 
     piece: int  # of a file
     names: int  # distinct node names and categories
@@ -92,7 +92,7 @@ class Limits:
 
     @classmethod
     def of(cls, memory: int) -> Limits:
-        """Shares of what a limit of resident memory leaves beside what the process has in use already."""
+        """Divides the memory limit, less what the process already uses."""
         used = resident_bytes()
         left = memory - used
         if left < _LEAST:

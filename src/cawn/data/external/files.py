@@ -1,4 +1,4 @@
-"""Columns whose length is known only when all of them is written."""
+"""Column files whose length is known only after the last row is written."""
 
 from __future__ import annotations
 

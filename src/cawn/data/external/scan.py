@@ -47,7 +47,7 @@ class Budget:
             needed = int(2 * self.used / max(self.share, 0.01)) >> 20
             raise QueryError(
                 f"the distinct node names in the first {self.share:.0%} of the log need more memory than the limit "
-                f"leaves for them; about {needed:,} MiB would do (memory)"
+                f"leaves for them; set memory to about {needed:,} MiB"
             )
 
 
@@ -232,9 +232,9 @@ class _FileReader:
         return self._scan.encode(at, column) if self._kinds[at] == "category" else column.numbers(_RULE)
 
     def _number_column(self, piece: Piece, i: int, origin: Origin) -> TableColumn:
-        """A column that holds numbers, unless all of the file says otherwise; guessed from a piece of text."""
+        """A column read as numbers, unless the type guessed from the whole file is text."""
         column = TableColumn.at(piece.table, i, origin)
-        if not isinstance(self._links, TextLinks) or _is_clear(column.type):
+        if not isinstance(self._links, TextLinks) or _is_decided(column.type):
             return column
         kind = self._links.guessed_type(i)
         if pa.types.is_string(kind):
@@ -248,8 +248,8 @@ class _FileReader:
         )
 
 
-def _is_clear(kind: pa.DataType) -> bool:
-    """Whether a column of text whose first part looks like this cannot be of a type that is neither."""
+def _is_decided(kind: pa.DataType) -> bool:
+    """Whether the type guessed from one piece already decides between numbers and categories."""
     return bool(pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_large_string(kind))
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from cawn.data.external.files import ColumnFile
 from cawn.data.external.pieces import LinkFile, TextLinks
-from cawn.data.readers.tables import TIME_KINDS, Origin, TableColumn, refuse_rounded
+from cawn.data.readers.tables import TIME_KINDS, TIMES_TOO_LARGE, Origin, TableColumn, refuse_rounded
 from cawn.data.readers.text import beyond_float64
 from cawn.data.reading import Unit
 from cawn.data.times import PER_SECOND, DateUnits, calendar_dates, dates_in_unit
@@ -163,7 +163,7 @@ class LogTimes:
             for part in self.parts:
                 if part.dtype == np.int64 and part.beyond_float64:
                     name = part.origin.name
-                    raise DataError(f"{name}: float64, the type of times in other files, would round times")
+                    raise DataError(f"{name}: {TIMES_TOO_LARGE}")
 
     @property
     def has_dates(self) -> bool:

@@ -26,6 +26,9 @@ Array = npt.NDArray[Any]
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
 _LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
 TIME_KINDS = (pa.int64(), pa.float64(), *_DATES)  # of text, in the order in which they are tried
+TIMES_TOO_LARGE = (
+    "some integer times are too large for float64, the type of times in other files; write all times as integers"
+)
 _TIME_RULE = "expected a time: a number or an ISO date"
 ATTRIBUTE_RULE = "{of} attributes are finite numbers, unless the column is named in categorical"
 _WEIGHT_RULE = "link weights are finite numbers from 0"
@@ -209,7 +212,7 @@ def _joined_times(parts: Sequence[Rows]) -> tuple[Array, Unit]:
         if len({part.t.dtype for part in parts}) > 1:
             for part in parts:
                 if part.t.dtype == np.int64 and (np.abs(part.t) > 2**53).any():
-                    raise DataError(f"{part.origin.name}: float64, the type of times in other files, would round times")
+                    raise DataError(f"{part.origin.name}: {TIMES_TOO_LARGE}")
         return _stacked([part.t for part in parts]), "s"
     numbers = [_located(part, dates_to_numbers, part.t) for part in parts]
     finest = max((unit for _, unit in numbers), key=PER_SECOND.__getitem__)

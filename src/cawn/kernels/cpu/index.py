@@ -198,7 +198,9 @@ def continue_counts(first: Array, time: Array, before: Array, scale: float, coun
 
 @njit
 def transitions(owner: Array, partner: Array, time: Array, last: Array, out: Array, when: Array) -> int:
-    """Write each change of a node's partner from one entry to the next: [n, 2], and its time; returns their number.
+    """Write the partners of each two consecutive entries of a node, [n, 2], and the time of the later one.
+
+    Returns their number.
 
     Args:
         owner, partner, time: Entries in time order.

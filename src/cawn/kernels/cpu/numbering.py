@@ -88,13 +88,13 @@ def number_strings(
     ids: Array,
     first: int,
 ) -> int:
-    """Number the names from position `first` on; returns the position of the first that found no room.
+    """Number the names from position `first` on; returns the position of the first name that did not fit.
 
     Args:
         ends, text: Name i is text[ends[i] : ends[i + 1]].
         held_ends, held_text: The names that have numbers, likewise.
         roles, ranks: Of these names; `roles` of further ones are NO_ROLE.
-        counts: The number of names of each role, and at last the number of names.
+        counts: The number of names of each role, followed by the total number of names.
         ids: The numbers of the names, [n].
     """
     mask, most = np.uint64(slots.size - 1), min(roles.size, slots.size // 4 * 3)

@@ -109,7 +109,9 @@ def place(arrays: Sequence[npt.NDArray[Any]], device: torch.device, what: str, s
             found.append(held.to(device) if fits else held.pin_memory())
             kept += 0 if fits else held.nbytes
     if kept:
-        warnings.warn(f"{kept / 2**30:,.1f} GiB of {what} stay in host memory: {device} has no room", stacklevel=3)
+        warnings.warn(
+            f"{kept / 2**30:,.1f} GiB of {what} do not fit on {device} and stay in pinned host memory", stacklevel=3
+        )
     return found
 
 

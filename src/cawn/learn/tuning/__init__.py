@@ -87,7 +87,7 @@ def tune(
         events: The network.
         config: Settings to start from; the preset "default" if not given.
         out: The folder of the study, which is created or joined.
-        trials: The number of trials in all, of all processes together. It may be raised later.
+        trials: The total number of trials, over all processes. It may be raised later.
         system: Name of the system; by default that of `config`, or CAW-N.
         space: The parameters to search, see `cawn.learn.tuning.space`; by default those of the system.
         fixed: Settings that the default space leaves out.

@@ -10,7 +10,7 @@ FEWEST = 4  # complete trials
 
 
 def importances(plan: Plan, trials: list[Trial]) -> dict[str, float]:
-    """The importance of each parameter, from 0 to 1 and 1 in all, by PED-ANOVA on the complete trials.
+    """The importance of each parameter, from 0 to 1, summing to 1, by PED-ANOVA on the complete trials.
 
     Empty if these are too few, or do not differ. Parameters that not all of them have are left out.
     """

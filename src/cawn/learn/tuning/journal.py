@@ -26,7 +26,7 @@ def import_optuna(what: str = "tuning", extra: str = "tune") -> Any:
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Without Optuna's warnings about experimental arguments and values outside of a range."""
+    """Suppresses Optuna's warnings about experimental arguments and values outside of a range."""
     with warnings.catch_warnings(action="ignore"):
         yield
 
@@ -53,7 +53,7 @@ def _backend(path: Path) -> Any:
 
     class Backend(journal.JournalFileBackend):  # type: ignore[misc, name-defined]
         def append_logs(self, logs: list[dict[str, Any]]) -> None:
-            with storing(path, "; the study is as it was"):
+            with storing(path, "; the study is unchanged"):
                 super().append_logs(logs)
 
     return Backend(str(path), lock_obj=_JournalLock(path))

@@ -26,7 +26,7 @@ from cawn.learn.ranking import random_candidates, rank_among
 from cawn.learn.reporting import Listener, Listeners, Progress
 from cawn.learn.trainer import Trainer
 from cawn.learn.tuning.plan import Plan
-from cawn.learn.tuning.study import Claim, SharedStudy, Trial, forget_deaths
+from cawn.learn.tuning.study import Claim, SharedStudy, Trial, clear_crashes
 from cawn.systems.settings import Settings
 
 RANKED_LINKS = 500  # validation links that MRR and Hits@k are measured on
@@ -67,12 +67,12 @@ class Objective:
         except _PrunedError:
             study.prune(number)
         except CawnError as error:
-            forget_deaths(claim.folder)
+            clear_crashes(claim.folder)
             if number == 0 or isinstance(error, StorageError):
                 raise
             study.fail(number, str(error))
         except KeyboardInterrupt:
-            forget_deaths(claim.folder)
+            clear_crashes(claim.folder)
             raise
         return study.trials()[number]
 
@@ -115,7 +115,7 @@ class _Seed:
         self._file, self._first = folder / f"seed-{seed}.json", index * epochs
         self._trainer = trainer = self._objective.trainer(self._config, seed, folder / f"seed-{seed}", self._listen)
         self._curve = _read_curve(self._file, trainer.state.epoch)
-        self._measure = measure_of(trainer, self._objective.plan.metric, seed)
+        self._measure = metric_function(trainer, self._objective.plan.metric, seed)
         trainer.fit_untested()
         value, ended = self._value(), len(self._curve)
         for epoch in range(ended + 1, epochs + 1):  # training stopped early: the value stays
@@ -157,7 +157,7 @@ def _read_curve(path: Path, epochs: int) -> list[float]:
     return found[:epochs]
 
 
-def measure_of(trainer: Trainer, metric: str, seed: int) -> Callable[[dict[str, Any]], float]:
+def metric_function(trainer: Trainer, metric: str, seed: int) -> Callable[[dict[str, Any]], float]:
     """A function of the metrics of an epoch that returns the validation metric of the present weights."""
     if metric in ("ap", "auc"):
         return lambda row: float(row[f"val_{metric}"])

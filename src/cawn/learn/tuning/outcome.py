@@ -26,8 +26,9 @@ Rows = list[dict[str, Any]]
 class Tuned:
     """The outcome of a study.
 
-    `test` has a row for each kind of test links and negatives, with the mean and half of the 95 % interval over seeds
-    of the metric of the preset, of the best settings, and of their difference. Only these two trials are tested.
+    `test` has a row for each kind of test links and negatives, with the mean and the half-width of the 95 % interval
+    over seeds of the metric of the preset, of the best settings, and of their difference. Only these two trials are
+    tested.
     """
 
     folder: Path
@@ -50,7 +51,7 @@ class Tuned:
 
     @property
     def gain(self) -> tuple[float, float]:
-        """The gain of the best settings on validation links: mean over seeds, and half of its 95 % interval."""
+        """The gain of the best settings on validation links: mean over seeds, and half-width of its 95 % interval."""
         return _gain([self.default.seeds[seed]["value"] for seed in self.plan.seeds], self.values)
 
     @property
@@ -95,7 +96,7 @@ def _interval(found: tuple[float, float]) -> list[float | None]:
 
 
 def _gain(before: list[float], after: list[float]) -> tuple[float, float]:
-    """Mean and half of the 95 % interval of paired differences."""
+    """Mean and half-width of the 95 % interval of paired differences."""
     return mean_and_interval([now - then for then, now in zip(before, after, strict=True)])
 
 

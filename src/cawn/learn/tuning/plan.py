@@ -1,4 +1,7 @@
-"""What a study is about: its data, system, space, metric and seeds. Sealed in study.json; all who join must agree."""
+"""What a study is about: its data, system, space, metric and seeds.
+
+Stored in study.json with a checksum; every process that joins must use the same.
+"""
 
 from __future__ import annotations
 
@@ -150,4 +153,6 @@ def refuse_foreign(folder: Path) -> None:
     if not folder.is_dir() or (folder / FILE).exists():
         return
     if foreign := sorted(path.name for path in folder.iterdir() if path.name != LOCK and not is_temporary(path.name)):
-        raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}) and no study; choose a new or empty folder")
+        raise QueryError(
+            f"{folder}: is not empty (it holds {foreign[0]!r}) and is not a study folder; choose a new or empty folder"
+        )

@@ -74,8 +74,8 @@ def _outcome(tuned: Tuned) -> Section:
     gain = (
         "The preset itself is the best trial."
         if best is tuned.default
-        else f"Its gain over the preset is {_points(tuned.gain)} on the validation links, on which it was chosen: the "
-        "best of many trials, it is expected to gain less on other links."
+        else f"Its gain over the preset is {_points(tuned.gain)} on the validation links, on which it was chosen. "
+        "Because it is the best of many trials, expect a smaller gain on other links."
     )
     text = [
         f"{counts['total']} trials of `{plan.system}` ({states}); seeds {seeds}; task {plan.task}; "
@@ -83,8 +83,8 @@ def _outcome(tuned: Tuned) -> Section:
         "Validation links were used to choose the settings. Test links were used only at the end, for the preset and "
         "for the best settings. Validation negatives are random, or those given with the links; settings that suit "
         "them may be worse against other negatives.",
-        f"Values are {plan.metric_name} in percent, means over seeds ± half of the 95 % confidence interval; the "
-        "interval of a gain is that of the differences of the same seeds.",
+        f"Values are {plan.metric_name} in percent, means over seeds ± the half-width of the 95 % confidence "
+        "interval; the interval of a gain is that of the per-seed differences.",
     ]
     rows = [
         [name, f"{trial.number}", *(_percent(trial.seeds[seed]["value"]) for seed in plan.seeds), _percent(trial.value)]
@@ -120,7 +120,10 @@ def _parameters(tuned: Tuned) -> Section:
     )
     if not tuned.importances:
         text = "There are too few complete trials to say which parameters matter."
-    plotted = "In the plots, a pruned trial is as far below the median of the complete ones as when it was stopped."
+    plotted = (
+        "In the plots, a pruned trial is as far below the final median of the complete trials as it was below their "
+        "median when it was pruned."
+    )
     rows = [[f"`{name}`", f"{100 * share:.0f} %"] for name, share in tuned.importances.items()]
     return Section("Parameters", [text, plotted], ["parameter", "importance"], rows, "parameters")
 
@@ -139,7 +142,7 @@ def _history(tuned: Tuned) -> Section:
         for trial in tuned.trials
     ]
     text = [
-        "Times are of finished seeds.",
+        "Times include finished seeds only.",
         *(f"Trial {trial.number} failed: {trial.reason}" for trial in tuned.trials if trial.reason),
     ]
     return Section("Trials", text, ["trial", "state", tuned.plan.metric_name, "seeds", "time", *names], rows, "history")

@@ -206,18 +206,18 @@ def read_space(path: Path, config: Settings, fixed: Collection[str] = ()) -> Spa
 def parse_space(content: Mapping[str, Any], config: Settings, fixed: Collection[str] = ()) -> Space:
     """The space that a table of parameters describes."""
     if not isinstance(content, Mapping) or not content:
-        raise QueryError("there is no parameter; write, for example, dim = [32, 64]")
+        raise QueryError("the space is empty; add a parameter such as dim = [32, 64]")
     found = [_parse(name, given, config) for name, given in content.items()]
     searched: dict[str, str] = {}
     for parameter in found:
         for setting in parameter.settings:
             if setting in fixed:
-                raise QueryError(f"{parameter.name}: {setting} has a fixed value as well; leave out one of them")
+                raise QueryError(f"{parameter.name}: {setting} is also given a fixed value; remove one of the two")
             if setting in searched:
                 raise QueryError(f"{parameter.name}: {setting} is also changed by {searched[setting]}")
             searched[setting] = parameter.name
         if later := [name for name in parameter.when if name in {s for p in found for s in p.settings} - set(searched)]:
-            raise QueryError(f"{parameter.name}: when names {later[0]}, which must come before it")
+            raise QueryError(f"{parameter.name}: `when` refers to {later[0]}, which must be defined before it")
     return Space(tuple(found))
 
 

@@ -1,8 +1,8 @@
-"""A study that several processes work on: which trials there are, who runs them, and what came of them.
+"""A study that several processes work on: which trials there are, which process runs each, and their results.
 
 The trials are in an Optuna journal. A trial is added in one line with all its parameters, and belongs to the process
 that has the lock on its folder. A running trial whose folder is not locked was left by a process that stopped or was
-killed: whoever finds it continues it.
+killed: the next process that finds it continues it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from cawn.systems.settings import Settings
 KEPT = 3  # trials whose weights are kept, in addition to the first
 RANDOM_TRIALS = 8  # before the sampler learns from the results
 FIRST_PRUNED = 4  # complete trials before any is pruned
-MOST_DEATHS = 5  # processes that may die in the same epoch of a trial before it counts as failed
-_DRAWS = 64  # at settings that were not tried before
-_DEATHS = "claims.json"
+MAX_CRASHES = 5  # processes that may die in the same epoch of a trial before it counts as failed
+_DRAWS = 64  # attempts to draw settings that were not tried before
+_CRASHES = "claims.json"
 _STATES = {"RUNNING": "running", "COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 
 
@@ -77,7 +77,7 @@ class SharedStudy:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """While no other process adds, claims or removes trials."""
+        """Holds the lock, so that no other process adds, claims or removes trials."""
         with FileLock(self.folder / LOCK):
             yield
 
@@ -156,8 +156,8 @@ class SharedStudy:
         if found.state.name != "RUNNING":
             lock.release()
             return None
-        if _count_deaths(folder, len(found.intermediate_values)) > MOST_DEATHS:
-            self.fail(number, f"its process died {MOST_DEATHS} times in the same epoch; perhaps memory ran out")
+        if _count_crashes(folder, len(found.intermediate_values)) > MAX_CRASHES:
+            self.fail(number, f"its process died {MAX_CRASHES + 1} times in the same epoch; perhaps memory ran out")
             lock.release()
             return None
         return Claim(self._trial(found), folder, lock)
@@ -181,7 +181,7 @@ class SharedStudy:
                         {"n_startup_trials": RANDOM_TRIALS, "multivariate": True},
                     )
                     sampler = kind(seed=seed, **options, group=True, constant_liar=True)
-                else:  # the sampler insists on what was tried
+                else:  # the sampler keeps proposing what was tried already
                     sampler = optuna.samplers.RandomSampler(seed=seed)
                 study = optuna.create_study(direction="maximize", sampler=sampler)
                 study.add_trials(found)
@@ -251,7 +251,7 @@ class SharedStudy:
 
     @contextmanager
     def reserved(self, trials: list[Trial]) -> Iterator[None]:
-        """While the runs of these finished trials are used, and not removed by another process."""
+        """Locks the runs of these finished trials, so that no other process removes them."""
         locks = []
         try:
             for trial in trials:
@@ -286,14 +286,14 @@ def projected_value(trial: Trial, trials: list[Trial]) -> float | None:
     return trial.value - median(known) + median(each.value or 0.0 for each in complete) if known else None
 
 
-def forget_deaths(folder: Path) -> None:
+def clear_crashes(folder: Path) -> None:
     """Note that the process that runs a trial has stopped in an orderly way."""
-    (folder / _DEATHS).unlink(missing_ok=True)
+    (folder / _CRASHES).unlink(missing_ok=True)
 
 
-def _count_deaths(folder: Path, steps: int) -> int:
+def _count_crashes(folder: Path, steps: int) -> int:
     """Count a claim of a trial; returns how many claims before it ended without a further step or an orderly stop."""
-    path = folder / _DEATHS
+    path = folder / _CRASHES
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The lists of nodes that walks are sampled from, built in pieces.
+"""The per-node lists that walks are sampled from, built in pieces.
 
 Three passes: the entries of each list are counted; then they are written in time order, but grouped by ranges of lists,
 each range to the part of the file where its lists belong; then one range after the other is read, sorted into its lists
@@ -29,7 +29,7 @@ from cawn.kernels.cpu.index import (
     place_entries,
 )
 from cawn.kernels.threads import num_threads
-from cawn.walks.external.sorting import Behind
+from cawn.walks.external.sorting import BackgroundTask
 
 Array = npt.NDArray[Any]
 
@@ -41,8 +41,8 @@ _PER_ENTRY = 2 * 24 + 8  # bytes of a group: entries before and after sorting, s
 _LEAST = 1 << 10  # events of a block
 
 
-def too_little(what: str, count: int, of: str, needed: int, memory: int) -> QueryError:
-    """The error of a memory limit that is too low, with one that is enough."""
+def memory_limit_error(what: str, count: int, of: str, needed: int, memory: int) -> QueryError:
+    """The error for a memory limit that is too low; says how much is missing."""
     missing = (needed - memory) / 2**20
     return QueryError(f"{what} {count:,} {of} needs {missing:,.0f} MiB more than the memory limit; give more memory")
 
@@ -69,7 +69,7 @@ class HistoryFiles:
         self._group = min(_GROUP, left // (self._threads * _PER_ENTRY))
         if self._block < _LEAST:
             needed = _PER_NODE * events.num_nodes + 2 * _LEAST * _PER_EVENT
-            raise too_little("an index of", events.num_nodes, "nodes", needed, memory)
+            raise memory_limit_error("an index of", events.num_nodes, "nodes", needed, memory)
 
     def write(self) -> list[str]:
         """Write all arrays; returns their names."""
@@ -116,13 +116,13 @@ class HistoryFiles:
                 hop.write(of_hop[some], 3 * int(at[g]))
             at[:] += ends - begins
 
-        with self._report("distributing links", len(events)) as show, Behind() as behind:
+        with self._report("distributing links", len(events)) as show, BackgroundTask() as background:
             for first, (src, dst, t) in blocks(self._block, events.src, events.dst, events.t):
                 size = 2 * len(src)
                 ends, of_owner = np.empty(num_groups, np.int64), np.empty(size, np.int32)
                 of_time, of_hop = np.empty(size, t.dtype), np.empty((size, 3), np.int32)
                 entries_by_group(src, dst, t, first, group, newest, count, ends, of_owner, of_time, of_hop)
-                behind.do(write, ends, of_owner, of_time, of_hop)
+                background.submit(write, ends, of_owner, of_time, of_hop)
                 show(first + len(src))
         return [_Group(*bounds[g : g + 2].tolist(), *starts[bounds[g : g + 2]].tolist()) for g in range(num_groups)]
 

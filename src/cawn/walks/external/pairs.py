@@ -1,4 +1,7 @@
-"""The lists of times of pairs, and what follows what, built in pieces: the arrays of `Rates` and `Sequences`."""
+"""The link times of each pair, and the transitions between consecutive partners of a node, built in pieces.
+
+These are the arrays of `Rates` and `Sequences`.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ class PairFiles:
         self._memory = int(_SHARE * (memory - self._block * _PER_LINK - _PER_NODE * events.num_nodes))
 
     def write_rates(self, *, directed: bool, with_sums: bool) -> list[str]:
-        """Write the decayed counts; `with_sums` also that of the sequences' array of pairs. Returns their names."""
+        """Write the decayed counts; with `with_sums`, also `sequences.pair_sum`. Returns their names."""
         events, written = self._events, []
         for kind in STORED_NAMES if directed else STORED_NAMES[:1]:
             names = {field: f"rates.{kind}.{field}" for field in ("keys", "starts", "time", "logsum")}

@@ -19,26 +19,26 @@ _BLOCK = 1 << 18  # rows of a run that are read at once
 LEAST = 1 << 12  # rows of a run
 
 
-class Behind:
-    """Does one thing at a time in another thread, while the caller prepares the next."""
+class BackgroundTask:
+    """Runs one task at a time in a background thread, while the caller prepares the next."""
 
     _last: Future[None] | None = None
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1)
 
-    def do(self, work: Callable[..., None], *arguments: Any) -> None:
-        """Wait for what was begun before, then begin this."""
+    def submit(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Wait for the task before it, then start this one."""
         self.wait()
         self._last = self._pool.submit(work, *arguments)
 
     def wait(self) -> None:
-        """Wait until everything is done."""
+        """Wait until the last task is done."""
         last, self._last = self._last, None
         if last is not None:
             last.result()
 
-    def __enter__(self) -> Behind:
+    def __enter__(self) -> BackgroundTask:
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:
@@ -86,7 +86,7 @@ class KeySorter:
         self._run_size = max(min(memory // _PER_ROW, size), LEAST)
         self._files: list[tuple[ArrayFile, ArrayFile]] = []
         self._filled, self._used = self._new_run(), 0
-        self._behind = Behind()
+        self._background = BackgroundTask()
 
     def _new_run(self) -> list[Array]:
         return [np.empty(self._run_size, dtype) for dtype in self._types]
@@ -108,18 +108,18 @@ class KeySorter:
 
     def _end_run(self) -> None:
         """Sort the rows so far and write them, while further ones are added."""
-        self._behind.wait()
+        self._background.wait()
         paths = [self._folder / f"{name}-{len(self._files)}.npy" for name in ("sorted_keys", "sorted_values")]
         keys, values = (ArrayFile(path, (self._used,), of) for path, of in zip(paths, self._types, strict=True))
         self._files.append((keys, values))
-        self._behind.do(_write_sorted, (keys, values), [column[: self._used] for column in self._filled])
+        self._background.submit(_write_sorted, (keys, values), [column[: self._used] for column in self._filled])
         self._filled, self._used = self._new_run(), 0
 
     def merged(self) -> Iterator[tuple[Array, Array]]:
         """All rows in order, in blocks: keys and values."""
         if self._files and self._used:
             self._end_run()
-        self._behind.wait()
+        self._background.wait()
         rows, self._filled = [column[: self._used] for column in self._filled], []
         if not self._files:
             order = np.argsort(rows[0], kind="stable")
@@ -136,7 +136,7 @@ class KeySorter:
 
     def __exit__(self, *error: Any) -> None:
         try:
-            self._behind.__exit__(*error)
+            self._background.__exit__(*error)
         finally:
             for file in (file for files in self._files for file in files):
                 file.discard()
