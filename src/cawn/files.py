@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
-from cawn.errors import StorageError, reason
+from cawn.errors import QueryError, StorageError, reason
 
 LOCK = ".lock"
 _TEMPORARY = re.compile(r"\.cawn-[0-9a-f]{16}\.tmp")
@@ -180,6 +181,15 @@ def _failures() -> tuple[type[Exception], ...]:
     from safetensors import SafetensorError
 
     return OSError, ArrowException, SafetensorError
+
+
+def refuse_within(out: Path, source: Any) -> None:
+    """Refuse an output folder in the folder of the input, whose files would be read as input the next time."""
+    if not isinstance(source, str | os.PathLike) or not os.path.isdir(source):
+        return
+    inner = os.path.relpath(os.path.realpath(out), os.path.realpath(source)).split(os.sep)
+    if inner[0] != os.pardir and not any(name.startswith(("_", ".")) and name != os.curdir for name in inner):
+        raise QueryError(f"{out}: is in {source}, the folder of the input; choose a folder outside of it")
 
 
 class FileLock:

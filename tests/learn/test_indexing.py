@@ -1,6 +1,7 @@
 """Index folders: built once, read as links, and used by training instead of an index built in memory."""
 
 import json
+import shutil
 import warnings
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import cawn
+from cawn.data import array_folders
 from cawn.data.seals import write_sealed
 from cawn.data.stored import read_stored
 from cawn.files import FolderLock
@@ -105,6 +107,46 @@ def test_a_finished_stage_is_kept(log: Path, stored: Path, tmp_path: Path, monke
     assert found["index"]["files"] == read_stored(stored, verify=True).stored.description["index"]["files"]
 
 
+@pytest.mark.parametrize("name", ["src", "t", "name_ends", "history.hop", "history.starts", "rates.pairs.time"])
+def test_damaged_files_are_refused(stored: Path, tmp_path: Path, name: str) -> None:
+    """Kernels would read outside of arrays."""
+    folder = shutil.copytree(stored, tmp_path / "index")
+    (path,) = folder.rglob(f"{name}.npy")
+    content = path.read_bytes()
+    path.write_bytes(content[:128] + b"\xff" * (len(content) - 128))
+    with pytest.raises(cawn.StorageError, match=rf"{name}\.npy: missing or damaged; build the index again"):
+        cawn.train(cawn.read(folder), CONFIG, **QUIET)
+
+
+def test_checksums_are_compared_once(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[Path] = []
+    stamps = array_folders.stamps_of
+    monkeypatch.setattr(array_folders, "stamps_of", lambda *given: compared.append(given[0]) or stamps(*given))
+
+    def use(folder: Path) -> int:
+        compared.clear()
+        _ = cawn.read(folder).stored.index
+        return len(compared)
+
+    assert use(stored) == 0
+    folder = shutil.copytree(stored, tmp_path / "index")
+    assert [use(folder), use(folder)] == [2, 0]
+    (folder / "verified.json").write_text("{")
+    assert [use(folder), use(folder)] == [2, 0]
+
+
+def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    path, folder = tmp_path / "log.csv", tmp_path / "index"
+    path.write_text("src,dst,t\na,b,1\nb,c,noon\n")
+    with pytest.raises(cawn.DataError, match="noon"):
+        build_index(path, folder, CONFIG, memory=MEMORY)
+    assert not folder.exists()
+    path.write_text("src,dst,t\n" + "".join(f"a{i % 5},b{i % 3},{i}\n" for i in range(40)))
+    assert build_index(path, folder, CONFIG, memory=MEMORY)["links"] == 40
+    with pytest.raises(cawn.QueryError, match="the folder of the input; choose a folder outside of it"):
+        build_index(tmp_path, tmp_path / "other", CONFIG, memory=MEMORY)
+
+
 def test_folders_that_are_refused(log: Path, stored: Path, tmp_path: Path) -> None:
     before = files(stored)
     with pytest.raises(cawn.QueryError, match="holds an index already"):
@@ -138,7 +180,6 @@ def test_damage(log: Path, tmp_path: Path, damage: str) -> None:
         path.write_bytes(content[:-4])
     elif damage == "other":
         path.write_bytes(content[:-4] + b"\xff\xff\xff\x7f")
-        assert len(cawn.read(folder)) == 600  # not noticed without comparing checksums
     else:
         write_sealed(folder / "index.json", found | {"links": 599})
     with pytest.raises(cawn.StorageError, match=r"damaged.*; build the index again \(cawn index\)"):

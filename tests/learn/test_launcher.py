@@ -11,6 +11,8 @@ import pytest
 from cawn.learn import launcher
 from command_line import assert_refused, call_cawn
 
+RESUME = "; training that has begun can be resumed (--resume)\n"
+
 
 def test_bad_options_are_refused_before_processes_are_started(tmp_path) -> None:
     assert_refused(call_cawn("train", "x.csv", "--devices", "0", "-o", tmp_path / "run"), "--devices")
@@ -20,10 +22,19 @@ def test_bad_options_are_refused_before_processes_are_started(tmp_path) -> None:
     ("script", "code", "message"),
     [
         ("pass", 0, ""),
-        ("sys.exit(2 * (rank == 1))", 2, "cawn: rank 1 ended with exit code 2\n"),
-        ("os.kill(os.getpid(), 9 * (rank == 1))", 2, "cawn: rank 1 was killed by signal 9\n"),
+        (
+            "sys.exit(2 * (rank == 1))",
+            2,
+            f"cawn: rank 1 exited with code 2{RESUME}",
+        ),
+        (
+            "os.kill(os.getpid(), 9 * (rank == 1))",
+            2,
+            f"cawn: rank 1 was killed by signal 9{RESUME}",
+        ),
         ("(store.parent / 'printed').touch(); sys.exit(2)", 2, ""),
         ("sys.exit(130)", 130, ""),
+        ("import signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)", 130, ""),  # a second Ctrl-C
         ("sys.exit(141 * (rank == 0))", 141, ""),
     ],
 )
@@ -64,5 +75,5 @@ def test_processes_stop_with_the_launcher(number: int) -> None:
     if number == signal.SIGKILL:
         assert out == "end\n" * 2
     else:
-        assert process.returncode == 2
+        assert process.returncode == 130
         assert err.count("KeyboardInterrupt") == 2

@@ -8,8 +8,10 @@ import sys
 import numpy as np
 import pytest
 
+import cawn
 import ranks_driver
-from cawn.learn.ranks import cuts, place, prints
+from cawn.learn.ranks import cuts, place, prints, share_links
+from cawn.systems.ranks import Ranks
 
 NEAR = {"rel": 2e-5}  # float rounding, over 24 steps
 
@@ -78,6 +80,15 @@ def test_refusals_are_the_same_on_all_ranks(found) -> None:
         assert "QueryError: tgn cannot be trained by several processes" in rank["tgn"]
         expected = "QueryError: rank 1 differs from rank 0 in the links, the setting lr; start all ranks with the same"
         assert rank["differing"] == expected
+
+
+def test_ranks_of_one_host_with_different_data_are_refused() -> None:
+    class TwoRanks(Ranks):
+        def all_gather_objects(self, value):
+            return [(0, "a.csv"), (1, "b.csv")]
+
+    with pytest.raises(cawn.QueryError, match="rank 1 differs from rank 0 in the data; start all ranks with the same"):
+        share_links(TwoRanks(0, 2, 0, 2), "a.csv", lambda: pytest.fail("the data was read"))
 
 
 def test_cuts_are_even_and_keep_the_pairs_of_a_source_together() -> None:

@@ -12,6 +12,7 @@ import pytest
 import cawn
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.reading import Reading
+from cawn.files import refuse_within
 from cawn.predictor import LinkPredictor
 from cawn.scale.jobs import NodeJob
 from cawn.scale.plans import (
@@ -20,7 +21,6 @@ from cawn.scale.plans import (
     open_pairs,
     plan_nodes,
     plan_pairs,
-    refuse_within,
     run_digest,
 )
 from small_jobs import pairs, plan, write_folder

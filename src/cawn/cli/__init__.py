@@ -116,11 +116,11 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
 
 def _fail(reason: str, error: CawnError | None = None) -> int:
     if "RANK" in os.environ:  # one of several processes: only one prints
-        from cawn.learn.ranks import exit_if_rank_lost, prints
+        from cawn.learn.ranks import exit_at_once, prints
 
         if prints(reason, error):
             print(f"cawn: {one_line(reason)}", file=sys.stderr)
-        exit_if_rank_lost(BAD_INPUT)
+        exit_at_once(BAD_INPUT)
         return BAD_INPUT
     print(f"cawn: {one_line(reason)}", file=sys.stderr)
     return BAD_INPUT

@@ -151,7 +151,8 @@ def predict(
     """
     from cawn.data.reading import Reading
     from cawn.errors import QueryError
-    from cawn.scale.plans import is_folder_or_pattern, open_pairs, plan_pairs, refuse_within
+    from cawn.files import refuse_within
+    from cawn.scale.plans import is_folder_or_pattern, open_pairs, plan_pairs
 
     execution = _Execution(run, engine, address, workers, device, threads, quiet)
     if at is not None and time is not None:

@@ -134,7 +134,7 @@ def train(
 
     Example: cawn train edges.csv --train-until 2024-01-01 --test-from 2024-02-01 -o runs/mine
     """
-    if devices is not None and "RANK" not in os.environ:
+    if devices is not None and devices > 1 and "RANK" not in os.environ:
         from cawn.learn.launcher import launch
 
         raise typer.Exit(launch(devices, sys.argv[1:]))
@@ -184,7 +184,8 @@ def train(
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
     files: dict[str, Any] = {"nodes": nodes_table, "bipartite": bipartite}
-    events = ranks.share_links(here, lambda: _events(data, first, resume, columns, files, silent))
+    source = f"{data} {columns} {files}"
+    events = ranks.share_links(here, source, lambda: _events(data, first, resume, columns, files, silent))
     say(in_words(describe(events)), silent)
     options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
     options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}

@@ -3,14 +3,17 @@
 index.json       what the folder holds: settings and facts of the index, how the log was read, sizes and checksums
 network-*/       the columns of the links, and the names of the nodes
 index-*/         the arrays of the index
+verified.json    which files, by their times of change, are known to have the checksums in index.json
 building.json    while the folder is being written: the stages that are finished
 .lock            held by the process that writes to the folder
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +33,7 @@ from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
 
-DESCRIPTION, BUILDING, COLUMNS = "index.json", "building.json", "columns.json"
+DESCRIPTION, BUILDING, VERIFIED, COLUMNS = "index.json", "building.json", "verified.json", "columns.json"
 FORMAT = 1
 BUILD_AGAIN = "build the index again (cawn index)"
 READ_AGAIN = "read the log again"
@@ -43,7 +46,7 @@ class StoredIndex:
 
     folder: Path
     description: dict[str, Any]  # index.json
-    verified: bool  # whether checksums are compared when arrays are read
+    verified: bool  # whether checksums are compared when arrays are read, even if the files have not changed
 
     def __repr__(self) -> str:
         return f"StoredIndex({str(self.folder)!r}, {self.description['links']:,} links)"
@@ -64,7 +67,12 @@ class StoredIndex:
         for name, stamp in manifest.items():
             if not (folder / name).is_file() or (folder / name).stat().st_size != stamp[0]:
                 raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
-        return read_arrays(folder, manifest, verify=self.verified, remedy=BUILD_AGAIN)
+        verify = self.verified or _recorded(self.folder).get(kind) != _times_of_change(folder, manifest)
+        arrays = read_arrays(folder, manifest, verify=verify, remedy=BUILD_AGAIN)
+        if verify:
+            with suppress(StorageError):  # the folder may be read-only
+                record_verified(self.folder, self.description, kind)
+        return arrays
 
     def holds(self, events: Events, *names: str) -> bool:
         """Whether these columns of the events are the stored ones, all rows of them."""
@@ -102,11 +110,12 @@ def is_index(path: Any) -> bool:
 def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """The links of an index folder, memory-mapped; `events.stored` leads to their index.
 
-    Opening it compares the seal of index.json, the sizes of the files and the headers of the arrays with what was
-    written, which takes no time; reading every byte of a log larger than memory would take minutes.
+    Opening it checks index.json, the sizes of the files and the headers of the arrays, which takes no time. Checksums
+    are compared only if files have changed, or were copied, since they were written or last compared: for a log larger
+    than memory that takes minutes.
 
     Args:
-        verify: Whether to compare the checksums of all files as well, and to check the links.
+        verify: Whether to compare the checksums of all files in any case, and to check the links.
     """
     stored = StoredIndex(folder, read_description(folder), verify)
     found, arrays = stored.description, stored.network
@@ -128,17 +137,40 @@ def is_columns(path: Any) -> bool:
         return False
 
 
+def _times_of_change(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    """What tells that a file was changed, replaced or copied: its time of change and its number in the file system."""
+    found = {name: os.stat(folder / name) for name in names}
+    return {name: [stat.st_mtime_ns, stat.st_ino] for name, stat in found.items()}
+
+
+def _recorded(folder: Path) -> dict[str, Any]:
+    """The content of verified.json; empty if it cannot be used."""
+    try:
+        return read_sealed(folder / VERIFIED, "")
+    except (FileNotFoundError, StorageError):
+        return {}
+
+
+def record_verified(folder: Path, description: dict[str, Any], *kinds: str) -> None:
+    """Note that files of these kinds ("network", "index") have the checksums of the description."""
+    held = {kind: description[kind] for kind in kinds}
+    found = {kind: _times_of_change(folder / of["folder"], of["files"]) for kind, of in held.items()}
+    write_sealed(folder / VERIFIED, {name: _recorded(folder).get(name) for name in ("network", "index")} | found)
+
+
 def write_columns_description(folder: Path, events: Events, names: Sequence[str]) -> None:
     """Write columns.json, with which `read_columns` opens a folder of columns; `names` are those of its arrays."""
-    write_sealed(folder / COLUMNS, {"files": list(names)} | describe_network(events))
+    files = _times_of_change(folder, [f"{name}.npy" for name in names])
+    write_sealed(folder / COLUMNS, {"files": list(names), "changed": files} | describe_network(events))
 
 
 def read_columns(folder: Path) -> Events:
-    """The events of a folder of columns, memory-mapped."""
+    """The events of a folder of columns, memory-mapped; every value is checked if the files were changed or copied."""
     found = read_sealed(folder / COLUMNS, READ_AGAIN)
     try:
         arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in map(str, found["files"])}
-        return _mapped_events(arrays, found)
+        changed = found.get("changed") != _times_of_change(folder, [f"{name}.npy" for name in arrays])
+        return _mapped_events(arrays, found, verify=changed)
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
 

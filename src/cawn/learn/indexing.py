@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from glob import glob
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,20 @@ from cawn.data.external import Columns, write_columns
 from cawn.data.external.columns import ShowProgress, resident_bytes
 from cawn.data.reading import Reading
 from cawn.data.seals import read_sealed, write_sealed
-from cawn.data.stored import BUILDING, DESCRIPTION, FOLDER, FORMAT, describe_network, read_stored
+from cawn.data.stored import (
+    BUILDING,
+    DESCRIPTION,
+    FOLDER,
+    FORMAT,
+    VERIFIED,
+    describe_network,
+    read_stored,
+    record_verified,
+)
 from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
-from cawn.errors import DataError, QueryError, StorageError
-from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, sync
+from cawn.errors import CawnError, DataError, QueryError, StorageError
+from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
 from cawn.learn.splits import TimeSplit
 from cawn.progress import progress
 from cawn.systems.base import Storable
@@ -72,19 +81,25 @@ def build_index(
     if not isinstance(systems.system_type(systems.name_of(config)), Storable):
         raise QueryError(f"system {systems.name_of(config)} has no index to store; use cawn or rates")
     _refuse_foreign(target)
+    refuse_within(target, source)
     wanted = {"source": _fingerprint(source), "options": json.loads(json.dumps(options, default=str))}
     make_folder(target)
-    with FolderLock(target):
+    with FolderLock(target, "index folder"):
         _refuse_foreign(target)
         build = _Build(target, memory, threads, report)
         build.open(wanted)
-        if build.columns is None:
-            _check_disk_space(target, _estimated_bytes(source, config), "about ")
-        events = build.events(source, options)
-        if len(events) == 0:
-            raise DataError(f"{source}: no links to index")
-        cuts = (split or TimeSplit()).on(events)
-        return build.finish(events, config, cuts, str(source))
+        try:
+            if build.columns is None:
+                _check_disk_space(target, _estimated_bytes(source, config), "about ")
+            events = build.events(source, options)
+            if len(events) == 0:
+                raise DataError(f"{source}: no links to index")
+            cuts = (split or TimeSplit()).on(events)
+            return build.finish(events, config, cuts, str(source))
+        except CawnError:
+            if build.columns is None:  # nothing to continue from
+                build.discard()
+            raise
 
 
 class _Build:
@@ -117,6 +132,13 @@ class _Build:
                 del self._state["network"]
         self._remove_others()
         write_sealed(self._folder / BUILDING, self._state)
+
+    def discard(self) -> None:
+        """Remove the folder, which holds no finished stage."""
+        with suppress(OSError):
+            (self._folder / BUILDING).unlink(missing_ok=True)
+            (self._folder / LOCK).unlink(missing_ok=True)
+            self._folder.rmdir()
 
     def events(self, source: Any, options: dict[str, Any]) -> Events:
         """The links, read from the log unless that was done before."""
@@ -157,6 +179,7 @@ class _Build:
             "network": {name: held[name] for name in ("folder", "files")},
             "index": {"folder": index.name, "files": files},
         } | describe_network(events)
+        record_verified(self._folder, content, "network", "index")
         write_sealed(self._folder / DESCRIPTION, content)
         (self._folder / BUILDING).unlink()
         return content
@@ -261,7 +284,7 @@ def _is_ours(path: Path) -> bool:
     """Whether an interrupted build may have left this."""
     if path.is_dir():
         return not path.is_symlink() and FOLDER.fullmatch(path.name) is not None
-    return path.name in (LOCK, BUILDING) or is_temporary(path.name)
+    return path.name in (LOCK, BUILDING, VERIFIED) or is_temporary(path.name)
 
 
 def _check_disk_space(folder: Path, needed: int, about: str = "") -> None:

@@ -15,12 +15,12 @@ from types import FrameType
 
 COMMAND = (sys.executable, "-m", "cawn")
 _POLL = 0.05  # seconds between looks at the processes
-_GRACE = 60.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
+_GRACE = 20.0  # seconds that the others have to end by themselves after one has failed; then they are stopped
 _STOP = 30.0  # seconds that a process has to end after SIGTERM
 # What the processes are told: the file through which they find each other, beside which they note that an error was
 # printed, and the pipe that is closed when this process ends.
 STORE, PARENT, PRINTED = "CAWN_RANKS_STORE", "CAWN_RANKS_PARENT", "printed"
-FAILED, PASSED_ON = 2, (130, 141)  # after Ctrl-C, and if nobody reads the output
+FAILED, INTERRUPTED, CLOSED = 2, 130, 141  # as of `cawn`: bad input, Ctrl-C, and output that nobody reads
 
 
 def launch(count: int, arguments: list[str]) -> int:
@@ -36,17 +36,18 @@ def launch(count: int, arguments: list[str]) -> int:
             with _forwarding_signals(processes):
                 for rank in range(count):
                     processes.append(_start(rank, count, arguments, Path(folder), watched))
-                codes = _wait(processes)
+                codes, failed = _wait(processes)
         finally:
             os.close(watched)
             os.close(kept)
-        for code in PASSED_ON:
-            if code in codes:
-                return code
-        if any(codes) and not (Path(folder) / PRINTED).exists():
-            rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
-            how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            print(f"cawn: rank {rank} {how}", file=sys.stderr)
+        if INTERRUPTED in codes or -signal.SIGINT in codes:
+            return INTERRUPTED
+        if CLOSED in codes:
+            return CLOSED
+        if failed is not None and not (Path(folder) / PRINTED).exists():
+            code = codes[failed]
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            print(f"cawn: rank {failed} {how}; training that has begun can be resumed (--resume)", file=sys.stderr)
         return FAILED if any(codes) else 0
 
 
@@ -66,17 +67,19 @@ def _start(rank: int, count: int, arguments: list[str], folder: Path, watched: i
     )
 
 
-def _wait(processes: list[subprocess.Popen[bytes]]) -> list[int]:
-    """The exit codes, after all processes have ended."""
-    failed_at: float | None = None
-    while any(process.poll() is None for process in processes):
+def _wait(processes: list[subprocess.Popen[bytes]]) -> tuple[list[int], int | None]:
+    """The exit codes, after all processes have ended, and the rank that failed first."""
+    failed_at, failed = 0.0, None
+    running = True
+    while running:
+        running = any(process.poll() is None for process in processes)
         now = time.monotonic()
-        if failed_at is None and any(process.poll() for process in processes):
-            failed_at = now
-        if failed_at is not None and now > failed_at + _GRACE:
+        if failed is None and any(process.poll() for process in processes):
+            failed_at, failed = now, next(rank for rank, process in enumerate(processes) if process.poll())
+        if failed is not None and now > failed_at + _GRACE:
             _send(processes, signal.SIGTERM if now < failed_at + _GRACE + _STOP else signal.SIGKILL)
-        time.sleep(_POLL)
-    return [process.wait() for process in processes]
+        time.sleep(_POLL if running else 0)
+    return [process.wait() for process in processes], failed
 
 
 def _send(processes: list[subprocess.Popen[bytes]], number: int) -> None:

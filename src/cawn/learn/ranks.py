@@ -76,7 +76,7 @@ def prints(reason: str, error: CawnError | None = None) -> bool:
     if here is None or here["world_size"] == 1:
         return True
     if _joined is None:
-        speaks = here["local_rank"] == 0
+        speaks = here["local_rank"] == 0 or isinstance(error, RankError)  # the others may be waiting for this one
     else:
         speaks = _joined.first or getattr(error, "printed", False)
         if not isinstance(error, RankError):
@@ -148,8 +148,17 @@ def _leave() -> None:
 
 
 def exit_if_rank_lost(code: int) -> None:
-    """End this process at once if its GPU waits for a rank that has ended, which would take forever."""
-    if not LOST or _joined is None or _joined.nccl is None:
+    """End this process at once if its GPU waits for a rank that has exited, which would take forever."""
+    if LOST and _joined is not None and _joined.nccl is not None:
+        exit_at_once(code)
+
+
+def exit_at_once(code: int) -> None:
+    """End this process, if it has joined others, without waiting for the threads of torch.distributed.
+
+    These may abort a process that exits while other ranks are connected to it.
+    """
+    if _joined is None:
         return
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):
@@ -207,10 +216,19 @@ def compare(ranks: Ranks, facts: dict[str, object]) -> None:
             )
 
 
-def share_links(ranks: Ranks, read: Callable[[], Events]) -> Events:
-    """The links that the first rank of each host reads; all ranks of the host map one copy of them into memory."""
+def share_links(ranks: Ranks, source: str, read: Callable[[], Events]) -> Events:
+    """The links that the first rank of each host reads; all ranks of the host map one copy of them into memory.
+
+    Args:
+        source: What is read, the same for all ranks of a host.
+    """
     if ranks.local_size == 1:
         return read()
+    given = ranks.all_gather_objects((ranks.local_rank, source))
+    for rank, (local_rank, text) in enumerate(given):
+        if text != given[rank - local_rank][1]:
+            what = f"rank {rank} differs from rank {rank - local_rank} in the data"
+            raise QueryError(f"{what}; start all ranks with the same")
     with _shared_folder(ranks) as folder:
         path, events = folder / "links", read() if ranks.local_rank == 0 else None
         mapped = events is not None and events.stored is not None

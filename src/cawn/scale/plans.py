@@ -139,15 +139,6 @@ def open_pairs(
     return opened
 
 
-def refuse_within(out: Path, source: str) -> None:
-    """Refuse an output folder in the folder of the input, whose files would be read as input the next time."""
-    if not os.path.isdir(source):
-        return
-    inner = os.path.relpath(os.path.realpath(out), os.path.realpath(source)).split(os.sep)
-    if inner[0] != os.pardir and not any(name.startswith(("_", ".")) and name != os.curdir for name in inner):
-        raise QueryError(f"{out}: is in {source}, the folder of the input; choose a folder outside of it")
-
-
 def _absolute(file: files.File) -> files.File:
     """The same file by its absolute path; refused if it is a temporary copy of a pipe."""
     if file.name != file.path:
@@ -159,9 +150,7 @@ def _refuse_other_columns(first: PairFile, other: PairFile) -> None:
     if (first.path.kind, first.names) == (other.path.kind, other.names) and _types(first) == _types(other):
         return
     what = "format is" if first.path.kind != other.path.kind else "columns are"
-    raise DataError(
-        f"{other.path}: its {what} not the same as in {first.path}; give all files the same columns"
-    )
+    raise DataError(f"{other.path}: its {what} not the same as in {first.path}; give all files the same columns")
 
 
 def _types(pairs: PairFile) -> Any:

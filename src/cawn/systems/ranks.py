@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -139,7 +139,8 @@ class Ranks:
     def leave_reason(self, text: str) -> None:
         """Tell the other ranks why this one ends."""
         if self.store is not None:
-            self.store.set(_REASON, f"rank {self.rank}: {text}")
+            with suppress(RuntimeError):  # the process of the store may have exited
+                self.store.set(_REASON, f"rank {self.rank}: {text}")
 
     def _reason_left(self) -> str | None:
         try:

@@ -42,6 +42,13 @@ def test_a_folder_is_opened_again(log: Path, tmp_path: Path) -> None:
         cawn.read(tmp_path / "columns", time="t")
     with pytest.raises(cawn.QueryError, match="is not empty"):
         cawn.read(log, memory="64GiB", out=tmp_path / "columns")
+    damaged = tmp_path / "columns" / "src.npy"
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:-4] + b"\xff\xff\xff\x7f")
+    with pytest.raises(cawn.StorageError, match=r"damaged .*; read the log again"):
+        cawn.read(tmp_path / "columns")
+    damaged.write_bytes(content)
+    assert named_links(cawn.read(tmp_path / "columns")) == SORTED
     (tmp_path / "columns" / "t.npy").write_bytes((tmp_path / "columns" / "t.npy").read_bytes()[:-1])
     with pytest.raises(cawn.StorageError, match=r"t.npy: missing or damaged; read the log again"):
         cawn.read(tmp_path / "columns")

@@ -97,6 +97,7 @@ def test_a_preset_outside_of_a_file() -> None:
         ("epochs = [5, 10]", "epochs: epochs cannot be searched"),
         ("batch_size = [8, 16]", "batch_size: batch_size is also given a fixed value"),
         ("w = [{dim = 8}, {dim = 16, length = 1}]", "w: every choice must name the same settings, dim, length"),
+        ("lr = {low = 1e-3, high = 1e-2, step = nan}", "lr: step is nan: give a number above 0"),
         ("w = [{dim = 8}, 16]", "w: give either values or tables of settings"),
         ("dim = [8, 16]\nw = [{dim = 8}, {dim = 4}]", "w: dim is also changed by dim"),
         (

@@ -18,6 +18,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -266,7 +267,7 @@ def _range(name: str, table: dict[str, Any], config: Settings) -> Parameter:
         raise QueryError(f"{name}: low is {low} and high is {high}; low must be less")
     if log not in (None, True, False) or (log and (low <= 0 or step is not None)):  # type: ignore[operator]
         raise QueryError(f"{name}: log is true or false; with true, low must be above 0, and there can be no step")
-    if step is not None and (not is_number(step) or step <= 0 or (integer and not isinstance(step, int))):
+    if step is not None and (not is_number(step) or not 0 < step < inf or (integer and not isinstance(step, int))):
         raise QueryError(f"{name}: step is {brief(step)}: give {'an integer' if integer else 'a number'} above 0")
     if step is not None and step > high - low:  # type: ignore[operator]
         raise QueryError(f"{name}: step is {step}, more than the range from {low} to {high}")
