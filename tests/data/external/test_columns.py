@@ -70,6 +70,16 @@ def test_columns_are_mapped(tmp_path: Path) -> None:
     assert np.array_equal(events[1:].labels, [10, 20, 30])
 
 
+def test_a_missing_value_before_text_is_a_category(tmp_path: Path) -> None:
+    """The first pieces look like numbers."""
+    rows = ["a,b,0,", *(f"a,b,{i},{i}" for i in range(1, 40)), "a,b,40,red"]
+    log = written(tmp_path / "a.csv", "src,dst,t,c\n" + "".join(f"{row}\n" for row in rows))
+    (tmp_path / "columns").mkdir()
+    events, expected = write_limited(log, tmp_path / "columns", SMALL, msg="c").events(), cawn.read(log, msg="c")
+    assert events.columns == expected.columns
+    assert np.array_equal(events.msg, expected.msg)
+
+
 # Random logs.
 
 NAMES = st.sampled_from(["7", "8", "10", "11", "-3", "123456789"])

@@ -234,7 +234,7 @@ class _FileReader:
     def _number_column(self, piece: Piece, i: int, origin: Origin) -> TableColumn:
         """A column read as numbers, unless the type guessed from the whole file is text."""
         column = TableColumn.at(piece.table, i, origin)
-        if not isinstance(self._links, TextLinks) or _is_decided(column.type):
+        if not isinstance(self._links, TextLinks) or _is_decided(column):
             return column
         kind = self._links.guessed_type(i)
         if pa.types.is_string(kind):
@@ -248,9 +248,12 @@ class _FileReader:
         )
 
 
-def _is_decided(kind: pa.DataType) -> bool:
-    """Whether the type guessed from one piece already decides between numbers and categories."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_float64(kind) or pa.types.is_large_string(kind))
+def _is_decided(column: TableColumn) -> bool:
+    """Whether one piece already decides between numbers and categories: a missing number may be a category without a
+    name, if a later piece has text."""
+    kind = column.type
+    whole = (pa.types.is_integer(kind) or pa.types.is_float64(kind)) and column.values.null_count == 0
+    return bool(whole or pa.types.is_large_string(kind))
 
 
 def _has_point_zero(links: LinkFile, at: int, rows: int) -> bool:
