@@ -60,7 +60,7 @@ def score(
         prior: As for `LinkPredictor.score`.
         draws: As for `LinkPredictor.score`; adds a column of standard errors.
         device: "auto" uses GPUs if the cluster has any.
-        workers: Number of actors; by default one for every GPU, or for every core.
+        workers: The most actors; by default one for every GPU, or for every core.
         threads: CPU threads of each actor; by default all cores are divided among the actors.
         gpus: GPUs of each actor, which may be a fraction.
     """
@@ -127,13 +127,17 @@ def _mapped(dataset: Any, actor: type, asked: dict[str, Any], rows: int, run: An
     folder = check_path(run, "run").absolute()
     chosen = choose_pool(ray, *pool)
     loading = (folder, run_digest(folder), chosen.device, chosen.threads, versions())
+    options = chosen.remote_options()
+    if ray.cluster_resources().get("CPU", 0) < 2:
+        options["num_cpus"] = 0  # the only CPU is needed for reading
     return dataset.map_batches(
         actor,
         batch_size=rows,
         batch_format="pyarrow",
-        compute=ray.data.ActorPoolStrategy(size=chosen.workers),
+        # One actor at first, more while CPUs are free: if actors held all of them, no task could read a file.
+        compute=ray.data.ActorPoolStrategy(min_size=1, max_size=chosen.workers),
         fn_constructor_kwargs={"loading": loading, **asked},
-        **chosen.remote_options(),
+        **options,
     )
 
 
