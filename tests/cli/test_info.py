@@ -1,6 +1,7 @@
 """`cawn info`."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def test_as_text_and_as_json(trained: Path, tmp_path: Path) -> None:
     assert "400 links, 30 nodes" in shown.out
     assert "src rater; dst ratee; time when" in shown.out
     assert_refused(call_cawn("info", tmp_path), "holds no run")
+
+
+def test_checksums_of_a_run(trained: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained / "run", tmp_path / "run")
+    assert call_cawn("info", run, "--verify").code == 0
+    path = next(run.glob("network-*/src.npy"))
+    path.write_bytes(path.read_bytes()[:-1] + b"\1")
+    assert_refused(call_cawn("info", run, "--verify"), "src.npy: missing or damaged")
 
 
 def test_the_state_of_a_server(run: Path, tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_damaged_files_are_refused(stored: Path, tmp_path: Path, name: str) -> N
         cawn.train(cawn.read(folder), CONFIG, **QUIET)
 
 
+def test_opening_notices_files_of_another_size(stored: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(stored, tmp_path / "index")
+    (path,) = folder.rglob("history.logsum.npy")
+    path.write_bytes(path.read_bytes()[:-8])
+    with pytest.raises(cawn.StorageError, match=r"history.logsum.npy: missing or damaged"):
+        cawn.read(folder)
+
+
 def test_checksums_are_compared_once(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Path] = []
     stamps = array_folders.stamps_of

@@ -20,7 +20,7 @@ def info(
     state: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="State folder of its server; RUN/live by default.")
     ] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Verify all checksums of an index folder.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify all checksums of the files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the data, settings, accuracy, versions and files of a run and the state of its server, or an index folder.
@@ -40,6 +40,10 @@ def info(
         from cawn.errors import QueryError
 
         raise QueryError("--json and --markdown: give one of them")
+    if verify:
+        from cawn.learn.runs import read_run
+
+        read_run(run)
     found = run_info(run)
     found["live"] = live_info(run / "live" if state is None else state)
     if plot is not None:

@@ -61,12 +61,17 @@ class StoredIndex:
         """The arrays of the index, memory-mapped."""
         return self._arrays("index")
 
-    def _arrays(self, kind: str) -> Arrays:
-        held = self.description[kind]
-        folder, manifest = self.folder / held["folder"], held["files"]
-        for name, stamp in manifest.items():
+    def check_sizes(self, kind: str) -> None:
+        """Raise StorageError if a file is missing or has another size."""
+        folder = self.folder / self.description[kind]["folder"]
+        for name, stamp in self.description[kind]["files"].items():
             if not (folder / name).is_file() or (folder / name).stat().st_size != stamp[0]:
                 raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
+
+    def _arrays(self, kind: str) -> Arrays:
+        self.check_sizes(kind)
+        held = self.description[kind]
+        folder, manifest = self.folder / held["folder"], held["files"]
         verify = self.verified or _recorded(self.folder).get(kind) != _times_of_change(folder, manifest)
         arrays = read_arrays(folder, manifest, verify=verify, remedy=BUILD_AGAIN)
         if verify:
@@ -119,6 +124,7 @@ def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """
     stored = StoredIndex(folder, read_description(folder), verify)
     found, arrays = stored.description, stored.network
+    stored.check_sizes("index")
     try:
         events = _mapped_events(arrays, found, verify=verify)
         if verify:

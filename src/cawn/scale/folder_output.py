@@ -2,7 +2,7 @@
 
 part-*.parquet   the partitions, in the order of the input; each written atomically
 _job.json        what is computed, sealed with its checksum
-_SUCCESS         written last: the number of rows and partitions
+_SUCCESS         written last: the number of pairs or nodes, and of partitions
 .lock            held by the process that writes
 
 Readers of Parquet folders (Arrow, Spark, DuckDB) pass over names that begin with an underscore or a dot.
