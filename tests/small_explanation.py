@@ -1,9 +1,13 @@
-"""Random pairs to explain, and an explanation with names that try to break out of a page."""
+"""Random pairs to explain, and small explanations, also with names that try to break out of a page."""
+
+from typing import Any
 
 import numpy as np
 
 import cawn
-from cawn.explain.link import Explanation, Link, Past, Walk
+from cawn.explain.law import Law, LawPart, Mean, Shape
+from cawn.explain.link import Explanation, Link, Part, Past, Walk
+from cawn.explain.what_if import Addition, Removal, WhatIf
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import WalkScorer
 from networks import random_events
@@ -25,19 +29,77 @@ def random_pairs(**changes: object) -> tuple[WalkScorer, CAWN, tuple[np.ndarray,
 
 PAST = Past(src_links=3, dst_links=2, pair_links=1, pair_last=5)
 HOSTILE = "</script><img src=x onerror=alert(1)> \"q\" & 'x' $a$ é"
+RIGHT_TO_LEFT = "שלום \u202eevil"
+LONG = "c" * 80
+
+
+def small_explanation(walks: list[Walk], **changes: Any) -> Explanation:
+    """An explanation with these walks, whose parts add up."""
+    walked = sum(walk.contribution for walk in walks)
+    parts = [
+        Part("pair", "the pair's own history", "they linked once before, the last at 5", 0.4),
+        Part("repeated", "walks along a repeated link", "4 sampled walks", walked + 0.25, 0.25, 4),
+        Part("apart", "walks that do not meet", "no sampled walk", 0.0002),
+        Part("time", "times on the walks", "when these links took place", -0.0003),
+    ]
+    given: dict[str, Any] = {
+        "src": "a",
+        "dst": "b",
+        "t": 7,
+        "time": "7",
+        "probability": 0.5,
+        "error": 0.01,
+        "draws": 8,
+        "base": -0.6,
+        "logit": -0.6 + sum(part.contribution for part in parts),
+        "parts": parts,
+        "walks": walks,
+        "num_walks": 4,
+        "past": PAST,
+        "interaction": -0.5,
+    }
+    return Explanation(**given | changes)
 
 
 def hostile_explanation() -> Explanation:
-    links = [Link(HOSTILE, "b", 5, 0), Link("c" * 80, HOSTILE, 4, 1)]
+    """An explanation with everything it may have, and names that try to break out of a page."""
+    links = [Link(HOSTILE, "b", 5, 0, "5"), Link(LONG, HOSTILE, 4, 1, "4"), Link(RIGHT_TO_LEFT, "b", 4, 2, "4")]
     walks = [
-        Walk("src", 3, 1.5, "(0,1) → (1,0)", [HOSTILE, "b"], links[:1]),
-        Walk("dst", 2, -0.5, "(1,0) → (0,1)", ["b", HOSTILE, "c" * 80], links),
-        Walk("dst", 1, -0.1, "(1,0)", ["b"], []),
+        Walk("src", 3, 1.5, "(0,1) → (1,0)", [HOSTILE, "b"], links[:1], "source → destination", "repeated"),
+        Walk("dst", 2, -0.5, "(1,0) → (0,1)", ["b", HOSTILE, LONG], links[:2], "", "repeated"),
+        Walk("dst", 2, -0.3, "(1,0) → (∞,1)", ["b", RIGHT_TO_LEFT], links[2:], "", "apart"),
+        Walk("dst", 1, -0.1, "(1,0)", ["b"], [], "", "repeated"),
     ]
-    return Explanation(HOSTILE, "b", 7, 0.5, 0.01, 8, 0.3, -0.6, None, "additive", walks, 4, PAST)
+    what_if = WhatIf(0.5, Removal(links[:1], 0.2, True), [Addition(HOSTILE, RIGHT_TO_LEFT, 6, 0.9, "6")])
+    shapes = [Part("(0,1) → (1,0)", "source → destination", "", 1.2, 0.0, 3, 0.05)]
+    return small_explanation(walks, src=HOSTILE, what_if=what_if, shapes=shapes)
+
+
+def small_law(**changes: Any) -> Law:
+    """A law with two parts, one of which is significant."""
+    means = [Mean("true", "old", 60, 1.5, 1.6, 0.1), Mean("true", "new", 40, 1.0, 1.1, 0.2)]
+    means += [Mean("false", "old", 100, 0.2, 0.4, 0.05), Mean("false", "new", 0, 0.0, 0.0, 0.0)]
+    parts = [
+        LawPart("pair", "the pair's own history", -0.125, -0.1, -0.3, 0.05, means, 0.91, 0.92),
+        LawPart("common", "common neighbours", 1.375, 1.1, 1.0, 1.75, means, 0.81, 0.75),
+    ]
+    shape = Shape("(0,1)", 0.5, 0.1, 0.4, 0.1, 4.0, 2.0, 8.0, "source")
+    given: dict[str, Any] = {
+        "links": 100,
+        "parts": parts,
+        "auc": 0.9,
+        "ap": 0.92,
+        "evidence": 1.25,
+        "interaction": -0.25,
+        "shapes": [shape] * 14,
+        "orders": [],
+        "rare": 3,
+    }
+    return Law(**given | changes)
 
 
 def explain_late_link(predictor: cawn.LinkPredictor) -> Explanation:
     """The explanation of one of the last links."""
     events = predictor._events
-    return predictor.explain(int(events.src[-30]), int(events.dst[-30]), events.t[-30].item())
+    ends = int(events.src[-30]), int(events.dst[-30])
+    return predictor.explain(*ends, events.t[-30].item(), shapes=True, what_if=True)

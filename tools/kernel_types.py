@@ -32,7 +32,7 @@ KINDS = {
 NUMERICAL = [
     "data/test_attributes.py",
     "data/test_laws.py",
-    "explain/test_leave_out.py",
+    "explain/test_game.py",
     "explain/test_law.py",
     "kernels",
     "learn/test_calibration.py",

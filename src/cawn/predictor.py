@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from cawn.explain.law import Law
-    from cawn.explain.link import Explanation
+    from cawn.explain.link import Background, Explanation
     from cawn.learn.testing import Run
 
 Array = npt.NDArray[Any]
@@ -440,17 +440,37 @@ class LinkPredictor:
         return [names.name(node) for node in range(first, min(stop, len(names)))]
 
     @_answering
-    def explain(self, src: Name, dst: Name, t: Any, *, draws: int = 8, prior: float = FITTED_PRIOR) -> Explanation:
-        """Explain the score of src and dst at time t by the walks it is based on and the contribution of each.
+    def explain(
+        self,
+        src: Name,
+        dst: Name,
+        t: Any,
+        *,
+        draws: int = 8,
+        prior: float = FITTED_PRIOR,
+        background: Background = "strangers",
+        shapes: bool = False,
+        what_if: bool = False,
+    ) -> Explanation:
+        """Explain the score of src and dst at time t: what each part of the past, and each walk, contributes to it.
 
         Args:
             draws: Number of walk samples for the probability and its error. The walks shown are those of the first.
             prior: As for `score`.
+            background: What contributions are measured against: a pair of "strangers" without any links, or "pairs",
+                the average of pairs sampled from earlier links.
+            shapes: Whether to compute the contributions of single walk shapes too; sampled, if there are many.
+            what_if: Whether to look for the fewest earlier links without which the answer would turn, and for one more
+                link that would change it; takes seconds, since the network is indexed again for each try.
         """
         from cawn.explain.link import explain_link
+        from cawn.explain.what_if import ask_what_if
 
         check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
+        check_flags(shapes=shapes, what_if=what_if)
+        if background not in ("strangers", "pairs"):
+            raise QueryError(f"background is {brief(background)}: give 'strangers' or 'pairs'")
         self._require_walks()
         given = as_name(src, "src"), as_name(dst, "dst")
         snapshot, ends = self._question(*given, t)
@@ -461,14 +481,28 @@ class LinkPredictor:
             if node[0] >= len(names):
                 raise QueryError(f"{brief(name)} is not in the network, so it has no history to explain a score with")
         calibration = snapshot.calibration.at(ends[2][0])
-        return explain_link(snapshot.scorer, names, calibration, ends, draws=int(draws), prior=prior)
+        found = explain_link(
+            snapshot.scorer,
+            names,
+            calibration,
+            ends,
+            draws=int(draws),
+            prior=prior,
+            background=background,
+            shapes=shapes,
+            reading=self.reading,
+        )
+        if not what_if:
+            return found
+        return replace(found, what_if=ask_what_if(found, snapshot.scorer, names, calibration, ends, self.reading))
 
     @_answering
-    def law(self, links: int = 5_000) -> Law:
-        """The walk shapes the model relies on, over test links of its run and as many negatives.
+    def law(self, links: int = 5_000, *, progress: Callable[[int, int], object] | None = None) -> Law:
+        """What the model relies on, over test links of its run and as many negatives: parts of the past, walk shapes.
 
         Args:
             links: Number of test links to use; they are spread over the test period.
+            progress: Called with the number of links done, and of all.
         """
         from cawn.explain.law import law_of_run
 
@@ -476,7 +510,7 @@ class LinkPredictor:
         self._require_walks()
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out=")
-        return law_of_run(self._folder, self._snapshot().scorer, self._events, int(links))
+        return law_of_run(self._folder, self._snapshot().scorer, self._events, int(links), progress)
 
     def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
         """Add links to the history: Events, or anything `cawn.read` reads with these `columns`. Nodes may be new.

@@ -7,8 +7,7 @@ import pytest
 import cawn
 from cawn.data import laws
 
-SLOW = 1 / (40 * laws.REACTION_TIME)
-CONFIG = cawn.Config(alpha=(SLOW, 10 * SLOW), num_walks=32, dim=32, epochs=4, lr=3e-3)
+CONFIG = cawn.Config(num_walks=32, dim=32, epochs=4, lr=3e-3)
 NETWORKS = {
     "triadic closure": lambda: laws.triadic_closure(300, 12_000, seed=1, noise=0.1),
     "feed-forward": lambda: laws.feed_forward(300, 12_000, seed=1, noise=0.1),

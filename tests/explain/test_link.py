@@ -1,4 +1,8 @@
-"""Scores depend on the walks that an explanation names, and contributions add up."""
+"""Explanations of a link: they add up, are the same for what is asked in another way, and scores depend on them."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
@@ -7,14 +11,19 @@ from benchmarks.explaining import deletion
 import cawn
 from cawn.data import laws
 from cawn.data.names import NameIndex
-from cawn.explain.link import explain_link
+from cawn.errors import QueryError
+from cawn.explain.link import Explanation, explain_link
 from cawn.learn.calibration import Calibration
-from cawn.learn.metrics import mean_and_interval
 from cawn.learn.splits import split
 from networks import random_events
 from small_cawn import random_scorer
 from small_explanation import M, random_pairs
-from tolerances import assert_same_scores
+from tolerances import SCORES, assert_same_scores
+
+
+def explain(scorer, ends, **options: object) -> Explanation:
+    options = {"draws": 2, "prior": 0.5} | options
+    return explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, **options)
 
 
 def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
@@ -22,24 +31,126 @@ def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
     return links[np.linspace(0, len(links) - 1, count).astype(int)]
 
 
-@pytest.mark.parametrize("changes", [{}, {"sides": "joint"}, {"rates": False}, {"rnn": "transformer"}], ids=str)
-def test_contributions_add_up_with_a_linear_head(changes: dict) -> None:
-    scorer, _, (src, dst, t) = random_pairs(head="linear", **changes)
+@pytest.mark.parametrize(
+    "changes", [{}, {"sides": "joint"}, {"rates": False}, {"rnn": "transformer"}, {"head": "linear"}], ids=str
+)
+@pytest.mark.parametrize("background", ["strangers", "pairs"])
+def test_parts_add_up_to_the_logit(changes: dict, background: str) -> None:
+    scorer, _, (src, dst, t) = random_pairs(**changes)
     for b in range(4):
-        ends = (src[[b]], dst[[b]], t[[b]])
-        why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
-        assert why.method == "additive"
-        total = why.base + (why.rates or 0.0) + sum(walk.contribution for walk in why.walks)
-        assert_same_scores(total, why.logit)
+        ends = src[[b]], dst[[b]], t[[b]]
+        why = explain(scorer, ends, background=background)
+        assert why.base + sum(part.contribution for part in why.parts) == pytest.approx(why.logit, abs=1e-9)
         assert_same_scores(why.logit, scorer(*ends)[0])
+        for part in why.parts:
+            walks = [walk for walk in why.walks if walk.part == part.name]
+            assert sum(walk.count for walk in walks) == part.num_walks
+            if part.name in ("repeated", "common", "longer", "apart"):
+                total = sum(walk.contribution for walk in walks)
+                assert part.counted + total == pytest.approx(part.contribution, abs=1e-9)
+        assert sum(part.num_walks for part in why.parts) == 2 * M
+
+
+def test_shapes_add_up_too_and_agree_with_the_parts() -> None:
+    """Contributions of single shapes are estimates; what is no walk contributes about the same as before."""
+    scorer, _, (src, dst, t) = random_pairs()
+    why = explain(scorer, (src[:1], dst[:1], t[:1]), shapes=True)
+    assert len(why.shapes) > 10  # too many for all coalitions
+    assert why.base + sum(shape.contribution for shape in why.shapes) == pytest.approx(why.logit, abs=1e-9)
+    assert sum(shape.num_walks for shape in why.shapes) == 2 * M
+    assert {shape.name for shape in why.shapes if shape.num_walks} == {walk.shape for walk in why.walks}
+    parts = {part.name: part.contribution for part in why.parts}
+    for shape in why.shapes:
+        assert shape.error >= 0
+        if shape.name in ("pair", "source", "destination"):
+            assert shape.contribution == pytest.approx(parts[shape.name], abs=max(6 * shape.error, 0.1))
+
+
+def test_few_shapes_are_exact() -> None:
+    scorer, _, (src, dst, t) = random_pairs(length=1, rates=False, since=False, two_steps=False, transitions=False)
+    why = explain(scorer, (src[:1], dst[:1], t[:1]), shapes=True)
+    assert len(why.shapes) <= 10
+    assert {shape.error for shape in why.shapes} == {0.0}
+    assert why.base + sum(shape.contribution for shape in why.shapes) == pytest.approx(why.logit, abs=1e-9)
+
+
+def test_a_model_of_walks_alone_has_no_history_to_interact_with() -> None:
+    scorer, _, (src, dst, t) = random_pairs(**cawn.Config.PRESETS["walks"])
+    why = explain(scorer, (src[:1], dst[:1], t[:1]))
+    assert [part.name for part in why.parts] == ["repeated", "common", "longer", "apart", "time"]
+    assert (why.interaction, why.interaction_in_words) == (None, "")
+    assert not any(part.counted for part in why.parts)
 
 
 def test_times_beyond_all_reason_stay_finite() -> None:
     events = random_events(3, num_nodes=10, num_links=150, dtype=np.float64)
     scorer = random_scorer(cawn.Config(num_walks=M, dim=8), events, (0.05, 1.0))
-    ends = np.array([1]), np.array([2]), np.array([1e305])
-    why = explain_link(scorer, NameIndex.of(np.arange(10)), Calibration(), ends, draws=2, prior=0.5)
-    assert np.isfinite([why.probability, why.logit, why.base, why.rates]).all()
+    why = explain(scorer, (np.array([1]), np.array([2]), np.array([1e305])))
+    values = [why.probability, why.logit, why.base, *(part.contribution for part in why.parts)]
+    assert np.isfinite(values).all()
+
+
+def test_nothing_to_explain() -> None:
+    scorer, _, (src, dst, _) = random_pairs()
+    early = np.array([-5])
+    for background in ("strangers", "pairs"):
+        with pytest.raises(QueryError, match=r"before -5: there (is nothing|are no pairs)"):
+            explain(scorer, (src[:1], dst[:1], early), background=background)
+
+
+def test_the_past_in_words_and_numbers(tmp_path) -> None:
+    """The history of a pair as it is in the data, dates included."""
+    start = datetime(2024, 3, 1)
+    src = ["ann", "ann", "bob", "cid", "ann", "bob"] * 8
+    dst = ["bob", "cid", "cid", "dan", "dan", "ann"] * 8
+    events = cawn.Events(*_ids(src, dst), np.array([start + timedelta(days=i) for i in range(48)], "M8[s]"))
+    events = events.named(np.array(["ann", "bob", "cid", "dan"]))
+    config = cawn.Config(num_walks=8, dim=8, epochs=1)
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, device="cpu", baselines=False)
+    why = cawn.LinkPredictor.load(tmp_path / "run").explain("ann", "bob", "2024-04-10T12:00:00", draws=2)
+    # Before day 40.5 there are links on days 0 to 40: of ann and bob on days 0, 5, 6, 11, ..., 36.
+    together = [i for i in range(41) if {src[i], dst[i]} == {"ann", "bob"}]
+    assert why.past.pair_links == len(together)
+    assert why.past.src_links == sum("ann" in (src[i], dst[i]) for i in range(41))
+    assert why.time == "2024-04-10T12:00:00"
+    last = (start + timedelta(days=together[-1])).strftime("%Y-%m-%d")
+    details = {part.name: part.detail for part in why.parts}
+    assert details["pair"] == f"they linked {len(together)} times before, the last at {last}"
+    data = json.loads(json.dumps(why.to_dict()))
+    assert data["time"] == "2024-04-10T12:00:00"
+    for walk in data["walks"]:
+        for link in walk["links"]:
+            assert link["time"] == str(np.datetime64(link["t"], "s"))[:10]
+    assert data["answer"] == why.answer
+    assert why.answer.startswith("A link between ann and bob at 2024-04-10T12:00:00 is ")
+
+
+def _ids(*columns: list[str]) -> list[np.ndarray]:
+    names = sorted({name for column in columns for name in column})
+    return [np.array([names.index(name) for name in column]) for column in columns]
+
+
+@pytest.mark.parametrize(
+    ("probability", "words"),
+    [(0.97, "very likely"), (0.7, "likely"), (0.5, "uncertain"), (0.2, "unlikely"), (0.01, "very unlikely")],
+)
+def test_the_answer_names_the_part_that_decides(probability: float, words: str) -> None:
+    scorer, _, (src, dst, t) = random_pairs()
+    why = replace(explain(scorer, (src[:1], dst[:1], t[:1])), probability=probability)
+    sign = 1 if probability >= 0.5 else -1
+    deciding = max(why.parts, key=lambda part: sign * part.contribution)
+    assert f" is {words} (probability {probability:.2f})" in why.answer
+    if words == "uncertain":
+        assert f"; {why.largest[0].title} (" in why.answer
+    else:
+        assert f", mainly because of {deciding.title} (" in why.answer
+
+
+@pytest.mark.parametrize(("value", "words"), [(-0.5, "0.50 less"), (0.5, "0.50 more"), (0.01, "independently")])
+def test_interaction_in_words(value: float, words: str) -> None:
+    scorer, _, (src, dst, t) = random_pairs()
+    why = replace(explain(scorer, (src[:1], dst[:1], t[:1])), interaction=value)
+    assert words in why.interaction_in_words
 
 
 def test_the_walks_of_a_closing_link(law_run) -> None:
@@ -60,9 +171,11 @@ def test_the_walks_of_a_closing_link(law_run) -> None:
 
 @pytest.mark.parametrize("name", ["triadic closure", "feed-forward"])
 def test_scores_depend_on_the_strongest_walks(law_run, name: str) -> None:
+    """Without the links of its three strongest walks, a score loses at least five times as much as without others."""
     predictor = cawn.LinkPredictor.load(law_run(name))
-    mean, half = mean_and_interval(deletion(predictor, some_test_links(predictor, 200)).tolist())
-    assert mean - half > 0
+    found = deletion(predictor, some_test_links(predictor, 200))
+    assert found.ratio > 5
+    assert found.apart
 
 
 def test_scores_depend_on_the_strongest_walks_of_a_real_network(network, tmp_path) -> None:
@@ -70,7 +183,18 @@ def test_scores_depend_on_the_strongest_walks_of_a_real_network(network, tmp_pat
     options = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
     cawn.train(network("uci")[:15_000], config, out=tmp_path / "run", **options)
     predictor = cawn.LinkPredictor.load(tmp_path / "run")
-    found = deletion(predictor, some_test_links(predictor, 260))
-    assert len(found) >= 200
-    mean, half = mean_and_interval(found.tolist())
-    assert mean - half > 0
+    found = deletion(predictor, some_test_links(predictor, 150))
+    assert len(found.strongest) >= 100
+    assert found.ratio > 3
+    assert found.apart
+
+
+def test_a_walk_contributes_the_same_in_any_explanation(law_run) -> None:
+    """Draws, prior and what else is asked for change nothing about contributions."""
+    predictor = cawn.LinkPredictor.load(law_run("triadic closure"))
+    events = predictor._events
+    link = int(events.src[-30]), int(events.dst[-30]), events.t[-30].item()
+    one, two = predictor.explain(*link, draws=2), predictor.explain(*link, draws=4, prior=0.1, shapes=True)
+    np.testing.assert_allclose(
+        [walk.contribution for walk in one.walks], [walk.contribution for walk in two.walks], atol=SCORES
+    )

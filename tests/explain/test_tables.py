@@ -4,29 +4,54 @@ import io
 
 from rich.console import Console
 
-from cawn.explain.law import Law, Shape
 from cawn.explain.tables import show_law, show_link
-from small_explanation import hostile_explanation
+from small_explanation import hostile_explanation, small_explanation, small_law
 
 
 def shown(show, report) -> str:
-    console = Console(file=io.StringIO(), width=200)
+    console = Console(file=io.StringIO(), width=250)
     show(report, console)
     return console.file.getvalue()
 
 
 def test_a_link() -> None:
-    text = shown(show_link, hostile_explanation())
-    assert "probability 0.500 ± 0.0100" in text
+    why = hostile_explanation()
+    text = shown(show_link, why)
+    assert text.startswith(why.answer)
+    assert "probability 0.500 ± 0.0100, assuming that 50 % of such pairs link" in text
+    rows = [line.split()[0] for line in text.splitlines() if line[1:2] in "+-" and line.strip()]
+    assert rows[:3] == ["-0.600", "+0.850", "+0.400"]  # the base, then the largest part
+    assert "(4 sampled walks; of which +0.250 from exact counts)" in text
+    assert "times on the walks, walks that do not meet (less than 0.0005 in absolute value)" in text
+    (total,) = (line for line in text.splitlines() if "= log-odds before calibration" in line)
+    assert total.split()[0] == f"{why.logit:+.3f}" == "+0.650"
+    assert "two strangers, nodes without any links" in text
+    assert "overlap: together they contribute 0.50 less" in text
     assert "+1.500" in text
-    assert "-0.500" in text
-    assert "add up to the log-odds before calibration, +0.300" in text
+    assert "+1.200 ± 0.050" in text
+    assert all(sentence in text for sentence in why.what_if.in_words)
+
+
+def test_a_link_without_walks() -> None:
+    text = shown(show_link, small_explanation([], background="the average of 32 sampled pairs", interaction=None))
+    assert "compared with the average of 32 sampled pairs" in text
+    assert "overlap" not in text
 
 
 def test_a_model() -> None:
-    shape = Shape("(0,1)", 0.5, 0.1, 0.4, 0.1, 4.0, 2.0, 8.0, "source")
-    text = shown(show_law, Law(100, "additive", [shape] * 14, [], 3))
-    assert "Over 100 test links and as many negatives" in text
+    law = small_law()
+    text = shown(show_law, law)
+    assert text.startswith(law.in_words[0])
+    assert "100 test links and as many random negatives: AUC 90.0 %, average precision 92.0 %." in text
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    rows = [line for line in lines if line.startswith(("common neighbours", "the pair's own history"))]
+    assert [value in row for row, value in zip(rows, ("+1.375", "-0.125"), strict=True)] == [
+        True,
+        True,
+    ]  # largest first
+    assert rows[0].endswith("+1.000 to +1.750 110.0 % 75.0 % (-17.0)")
+    assert "adds up to the difference of the mean logits, +1.250." in text
+    assert "together they contribute 0.250 less" in text
     assert text.count("4 (2 to 8)") == 12
     assert "anonymous walks: none is frequent enough to be listed" in text
     assert "2 shapes in between are not shown; 3 are too rare." in text

@@ -8,13 +8,21 @@ import pytest
 
 import cawn
 from cawn.explain.distinct_walks import distinct_walks, format_shape
-from cawn.explain.law import WalkGroups, walk_groups
-from cawn.explain.leave_out import logits_without_walks
+from cawn.explain.law import LawLinks
 from cawn.paper.experiments import Request
 from cawn.paper.measurements import Task
 from cawn.paper.results import Results
-from cawn.paper.shapes import PRINTED, Shapes, discriminatory_power, measure, shape_table
+from cawn.paper.shapes import (
+    PRINTED,
+    Shapes,
+    WalkGroups,
+    discriminatory_power,
+    measure,
+    shape_table,
+    walk_groups,
+)
 from cawn.systems.cawn.features import WALK_SEED
+from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from paper_results import gather, result
 from paper_results import row as metrics_row
@@ -76,17 +84,17 @@ def test_rare_shapes_have_no_power_by_chance() -> None:
 
 def test_scores_of_walks_add_up_to_the_logits() -> None:
     """The mean of the scores of the 2M walks of a pair, and what it has without walks, is its logit."""
-    changes = {"head": "linear", "sides": "joint", "rates": False, "directed": False}
-    scorer, _, (src, dst, t) = random_pairs(**changes)
+    changes = {"head": "linear", "sides": "joint", "rates": False, "directed": False, **NO_SEQUENCES}
+    scorer, model, (src, dst, t) = random_pairs(**changes)
     negative, length = np.roll(dst, 1), scorer.config.length
-    groups = [some for some in walk_groups(scorer, src, dst, negative, t) if some.relative]
+    groups = list(walk_groups(scorer, LawLinks(src, dst, negative, t, np.ones(10, bool))))
     found = shape_table(groups, len(src), length, 2 * M)
     assert [some.positive for some in groups] == [True, False]
     for some, other in zip(groups, (dst, negative), strict=True):
         assert np.bincount(some.link, weights=some.count).tolist() == [2 * M] * len(src)
         batch = scorer.batcher.trace(src, other, t, seed=WALK_SEED)
         total = np.bincount(some.link, weights=some.contribution, minlength=len(src))
-        assert_same_scores(total + logits_without_walks(scorer, batch), scorer.logits_of(batch))
+        assert_same_scores(total + model.head.bias.item(), scorer.logits_of(batch))
         names = {format_shape(shape, length) for shape in distinct_walks(batch).shapes}
         assert {one["shape"] for one in found["shapes"]} <= names or not some.positive
     scores = [one["score"] for one in found["shapes"]]
@@ -98,10 +106,10 @@ def test_scores_and_occurrences_by_hand() -> None:
     links, length = 5, 1
     both = np.tile([[1, 0], [1, 2]], (links, 1))
     pairs = np.repeat(np.arange(links), 2)
-    positive = WalkGroups(False, True, pairs, both, np.tile([-0.5, 1.0], links), np.full(2 * links, 2.0))
+    positive = WalkGroups(True, pairs, both, np.tile([-0.5, 1.0], links), np.full(2 * links, 2.0))
     single = np.array([[1, 0]] * links + [[1, 2]])
     count, terms = np.array([3.0, 4, 4, 4, 4, 1]), np.array([-0.75, -1, -1, -1, -1, 0.5])
-    negative = WalkGroups(False, False, np.array([0, 1, 2, 3, 4, 0]), single, terms, count)
+    negative = WalkGroups(False, np.array([0, 1, 2, 3, 4, 0]), single, terms, count)
     found = shape_table([positive, negative], links, length, 4)
     high, low = found["shapes"]
     assert (high["shape"], low["shape"]) == ("0 → 1", "0")

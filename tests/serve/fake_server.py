@@ -99,8 +99,8 @@ LINKS = [
 
 def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
     steps = [
-        {"src": src, "dst": "bob", "t": START, "event": 5},
-        {"src": HOSTILE, "dst": "bob", "t": START - 60, "event": 4},
+        {"src": src, "dst": "bob", "t": START, "event": 5, "time": "2023-11-14T22:13:20"},
+        {"src": HOSTILE, "dst": "bob", "t": START - 60, "event": 4, "time": "2023-11-14T22:12:20"},
     ]
     walks = [
         {
@@ -110,6 +110,7 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
             "shape": "(0,2) → (1,1)",
             "nodes": [src, "bob"],
             "links": steps[:1],
+            "part": "common",
         },
         {
             "start": "dst",
@@ -118,8 +119,17 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
             "shape": "(2,0)",
             "nodes": [dst, "bob", HOSTILE],
             "links": steps,
+            "part": "common",
         },
-        {"start": "dst", "count": 2, "contribution": -0.611, "shape": "(2,0)", "nodes": [dst], "links": []},
+        {
+            "start": "dst",
+            "count": 2,
+            "contribution": -0.611,
+            "shape": "(2,0)",
+            "nodes": [dst],
+            "links": [],
+            "part": "apart",
+        },
     ]
     return {
         "src": src,
@@ -130,15 +140,35 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
         "draws": 8,
         "logit": 1.9,
         "base": -1.2,
-        "rates": 2.13,
-        "method": "additive",
+        "parts": [
+            part("pair", "the pair's own history", "they linked 3 times before", 1.63),
+            part("source", "activity of the source", f"{src} has 41 earlier links", 0.25),
+            part("common", "common neighbours", "13 sampled walks, through bob", 1.821, 0.24, 13),
+            part("apart", "walks that do not meet", "2 sampled walks", -0.611, 0.0, 2),
+            part("time", "times on the walks", "when these links took place", 0.0101),
+            part("longer", "longer ways", "no sampled walk", 0.0002),
+            part("attributes", "attributes", "of the links and nodes on the walks", -0.0003),
+        ],
         "walks": [walk | {"meaning": "a node that both have linked to"} for walk in walks],
         "num_walks": 32,
         "past": {"src_links": 41, "dst_links": 17, "pair_links": 3, "pair_last": START - 3600},
         "prior": 0.5,
+        "background": "strangers",
+        "interaction": -0.31,
+        "shapes": [],
+        "what_if": None,
+        "time": "2023-11-14T23:13:20",
         "walked": 0.97,
-        "rest": 0.0,
+        "answer": f"A link between {src} and {dst} is very likely (probability 0.93), mainly because of bob.",
+        "interaction_in_words": "The pair's own history and the walks overlap.",
     }
+
+
+def part(
+    name: str, title: str, detail: str, contribution: float, counted: float = 0.0, num_walks: int = 0
+) -> dict[str, Any]:
+    found = {"name": name, "title": title, "detail": detail, "contribution": contribution}
+    return found | {"counted": counted, "num_walks": num_walks, "error": 0.0}
 
 
 def node(name: str, links: list[dict[str, Any]]) -> dict[str, Any]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,7 +26,7 @@ def explain(
     ] = None,
     whole: Annotated[
         bool,
-        typer.Option("--global", help="Explain the whole model: the walk shapes it relies on."),
+        typer.Option("--global", help="Explain the whole model: parts of the past and walk shapes it relies on."),
     ] = False,
     links: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of test links for --global; 5,000 by default.")
@@ -45,18 +43,34 @@ def explain(
         float | None,
         typer.Option(min=0.0, max=1.0, metavar="SHARE", help="Assumed share of positives; 0.5 by default."),
     ] = None,
+    background: Annotated[
+        str | None,
+        typer.Option(
+            metavar="strangers|pairs",
+            help="What a link is compared with: two nodes without links (default), or sampled pairs.",
+        ),
+    ] = None,
+    shapes: Annotated[
+        bool, typer.Option("--shapes", help="Also show the contributions of single walk shapes.")
+    ] = False,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="Also show which links would turn the answer if they were missing or added."),
+    ] = False,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a score: the walks that raise or lower it, and the links on them.
+    """Explain a score: what the history of the pair, the activity of its nodes and each walk contribute.
 
     Example: cawn explain runs/mine --src alice --dst bob --time 2024-05-01 -o why.html
     """
     from cawn.errors import QueryError
+    from cawn.progress import progress
 
     of_link = {"--src": src, "--dst": dst, "--time": time, "--draws": draws, "--prior": prior}
+    of_link |= {"--background": background, "--shapes": shapes or None, "--what-if": what_if or None}
     if whole and (given := [name for name, value in of_link.items() if value is not None]):
         raise QueryError(f"--global explains the whole model: leave out {', '.join(given)}")
     if not whole and links is not None:
@@ -67,11 +81,13 @@ def explain(
     predictor = load_predictor(run, device, threads, quiet)
     found: Law | Explanation
     if link is None:
-        with _waiting(quiet):
-            found = predictor.law(links or 5_000)
+        count = links or 5_000
+        with progress("explaining test links", count, quiet=quiet) as report:
+            found = predictor.law(count, progress=lambda done, total: report(count * done // total))
     else:
         draws, prior = draws or 8, 0.5 if prior is None else prior
-        found = predictor.explain(*link, draws=draws, prior=prior)
+        options = {"background": background or "strangers", "shapes": shapes, "what_if": what_if}
+        found = predictor.explain(*link, draws=draws, prior=prior, **options)  # type: ignore[arg-type]
     if out is not None:
         _write(found, out)
         say(f"written: {out}", quiet)
@@ -116,12 +132,3 @@ def _write(found: Law | Explanation, out: Path) -> None:
         as_json = json.dumps(found.to_dict(), indent=1)
         text = found.to_html() if kind == ".html" else found.to_svg() if kind == ".svg" else as_json
         write_text(out, text + "\n")
-
-
-def _waiting(quiet: bool) -> AbstractContextManager[object]:
-    """Show a spinner on a terminal while test links are scored."""
-    if quiet or not sys.stderr.isatty():
-        return nullcontext()
-    from rich.console import Console
-
-    return Console(stderr=True).status("scoring test links ...")

@@ -1,1 +1,1 @@
-"""Why a link has its score: the walks behind it, the contribution of each, and the shapes a model relies on."""
+"""Why a link has its score: contributions of parts of the past and of walks; what would change it; laws of models."""

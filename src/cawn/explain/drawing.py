@@ -6,6 +6,7 @@ Colours have names, each with a light and a dark value from a palette for colour
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from pathlib import Path
 from xml.etree.ElementTree import Element, SubElement, tostring
@@ -26,6 +27,39 @@ DARK = {
     "raise": "#56b4e9",
     "lower": "#e69f00",
 }
+
+
+HEAD = 8.0  # length of the head of an arrow
+_ISOLATES = dict.fromkeys(map(ord, "\u2068\u2069"))
+
+
+def text_width(text: str, size: float = 12) -> float:
+    """The width of a line of text in pixels, rather too large than too small."""
+    return size * sum(1.05 if unicodedata.east_asian_width(letter) in "WF" else 0.6 for letter in text)
+
+
+def wrap(text: str, width: float, size: float = 12) -> list[str]:
+    """The lines of a text that is at most so wide; breaks words only if one is too long for a line."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if text_width(joined, size) <= width:
+            lines[-1] = joined
+            continue
+        lines += [word] if lines[-1] else []
+        lines[-1] = word
+        while text_width(lines[-1], size) > width and len(lines[-1]) > 1:
+            rest, fits = lines[-1], max(int(width / (1.05 * size)), 1)
+            while text_width(rest[: fits + 1], size) <= width:
+                fits += 1
+            lines[-1:] = [rest[:fits], rest[fits:]]
+    return lines
+
+
+def isolate(text: str) -> str:
+    """Text that does not reorder what is written around it, even if it is read from right to left."""
+    from_right = any(unicodedata.bidirectional(letter) in ("R", "AL", "AN") for letter in text)
+    return f"\u2068{text}\u2069" if from_right else text
 
 
 class Drawing:
@@ -61,12 +95,32 @@ class Drawing:
         if dashed:
             style["stroke-dasharray"] = "5 4"
         self._add("line", {"x1": x1, "y1": self.top + y1, "x2": x2, "y2": self.top + y2}, style, walks)
-        if title:
-            SubElement(self.elements[-1], "title").text = title
+        self._explain(title)
 
-    def dot(self, x: float, y: float, radius: float, colour: str, walks: tuple[int, ...] = ()) -> None:
+    def arrow(
+        self,
+        x: float,
+        ends: tuple[float, float],
+        colour: str,
+        *,
+        width: float = 1.0,
+        title: str = "",
+        walks: tuple[int, ...] = (),
+    ) -> None:
+        """Draw a vertical arrow from the first to the second y."""
+        start, tip = ends
+        down = 1 if tip > start else -1
+        base, half = tip - down * HEAD, 2.5 + width / 2
+        self.line((x, start), (x, base), colour, width=width, title=title, walks=walks)
+        corners = ((x - half, base), (x + half, base), (x, tip))
+        points = " ".join(f"{a:.1f},{self.top + b:.1f}" for a, b in corners)
+        self._add("polygon", {}, {"points": points, "fill": _variable(colour)}, walks)
+        self._explain(title)
+
+    def dot(self, x: float, y: float, radius: float, colour: str, walks: tuple[int, ...] = (), title: str = "") -> None:
         """Draw a filled circle."""
         self._add("circle", {"cx": x, "cy": self.top + y, "r": radius}, {"fill": _variable(colour)}, walks)
+        self._explain(title)
 
     def bar(self, zero: float, y: float, length: float, height: float, colour: str) -> None:
         """Draw a bar from x = `zero` to the right, or to the left for a negative length; it is never invisible."""
@@ -75,12 +129,31 @@ class Drawing:
         self._add("rect", place, {"fill": _variable(colour)})
 
     def text(
-        self, x: float, y: float, text: str, colour: str = "ink", *, size: float = 12, anchor: str = "start"
+        self,
+        x: float,
+        y: float,
+        text: str,
+        colour: str = "ink",
+        *,
+        size: float = 12,
+        anchor: str = "start",
+        bold: bool = False,
+        walks: tuple[int, ...] = (),
     ) -> None:
         """Write a line of text; `anchor` is "start", "middle" or "end"."""
         style = {"font-size": f"{size:g}", "text-anchor": anchor, "fill": _variable(colour)}
-        self._add("text", {"x": x, "y": self.top + y}, style)
+        if bold:
+            style["font-weight"] = "bold"
+        self._add("text", {"x": x, "y": self.top + y}, style, walks)
         self.elements[-1].text = text
+
+    def paragraph(
+        self, x: float, text: str, width: float, colour: str = "ink", *, size: float = 12, bold: bool = False
+    ) -> None:
+        """Write text of any length, and end a section below it."""
+        for line in wrap(text, width, size):
+            self.extend(1.4 * size)
+            self.text(x, 0, line, colour, size=size, bold=bold)
 
     def to_svg(self, *, standalone: bool = True) -> str:
         """The drawing as SVG: with its own colours, or with those of the page it is part of."""
@@ -99,7 +172,7 @@ class Drawing:
     def to_png(self, path: Path, *, scale: float = 2.0) -> None:
         """The drawing as PNG in the light palette; needs matplotlib."""
         from matplotlib.figure import Figure
-        from matplotlib.patches import Circle, Rectangle
+        from matplotlib.patches import Circle, Polygon, Rectangle
 
         figure = Figure(figsize=(self.width / 100, self.top / 100), dpi=100 * scale, facecolor=LIGHT["paper"])
         axes = figure.add_axes((0, 0, 1, 1))
@@ -115,13 +188,17 @@ class Drawing:
                 axes.plot(x, y, style, color=colour, linewidth=0.72 * number["stroke-width"])
             elif element.tag == "circle":
                 axes.add_patch(Circle((number["cx"], number["cy"]), number["r"], color=colour, zorder=3))
+            elif element.tag == "polygon":
+                corners = [tuple(map(float, point.split(","))) for point in given["points"].split()]
+                axes.add_patch(Polygon(corners, color=colour, linewidth=0, zorder=3))
             elif element.tag == "rect":
                 corner = (number["x"], number["y"])
                 axes.add_patch(Rectangle(corner, number["width"], number["height"], color=colour, linewidth=0))
             else:
                 place = {"start": "left", "middle": "center", "end": "right"}[given["text-anchor"]]
-                text = (element.text or "").replace("$", r"\$")
-                axes.text(number["x"], number["y"], text, color=colour, size=0.72 * number["font-size"], ha=place)
+                text = (element.text or "").translate(_ISOLATES).replace("$", r"\$")
+                size, weight = 0.72 * number["font-size"], given.get("font-weight", "normal")
+                axes.text(number["x"], number["y"], text, color=colour, size=size, weight=weight, ha=place)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes
             figure.savefig(path, format="png")
@@ -131,6 +208,11 @@ class Drawing:
         if walks:
             attributes["data-walks"] = " ".join(map(str, walks))
         self.elements.append(Element(tag, attributes))
+
+    def _explain(self, title: str) -> None:
+        """Show a title when the pointer is on the last element."""
+        if title:
+            SubElement(self.elements[-1], "title").text = title
 
 
 def stylesheet(selector: str) -> str:

@@ -1,40 +1,78 @@
-"""What a model relies on: the contribution and frequency of every walk shape, over many positives and negatives.
+"""What a model relies on: the contribution of each part of the past, and of every walk shape, over many links.
 
-These are the paper's Figures 8 and 9: shapes of causal anonymous walks, and for comparison those of anonymous walks,
-which do not know what walks have in common.
+Shapes of causal anonymous walks and, for comparison, of anonymous walks, which do not know what walks have in common,
+are those of the paper's Figures 8 and 9.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.errors import QueryError
-from cawn.explain.distinct_walks import describe_shape, distinct_walks, format_order, format_shape
-from cawn.explain.leave_out import group_contributions, is_additive
+from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
+from cawn.explain.game import Contributions, Game
 from cawn.explain.link import walk_scorer
+from cawn.explain.parts import TITLES, Parts
 from cawn.explain.report import Report
 from cawn.kernels.rng import seed_for
+from cawn.learn.metrics import auc, average_precision
 from cawn.learn.negatives import negatives
 from cawn.learn.runs import read_description
 from cawn.learn.splits import split_of_run
 from cawn.systems.base import Scorer
-from cawn.systems.cawn.features import WALK_SEED
 from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
+Progress = Callable[[int, int], object]  # called with the number of links done, and of all
 
 CONFIDENCE = 0.95  # of all intervals of a table simultaneously
 MIN_SHARE = 0.005  # of the pairs: rarer shapes are only counted
-_PAIRS_PER_CHUNK = 256
+_LINKS_PER_CHUNK = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The contribution of a part over some links."""
+
+    links: str  # "true" or "false"
+    nodes: str  # "old": training links include both ends; "new": all others
+    count: int
+    mean: float
+    mean_absolute: float
+    error: float  # standard error of the mean
+
+
+@dataclass(frozen=True, slots=True)
+class LawPart:
+    """What a part contributes over all links of a report.
+
+    Its evidence is how much more it contributes to a true link than to a false one, on average; the evidence of all
+    parts adds up to the mean difference of their logits.
+    """
+
+    name: str  # a key of `TITLES`
+    title: str
+    evidence: float  # log-odds
+    share: float  # of the evidence of all parts
+    low: float  # confidence interval of the evidence, simultaneous over the table
+    high: float
+    means: list[Mean]
+    auc_without: float  # if the part is not known at test time
+    ap_without: float
+
+    @property
+    def significant(self) -> bool:
+        """Whether its evidence differs significantly from zero."""
+        return not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,22 +97,81 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Law(Report):
-    """The walk shapes a model relies on, highest scores first."""
+    """What a model relies on, over true links and as many false ones."""
 
     links: int  # number of positives, and of negatives
-    method: str  # as in `Explanation`
-    shapes: list[Shape]  # of causal anonymous walks
+    parts: list[LawPart]  # in the order of `TITLES`
+    auc: float
+    ap: float
+    evidence: float  # the mean logit of true links minus that of false ones
+    interaction: float | None  # mean interaction between the pair's own history and walks, over true links
+    shapes: list[Shape]  # of causal anonymous walks, highest scores first
     orders: list[Shape]  # of anonymous walks
     rare: int  # number of shapes too rare to be listed
+    background: str = "strangers"
+
+    @property
+    def in_words(self) -> list[str]:
+        """What the model relies on in a few sentences."""
+        found = sorted((part for part in self.parts if part.significant), key=lambda part: -part.evidence)
+        raising = [part for part in found if part.evidence > 0]
+        if not raising:
+            return ["The model has found no law: no part of the past separates true links from false ones."]
+        words = [f"{_NATURE[raising[0].name]}: {_percent(raising[0])} of the evidence {_is(raising[0])}"]
+        words[0] += "".join(f", {_percent(part)} {part.title}" for part in raising[1:3]) + "."
+        harmful = [part for part in found if part.evidence < 0]
+        if harmful:
+            words.append(f"Misleading, on average: {', '.join(part.title for part in harmful)}.")
+        losses = sorted(self.parts, key=lambda part: part.ap_without)[:2]
+        drops = [(part.title, 100 * (part.ap_without - self.ap)) for part in losses]
+        lost = [f"{title} ({drop:+.1f})" for title, drop in drops if drop < 0]
+        if lost:
+            words.append(f"Average precision, {100 * self.ap:.1f} %, falls most without {' and '.join(lost)} points.")
+        return words
+
+    def to_dict(self) -> dict[str, Any]:
+        """The values as types that JSON has."""
+        return Report.to_dict(self) | {"in_words": self.in_words}
 
 
-def law_of_run(folder: Path, scorer: Scorer, events: Events, max_links: int) -> Law:
+_NATURE = {
+    "pair": "This network repeats",
+    "source": "Links depend on the activity of their source",
+    "destination": "Links depend on the activity of their destination",
+    "repeated": "This network repeats",
+    "common": "This network closes triangles",
+    "longer": "Links follow indirect connections",
+    "apart": "Links depend on what each node does elsewhere",
+    "time": "Links depend on timing",
+    "attributes": "Links depend on attributes",
+}
+
+
+def _is(part: LawPart) -> str:
+    return f"is {part.title}" if part.name in ("pair", "source", "destination") else f"comes from {part.title}"
+
+
+def _percent(part: LawPart) -> str:
+    return f"{100 * part.share:.0f} %"
+
+
+class LawLinks(NamedTuple):
+    """The links that a law is explained with: positives (src, dst, t) and negatives (src, negative, t)."""
+
+    src: Array
+    dst: Array
+    negative: Array
+    t: Array
+    old: Array  # [nodes] whether training links include the node
+
+
+def law_of_run(folder: Path, scorer: Scorer, events: Events, max_links: int, progress: Progress | None = None) -> Law:
     """Explain the model of the run in `folder` on at most so many of its test links and on their random negatives."""
-    return explain_law(walk_scorer(scorer), *links_of_run(folder, events, max_links))
+    return explain_law(walk_scorer(scorer), links_of_run(folder, events, max_links), progress)
 
 
-def links_of_run(folder: Path, events: Events, max_links: int) -> tuple[Array, Array, Array, Array]:
-    """Source, destination, random negative and time of at most so many test links of a run, spread over time."""
+def links_of_run(folder: Path, events: Events, max_links: int) -> LawLinks:
+    """At most so many test links of a run, spread over time, each with a random negative."""
     found = read_description(folder)
     if len(events) != found["links"]:
         raise QueryError(f"{folder}: links were added after training; explain the run as it was trained")
@@ -85,25 +182,48 @@ def links_of_run(folder: Path, events: Events, max_links: int) -> tuple[Array, A
     if not (events.src == events.dst).any():  # a self-loop would be an obvious negative
         kept = negative != events.src[links]
         links, negative = links[kept], negative[kept]
-    return events.src[links], events.dst[links], negative, events.t[links]
+    old = np.zeros(events.num_nodes, bool)
+    old[events.src[parts.train]] = old[events.dst[parts.train]] = True
+    return LawLinks(events.src[links], events.dst[links], negative, events.t[links], old)
 
 
-def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: Array) -> Law:
-    """The walk shapes behind the scores of positives (src, dst, t) and negatives (src, negative, t)."""
-    if len(src) == 0:
+def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None = None) -> Law:
+    """What the scores of positives and negatives are based on."""
+    if len(links.src) == 0:
         raise QueryError("there are no links to explain the model with")
-    length = scorer.config.length
-    of_shapes, of_orders = _ShapeTable(len(src)), _ShapeTable(len(src))  # I_CAW and I_AW
-    for groups in walk_groups(scorer, src, dst, negative, t):
-        table = of_shapes if groups.relative else of_orders
-        table.add(groups.shapes, groups.positive, groups.contribution)
+    config, num_links = scorer.config, len(links.src)
+    of_shapes, of_orders = _ShapeTable(num_links), _ShapeTable(num_links)  # I_CAW and I_AW
+    columns: tuple[list[Contributions], list[Contributions]] = [], []  # of negatives, of positives
+    for first in range(0, num_links, _LINKS_PER_CHUNK):
+        some = slice(first, first + _LINKS_PER_CHUNK)
+        for positive, dst in ((True, links.dst), (False, links.negative)):
+            game = Game(scorer, links.src[some], dst[some], links.t[some])
+            found = game.contributions()
+            columns[positive].append(found)
+            walks = game.walks
+            for table, values in ((of_shapes, walks.shapes), (of_orders, walks.orders)):
+                table.add(walks.pair, values, positive, found.walks)
+        if progress is not None:
+            progress(min(first + _LINKS_PER_CHUNK, num_links), num_links)
+    (false_table, false), (true_table, true) = (
+        (np.concatenate([one.table for one in chunks]), np.concatenate([one.parts for one in chunks]))
+        for chunks in columns
+    )
     shapes, rare = of_shapes.rows()
     orders, _ = of_orders.rows()
+    parts, logits = game.parts, (true_table[:, -1], false_table[:, -1])
+    pair = parts.pair_and_walks(true_table)
+    old = links.old[links.src]
+    is_old = old & links.old[links.dst], old & links.old[links.negative]
     return Law(
-        links=len(src),
-        method="additive" if is_additive(scorer.config) else "leave-group-out",
+        links=num_links,
+        parts=_law_parts(parts, (true_table, false_table), (true, false), is_old),
+        auc=auc(*logits),
+        ap=average_precision(*logits),
+        evidence=float(logits[0].mean() - logits[1].mean()),
+        interaction=None if pair is None else float(pair.mean()),
         shapes=[
-            replace(row, shape=format_shape(shape, length), meaning=describe_shape(shape, length))
+            replace(row, shape=format_shape(shape, config.length), meaning=describe_shape(shape, config.length))
             for shape, row in ((key.reshape(-1, 2), row) for key, row in shapes)
         ],
         orders=[replace(row, shape=format_order(key)) for key, row in orders],
@@ -111,32 +231,45 @@ def explain_law(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: 
     )
 
 
-@dataclass(frozen=True, slots=True)
-class WalkGroups:
-    """The walks of some pairs, grouped by pair and shape: n groups."""
+def _law_parts(
+    parts: Parts, tables: tuple[Array, Array], contributions: tuple[Array, Array], is_old: tuple[Array, Array]
+) -> list[LawPart]:
+    """The parts of a law, from the tables [links, 2^n] and contributions [links, n] of positives and negatives."""
+    (true, false), everything = contributions, tables[0].shape[1] - 1
+    difference = true - false  # a link and its negative have the same source and time
+    evidence, n = difference.mean(axis=0), len(parts.names)
+    error = difference.std(axis=0, ddof=1) / math.sqrt(len(true)) if len(true) > 1 else np.full(n, np.inf)
+    half = error * NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / n)
+    total = evidence.sum()
+    found = []
+    for i, name in enumerate(parts.names):
+        without = [table[:, everything ^ 1 << i] for table in tables]
+        means = [
+            _mean(kind, nodes, values[:, i][old == (nodes == "old")])
+            for kind, values, old in (("true", true, is_old[0]), ("false", false, is_old[1]))
+            for nodes in ("old", "new")
+        ]
+        found.append(
+            LawPart(
+                name,
+                TITLES[name],
+                float(evidence[i]),
+                float(evidence[i] / total) if total else 0.0,
+                float(evidence[i] - half[i]),
+                float(evidence[i] + half[i]),
+                means,
+                auc(*without),
+                average_precision(*without),
+            )
+        )
+    return found
 
-    relative: bool  # shapes of causal anonymous walks; else those of anonymous walks
-    positive: bool
-    link: Array  # [n] position of the pair's link among those given
-    shapes: Array  # [n, 2 L] or [n, L], as in `DistinctWalks`
-    contribution: Array  # [n] of all walks of the group together, to the logit of the pair
-    count: Array  # [n] number of sampled walks
 
-
-def walk_groups(scorer: WalkScorer, src: Array, dst: Array, negative: Array, t: Array) -> Iterator[WalkGroups]:
-    """The walks of positives (src, dst, t) and of negatives (src, negative, t), and what they contribute."""
-    for first in range(0, len(src), _PAIRS_PER_CHUNK):
-        chunk = slice(first, first + _PAIRS_PER_CHUNK)
-        for positive, other in ((True, dst), (False, negative)):
-            batch = scorer.batcher.trace(src[chunk], other[chunk], t[chunk], seed=WALK_SEED)
-            walks = distinct_walks(batch)
-            for relative, values in ((True, walks.shapes), (False, walks.orders)):
-                # Leave out, in each pair, all walks of a shape together.
-                keys = np.column_stack([walks.pair, values.reshape(len(values), -1)])
-                groups, group = np.unique(keys, axis=0, return_inverse=True)
-                contribution, _, _ = group_contributions(scorer, batch, walks, group)
-                count = np.bincount(group, weights=walks.count)
-                yield WalkGroups(relative, positive, first + groups[:, 0], groups[:, 1:], contribution, count)
+def _mean(links: str, nodes: str, values: Array) -> Mean:
+    if len(values) == 0:
+        return Mean(links, nodes, 0, 0.0, 0.0, 0.0)
+    error = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+    return Mean(links, nodes, len(values), float(values.mean()), float(np.abs(values).mean()), error)
 
 
 class _ShapeTable:
@@ -146,14 +279,18 @@ class _ShapeTable:
         self._links = links
         self._parts: list[tuple[Array, Array, Array]] = []
 
-    def add(self, shapes: Array, positive: bool, contribution: Array) -> None:
-        """Add shapes [n, ...] that occur in one pair each, with their contributions to its logit [n]."""
-        self._parts.append((shapes, np.full(len(shapes), positive), contribution))
+    def add(self, pair: Array, shapes: Array, positive: bool, contribution: Array) -> None:
+        """Add walks of some pairs [n], their shapes [n, ...] and their contributions to the logit [n]."""
+        keys = np.column_stack([pair, shapes.reshape(len(shapes), -1)])
+        groups, group = np.unique(keys, axis=0, return_inverse=True)  # walks of one shape count once for a pair
+        together = np.bincount(group.reshape(-1), weights=contribution)
+        self._parts.append((groups[:, 1:], np.full(len(groups), positive), together))
 
     def rows(self) -> tuple[list[tuple[Array, Shape]], int]:
         """The frequent shapes with their keys, highest score first, and the number of those that are too rare."""
         shapes, positive, contribution = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         keys, number = np.unique(shapes, axis=0, return_inverse=True)
+        number = number.reshape(-1)
         with_true, with_false, total, squares = (
             np.bincount(number, weights=values, minlength=len(keys))
             for values in (positive, ~positive, contribution, contribution**2)

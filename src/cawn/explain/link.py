@@ -1,38 +1,72 @@
-"""Why one link has its score: the walks that raise and lower it, and the links on them."""
+"""Why one link has its score: what each part of the past contributes, the walks, and what would change the answer."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.times import format_time
-from cawn.errors import QueryError
-from cawn.explain.distinct_walks import DistinctWalks, describe_shape, distinct_walks, format_shape
-from cawn.explain.leave_out import group_contributions, is_additive, logits_without_walks
+from cawn.data.times import format_as_read, format_time
+from cawn.errors import QueryError, printable
+from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_shape
+from cawn.explain.game import Contributions, Game, Players, StandIns
+from cawn.explain.parts import TITLES
 from cawn.explain.report import Report
+from cawn.explain.shapley import EXACT, sampled_shapley_values, shapley_values
+from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
 from cawn.systems.cawn.features import WALK_SEED, Batcher
+from cawn.systems.cawn.host import single_thread
 from cawn.systems.cawn.system import WalkScorer
 
 if TYPE_CHECKING:
+    from cawn.data.events import Events
     from cawn.data.names import Name, NameIndex
+    from cawn.data.reading import Reading
+    from cawn.explain.what_if import WhatIf
 
 Array = npt.NDArray[Any]
+Background = Literal["strangers", "pairs"]
+
+BACKGROUND_PAIRS = 32  # sampled with background="pairs"
+ORDERS = 16  # in which the parts of a sampled game join, each also in reverse
+COUNTED = {  # what the exact features of a part of walks are
+    "common": "and links between each node and recent partners of the other, counted",
+    "longer": "and how often nodes link to one right after a recent partner of the other",
+}
+OVERLAP = 0.05  # log-odds: smaller interactions are called none
+UNCERTAIN = "uncertain"
+_VERDICTS = ((0.9, "very likely"), (0.6, "likely"), (0.4, UNCERTAIN), (0.1, "unlikely"), (0.0, "very unlikely"))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of what the model is told, and its contribution to the logit."""
+
+    name: str  # a key of `TITLES`; the shape of a walk, in `Explanation.shapes`
+    title: str
+    detail: str  # what it is for this pair
+    contribution: float
+    counted: float = 0.0  # how much of it is due to exact counts; the rest is that of its walks
+    num_walks: int = 0  # of the 2M sampled walks
+    error: float = 0.0  # standard error; 0 if all coalitions were evaluated
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link on a walk."""
+    """A link of the past."""
 
     src: Name
     dst: Name
     t: int | float
     event: int  # its position in `Events`
+    time: str = ""  # t as text: as the data had it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +75,12 @@ class Walk:
 
     start: str  # "src" or "dst"
     count: int  # how many of the M walks from there are this one
-    contribution: float  # to the logit
+    contribution: float  # to the logit; those of the walks of a part, and what it counted, add up to that of the part
     shape: str  # coordinates (d_uw, d_vw) of its nodes
     nodes: list[Name]  # in order, from the start
     links: list[Link]  # newest first
     meaning: str = ""  # the shape in words
+    part: str = "apart"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +90,17 @@ class Past:
     src_links: int
     dst_links: int
     pair_links: int  # between the two, in either direction
-    pair_last: int | float | None  # time of the last of them
+    pair_last: int | float | None = None  # time of the last of them
+    src_last: int | float | None = None
+    dst_last: int | float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Report):
-    """Why a link has its score. The walks are those of the first sample; the probability is a mean over `draws`."""
+    """Why a link has its score. The walks are those of the first sample; the probability is a mean over `draws`.
+
+    Base and parts add up to the logit.
+    """
 
     src: Name
     dst: Name
@@ -69,23 +109,22 @@ class Explanation(Report):
     error: float  # its standard error over the samples of walks
     draws: int
     logit: float  # with the walks listed here
-    base: float  # the logit of two nodes without history
-    rates: float | None  # contribution of the exact features of the pair; None for models without them
-    method: str  # "additive": base, rates and walks add up to the logit; "leave-group-out": a `rest` remains
+    base: float  # the logit of the background
+    parts: list[Part]  # in the order of `TITLES`
     walks: list[Walk]  # by absolute contribution, largest first
     num_walks: int  # M, from each node
     past: Past
     prior: float = 0.5  # assumed share of positives
+    background: str = "strangers"  # whose values parts take that are not known
+    interaction: float | None = None  # between the pair's own history and its walks; None without one of them
+    shapes: list[Part] = field(default_factory=list)  # contributions of walk shapes, if asked for
+    what_if: WhatIf | None = None
+    time: str = ""  # t as text: as the data had it
 
     @property
     def walked(self) -> float:
         """The sum of the contributions of all walks."""
         return sum(walk.contribution for walk in self.walks)
-
-    @property
-    def rest(self) -> float:
-        """Interaction between the parts: the logit minus base, rates and walks."""
-        return self.logit - self.base - (self.rates or 0.0) - self.walked
 
     @property
     def raised(self) -> list[Walk]:
@@ -97,11 +136,48 @@ class Explanation(Report):
         """The walks that lower the score, largest contribution first."""
         return [walk for walk in self.walks if walk.contribution < 0]
 
+    @property
+    def largest(self) -> list[Part]:
+        """The parts by absolute contribution, largest first."""
+        return sorted(self.parts, key=lambda part: -abs(part.contribution))
+
+    @property
+    def answer(self) -> str:
+        """The answer and its main reason in one sentence."""
+        verdict = next(words for least, words in _VERDICTS if self.probability >= least)
+        pair = f"A link between {printable(self.src)} and {printable(self.dst)} at {self.time}"
+        found = f"{pair} is {verdict} (probability {self.probability:.2f})"
+        if verdict == UNCERTAIN:
+            return f"{found}; {_reason(self.largest[0])} changes it most."
+        sign = 1 if self.probability >= 0.5 else -1
+        reasons = [part for part in self.largest if sign * part.contribution > 0]
+        return f"{found}, mainly because of {_reason(reasons[0])}." if reasons else f"{found}."
+
+    @property
+    def interaction_in_words(self) -> str:
+        """What `interaction` means."""
+        if self.interaction is None:
+            return ""
+        both = "The pair's own history and the walks"
+        if abs(self.interaction) < OVERLAP:
+            return f"{both} contribute independently of each other."
+        if self.interaction < 0:
+            return (
+                f"{both} overlap: together they contribute {-self.interaction:.2f} less than each would without the "
+                "other, so either could replace a part of the other."
+            )
+        return f"{both} reinforce each other: together they contribute {self.interaction:.2f} more than separately."
+
     def to_dict(self) -> dict[str, Any]:
         """The values as types that JSON has."""
-        return Report.to_dict(self) | {"walked": self.walked, "rest": self.rest}
+        found = Report.to_dict(self)
+        if self.what_if is not None:
+            found["what_if"] |= {"in_words": self.what_if.in_words}
+        words = {"answer": self.answer, "interaction_in_words": self.interaction_in_words}
+        return found | words | {"walked": self.walked}
 
 
+@single_thread()
 def explain_link(
     scorer: Scorer,
     names: NameIndex,
@@ -110,37 +186,61 @@ def explain_link(
     *,
     draws: int,
     prior: float,
+    background: Background = "strangers",
+    shapes: bool = False,
+    reading: Reading | None = None,
 ) -> Explanation:
-    """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1]."""
+    """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1].
+
+    Args:
+        background: Unknown parts take the values of two strangers, or those of sampled pairs, on average.
+        shapes: Whether to compute the contributions of single walk shapes too.
+    """
     walk_scores, (src, dst, t) = walk_scorer(scorer), ends
-    batcher, config = walk_scores.batcher, walk_scores.config
-    batch = batcher.trace(src, dst, t, seed=WALK_SEED)
-    walks = distinct_walks(batch)
+    batcher, texts = walk_scores.batcher, time_format(reading)
+    game, found = _play(walk_scores, ends, background)
+    walks = game.walks
     if not (walks.level > 0).any():
-        raise QueryError(f"neither node has a link before {format_time(t[0].item())}: there is nothing to explain")
-    contribution, _, logits = group_contributions(walk_scores, batch, walks, np.arange(len(walks.pair)))
-    without_history = batch
-    if batcher.pair_features is not None:
-        without_history = replace(batch, pair_features=_features_without_history(batcher, t))
-    of_pair_features = logits - walk_scores.logits_of(without_history)
+        raise QueryError(f"neither node has a link before {texts(t[0].item())}: there is nothing to explain")
+    logit = float(found.table[0, -1])
     others = [walk_scores.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
-    drawn = calibration.probability(np.array([logits[0], *others]), prior)
-    order = np.argsort(-np.abs(contribution), kind="stable")
+    drawn = calibration.probability(np.array([logit, *others]), prior)
+    past = _past(batcher, ends)
+    listed = [
+        _walk(walks, i, float(found.walks[i]), game, names, texts)
+        for i in np.argsort(-np.abs(found.walks), kind="stable").tolist()
+    ]
+    pair = game.parts.pair_and_walks(found.table)
+    counted = {game.parts.names[part] for part in game.parts.feature.tolist()}
+    details = _Details(names.name(int(src[0])), names.name(int(dst[0])), past, listed, counted, texts)
     return Explanation(
-        src=names.name(int(src[0])),
-        dst=names.name(int(dst[0])),
+        src=details.src,
+        dst=details.dst,
         t=t[0].item(),
         probability=float(drawn.mean()),
         error=float(drawn.std(ddof=1) / math.sqrt(draws)),
         draws=draws,
-        logit=float(logits[0]),
-        base=float(logits_without_walks(walk_scores, without_history)[0]),
-        rates=None if batcher.pair_features is None else float(of_pair_features[0]),
-        method="additive" if is_additive(config) else "leave-group-out",
-        walks=[_walk(walks, i, float(contribution[i]), batcher, names) for i in order.tolist()],
-        num_walks=config.num_walks,
-        past=_past(batcher, ends),
+        logit=logit,
+        base=float(found.table[0, 0]),
+        parts=[
+            Part(
+                name,
+                TITLES[name],
+                details.of(name),
+                float(found.parts[0, i]),
+                float(found.counted[0, i]),
+                int(walks.count[game.part_of_walk == i].sum()),
+            )
+            for i, name in enumerate(game.parts.names)
+        ],
+        walks=listed,
+        num_walks=batcher.config.num_walks,
+        past=past,
         prior=prior,
+        background="strangers" if background == "strangers" else f"the average of {BACKGROUND_PAIRS} sampled pairs",
+        interaction=None if pair is None else float(pair[0]),
+        shapes=_shape_parts(game) if shapes else [],
+        time=texts(t[0].item()),
     )
 
 
@@ -156,8 +256,77 @@ def walk_scorer(scorer: Scorer) -> WalkScorer:
     return scorer
 
 
-def _walk(walks: DistinctWalks, i: int, contribution: float, batcher: Batcher, names: NameIndex) -> Walk:
-    events, shape, length = batcher.events, walks.shapes[i], batcher.config.length
+def time_format(reading: Reading | None) -> Callable[[float], str]:
+    """Writes times as dates where the data had dates, or where they look like Unix seconds."""
+    if reading is None or not reading.dates:
+        return format_time
+    return lambda t: format_as_read(t, reading)
+
+
+def _play(scorer: WalkScorer, ends: tuple[Array, Array, Array], background: Background) -> tuple[Game, Contributions]:
+    """The game of one pair and its contributions; with sampled pairs as background, their mean over these pairs."""
+    game = Game(scorer, *ends)
+    if background == "strangers":
+        return game, game.contributions()
+    src, dst, t = (np.repeat(values, BACKGROUND_PAIRS) for values in ends)
+    copied = Game(scorer, src, dst, t, StandIns.pairs(scorer.batcher, *_sampled_pairs(scorer.batcher, ends[2])))
+    found = copied.contributions()
+    walks = found.walks[np.argsort(copied.walks.pair, kind="stable")].reshape(BACKGROUND_PAIRS, -1).mean(axis=0)
+    table, parts, counted = (values.mean(axis=0, keepdims=True) for values in (found.table, found.parts, found.counted))
+    return game, Contributions(table, parts, walks, counted)
+
+
+def _sampled_pairs(batcher: Batcher, t: Array) -> tuple[Array, Array, Array]:
+    """Sources and destinations of random links before t, paired at random, at time t."""
+    events = batcher.events
+    before, rng = int(np.searchsorted(events.t, t[0])), np.random.default_rng(seed_for(0, "background"))
+    if before == 0:
+        raise QueryError(f"no link before {format_time(t[0].item())}: there are no pairs to compare with")
+    first, second = rng.integers(0, before, (2, BACKGROUND_PAIRS))
+    return events.src[first].astype(np.int64), events.dst[second].astype(np.int64), np.repeat(t, BACKGROUND_PAIRS)
+
+
+def _shape_parts(game: Game) -> list[Part]:
+    """Contributions with each walk shape as a player of its own; sampled if there are many."""
+    parts, walks, length = game.parts, game.walks, game.batcher.config.length
+    counted = sorted({*parts.feature.tolist()})
+    keys, shape = np.unique(walks.shapes.reshape(len(walks.shapes), -1), axis=0, return_inverse=True)
+    steps = [part for part in (parts.time, parts.attributes) if part >= 0]
+    titles = [TITLES[parts.names[i]] + (", counted" if i in parts.walks else "") for i in counted]
+    titles += [describe_shape(key.reshape(-1, 2), length) for key in keys] + [TITLES[parts.names[i]] for i in steps]
+    names = [parts.names[i] for i in counted] + [format_shape(key.reshape(-1, 2), length) for key in keys]
+    names += [parts.names[i] for i in steps]
+    n, first_step = len(names), len(counted) + len(keys)
+    players = Players(
+        n,
+        np.array([counted.index(part) for part in parts.feature.tolist()], np.int64),
+        len(counted) + shape.reshape(-1),
+        (first_step if parts.time >= 0 else -1, n - 1 if parts.attributes >= 0 else -1),
+    )
+    if n <= EXACT:
+        every = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)
+        contribution, error = shapley_values(game.values(every, players)[0]), np.zeros(n)
+    else:
+        seed = seed_for(0, "orders")
+        contribution, error = sampled_shapley_values(
+            lambda coalitions: game.values(coalitions, players)[0], n, orders=ORDERS, seed=seed
+        )
+    count = np.bincount(players.walk, weights=walks.count, minlength=n).astype(int)
+    return [
+        Part(*row, num_walks=int(count[i]), error=float(error[i]))
+        for i, row in enumerate(zip(names, titles, [""] * n, contribution.tolist(), strict=True))
+    ]
+
+
+def _walk(
+    walks: DistinctWalks,
+    i: int,
+    contribution: float,
+    game: Game,
+    names: NameIndex,
+    texts: Callable[[float], str],
+) -> Walk:
+    events, shape, length = game.batcher.events, walks.shapes[i], game.batcher.config.length
     last = int(walks.level[i])
     return Walk(
         start="src" if walks.side[i] == 0 else "dst",
@@ -165,26 +334,88 @@ def _walk(walks: DistinctWalks, i: int, contribution: float, batcher: Batcher, n
         contribution=contribution,
         shape=format_shape(shape, length),
         nodes=[names.name(int(node)) for node in walks.nodes[i, : last + 1]],
-        links=[
-            Link(names.name(int(events.src[link])), names.name(int(events.dst[link])), events.t[link].item(), link)
-            for link in walks.events[i, 1 : last + 1].tolist()
-        ],
+        links=[link_at(events, names, link, texts) for link in walks.events[i, 1 : last + 1].tolist()],
         meaning=describe_shape(shape, length),
+        part=game.parts.names[game.part_of_walk[i]],
     )
 
 
+def link_at(events: Events, names: NameIndex, position: int, texts: Callable[[float], str]) -> Link:
+    """The link at a position of the events."""
+    t = events.t[position].item()
+    ends = names.name(int(events.src[position])), names.name(int(events.dst[position]))
+    return Link(*ends, t, position, texts(t))
+
+
+def pair_links(batcher: Batcher, ends: tuple[Array, Array, Array]) -> npt.NDArray[np.int64]:
+    """Positions of the links between the two nodes before the query, in order of time."""
+    src, dst, t = ends
+    degrees = batcher.history.degree(np.concatenate([src, dst]), np.concatenate([t, t]))
+    node, other = (src, dst) if degrees[0] <= degrees[1] else (dst, src)
+    found = batcher.history.recent(node, t, max(int(degrees.min()), 1))
+    return np.sort(found.events[0][found.nodes[0] == other[0]])
+
+
 def _past(batcher: Batcher, ends: tuple[Array, Array, Array]) -> Past:
-    (src,), (dst,), (t,) = ends
-    events = batcher.events
-    before = slice(0, int(np.searchsorted(events.t, t)))
-    a, b = events.src[before], events.dst[before]
-    together = np.flatnonzero(((a == src) & (b == dst)) | ((a == dst) & (b == src)))
-    at_src, at_dst = (int(((a == end) | (b == end)).sum()) for end in (src, dst))
-    return Past(at_src, at_dst, len(together), events.t[together[-1]].item() if len(together) else None)
+    src, dst, t = ends
+    nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
+    degrees, newest = batcher.history.degree(nodes, times), batcher.history.recent(nodes, times, 1)
+    together = pair_links(batcher, ends)
+    last = [newest.t[side, 0].item() if degrees[side] else None for side in (0, 1)]
+    pair_last = batcher.events.t[together[-1]].item() if len(together) else None
+    return Past(int(degrees[0]), int(degrees[1]), len(together), pair_last, *last)
 
 
-def _features_without_history(batcher: Batcher, t: Array) -> Array:
-    """The exact features of two nodes without history."""
-    assert batcher.pair_features is not None
-    unknown = np.array([batcher.events.num_nodes])
-    return batcher.pair_features.features(unknown, unknown + 1, t)
+# Words.
+
+
+@dataclass(frozen=True, slots=True)
+class _Details:
+    """Describes what the parts of a pair are."""
+
+    src: Name
+    dst: Name
+    past: Past
+    walks: list[Walk]
+    counted: set[str]  # parts with exact features
+    texts: Callable[[float], str]
+
+    def of(self, name: str) -> str:
+        past = self.past
+        if name == "pair":
+            return f"they {_times_linked(past.pair_links)}{self._last(past.pair_last)}"
+        if name == "source":
+            return f"{printable(self.src)} has {_number(past.src_links, 'earlier link')}{self._last(past.src_last)}"
+        if name == "destination":
+            return f"{printable(self.dst)} has {_number(past.dst_links, 'earlier link')}{self._last(past.dst_last)}"
+        if name in ("time", "attributes"):
+            return "when these links took place" if name == "time" else "of the links and nodes on the walks"
+        walks = [walk for walk in self.walks if walk.part == name]
+        count = sum(walk.count for walk in walks)
+        found = _number(count, "sampled walk") if count else "no sampled walk"
+        counted = COUNTED[name] if name in self.counted else ""
+        return found + (self._middles(walks) if name == "common" else "") + (f"; {counted}" if counted else "")
+
+    def _last(self, t: float | None) -> str:
+        return "" if t is None else f", the last at {self.texts(t)}"
+
+    def _middles(self, walks: list[Walk]) -> str:
+        """The nodes through which walks meet."""
+        middles: Counter[Name] = Counter()
+        for walk in walks:
+            if walk.nodes[1] not in (self.src, self.dst):
+                middles[walk.nodes[1]] += walk.count
+        most = [printable(node) for node, _ in middles.most_common(3)]
+        return f", through {', '.join(most)}{' and others' if len(middles) > 3 else ''}" if most else ""
+
+
+def _times_linked(times: int) -> str:
+    return {0: "never linked before", 1: "linked once before"}.get(times, f"linked {times:,} times before")
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _reason(part: Part) -> str:
+    return f"{part.title} ({part.detail})"

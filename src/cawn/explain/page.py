@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, cast
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from cawn.data.times import format_time
 from cawn.errors import printable
+from cawn.explain import pictures
 from cawn.explain.drawing import stylesheet
 from cawn.explain.law import CONFIDENCE, Law, Shape
 from cawn.explain.link import Explanation
-from cawn.explain.pictures import bar_scale, contributions, format_lift, shown_walks, timeline
 from cawn.explain.report import Report
+from cawn.explain.time_axis import KINDS
+
+DRAWING_WIDTHS = {"narrow": 358, "wide": 800}  # pixels, for phones and for larger screens
+FRAME_HEIGHT = 640  # pixels
 
 
 def environment(*packages: str) -> Environment:
@@ -30,7 +34,13 @@ def environment(*packages: str) -> Environment:
 
 
 _pages = environment("cawn.explain")
-_pages.filters |= {"printable": printable, "time": format_time, "lift": format_lift}
+_pages.filters |= {
+    "printable": printable,
+    "time": pictures.time_text,
+    "lift": pictures.format_lift,
+    "signed": pictures.signed,
+    "percent": pictures.percent,
+}
 
 
 def page(report: Report) -> str:
@@ -38,23 +48,49 @@ def page(report: Report) -> str:
     return _link_page(report) if isinstance(report, Explanation) else _law_page(cast(Law, report))
 
 
+def frame(report: Report) -> str:
+    """The page in a frame of its own, for notebooks: neither can change how the other looks."""
+    title = "Why a link has its score" if isinstance(report, Explanation) else "What a model relies on"
+    style = f"width:100%;height:{FRAME_HEIGHT}px;border:0"
+    return f'<iframe title="{title}" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page(report))}"></iframe>'
+
+
 def _link_page(why: Explanation) -> str:
-    walks = list(enumerate(shown_walks(why)))
+    walks = list(enumerate(pictures.shown_walks(why)))
     return _render(
         "link.html",
         why,
         why=why,
-        largest=bar_scale(why),
-        contributions=contributions(why),
-        drawing=Markup(timeline(why).to_svg(standalone=False)),
+        rows=pictures.part_rows(why),
+        notes=pictures.notes(why),
+        probability_note=pictures.probability_note(why),
+        largest=pictures.bar_scale(why),
+        shapes=sorted(why.shapes, key=lambda part: -abs(part.contribution)),
+        part_titles={part.name: part.title for part in why.parts},
+        axis=pictures.better_timeline(why, DRAWING_WIDTHS["wide"]).kind,
+        drawings=[
+            (kind, size, Markup(pictures.timeline(why, width, kind).to_svg(standalone=False)))
+            for kind in KINDS
+            for size, width in DRAWING_WIDTHS.items()
+        ],
         raised=[(i, walk) for i, walk in walks if walk.contribution > 0],
         lowered=[(i, walk) for i, walk in walks if walk.contribution < 0],
     )
 
 
 def _law_page(law: Law) -> str:
-    tables = {name: _fold(rows) for name, rows in (("shapes", law.shapes), ("orders", law.orders))}
-    return _render("law.html", law, law=law, tables=tables, confidence=CONFIDENCE)
+    return _render(
+        "law.html",
+        law,
+        law=law,
+        figures=pictures.law_figures(law),
+        parts=pictures.largest_evidence(law),
+        largest=pictures.evidence_scale(law),
+        evidence_note=pictures.EVIDENCE,
+        interaction=pictures.interaction_note(law),
+        tables={name: _fold(rows) for name, rows in (("shapes", law.shapes), ("orders", law.orders))},
+        confidence=CONFIDENCE,
+    )
 
 
 def _render(template: str, report: Report, **values: Any) -> str:

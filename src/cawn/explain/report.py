@@ -24,6 +24,12 @@ class Report:
 
         return page(self)
 
+    def _repr_html_(self) -> str:
+        """The page as notebooks show it."""
+        from cawn.explain.page import frame
+
+        return frame(self)
+
     def to_svg(self) -> str:
         """The picture as SVG."""
         return self.to_picture().to_svg()

@@ -3,15 +3,17 @@ highest and lowest scores, and how often they occur with positive and negative l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from cawn.devices import pick_device
-from cawn.explain.distinct_walks import ENDED, describe_shape, format_order, format_shape
-from cawn.explain.law import MIN_SHARE, WalkGroups, links_of_run, walk_groups
+from cawn.explain.distinct_walks import ENDED, describe_shape, distinct_walks, format_order, format_shape
+from cawn.explain.law import MIN_SHARE, LawLinks, links_of_run
 from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.plots import COLOURS
@@ -23,6 +25,8 @@ from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name
 from cawn.paper.results import Cell, Result, Results, cell
 from cawn.paper.variants import paper_config
+from cawn.systems.cawn.features import WALK_SEED, Batch
+from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
 
@@ -33,6 +37,7 @@ KEPT = 10  # of each in the results
 PRINTED = "(0,∞) → (1,2) → (2,3) → (1,2)"  # the paper's highest-scored CAW on Wikipedia
 LEAST_PAIRS = 5  # with a shape that is listed
 _FOLDS = 10
+_PAIRS_PER_CHUNK = 256
 _NEVER, _SELDOM = 0.05, 0.25  # largest shares of pairs that "almost never" and "seldom" mean
 _LABELS = {"caw": "Shapes of CAWs", "aw": "Shapes of AWs"}
 
@@ -96,10 +101,47 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
     run = read_run(task.folder)
     scorer = walk_scorer(load_system(run, pick_device(task.device), task.threads).scorer(run.events))
     links = links_of_run(task.folder, run.events, task.settings["links"])
-    config = scorer.config
-    relative = config.identity == "caw"
-    groups = [some for some in walk_groups(scorer, *links) if some.relative == relative]
-    return found | shape_table(groups, len(links[0]), config.length, 2 * config.num_walks)
+    groups = walk_groups(scorer, links)
+    return found | shape_table(groups, len(links.src), scorer.config.length, 2 * scorer.config.num_walks)
+
+
+@dataclass(frozen=True, slots=True)
+class WalkGroups:
+    """The walks of some pairs, grouped by pair and shape: n groups."""
+
+    positive: bool
+    link: Array  # [n] position of the pair's link among those given
+    shapes: Array  # [n, 2 L], or [n, L] for anonymous walks, as in `DistinctWalks`
+    contribution: Array  # [n] of all walks of the group together, to the logit of the pair
+    count: Array  # [n] number of sampled walks
+
+
+def walk_groups(scorer: WalkScorer, links: LawLinks) -> Iterator[WalkGroups]:
+    """The walks of positives and negatives, and their terms of the logit, for a model whose logit is a sum over walks.
+
+    Shapes are those of the identities that the model uses.
+    """
+    for first in range(0, len(links.src), _PAIRS_PER_CHUNK):
+        chunk = slice(first, first + _PAIRS_PER_CHUNK)
+        for positive, other in ((True, links.dst), (False, links.negative)):
+            batch = scorer.batcher.trace(links.src[chunk], other[chunk], links.t[chunk], seed=WALK_SEED)
+            walks = distinct_walks(batch)
+            values = walks.shapes if scorer.config.identity == "caw" else walks.orders
+            keys = np.column_stack([walks.pair, values.reshape(len(values), -1)])
+            groups, group = np.unique(keys, axis=0, return_inverse=True)
+            before = np.cumsum([0, *(len(level.parent) for level in batch.levels)])  # prefixes of lower depth
+            terms = walk_terms(scorer, batch)[before[walks.level] + walks.row]
+            contribution, count = (np.bincount(group.reshape(-1), weights=each) for each in (terms, walks.count))
+            yield WalkGroups(positive, first + groups[:, 0], groups[:, 1:], contribution, count)
+
+
+@torch.no_grad()
+def walk_terms(scorer: WalkScorer, batch: Batch) -> Array:
+    """What the walks that end at each prefix add to the logit, for a linear head and joint sides: [n_0 + ... + n_m]."""
+    module = scorer.module.eval()
+    weight: Any = module.head.weight
+    terms = module.pooling_terms(batch.to(weight.device)) @ weight[0, : scorer.config.dim]
+    return np.asarray(terms.double().cpu().numpy())
 
 
 def shape_table(groups: Iterable[WalkGroups], links: int, length: int, num_walks: int) -> dict[str, Any]:

@@ -221,8 +221,19 @@ def test_explanation_of_a_link(page: Page) -> None:
     sent = page.server.requests[-1]
     assert sent == ("POST", "/v1/explain", {"src": str(LARGE), "dst": LINKS[6]["dst"], "t": LINKS[6]["t"]})
     assert page.text(".verdict b") == "0.934"
-    assert page.texts(".explanation tbody .number") == ["−1.200", "+2.130", "+0.970", "+1.900"]
-    assert "the pair linked 3 times" in page.text(".explanation tbody")
+    assert page.text(".answer").startswith(f"A link between {LARGE} and ")
+    numbers = ["−1.200", "+1.821", "+1.630", "−0.611", "+0.250", "+0.010", "0.000", "+1.900"]
+    assert page.texts(".explanation tbody .number") == numbers  # base, parts, largest first, and their sum
+    parts = page.texts(".explanation tbody td:first-child")
+    assert parts[1] == "common neighbours13 sampled walks, through bob; of which +0.240 from exact counts"
+    assert parts[6:] == [
+        "attributes, longer waysless than 0.0005 in absolute value",
+        "= log-odds before calibration",
+    ]
+    assert "two strangers, nodes without any links" in page.text(".explanation > .faint")
+    assert page.text(".explanation > .faint").endswith("The pair's own history and the walks overlap.")
+    assert page.text(".walks details p").startswith("common neighbours: a node that both have linked to; 9 of 32 walks")
+    assert page.text(".walks li .faint") == "2023-11-14 22:13:20"
     assert page.texts(".walks summary .number") == ["+1.204", "+0.377", "−0.611"]
     assert (
         page.one(".detail").get_property("previousElementSibling").find_elements("css selector", "[aria-expanded=true]")

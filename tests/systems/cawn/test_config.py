@@ -55,7 +55,7 @@ def test_refused(changes: dict, message: str) -> None:
 
 def test_unknown_preset_and_broken_file() -> None:
     with pytest.raises(
-        cawn.QueryError, match="preset 'frob': there are default, paper-mean, paper-attn, fast, large, ranking, authors"
+        cawn.QueryError, match="'frob': there are default, paper-mean, paper-attn, fast, large, ranking, walks, authors"
     ):
         Config.preset("frob")
     with pytest.raises(cawn.QueryError, match="not TOML"):
@@ -90,6 +90,7 @@ def test_presets_beside_the_papers() -> None:
     assert Config.preset("fast") == Config(num_walks=32, length=1, dim=32)
     assert Config.preset("large") == Config(num_walks=256, dim=128)
     assert Config.preset("ranking") == Config(negatives="random", num_negatives=4)
+    assert not Config.preset("walks").pair_parts.any
     authors, paper = (Config.preset(name).to_dict() for name in ("authors", "paper-mean"))
     differences = {"dim", "frequencies", "rnn", "sides", "time_code"}
     assert {name for name in paper if paper[name] != authors[name]} == differences

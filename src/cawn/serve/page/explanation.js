@@ -1,7 +1,7 @@
-// The explanation of one link: its probability, the parts of its score, and the walks that raise and lower it.
+// The explanation of one link: the answer, the parts of its score, and the walks that raise and lower it.
 
 import { cell, element, paragraph, shareBar, signedBar, span, table } from "./dom.js";
-import { dataTime, fixed, plural, printable, signed, whole } from "./format.js";
+import { dataTime, fixed, plural, printable, signed } from "./format.js";
 
 const SHOWN = 6; // walks of each kind
 const SMALLEST = 0.0005; // contribution that is shown
@@ -11,9 +11,8 @@ const SHORT = 14; // and in a walk
 
 /** @param {object} why The answer of /v1/explain. @param {string|null} unit Of its times. */
 export function explanation(why, unit) {
-  const parts = contributions(why, unit);
-  const sizes = [...why.walks.map((walk) => walk.contribution), ...parts.map(([, value]) => value)];
-  const largest = Math.max(FULL_BAR, ...sizes.map(Math.abs));
+  const sizes = [...why.walks, ...why.parts].map(({ contribution }) => contribution);
+  const largest = Math.max(FULL_BAR, ...[why.base, why.logit, ...sizes].map(Math.abs));
   const shown = (sign) => why.walks.filter((walk) => sign * walk.contribution >= SMALLEST).slice(0, SHOWN);
   const [raised, lowered] = [shown(1), shown(-1)];
   const hidden = why.walks.length - raised.length - lowered.length;
@@ -21,9 +20,11 @@ export function explanation(why, unit) {
   return element(
     "div",
     { class: "explanation" },
-    verdict(why, unit),
+    paragraph("answer", printable(why.answer)),
+    verdict(why),
     shareBar(why.probability),
-    contributionTable(parts, why.logit, largest),
+    partTable(why, largest),
+    paragraph("faint", notes(why)),
     element(
       "div",
       { class: "walks" },
@@ -34,39 +35,60 @@ export function explanation(why, unit) {
   );
 }
 
-function verdict({ src, dst, t, probability, error, draws }, unit) {
-  const question = ["probability that ", shortName(src), " and ", shortName(dst), ` link at ${dataTime(t, unit)}`];
-  if (draws) question.push(`, mean over ${plural(draws, "sample")} of walks`);
-  return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error, 4)} `, span("faint", question));
+function verdict({ probability, error, draws, prior }) {
+  const assumed = `probability, assuming that ${Number((100 * prior).toPrecision(3))} % of such pairs link`;
+  const note = `${assumed}; mean over ${plural(draws, "sample")} of walks`;
+  return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error, 4)} `, span("faint", note));
 }
 
-function contributions(why, unit) {
-  const rows = [["two nodes without history", why.base]];
-  if (why.rates !== null && why.rates !== undefined) rows.push([past(why.past, unit), why.rates]);
-  const each = why.method === "additive" ? "" : ", each left out separately";
-  rows.push([plural(why.walks.length, "distinct walk") + each, why.walked]);
-  if (why.method !== "additive") rows.push(["interaction between the parts", why.rest]);
+const background = (why) =>
+  why.background === "strangers" ? "two strangers, nodes without any links" : why.background;
+
+function notes(why) {
+  const compared = `Each part is compared with ${background(why)}.`;
+  const added = "The values are Shapley values: base and parts add up to the log-odds before calibration.";
+  return [compared, added, why.interaction_in_words].filter(Boolean).join(" ");
+}
+
+/** The base and the parts, largest first: [title, detail, value]. Those that contribute nothing are one row. */
+function partRows(why) {
+  const parts = [...why.parts].sort((a, b) => Math.abs(b.contribution) - Math.abs(a.contribution));
+  const isLarge = ({ contribution }) => Math.abs(contribution) >= SMALLEST;
+  const [large, small] = [parts.filter(isLarge), parts.filter((part) => !isLarge(part))];
+  const rows = [["base", background(why), why.base]];
+  rows.push(...large.map((part) => [part.title, partDetail(part), part.contribution]));
+  if (small.length) {
+    const sum = small.reduce((total, { contribution }) => total + contribution, 0);
+    rows.push([small.map(({ title }) => title).join(", "), `less than ${SMALLEST} in absolute value`, sum]);
+  }
   return rows;
 }
 
-function past({ src_links, dst_links, pair_links, pair_last }, unit) {
-  const times = { 0: "never linked", 1: "linked once" }[pair_links] ?? `linked ${whole(pair_links)} times`;
-  const last = pair_last === null ? "" : `, last ${dataTime(pair_last, unit)}`;
-  return `past links: the pair ${times}${last}; ${whole(src_links)} and ${whole(dst_links)} links in total`;
+function partDetail({ detail, counted, num_walks }) {
+  if (!counted) return detail;
+  return `${detail}; ${num_walks ? "of which " : ""}${signed(counted)} from exact counts`;
 }
 
-function contributionTable(parts, logit, largest) {
-  const row = ([text, value]) =>
-    element("tr", {}, cell(null, text), cell("number", signed(value), signedBar(value, largest)));
-  const sum = element("tr", { class: "total" }, cell(null, "sum, before calibration"), cell("number", signed(logit)));
+function partTable(why, largest) {
+  const row = ([title, detail, value]) =>
+    element(
+      "tr",
+      {},
+      cell("part", printable(title), element("small", {}, printable(detail))),
+      cell("number", signed(value), signedBar(value, largest)),
+    );
+  const sum = cell("number", signed(why.logit), signedBar(why.logit, largest));
+  const total = element("tr", { class: "total" }, cell(null, "= log-odds before calibration"), sum);
   const columns = [{ title: "Part of the score" }, { title: "Log-odds", className: "number" }];
-  return table("Contributions to the log-odds", columns, [...parts.map(row), sum]);
+  return table("Contributions to the log-odds", columns, [...partRows(why).map(row), total]);
 }
 
 function walksOf(title, walks, why, unit, largest) {
-  const step = ({ src, dst, t }) =>
-    element("li", {}, shortName(src), " → ", shortName(dst), " ", span("faint", dataTime(t, unit)));
-  const shape = ({ meaning, count }) => `${meaning ? `${meaning}; ` : ""}${count} of ${why.num_walks} walks from `;
+  const titles = Object.fromEntries(why.parts.map((part) => [part.name, part.title]));
+  const step = ({ src, dst, t, time }) =>
+    element("li", {}, shortName(src), " → ", shortName(dst), " ", span("faint", dataTime(time || t, unit)));
+  const shape = ({ part, meaning, count }) =>
+    `${titles[part] ?? part}${meaning ? `: ${meaning}` : ""}; ${count} of ${why.num_walks} walks from `;
   const item = ({ nodes, links, contribution, ...walk }) =>
     element(
       "details",

@@ -56,20 +56,30 @@ class WalkPooling(nn.Module):
 
         A walk that occurs m_j times has log m_j added to its score and counts m_j times in the mean, like m_j walks.
         """
-        kept = weight > 0
-        enc, weight, owner = enc[kept], weight[kept], owner[kept]
-        order = owner.argsort(stable=True)
-        enc, weight, owner = enc[order], weight[order], owner[order]
-        sizes = torch.bincount(owner, minlength=num_sets)
-        place = torch.arange(len(owner), device=owner.device) - (sizes.cumsum(0) - sizes)[owner]
-        n = int(sizes.max())
-        walks = enc.new_zeros(num_sets, n, enc.shape[-1])
-        walks[owner, place] = enc  # [sets, n, d]
-        share = weight.new_zeros(num_sets, n)
-        share[owner, place] = weight  # [sets, n]
-        mixed = self.mix(walks, share.log())
+        mixed, share, _, _ = self._mix_weighted(enc, weight, owner, num_sets)
         mean: Tensor = (mixed * share[..., None]).sum(dim=1) / share.sum(dim=1, keepdim=True)
-        return torch.where(sizes[:, None] > 0, mean, 0)  # explanations remove walks, which can leave a set empty
+        return torch.where(share.sum(dim=1, keepdim=True) > 0, mean, 0)  # a set without walks is all zeros
+
+    def weighted_terms(self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int) -> Tensor:
+        """What each walk adds to the result of `forward_weighted`: [n, d]."""
+        mixed, share, rows, place = self._mix_weighted(enc, weight, owner, num_sets)
+        terms = enc.new_zeros(enc.shape)
+        terms[rows] = (mixed * (share / share.sum(dim=1, keepdim=True))[..., None])[owner[rows], place]
+        return terms
+
+    def _mix_weighted(
+        self, enc: Tensor, weight: Tensor, owner: Tensor, num_sets: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """`mix` of the walks that occur: [sets, n, d], and their weights: [sets, n]; which walks they are, and the
+        place of each in its set."""
+        rows = torch.nonzero(weight > 0).squeeze(-1)
+        rows = rows[owner[rows].argsort(stable=True)]
+        sets, sizes = owner[rows], torch.bincount(owner[rows], minlength=num_sets)
+        place = torch.arange(len(rows), device=owner.device) - (sizes.cumsum(0) - sizes)[sets]
+        n = int(sizes.max())
+        walks, share = enc.new_zeros(num_sets, n, enc.shape[-1]), weight.new_zeros(num_sets, n)
+        walks[sets, place], share[sets, place] = enc[rows], weight[rows]
+        return self.mix(walks, share.log()), share, rows, place
 
 
 class SelfAttention(WalkPooling):

@@ -54,8 +54,9 @@ class Config(Settings):
     """Settings of CAW-N. The defaults are the preset "default"; "paper-mean" and "paper-attn" follow the paper.
 
     "fast" has fewer and shorter walks and a narrower network than the default, "large" more walks and a wider one.
-    "ranking" is trained with several random negatives per link, for ranking among all destinations. "authors" is
-    "paper-mean" with the differences of the authors' published code.
+    "ranking" is trained with several random negatives per link, for ranking among all destinations. "walks" has no
+    exact features of pairs: all it knows comes from walks. "authors" is "paper-mean" with the differences of the
+    authors' published code.
     """
 
     # Walks
@@ -126,6 +127,7 @@ class Config(Settings):
         "fast": {"num_walks": 32, "length": 1, "dim": 32},
         "large": {"num_walks": 256, "dim": 128},
         "ranking": {"negatives": "random", "num_negatives": 4},
+        "walks": {"rates": False, **NO_SEQUENCES},
         "authors": _PAPER | _AUTHORS,
     }
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.merge import merge_prefixes
-from cawn.kernels.cpu.prefixes import Level, share_prefixes
+from cawn.kernels.cpu.prefixes import Level, Walks, share_prefixes
 from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
 from cawn.systems.ranks import dropout_of
@@ -143,22 +143,40 @@ class Batcher:
             rows: [B, 2]
             merge: Whether to encode equal prefixes of different pairs once; by default if pairs share many queries.
         """
-        config, dtype = self.config, self.events.t.dtype
-        nodes = np.ascontiguousarray(nodes, np.int64)
-        t = np.ascontiguousarray(t, dtype) + dtype.type(0)  # -0.0 and 0.0 are the same time
-        walks = run_walks(sample_walks, self.history.index, nodes, t, config.widths, seed, self.threads)
+        nodes, t = self.queries(nodes, t)
+        walks = self.walks(nodes, t, seed=seed)
+        if merge is None:
+            merge = len(nodes) < _MERGE_BELOW * len(rows)
+        vectors, levels = self.prefix_trees(walks, rows, merge=merge)
+        u, v = rows.T
+        return Batch(self.config.num_walks, vectors, levels, self.exact_features(nodes[u], nodes[v], t[u]))
+
+    def queries(self, nodes: Array, t: Array) -> tuple[Array, Array]:
+        """Nodes and times in the types that the index has."""
+        dtype = self.events.t.dtype
+        # -0.0 and 0.0 are the same time
+        return np.ascontiguousarray(nodes, np.int64), np.ascontiguousarray(t, dtype) + dtype.type(0)
+
+    def walks(self, nodes: Array, t: Array, *, seed: int) -> Walks:
+        """The walks of queries: nodes, times and events, [Q, M, L] each."""
+        return run_walks(sample_walks, self.history.index, nodes, t, self.config.widths, seed, self.threads)
+
+    def prefix_trees(self, walks: Walks, rows: Array, *, merge: bool) -> tuple[Array, list[Level]]:
+        """The vectors and levels of a `Batch`; see `rows`."""
         vectors, levels = share_prefixes(walks, rows, self.threads)
-        if merge or (merge is None and len(nodes) < _MERGE_BELOW * len(rows)):
+        if merge:
             vectors, levels = merge_prefixes(vectors, levels, rows)
         above = [levels[0], *levels]  # of each level; that of the first is not used
         levels = [self._with_features(level, above[i]) for i, level in enumerate(levels)]
-        if config.identity == "aw":
+        if self.config.identity == "aw":
             levels = [level._replace(order=path_orders(levels[: i + 1])) for i, level in enumerate(levels)]
-        of_pairs = np.empty((len(rows), 0), np.float32)
-        if self.pair_features is not None:
-            u, v = rows.T
-            of_pairs = self.pair_features.features(nodes[u], nodes[v], t[u], threads=self.threads)
-        return Batch(config.num_walks, vectors, levels, of_pairs)
+        return vectors, levels
+
+    def exact_features(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
+        """The exact features of pairs: [B, R]."""
+        if self.pair_features is None:
+            return np.empty((len(src), 0), np.float32)
+        return self.pair_features.features(src, dst, t, threads=self.threads)
 
     def _with_features(self, level: Level, above: Level) -> Level:
         """The level with X, and with the times that f2 encodes in units."""

@@ -222,10 +222,8 @@ class CAWN(nn.Module):
 
     def pool(self, batch: Batch) -> Tensor:
         """Encode each distinct prefix, and average the walks of each set: [2B, d], or [B, d] with joint sides."""
-        joint, levels, states = self.config.sides == "joint", batch.levels, self.walks(batch)
-        num_sets = batch.num_pairs if joint else 2 * batch.num_pairs
-        sets = [level.owner >> 1 if joint else level.owner for level in levels]
-        weights = [level.weight / 2 if joint else level.weight for level in levels]
+        levels, states = batch.levels, self.walks(batch)
+        num_sets, sets, weights = self._sets(batch)
         if self.attention is not None:
             enc = torch.cat([h if level.row is None else h[level.row] for h, level in zip(states, levels, strict=True)])
             return self.attention.forward_weighted(enc, torch.cat(weights), torch.cat(sets), num_sets)
@@ -238,15 +236,43 @@ class CAWN(nn.Module):
                 pooled = pooled + embedding_bag(level.row, h, first, mode="sum", per_sample_weights=weight)
         return pooled
 
+    def pooling_terms(self, batch: Batch) -> Tensor:
+        """What the walks that end at each prefix add to the result of `pool`: [n_0 + ... + n_m, d].
+
+        The prefixes of different pairs must not be merged.
+        """
+        states = torch.cat(self.walks(batch))
+        num_sets, sets, weights = self._sets(batch)
+        weight = torch.cat(weights)
+        if self.attention is not None:
+            return self.attention.weighted_terms(states, weight, torch.cat(sets), num_sets)
+        return states * weight[:, None]
+
+    def _sets(self, batch: Batch) -> tuple[int, list[Tensor], list[Tensor]]:
+        """The number of walk sets; of each level, the set of each prefix, and the share of its walks that end there."""
+        joint, levels = self.config.sides == "joint", batch.levels
+        sets = [level.owner >> 1 if joint else level.owner for level in levels]
+        weights = [level.weight / 2 if joint else level.weight for level in levels]
+        return batch.num_pairs if joint else 2 * batch.num_pairs, sets, weights
+
     def join(self, pooled: Tensor, pair_features: Tensor) -> Tensor:
         """enc(S_u ∪ S_v), or enc(S_u) ⊕ enc(S_v) with separate sides, ⊕ the encoded pair features: [B, width].
 
         `pooled` is [2B, d] in the order u, v, u, v, ...; or [B, d] with joint sides.
         """
-        pooled = pooled.reshape(len(pair_features), -1)
+        pooled, features = self.join_sides(pooled), self.encode_features(pair_features)
+        return pooled if features is None else torch.cat([pooled, features], dim=-1)
+
+    def join_sides(self, pooled: Tensor) -> Tensor:
+        """The pooled walks of both sides, see `join`: [B, d] or [B, 2d]."""
+        if self.config.sides != "joint":
+            pooled = pooled.reshape(-1, 2 * self.config.dim)
+        return self.dropout(symmetric(pooled, 0) if self.config.sides == "symmetric" else pooled)  # type: ignore[no-any-return]
+
+    def encode_features(self, pair_features: Tensor) -> Tensor | None:
+        """The encoded exact features of pairs: [B, d]; None for a model without them."""
+        if self.from_rates is None:
+            return None
         if self.config.sides == "symmetric":
-            pooled = symmetric(pooled, 0)
-            if self.from_rates is not None:
-                pair_features = symmetric_features(pair_features, self.config.pair_parts, self.config.num_decays)
-        pooled = self.dropout(pooled)
-        return pooled if self.from_rates is None else torch.cat([pooled, self.from_rates(pair_features)], dim=-1)
+            pair_features = symmetric_features(pair_features, self.config.pair_parts, self.config.num_decays)
+        return self.from_rates(pair_features)  # type: ignore[no-any-return]

@@ -166,6 +166,10 @@ class WalkScorer:
     def history(self) -> History:
         return self.batcher.history
 
+    @property
+    def module(self) -> CAWN:
+        return self._system.module
+
     def index(self) -> dict[str, Array]:
         """See `HasIndex`."""
         arrays = {f"history.{key}": value for key, value in self.batcher.history.arrays.items()}
@@ -183,6 +187,14 @@ class WalkScorer:
         """See `Growing`."""
         self._system._batcher = self.batcher.extended(events, kept)
         return WalkScorer(self._system, self._system._batcher)
+
+    def on(self, events: Events) -> WalkScorer:
+        """Scores with the same weights, decays and unit of time on another history; its index is not kept."""
+        batcher, threads = self.batcher, self._system.context.threads
+        other = Batcher.of(
+            self.config, events, batcher.history.alpha, batcher.unit, threads=batcher.threads, build_threads=threads
+        )
+        return WalkScorer(self._system, other)
 
     def embed(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
         engine = self._system.engine(self.batcher, len(src))

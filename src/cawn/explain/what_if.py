@@ -1,0 +1,213 @@
+"""What would change the answer: earlier links without which it would turn, and one more link that would move it.
+
+Every figure is computed by indexing the changed network and scoring the pair again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.errors import printable
+from cawn.explain.game import Game
+from cawn.explain.link import Explanation, Link, link_at, pair_links, time_format, walk_scorer
+from cawn.learn.calibration import Calibration
+from cawn.systems.base import Scorer
+from cawn.systems.cawn.features import WALK_SEED
+from cawn.systems.cawn.host import single_thread
+from cawn.systems.cawn.system import WalkScorer
+
+if TYPE_CHECKING:
+    from cawn.data.names import Name, NameIndex
+    from cawn.data.reading import Reading
+
+Array = npt.NDArray[Any]
+Ends = tuple[Array, Array, Array]
+
+MOST_REMOVED = 10  # links
+TRIES = 4  # links of which one is removed at each step
+RECENT = 10  # links of each end and of the pair that may be removed although no walk uses them
+SHOWN = 3  # additions in words
+PARTNERS = 3  # recent partners of each end to which the other might have linked
+_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The fewest links that were found without which the answer turns; those that change it most, if it does not."""
+
+    links: list[Link]
+    probability: float  # without them, over the same number of walk samples
+    turned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Addition:
+    """One more link, and the probability it would lead to."""
+
+    src: Name
+    dst: Name
+    t: int | float
+    probability: float
+    time: str = ""  # t as text: as the data had it
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """What would change the answer to an explained question."""
+
+    probability: float  # as things are
+    removal: Removal
+    additions: list[Addition]  # largest change first
+
+    @property
+    def in_words(self) -> list[str]:
+        """A sentence for the removal, and one for each of the additions that would change most."""
+        removed, links = self.removal, _list_links(self.removal.links)
+        if not removed.links:
+            words = ["No single earlier link was found whose removal would lower the score."]
+            if self.probability < 0.5:
+                words = ["No single earlier link was found whose removal would raise the score."]
+        elif removed.turned:
+            words = [f"Without {links}, the answer would turn: {self._change(removed.probability)}."]
+        else:
+            words = [f"Even without {links}, the answer would stay the same: {self._change(removed.probability)}."]
+        return words + [
+            f"If {printable(one.src)} and {printable(one.dst)} had linked at {one.time}: "
+            f"{self._change(one.probability)}."
+            for one in self.additions[:SHOWN]
+        ]
+
+    def _change(self, after: float) -> str:
+        return f"{self.probability:.2f} → {after:.2f}"
+
+
+@single_thread()
+def ask_what_if(
+    why: Explanation, scorer: Scorer, names: NameIndex, calibration: Calibration, ends: Ends, reading: Reading | None
+) -> WhatIf:
+    """What would change the answer of an explanation."""
+    changed = _Changed(walk_scorer(scorer), ends, why.draws, lambda logits: calibration.probability(logits, why.prior))
+    texts = time_format(reading)
+    removal, probability, turned = _remove(changed, why.probability >= 0.5)
+    additions = []
+    for src, dst, t in _possible_links(changed, reading):
+        found = changed.probability(changed.with_link(src, dst, t))
+        additions.append(Addition(names.name(src), names.name(dst), t, found, texts(t)))
+    additions.sort(key=lambda one: -abs(one.probability - why.probability))
+    links = [link_at(changed.past, names, position, texts) for position in removal]
+    return WhatIf(why.probability, Removal(links, probability, turned), additions)
+
+
+class _Changed:
+    """The score of one pair on changed networks; later links change nothing and are left out."""
+
+    def __init__(self, scorer: WalkScorer, ends: Ends, draws: int, calibrate: Callable[[Array], Array]) -> None:
+        self.scorer, self.ends, self._draws, self._calibrate = scorer, ends, draws, calibrate
+        events = scorer.batcher.events
+        self.past = events[: int(np.searchsorted(events.t, ends[2][0]))]
+
+    def without(self, removed: list[int]) -> WalkScorer:
+        """Scores without some links."""
+        return self.scorer.on(self.past[self.kept(removed)]) if removed else self.scorer
+
+    def kept(self, removed: list[int]) -> Array:
+        """Which links of the past are left: [E]."""
+        kept = np.ones(len(self.past), bool)
+        kept[removed] = False
+        return kept
+
+    def with_link(self, src: int, dst: int, t: Any) -> WalkScorer:
+        """Scores with one more link, whose attributes are zero."""
+        past = self.past
+        at = int(np.searchsorted(past.t, t, side="right"))
+        columns = {
+            "src": np.insert(past.src, at, src),
+            "dst": np.insert(past.dst, at, dst),
+            "t": np.insert(past.t, at, t),
+        }
+        if past.msg is not None:
+            columns["msg"] = np.insert(past.msg, at, 0, axis=0)
+        return self.scorer.on(past.grown(columns, past.num_nodes))
+
+    def logit(self, scorer: WalkScorer, draw: int = 0) -> float:
+        return float(scorer.logits_of(scorer.batcher.pairs(*self.ends, seed=WALK_SEED + draw))[0])
+
+    def probability(self, scorer: WalkScorer) -> float:
+        """The mean over the samples of walks."""
+        return float(self._calibrate(np.array([self.logit(scorer, draw) for draw in range(self._draws)])).mean())
+
+
+def _remove(changed: _Changed, positive: bool) -> tuple[list[int], float, bool]:
+    """Greedily remove links until the answer turns: their positions, the probability, and whether it turned."""
+    removed: list[int] = []
+    scorer, logit = changed.scorer, changed.logit(changed.scorer)
+    probability, sign = changed.probability(scorer), 1 if positive else -1
+    while (probability >= 0.5) == positive and len(removed) < MOST_REMOVED:
+        tried = [(changed.without([*removed, link]), link) for link in _candidates(changed, scorer, removed, sign)]
+        steps = [(sign * (logit - changed.logit(other)), other, link) for other, link in tried]
+        gain, best, link = max(steps, key=lambda step: step[0], default=(0.0, scorer, -1))
+        if gain <= 0:
+            break
+        removed.append(link)
+        scorer, logit, probability = best, logit - sign * gain, changed.probability(best)
+    turned = (probability >= 0.5) != positive
+    for link in removed[:-1] if turned else []:  # a link may have become unnecessary after others
+        fewer = [other for other in removed if other != link]
+        found = changed.probability(changed.without(fewer))
+        if (found >= 0.5) != positive:
+            removed, probability = fewer, found
+    return removed, probability, turned
+
+
+def _candidates(changed: _Changed, scorer: WalkScorer, removed: list[int], sign: int) -> list[int]:
+    """The links whose removal promises most: those on walks, of the pair and of each end, by what they contribute."""
+    game = Game(scorer, *changed.ends)
+    found = game.contributions()
+    position = np.flatnonzero(changed.kept(removed)) if removed else np.arange(len(changed.past))
+    value: dict[int, float] = {}
+
+    def add(links: Array, contribution: float) -> None:
+        """Divide a contribution among links, newest first, which count most."""
+        weights = 1 / np.arange(1, len(links) + 1)
+        for link, weight in zip(links.tolist(), (weights / weights.sum()).tolist(), strict=True):
+            value[link] = value.get(link, 0.0) + sign * contribution * weight
+
+    for events, share in zip(game.walks.events, found.walks.tolist(), strict=True):
+        add(events[events >= 0], share)
+    parts = dict(zip(game.parts.names, found.parts[0].tolist(), strict=True))
+    src, dst, t = changed.ends
+    recent = scorer.history.recent(np.concatenate([src, dst]), np.concatenate([t, t]), RECENT).events
+    together = pair_links(scorer.batcher, changed.ends)[::-1][:RECENT]
+    for name, links in (("pair", together), ("source", recent[0]), ("destination", recent[1])):
+        add(links[links >= 0], parts.get(name, 0.0))
+    best = sorted(value, key=lambda link: -value[link])[:TRIES]
+    return [int(position[link]) for link in best if value[link] > 0]
+
+
+def _possible_links(changed: _Changed, reading: Reading | None) -> list[tuple[int, int, Any]]:
+    """Links that might have happened shortly before: of the pair, and of each end with recent partners of the other."""
+    past, (src, dst, t) = changed.past, changed.ends
+    when = past.t[-1].item()  # the newest time before the query
+    if reading is not None and reading.dates:
+        day = _DAY * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[reading.unit]
+        when = max(past.t[0].item(), t[0].item() - day)
+    nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
+    partners = changed.scorer.history.recent(nodes, times, 10 * PARTNERS).nodes
+    of_src, of_dst = (list(dict.fromkeys(row[row >= 0].tolist())) for row in partners)
+    u, v = int(src[0]), int(dst[0])
+    found = [(u, v)]
+    found += [(u, w) for w in of_dst if w not in (u, v) and w not in of_src][:PARTNERS]
+    found += [(w, v) for w in of_src if w not in (u, v) and w not in of_dst][:PARTNERS]
+    return [(a, b, when) for a, b in found]
+
+
+def _list_links(links: list[Link]) -> str:
+    def describe(link: Link) -> str:
+        return f"{printable(link.src)} → {printable(link.dst)} at {link.time}"
+
+    return "the link" + ("s " if len(links) > 1 else " ") + ", ".join(map(describe, links))
