@@ -44,11 +44,12 @@ class Deletion:
         return f"{means[0]} against {means[1]} (95 %), {len(self.strongest)} links"
 
 
-def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, seed: int = 0) -> Deletion:
+def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, draws: int = 4, seed: int = 0) -> Deletion:
     """How much the logit of each link falls without the links of its strongest walks, and without random ones.
 
     Both are taken from the links that its walks used, as many of each, out of the history itself: walks, relative
-    identities and exact features are all computed again.
+    identities and exact features are all computed again. Random links, which may include the others, are drawn several
+    times for each link.
     """
     rng, events, scorer = np.random.default_rng(seed), predictor._events, walk_scorer(predictor._snapshot().scorer)
     strongest, others = [], []
@@ -70,7 +71,7 @@ def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, seed: int = 0)
             return float(logit - _logit(scorer.on(past[kept]), ends))
 
         strongest.append(lost(top))
-        others.append(lost(rng.choice(used, len(top), replace=False)))
+        others.append(float(np.mean([lost(rng.choice(used, len(top), replace=False)) for _ in range(draws)])))
     return Deletion(strongest, others)
 
 
@@ -135,9 +136,10 @@ def explaining(scale: float = 1.0) -> list[Row]:
                 rows.append(Row("null network: parts beyond their interval", len(beyond), 0.0, "<=", "", detail=detail))
             if name in ("triadic closure", "feed-forward", "UCI"):
                 test = split(predictor._events, "transductive", seed=0).test["all"]
-                some = test[np.linspace(0, len(test) - 1, 2 * count).astype(int)]
+                some = test[np.linspace(0, len(test) - 1, int(1.3 * count)).astype(int)]
                 found = deletion(predictor, some)
-                found = Deletion(found.strongest[:count], found.others[:count])
+                kept = np.linspace(0, len(found.strongest) - 1, min(count, len(found.strongest))).astype(int).tolist()
+                found = Deletion([found.strongest[i] for i in kept], [found.others[i] for i in kept])
                 words = f"{name}: log-odds lost without the links of the top {WALKS} walks, against random links"
                 aim = 3.0 if name == "UCI" else 5.0
                 rows.append(Row(words, found.ratio if found.apart else 0.0, aim, unit="x", detail=str(found)))

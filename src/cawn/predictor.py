@@ -452,16 +452,16 @@ class LinkPredictor:
         shapes: bool = False,
         what_if: bool = False,
     ) -> Explanation:
-        """Explain the score of src and dst at time t: what each part of the past, and each walk, contributes to it.
+        """Explain the score of src and dst at time t: what each part of the input, and each walk, contributes to it.
 
         Args:
             draws: Number of walk samples for the probability and its error. The walks shown are those of the first.
             prior: As for `score`.
-            background: What contributions are measured against: a pair of "strangers" without any links, or "pairs",
-                the average of pairs sampled from earlier links.
+            background: What contributions are measured against: "strangers", two nodes without any links, or "pairs",
+                the average of 32 random pairs, each the source of one earlier link and the destination of another.
             shapes: Whether to compute the contributions of single walk shapes too; sampled, if there are many.
-            what_if: Whether to look for the fewest earlier links without which the answer would turn, and for one more
-                link that would change it; takes seconds, since the network is indexed again for each try.
+            what_if: Whether to look for the fewest earlier links without which the prediction would flip, and for the
+                effect of one more link; takes seconds, since the network is indexed again for each try.
         """
         from cawn.explain.link import explain_link
         from cawn.explain.what_if import ask_what_if
@@ -498,7 +498,7 @@ class LinkPredictor:
 
     @_answering
     def law(self, links: int = 5_000, *, progress: Callable[[int, int], object] | None = None) -> Law:
-        """What the model relies on, over test links of its run and as many negatives: parts of the past, walk shapes.
+        """What the model relies on, over test links of its run and as many negatives: parts of its input, walk shapes.
 
         Args:
             links: Number of test links to use; they are spread over the test period.

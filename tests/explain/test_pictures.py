@@ -42,7 +42,7 @@ def test_all_of_a_link_is_in_its_picture() -> None:
         assert sentence.replace(" ", "") in text
     for value in (why.base, why.logit, why.parts[0].contribution, why.parts[1].contribution, 1.5, -0.5):
         assert f"{value:+.3f}" in text
-    assert "ofwhich+0.250fromexactcounts" in text
+    assert "+0.250ofitfromexactcounts" in text
 
 
 def test_all_of_a_law_is_in_its_picture() -> None:

@@ -18,7 +18,7 @@ def test_a_link() -> None:
     why = hostile_explanation()
     text = shown(show_link, why)
     assert text.startswith(why.answer)
-    assert "probability 0.500 ± 0.0100, assuming that 50 % of such pairs link" in text
+    assert "probability 0.500 ± 0.0100, assuming a prior of 50 % positives" in text
     rows = [line.split()[0] for line in text.splitlines() if line[1:2] in "+-" and line.strip()]
     assert rows[:3] == ["-0.600", "+0.850", "+0.400"]  # the base, then the largest part
     assert "(4 sampled walks; of which +0.250 from exact counts)" in text
@@ -33,8 +33,8 @@ def test_a_link() -> None:
 
 
 def test_a_link_without_walks() -> None:
-    text = shown(show_link, small_explanation([], background="the average of 32 sampled pairs", interaction=None))
-    assert "compared with the average of 32 sampled pairs" in text
+    text = shown(show_link, small_explanation([], background="pairs", interaction=None))
+    assert "compared with 32 random pairs of nodes with earlier links, on average" in text
     assert "overlap" not in text
 
 
@@ -51,7 +51,7 @@ def test_a_model() -> None:
     ]  # largest first
     assert rows[0].endswith("+1.000 to +1.750 110.0 % 75.0 % (-17.0)")
     assert "adds up to the difference of the mean logits, +1.250." in text
-    assert "together they contribute 0.250 less" in text
+    assert "they contribute 0.250 less together than separately" in text
     assert text.count("4 (2 to 8)") == 12
     assert "anonymous walks: none is frequent enough to be listed" in text
     assert "2 shapes in between are not shown; 3 are too rare." in text

@@ -26,7 +26,7 @@ def explain(
     ] = None,
     whole: Annotated[
         bool,
-        typer.Option("--global", help="Explain the whole model: parts of the past and walk shapes it relies on."),
+        typer.Option("--global", help="Explain the whole model: which inputs and walk shapes it relies on."),
     ] = False,
     links: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Number of test links for --global; 5,000 by default.")
@@ -47,7 +47,7 @@ def explain(
         str | None,
         typer.Option(
             metavar="strangers|pairs",
-            help="What a link is compared with: two nodes without links (default), or sampled pairs.",
+            help="Reference for contributions: two nodes without links (default), or 32 random pairs.",
         ),
     ] = None,
     shapes: Annotated[
@@ -55,7 +55,7 @@ def explain(
     ] = False,
     what_if: Annotated[
         bool,
-        typer.Option("--what-if", help="Also show which links would turn the answer if they were missing or added."),
+        typer.Option("--what-if", help="Also find links whose removal or addition would flip the prediction."),
     ] = False,
     device: DeviceName = "auto",
     threads: Threads = None,
@@ -72,9 +72,9 @@ def explain(
     of_link = {"--src": src, "--dst": dst, "--time": time, "--draws": draws, "--prior": prior}
     of_link |= {"--background": background, "--shapes": shapes or None, "--what-if": what_if or None}
     if whole and (given := [name for name, value in of_link.items() if value is not None]):
-        raise QueryError(f"--global explains the whole model: leave out {', '.join(given)}")
+        raise QueryError(f"--global explains the whole model: it cannot be combined with {', '.join(given)}")
     if not whole and links is not None:
-        raise QueryError("--links goes with --global")
+        raise QueryError("--links requires --global")
     if out is not None:
         _refuse_output(out, force)
     link = None if whole else _link(src, dst, time)
@@ -114,7 +114,7 @@ def _refuse_output(out: Path, force: bool) -> None:
     from cawn.errors import QueryError
 
     if out.suffix.lower() not in _KINDS:
-        raise QueryError(f"{out}: output is one of {', '.join(_KINDS)}; choose such a name")
+        raise QueryError(f"{out}: the file name must end in {', '.join(_KINDS)}")
     refuse_output(out, force)
     if not out.absolute().parent.is_dir():
         raise QueryError(f"{out}: no such folder; create it first")

@@ -1,10 +1,10 @@
-"""The score of a pair as a game: its value is the logit if only some parts of what the model is told are known.
+"""The score of a pair as a game: its value is the logit if only some parts of the input are present.
 
-A part that is not known takes the values of a *stand-in*, another pair: two strangers by default. Exact features are
-replaced by those of the stand-in, and so are times and attributes on walks. Walks that are not known are replaced by as
-many walks of the stand-in, and they are not counted in the relative identities of the walks that are known.
+A part that is left out takes the values of a *stand-in*, another pair: two strangers by default. Exact features are
+replaced by those of the stand-in, and so are times and attributes on walks. Walks that are left out are replaced by as
+many walks of the stand-in, and they are not counted in the relative identities of the walks that are present.
 
-With all parts known, the value is the logit of the pair; with none, that of the stand-in.
+With all parts present, the value is the logit of the pair; with none, that of the stand-in.
 """
 
 from __future__ import annotations

@@ -116,17 +116,20 @@ class Law(Report):
         found = sorted((part for part in self.parts if part.significant), key=lambda part: -part.evidence)
         raising = [part for part in found if part.evidence > 0]
         if not raising:
-            return ["The model has found no law: no part of the past separates true links from false ones."]
-        words = [f"{_NATURE[raising[0].name]}: {_percent(raising[0])} of the evidence {_is(raising[0])}"]
-        words[0] += "".join(f", {_percent(part)} {part.title}" for part in raising[1:3]) + "."
-        harmful = [part for part in found if part.evidence < 0]
+            return ["No law was found: nothing that the model uses reliably separates true links from false ones."]
+        shares = [
+            f"{100 * part.share:.0f} %{' of the evidence comes' * (not i)} from {part.title}"
+            for i, part in enumerate(raising[:3])
+        ]
+        words = [f"{_NATURE[raising[0].name]}: {_enumerate(shares)}."]
+        harmful = [part.title for part in found if part.evidence < 0]
         if harmful:
-            words.append(f"Misleading, on average: {', '.join(part.title for part in harmful)}.")
-        losses = sorted(self.parts, key=lambda part: part.ap_without)[:2]
-        drops = [(part.title, 100 * (part.ap_without - self.ap)) for part in losses]
-        lost = [f"{title} ({drop:+.1f})" for title, drop in drops if drop < 0]
+            verb = "favours" if len(harmful) == 1 else "favour"
+            words.append(f"On average, {_enumerate(harmful)} {verb} false links.")
+        drops = sorted((part.ap_without - self.ap, part.title) for part in self.parts)[:2]
+        lost = [f"{title} ({100 * drop:+.1f} points)" for drop, title in drops if drop < 0]
         if lost:
-            words.append(f"Average precision, {100 * self.ap:.1f} %, falls most without {' and '.join(lost)} points.")
+            words.append(f"Average precision ({100 * self.ap:.1f} %) drops most without {_enumerate(lost)}.")
         return words
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,11 +138,11 @@ class Law(Report):
 
 
 _NATURE = {
-    "pair": "This network repeats",
+    "pair": "Links tend to repeat",
     "source": "Links depend on the activity of their source",
     "destination": "Links depend on the activity of their destination",
-    "repeated": "This network repeats",
-    "common": "This network closes triangles",
+    "repeated": "Links tend to repeat",
+    "common": "Links tend to close triangles",
     "longer": "Links follow indirect connections",
     "apart": "Links depend on what each node does elsewhere",
     "time": "Links depend on timing",
@@ -147,12 +150,8 @@ _NATURE = {
 }
 
 
-def _is(part: LawPart) -> str:
-    return f"is {part.title}" if part.name in ("pair", "source", "destination") else f"comes from {part.title}"
-
-
-def _percent(part: LawPart) -> str:
-    return f"{100 * part.share:.0f} %"
+def _enumerate(items: list[str]) -> str:
+    return " and ".join([", ".join(items[:-1]), items[-1]] if len(items) > 1 else items)
 
 
 class LawLinks(NamedTuple):

@@ -37,8 +37,8 @@ Background = Literal["strangers", "pairs"]
 BACKGROUND_PAIRS = 32  # sampled with background="pairs"
 ORDERS = 16  # in which the parts of a sampled game join, each also in reverse
 COUNTED = {  # what the exact features of a part of walks are
-    "common": "and links between each node and recent partners of the other, counted",
-    "longer": "and how often nodes link to one right after a recent partner of the other",
+    "common": "exact counts of links between each node and the other's recent partners",
+    "longer": "exact counts of how often nodes link to one right after a recent partner of the other",
 }
 OVERLAP = 0.05  # log-odds: smaller interactions are called none
 UNCERTAIN = "uncertain"
@@ -47,7 +47,7 @@ _VERDICTS = ((0.9, "very likely"), (0.6, "likely"), (0.4, UNCERTAIN), (0.1, "unl
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of what the model is told, and its contribution to the logit."""
+    """A part of the model's input, and its contribution to the logit."""
 
     name: str  # a key of `TITLES`; the shape of a walk, in `Explanation.shapes`
     title: str
@@ -66,7 +66,7 @@ class Link:
     dst: Name
     t: int | float
     event: int  # its position in `Events`
-    time: str = ""  # t as text: as the data had it
+    time: str = ""  # t as text: a date if the data had dates or t looks like Unix seconds, else the number
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +115,11 @@ class Explanation(Report):
     num_walks: int  # M, from each node
     past: Past
     prior: float = 0.5  # assumed share of positives
-    background: str = "strangers"  # whose values parts take that are not known
+    background: str = "strangers"  # where the values of left-out parts come from; or "pairs"
     interaction: float | None = None  # between the pair's own history and its walks; None without one of them
     shapes: list[Part] = field(default_factory=list)  # contributions of walk shapes, if asked for
     what_if: WhatIf | None = None
-    time: str = ""  # t as text: as the data had it
+    time: str = ""  # t as text: a date if the data had dates or t looks like Unix seconds, else the number
 
     @property
     def walked(self) -> float:
@@ -148,9 +148,11 @@ class Explanation(Report):
         pair = f"A link between {printable(self.src)} and {printable(self.dst)} at {self.time}"
         found = f"{pair} is {verdict} (probability {self.probability:.2f})"
         if verdict == UNCERTAIN:
-            return f"{found}; {_reason(self.largest[0])} changes it most."
+            return f"{found}; the largest contribution comes from {_reason(self.largest[0])}."
         sign = 1 if self.probability >= 0.5 else -1
         reasons = [part for part in self.largest if sign * part.contribution > 0]
+        if sign < 0 and (not reasons or reasons[0].contribution > self.base):
+            return f"{found}: no part of its history raises the score enough."
         return f"{found}, mainly because of {_reason(reasons[0])}." if reasons else f"{found}."
 
     @property
@@ -163,10 +165,9 @@ class Explanation(Report):
             return f"{both} contribute independently of each other."
         if self.interaction < 0:
             return (
-                f"{both} overlap: together they contribute {-self.interaction:.2f} less than each would without the "
-                "other, so either could replace a part of the other."
+                f"{both} are partly redundant: they contribute {-self.interaction:.2f} less together than separately."
             )
-        return f"{both} reinforce each other: together they contribute {self.interaction:.2f} more than separately."
+        return f"{both} reinforce each other: they contribute {self.interaction:.2f} more together than separately."
 
     def to_dict(self) -> dict[str, Any]:
         """The values as types that JSON has."""
@@ -193,7 +194,7 @@ def explain_link(
     """Explain the score of one pair. `ends` are the two node ids and the time, each of shape [1].
 
     Args:
-        background: Unknown parts take the values of two strangers, or those of sampled pairs, on average.
+        background: Left-out parts take the values of two strangers, or those of random pairs, on average.
         shapes: Whether to compute the contributions of single walk shapes too.
     """
     walk_scores, (src, dst, t) = walk_scorer(scorer), ends
@@ -237,7 +238,7 @@ def explain_link(
         num_walks=batcher.config.num_walks,
         past=past,
         prior=prior,
-        background="strangers" if background == "strangers" else f"the average of {BACKGROUND_PAIRS} sampled pairs",
+        background=background,
         interaction=None if pair is None else float(pair[0]),
         shapes=_shape_parts(game) if shapes else [],
         time=texts(t[0].item()),
@@ -264,7 +265,7 @@ def time_format(reading: Reading | None) -> Callable[[float], str]:
 
 
 def _play(scorer: WalkScorer, ends: tuple[Array, Array, Array], background: Background) -> tuple[Game, Contributions]:
-    """The game of one pair and its contributions; with sampled pairs as background, their mean over these pairs."""
+    """The game of one pair and its contributions; with random pairs as background, their means over these pairs."""
     game = Game(scorer, *ends)
     if background == "strangers":
         return game, game.contributions()
@@ -277,7 +278,7 @@ def _play(scorer: WalkScorer, ends: tuple[Array, Array, Array], background: Back
 
 
 def _sampled_pairs(batcher: Batcher, t: Array) -> tuple[Array, Array, Array]:
-    """Sources and destinations of random links before t, paired at random, at time t."""
+    """The source of one random link before t, and the destination of another, at time t."""
     events = batcher.events
     before, rng = int(np.searchsorted(events.t, t[0])), np.random.default_rng(seed_for(0, "background"))
     if before == 0:
@@ -389,10 +390,10 @@ class _Details:
         if name == "destination":
             return f"{printable(self.dst)} has {_number(past.dst_links, 'earlier link')}{self._last(past.dst_last)}"
         if name in ("time", "attributes"):
-            return "when these links took place" if name == "time" else "of the links and nodes on the walks"
+            return "when the links on the walks occurred" if name == "time" else "those on the walks"
         walks = [walk for walk in self.walks if walk.part == name]
         count = sum(walk.count for walk in walks)
-        found = _number(count, "sampled walk") if count else "no sampled walk"
+        found = _number(count, "sampled walk") if count else "no sampled walks"
         counted = COUNTED[name] if name in self.counted else ""
         return found + (self._middles(walks) if name == "common" else "") + (f"; {counted}" if counted else "")
 
@@ -410,7 +411,9 @@ class _Details:
 
 
 def _times_linked(times: int) -> str:
-    return {0: "never linked before", 1: "linked once before"}.get(times, f"linked {times:,} times before")
+    return {0: "have never linked before", 1: "have linked once before"}.get(
+        times, f"have linked {times:,} times before"
+    )
 
 
 def _number(count: int, what: str) -> str:

@@ -1,7 +1,7 @@
-"""The parts of what a model is told about a pair: groups of exact features, kinds of walks, times and attributes.
+"""The parts of the model's input: groups of exact features, kinds of walks, times and attributes.
 
-Each input of the network belongs to one part. A part that is not known takes the values of another pair, by default of
-two strangers, nodes without any links.
+Each input of the network belongs to one part. A part that is left out takes the values of another pair, by default of
+two strangers: nodes without any links.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Array = npt.NDArray[Any]
 WALK_PARTS = ("repeated", "common", "longer", "apart")
 TITLES = {
     "pair": "the pair's own history",
-    "source": "activity of the source",
-    "destination": "activity of the destination",
+    "source": "the activity of the source",
+    "destination": "the activity of the destination",
     "repeated": "walks along a repeated link",
     "common": "common neighbours",
-    "longer": "longer ways",
+    "longer": "longer paths",
     "apart": "walks that do not meet",
-    "time": "times on the walks",
-    "attributes": "attributes",
+    "time": "link times along the walks",
+    "attributes": "link and node attributes",
 }
 
 
@@ -42,8 +42,8 @@ TITLES = {
 class Parts:
     """The parts that a model with these settings has, on this network; they are the players of its games.
 
-    Exact features of the pair and of each end come first, then kinds of walks, with the exact features that say the
-    same, then what is known about the steps of walks.
+    Exact features of the pair and of each end come first, then kinds of walks, with the exact features that count
+    the same paths, then the times and attributes of the steps of walks.
     """
 
     names: tuple[str, ...]
@@ -99,7 +99,7 @@ def feature_parts(parts: PairParts, num_decays: int) -> list[str]:
 
     Shares of an end's links that go to the other end, and the number of its links since the last one of the pair,
     belong to the pair. Counts of links between one end and recent partners of the other belong to common neighbours;
-    how often nodes link to one end right after a recent partner of the other belongs to longer ways.
+    how often nodes link to one end right after a recent partner of the other belongs to longer paths.
     """
     found: list[str] = []
     if parts.rates:
@@ -120,8 +120,8 @@ def feature_parts(parts: PairParts, num_decays: int) -> list[str]:
 def walk_kinds(shapes: Array, side: Array, length: int) -> npt.NDArray[np.int64]:
     """How each walk meets the other side, as a position in WALK_PARTS: [n].
 
-    The way through a node is as long as the steps of the walk to it, and those of the shortest walk of the other side
-    to it. Of the shortest way, one step is a repeated link, two are a common neighbour.
+    The path through a node is as long as the steps of the walk to it, and those of the shortest walk of the other side
+    to it. If the shortest path has one link, it is a repeated link; if it has two, there is a common neighbour.
 
     Args:
         shapes: [n, L, 2], see `DistinctWalks`.
@@ -130,10 +130,10 @@ def walk_kinds(shapes: Array, side: Array, length: int) -> npt.NDArray[np.int64]
     rows = np.arange(len(shapes))[:, None]
     position = np.arange(shapes.shape[1])
     own, other = shapes[rows, position, side[:, None]], shapes[rows, position, 1 - side[:, None]]  # [n, L]
-    meets = (own != ENDED) & (own > 0) & (other <= length)  # a return to the start is not a way to the other side
-    way = np.where(meets, position + other, 2 * length + 1).min(axis=1)
+    meets = (own != ENDED) & (own > 0) & (other <= length)  # a return to the start is not a path to the other side
+    path = np.where(meets, position + other, 2 * length + 1).min(axis=1)
     repeated, common, longer, apart = range(len(WALK_PARTS))
-    return np.select([way == 1, way == 2, way <= 2 * length], [repeated, common, longer], apart)
+    return np.select([path == 1, path == 2, path <= 2 * length], [repeated, common, longer], apart)
 
 
 def _positions(input_columns: dict[str, slice], names: tuple[str, ...]) -> list[int]:

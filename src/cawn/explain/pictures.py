@@ -10,7 +10,7 @@ from cawn.data.times import format_time
 from cawn.errors import printable
 from cawn.explain.drawing import HEAD, Drawing, isolate, text_width, wrap
 from cawn.explain.law import Law, LawPart, Shape
-from cawn.explain.link import OVERLAP, Explanation, Link, Part, Walk
+from cawn.explain.link import BACKGROUND_PAIRS, OVERLAP, Explanation, Link, Part, Walk
 from cawn.explain.report import Report
 from cawn.explain.time_axis import KINDS, SIZE, Kind, TimeAxis, better_axis, time_axis
 
@@ -59,13 +59,15 @@ def _part_detail(part: Part) -> str:
     if part.counted == 0:
         return part.detail
     if part.num_walks == 0:
-        return f"{part.detail}; {signed(part.counted)} from exact counts"
-    return f"{part.detail}; of which {signed(part.counted)} from exact counts"
+        return part.detail
+    return f"{part.detail}; {signed(part.counted)} of it from exact counts"
 
 
 def background(why: Explanation) -> str:
     """What the parts of a pair are compared with."""
-    return "two strangers, nodes without any links" if why.background == "strangers" else why.background
+    if why.background == "strangers":
+        return "two strangers: nodes without any links"
+    return f"{BACKGROUND_PAIRS} random pairs of nodes with earlier links, on average"
 
 
 def notes(why: Explanation) -> list[str]:
@@ -79,7 +81,7 @@ def notes(why: Explanation) -> list[str]:
 
 def probability_note(why: Explanation) -> str:
     """How the probability is meant."""
-    return f"assuming that {100 * why.prior:.3g} % of such pairs link; mean over {why.draws} samples of walks"
+    return f"assuming a prior of {100 * why.prior:.3g} % positives; mean over {why.draws} walk samples"
 
 
 def shown_walks(why: Explanation) -> list[Walk]:
@@ -114,9 +116,9 @@ def interaction_note(law: Law) -> str:
     both = "Over true links, the pair's own history and the walks"
     if abs(law.interaction) < OVERLAP:
         return f"{both} contribute independently of each other, on average ({signed(law.interaction)})."
-    verb, more = ("overlap", "less") if law.interaction < 0 else ("reinforce each other", "more")
+    verb, more = ("are partly redundant", "less") if law.interaction < 0 else ("reinforce each other", "more")
     size = f"{abs(law.interaction):.3f} {more}"
-    return f"{both} {verb}: together they contribute {size}, on average, than each would without the other."
+    return f"{both} {verb}: on average, they contribute {size} together than separately."
 
 
 def signed(value: float, digits: int = 3) -> str:

@@ -37,10 +37,10 @@ def shapley_values(table: Array) -> npt.NDArray[np.float64]:
 
 
 def interaction(table: Array, first: int, second: int) -> npt.NDArray[np.float64]:
-    """How much more two groups of players contribute together than each without the other, on average: [...].
+    """How much more two groups of players contribute together than separately, on average: [...].
 
-    This is the Shapley interaction index of the game in which each group is one player. Below zero, the groups can
-    replace each other.
+    This is the Shapley interaction index of the game in which each group is one player. Below zero, the groups are
+    partly redundant.
 
     Args:
         first, second: The coalitions of the two groups, which have no player in common.

@@ -75,7 +75,7 @@ def show_law(law: Law, console: Console | None = None) -> None:
     )
     if law.rare or hidden:
         console.print(f"{hidden:,} shapes in between are not shown; {law.rare:,} are too rare.", style="dim")
-    console.print("Bold: significantly different from zero, or more or less frequent with positives.", style="dim")
+    console.print("Bold: evidence significantly different from 0, or lift significantly different from 1.", style="dim")
 
 
 def _show_shapes(title: str, rows: list[Shape], console: Console) -> int:

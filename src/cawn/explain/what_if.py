@@ -1,4 +1,4 @@
-"""What would change the answer: earlier links without which it would turn, and one more link that would move it.
+"""Counterfactuals: earlier links without which the prediction would flip, and the effect of one more link.
 
 Every figure is computed by indexing the changed network and scoring the pair again.
 """
@@ -30,6 +30,7 @@ Ends = tuple[Array, Array, Array]
 
 MOST_REMOVED = 10  # links
 TRIES = 4  # links of which one is removed at each step
+MOST_TRIES = 16  # if removing none of them helps
 RECENT = 10  # links of each end and of the pair that may be removed although no walk uses them
 SHOWN = 3  # additions in words
 PARTNERS = 3  # recent partners of each end to which the other might have linked
@@ -38,11 +39,11 @@ _DAY = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The fewest links that were found without which the answer turns; those that change it most, if it does not."""
+    """The fewest links found without which the prediction flips; those that change it most, if it does not."""
 
     links: list[Link]
     probability: float  # without them, over the same number of walk samples
-    turned: bool
+    flipped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,12 @@ class Addition:
     dst: Name
     t: int | float
     probability: float
-    time: str = ""  # t as text: as the data had it
+    time: str = ""  # t as text, as in `Link`
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What would change the answer to an explained question."""
+    """What would change the prediction that was explained."""
 
     probability: float  # as things are
     removal: Removal
@@ -69,13 +70,12 @@ class WhatIf:
         """A sentence for the removal, and one for each of the additions that would change most."""
         removed, links = self.removal, _list_links(self.removal.links)
         if not removed.links:
-            words = ["No single earlier link was found whose removal would lower the score."]
-            if self.probability < 0.5:
-                words = ["No single earlier link was found whose removal would raise the score."]
-        elif removed.turned:
-            words = [f"Without {links}, the answer would turn: {self._change(removed.probability)}."]
+            change = "lowers" if self.probability >= 0.5 else "raises"
+            words = [f"None of the earlier links that were tried {change} the score when it is removed."]
+        elif removed.flipped:
+            words = [f"Without {links}, the prediction would flip: {self._change(removed.probability)}."]
         else:
-            words = [f"Even without {links}, the answer would stay the same: {self._change(removed.probability)}."]
+            words = [f"Even without {links}, the prediction would not flip: {self._change(removed.probability)}."]
         return words + [
             f"If {printable(one.src)} and {printable(one.dst)} had linked at {one.time}: "
             f"{self._change(one.probability)}."
@@ -90,17 +90,17 @@ class WhatIf:
 def ask_what_if(
     why: Explanation, scorer: Scorer, names: NameIndex, calibration: Calibration, ends: Ends, reading: Reading | None
 ) -> WhatIf:
-    """What would change the answer of an explanation."""
+    """What would change the prediction of an explanation."""
     changed = _Changed(walk_scorer(scorer), ends, why.draws, lambda logits: calibration.probability(logits, why.prior))
     texts = time_format(reading)
-    removal, probability, turned = _remove(changed, why.probability >= 0.5)
+    removal, probability, flipped = _remove(changed, why.probability >= 0.5)
     additions = []
     for src, dst, t in _possible_links(changed, reading):
         found = changed.probability(changed.with_link(src, dst, t))
         additions.append(Addition(names.name(src), names.name(dst), t, found, texts(t)))
     additions.sort(key=lambda one: -abs(one.probability - why.probability))
     links = [link_at(changed.past, names, position, texts) for position in removal]
-    return WhatIf(why.probability, Removal(links, probability, turned), additions)
+    return WhatIf(why.probability, Removal(links, probability, flipped), additions)
 
 
 class _Changed:
@@ -143,29 +143,39 @@ class _Changed:
 
 
 def _remove(changed: _Changed, positive: bool) -> tuple[list[int], float, bool]:
-    """Greedily remove links until the answer turns: their positions, the probability, and whether it turned."""
+    """Greedily remove links until the prediction flips: their positions, the probability, and whether it flipped."""
     removed: list[int] = []
-    scorer, logit = changed.scorer, changed.logit(changed.scorer)
-    probability, sign = changed.probability(scorer), 1 if positive else -1
+    scorer, sign = changed.scorer, 1 if positive else -1
+    probability = changed.probability(scorer)
     while (probability >= 0.5) == positive and len(removed) < MOST_REMOVED:
-        tried = [(changed.without([*removed, link]), link) for link in _candidates(changed, scorer, removed, sign)]
-        steps = [(sign * (logit - changed.logit(other)), other, link) for other, link in tried]
-        gain, best, link = max(steps, key=lambda step: step[0], default=(0.0, scorer, -1))
-        if gain <= 0:
+        step = _best_step(changed, scorer, removed, sign)
+        if step is None:
             break
+        scorer, link = step
         removed.append(link)
-        scorer, logit, probability = best, logit - sign * gain, changed.probability(best)
-    turned = (probability >= 0.5) != positive
-    for link in removed[:-1] if turned else []:  # a link may have become unnecessary after others
+        probability = changed.probability(scorer)
+    flipped = (probability >= 0.5) != positive
+    for link in removed[:-1] if flipped else []:  # a link may have become unnecessary after others
         fewer = [other for other in removed if other != link]
         found = changed.probability(changed.without(fewer))
         if (found >= 0.5) != positive:
             removed, probability = fewer, found
-    return removed, probability, turned
+    return removed, probability, flipped
+
+
+def _best_step(changed: _Changed, scorer: WalkScorer, removed: list[int], sign: int) -> tuple[WalkScorer, int] | None:
+    """The link whose removal moves the score most towards flipping, of the first few tried of which any does."""
+    logit, candidates = changed.logit(scorer), _candidates(changed, scorer, removed, sign)
+    for first in range(0, min(len(candidates), MOST_TRIES), TRIES):
+        tried = [(changed.without([*removed, link]), link) for link in candidates[first : first + TRIES]]
+        gains = [sign * (logit - changed.logit(other)) for other, _ in tried]
+        if max(gains) > 0:
+            return tried[int(np.argmax(gains))]
+    return None
 
 
 def _candidates(changed: _Changed, scorer: WalkScorer, removed: list[int], sign: int) -> list[int]:
-    """The links whose removal promises most: those on walks, of the pair and of each end, by what they contribute."""
+    """Links whose removal may help, most promising first: on walks, of the pair, of each end, by contribution."""
     game = Game(scorer, *changed.ends)
     found = game.contributions()
     position = np.flatnonzero(changed.kept(removed)) if removed else np.arange(len(changed.past))
@@ -185,8 +195,7 @@ def _candidates(changed: _Changed, scorer: WalkScorer, removed: list[int], sign:
     together = pair_links(scorer.batcher, changed.ends)[::-1][:RECENT]
     for name, links in (("pair", together), ("source", recent[0]), ("destination", recent[1])):
         add(links[links >= 0], parts.get(name, 0.0))
-    best = sorted(value, key=lambda link: -value[link])[:TRIES]
-    return [int(position[link]) for link in best if value[link] > 0]
+    return [int(position[link]) for link in sorted(value, key=lambda link: -value[link]) if value[link] > 0]
 
 
 def _possible_links(changed: _Changed, reading: Reading | None) -> list[tuple[int, int, Any]]:

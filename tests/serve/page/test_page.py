@@ -225,7 +225,7 @@ def test_explanation_of_a_link(page: Page) -> None:
     numbers = ["−1.200", "+1.821", "+1.630", "−0.611", "+0.250", "+0.010", "0.000", "+1.900"]
     assert page.texts(".explanation tbody .number") == numbers  # base, parts, largest first, and their sum
     parts = page.texts(".explanation tbody td:first-child")
-    assert parts[1] == "common neighbours13 sampled walks, through bob; of which +0.240 from exact counts"
+    assert parts[1] == "common neighbours13 sampled walks, through bob; +0.240 of it from exact counts"
     assert parts[6:] == [
         "attributes, longer waysless than 0.0005 in absolute value",
         "= log-odds before calibration",

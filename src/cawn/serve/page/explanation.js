@@ -36,13 +36,13 @@ export function explanation(why, unit) {
 }
 
 function verdict({ probability, error, draws, prior }) {
-  const assumed = `probability, assuming that ${Number((100 * prior).toPrecision(3))} % of such pairs link`;
-  const note = `${assumed}; mean over ${plural(draws, "sample")} of walks`;
+  const assumed = `probability, assuming a prior of ${Number((100 * prior).toPrecision(3))} % positives`;
+  const note = `${assumed}; mean over ${plural(draws, "walk sample")}`;
   return paragraph("verdict", element("b", {}, fixed(probability)), ` ± ${fixed(error, 4)} `, span("faint", note));
 }
 
 const background = (why) =>
-  why.background === "strangers" ? "two strangers, nodes without any links" : why.background;
+  why.background === "strangers" ? "two strangers: nodes without any links" : "random pairs of nodes with earlier links";
 
 function notes(why) {
   const compared = `Each part is compared with ${background(why)}.`;
@@ -65,8 +65,8 @@ function partRows(why) {
 }
 
 function partDetail({ detail, counted, num_walks }) {
-  if (!counted) return detail;
-  return `${detail}; ${num_walks ? "of which " : ""}${signed(counted)} from exact counts`;
+  if (!counted || !num_walks) return detail;
+  return `${detail}; ${signed(counted)} of it from exact counts`;
 }
 
 function partTable(why, largest) {
