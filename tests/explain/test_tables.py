@@ -21,11 +21,11 @@ def test_a_link() -> None:
     assert "probability 0.500 ± 0.0100, assuming a prior of 50 % positives" in text
     rows = [line.split()[0] for line in text.splitlines() if line[1:2] in "+-" and line.strip()]
     assert rows[:3] == ["-0.600", "+0.850", "+0.400"]  # the base, then the largest part
-    assert "(4 sampled walks; of which +0.250 from exact counts)" in text
+    assert "(4 sampled walks; +0.250 of it from exact counts)" in text
     assert "times on the walks, walks that do not meet (less than 0.0005 in absolute value)" in text
     (total,) = (line for line in text.splitlines() if "= log-odds before calibration" in line)
     assert total.split()[0] == f"{why.logit:+.3f}" == "+0.650"
-    assert "two strangers, nodes without any links" in text
+    assert "two strangers: nodes without any links" in text
     assert "overlap: together they contribute 0.50 less" in text
     assert "+1.500" in text
     assert "+1.200 ± 0.050" in text

@@ -230,7 +230,7 @@ def test_explanation_of_a_link(page: Page) -> None:
         "attributes, longer waysless than 0.0005 in absolute value",
         "= log-odds before calibration",
     ]
-    assert "two strangers, nodes without any links" in page.text(".explanation > .faint")
+    assert "two strangers: nodes without any links" in page.text(".explanation > .faint")
     assert page.text(".explanation > .faint").endswith("The pair's own history and the walks overlap.")
     assert page.text(".walks details p").startswith("common neighbours: a node that both have linked to; 9 of 32 walks")
     assert page.text(".walks li .faint") == "2023-11-14 22:13:20"
