@@ -26,7 +26,7 @@ def test_a_link() -> None:
     (total,) = (line for line in text.splitlines() if "= log-odds before calibration" in line)
     assert total.split()[0] == f"{why.logit:+.3f}" == "+0.650"
     assert "two strangers: nodes without any links" in text
-    assert "overlap: together they contribute 0.50 less" in text
+    assert "partly redundant: they contribute 0.50 less together" in text
     assert "+1.500" in text
     assert "+1.200 ± 0.050" in text
     assert all(sentence in text for sentence in why.what_if.in_words)
