@@ -90,6 +90,7 @@ def small_law(**changes: Any) -> Law:
         "auc": 0.9,
         "ap": 0.92,
         "evidence": 1.25,
+        "error": 0.1,
         "interaction": -0.25,
         "shapes": [shape] * 14,
         "orders": [],

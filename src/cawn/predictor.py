@@ -469,7 +469,7 @@ class LinkPredictor:
         check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
         check_flags(shapes=shapes, what_if=what_if)
-        if background not in ("strangers", "pairs"):
+        if not isinstance(background, str) or background not in ("strangers", "pairs"):
             raise QueryError(f"background is {brief(background)}: give 'strangers' or 'pairs'")
         self._require_walks()
         given = as_name(src, "src"), as_name(dst, "dst")
@@ -501,12 +501,14 @@ class LinkPredictor:
         """What the model relies on, over test links of its run and as many negatives: parts of its input, walk shapes.
 
         Args:
-            links: Number of test links to use; they are spread over the test period.
+            links: Number of test links to use, at least 2; they are spread over the test period.
             progress: Called with the number of links done, and of all.
         """
         from cawn.explain.law import law_of_run
 
-        check_integer(links, "links", 1)
+        check_integer(links, "links", 2)
+        if progress is not None and not callable(progress):
+            raise QueryError(f"progress is {brief(progress)}: give a function of the links done and of all")
         self._require_walks()
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: train with out=")

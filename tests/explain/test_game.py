@@ -16,6 +16,7 @@ from small_explanation import M, random_pairs
 from tolerances import SCORES, assert_same_scores
 
 ALPHA = (0.05, 1.0)
+NO_X = {"logarithms": False, "degree": False, "directed": False, "attributes": False}  # features of positions
 
 
 Ends = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -31,7 +32,9 @@ def attributed_game(**changes: object) -> tuple[WalkScorer, Game, Ends]:
     return scorer, Game(scorer, *ends), ends
 
 
-@pytest.mark.parametrize("changes", [one | {"length": 2, "tree": ()} for one in OPTIONS], ids=str)
+@pytest.mark.parametrize(
+    "changes", [*(one | {"length": 2, "tree": ()} for one in OPTIONS), {"length": 1}, {"length": 4}, NO_X], ids=str
+)
 def test_everything_adds_up_for_every_model(changes: dict) -> None:
     """All parts: the logit. No part: that of strangers. Walks and counts within a part: its contribution."""
     scorer, game, (src, dst, t) = attributed_game(**changes)

@@ -1,5 +1,7 @@
 """The planted law of a network has most of the evidence and the highest-scored shape; without a law, nothing has."""
 
+import json
+
 import numpy as np
 import pytest
 from benchmarks.explaining import caused_law
@@ -80,7 +82,7 @@ def test_a_law_is_a_mean_over_links() -> None:
     assert law.evidence == pytest.approx(logits[0].mean() - logits[1].mean(), abs=SCORES)
     assert (law.auc, law.ap) == (auc(*logits), average_precision(*logits))
     assert sum(part.evidence for part in law.parts) == pytest.approx(law.evidence, abs=1e-9)
-    assert sum(part.share for part in law.parts) == pytest.approx(1.0)
+    assert sum(part.share for part in law.parts) == pytest.approx(1.0 if law.significant else 0.0)
     everything = found[0].table.shape[1] - 1
     for i, part in enumerate(law.parts):
         assert part.evidence == pytest.approx((true - false)[:, i].mean(), abs=SCORES)
@@ -120,3 +122,21 @@ def test_progress_is_reported() -> None:
     seen: list[tuple[int, int]] = []
     explain_law(scorer, links, lambda done, total: seen.append((done, total)))
     assert seen == [(40, 40)]
+
+
+def test_without_significant_evidence_there_are_no_shares() -> None:
+    """A share of a sum that may be zero, or negative, says nothing."""
+    scorer, links = some_links()
+    law = explain_law(scorer, links._replace(negative=links.dst))
+    assert law.evidence == pytest.approx(0.0, abs=1e-9)
+    assert not law.significant
+    assert {part.share for part in law.parts} == {0.0}
+    assert law.in_words[0].startswith("No law was found")
+    json.dumps(law.to_dict(), allow_nan=False)
+
+
+def test_one_link_is_not_enough() -> None:
+    scorer, links = some_links()
+    one = LawLinks(*(values[:1] for values in links[:4]), links.old)
+    with pytest.raises(cawn.QueryError, match="1 test links with a negative: explaining a model needs at least two"):
+        explain_law(scorer, one)

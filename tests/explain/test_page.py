@@ -287,7 +287,9 @@ def test_in_a_notebook(browser, tmp_path: Path) -> None:
         assert browser.find_elements("css selector", "img") == []
         if i == 0:
             browser.find_element("css selector", "details summary").click()
+            browser.implicitly_wait(10)  # for the event
             browser.find_element("css selector", "#drawing.dimmed")
+            browser.implicitly_wait(0)
             browser.find_element("css selector", "details a").click()
             assert browser.execute_script("return document.querySelector('#drawing').getBoundingClientRect().top") < 500
         browser.switch_to.default_content()

@@ -29,7 +29,7 @@ def explain(
         typer.Option("--global", help="Explain the whole model: which inputs and walk shapes it relies on."),
     ] = False,
     links: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of test links for --global; 5,000 by default.")
+        int | None, typer.Option(min=2, metavar="N", help="Number of test links for --global; 5,000 by default.")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page (.html), a picture (.svg, .png) or data (.json).")

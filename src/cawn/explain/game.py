@@ -242,7 +242,7 @@ class Game:
             of_times = np.zeros(2 * batch.num_pairs, np.float32)
             of_x = np.zeros((2 * batch.num_pairs, x.shape[1]), np.float32)
             of_times[owner], of_x[owner] = times[middle], x[middle]
-            found.append((of_times.reshape(-1, 2), of_x.reshape(-1, 2, x.shape[1])))
+            found.append((of_times.reshape(-1, 2), of_x.reshape(batch.num_pairs, 2, x.shape[1])))
         return found
 
     # What walks and features contribute within their part.

@@ -62,7 +62,7 @@ class LawPart:
     name: str  # a key of `TITLES`
     title: str
     evidence: float  # log-odds
-    share: float  # of the evidence of all parts
+    share: float  # of the evidence of all parts; 0 if that is not significantly positive
     low: float  # confidence interval of the evidence, simultaneous over the table
     high: float
     means: list[Mean]
@@ -104,6 +104,7 @@ class Law(Report):
     auc: float
     ap: float
     evidence: float  # the mean logit of true links minus that of false ones
+    error: float  # its standard error
     interaction: float | None  # mean interaction between the pair's own history and walks, over true links
     shapes: list[Shape]  # of causal anonymous walks, highest scores first
     orders: list[Shape]  # of anonymous walks
@@ -111,11 +112,16 @@ class Law(Report):
     background: str = "strangers"
 
     @property
+    def significant(self) -> bool:
+        """Whether true links have significantly higher logits than false ones."""
+        return is_significant(self.evidence, self.error)
+
+    @property
     def in_words(self) -> list[str]:
         """What the model relies on in a few sentences."""
         found = sorted((part for part in self.parts if part.significant), key=lambda part: -part.evidence)
         raising = [part for part in found if part.evidence > 0]
-        if not raising:
+        if not raising or not self.significant:
             return ["No law was found: nothing that the model uses reliably separates true links from false ones."]
         shares = [
             f"{100 * part.share:.0f} %{' of the evidence comes' * (not i)} from {part.title}"
@@ -188,8 +194,8 @@ def links_of_run(folder: Path, events: Events, max_links: int) -> LawLinks:
 
 def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None = None) -> Law:
     """What the scores of positives and negatives are based on."""
-    if len(links.src) == 0:
-        raise QueryError("there are no links to explain the model with")
+    if len(links.src) < 2:
+        raise QueryError(f"{len(links.src)} test links with a negative: explaining a model needs at least two")
     config, num_links = scorer.config, len(links.src)
     of_shapes, of_orders = _ShapeTable(num_links), _ShapeTable(num_links)  # I_CAW and I_AW
     columns: tuple[list[Contributions], list[Contributions]] = [], []  # of negatives, of positives
@@ -220,6 +226,7 @@ def explain_law(scorer: WalkScorer, links: LawLinks, progress: Progress | None =
         auc=auc(*logits),
         ap=average_precision(*logits),
         evidence=float(logits[0].mean() - logits[1].mean()),
+        error=float((logits[0] - logits[1]).std(ddof=1) / math.sqrt(num_links)),
         interaction=None if pair is None else float(pair.mean()),
         shapes=[
             replace(row, shape=format_shape(shape, config.length), meaning=describe_shape(shape, config.length))
@@ -237,9 +244,10 @@ def _law_parts(
     (true, false), everything = contributions, tables[0].shape[1] - 1
     difference = true - false  # a link and its negative have the same source and time
     evidence, n = difference.mean(axis=0), len(parts.names)
-    error = difference.std(axis=0, ddof=1) / math.sqrt(len(true)) if len(true) > 1 else np.full(n, np.inf)
+    error = difference.std(axis=0, ddof=1) / math.sqrt(len(true))
     half = error * NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / n)
-    total = evidence.sum()
+    total = difference.sum(axis=1)  # of each link
+    has_shares = is_significant(float(total.mean()), float(total.std(ddof=1) / math.sqrt(len(total))))
     found = []
     for i, name in enumerate(parts.names):
         without = [table[:, everything ^ 1 << i] for table in tables]
@@ -253,7 +261,7 @@ def _law_parts(
                 name,
                 TITLES[name],
                 float(evidence[i]),
-                float(evidence[i] / total) if total else 0.0,
+                float(evidence[i] / evidence.sum()) if has_shares else 0.0,
                 float(evidence[i] - half[i]),
                 float(evidence[i] + half[i]),
                 means,
@@ -262,6 +270,11 @@ def _law_parts(
             )
         )
     return found
+
+
+def is_significant(evidence: float, error: float) -> bool:
+    """Whether the lower end of the confidence interval of the total evidence is above zero."""
+    return evidence > NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * error
 
 
 def _mean(links: str, nodes: str, values: Array) -> Mean:

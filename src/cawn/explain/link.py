@@ -199,10 +199,12 @@ def explain_link(
     """
     walk_scores, (src, dst, t) = walk_scorer(scorer), ends
     batcher, texts = walk_scores.batcher, time_format(reading)
-    game, found = _play(walk_scores, ends, background)
+    game = Game(walk_scores, *ends)
     walks = game.walks
     if not (walks.level > 0).any():
         raise QueryError(f"neither node has a link before {texts(t[0].item())}: there is nothing to explain")
+    played = game if background == "strangers" else _against_pairs(walk_scores, ends)
+    found = _mean(played.contributions(), played)
     logit = float(found.table[0, -1])
     others = [walk_scores.logits_of(batcher.pairs(src, dst, t, seed=WALK_SEED + i))[0] for i in range(1, draws)]
     drawn = calibration.probability(np.array([logit, *others]), prior)
@@ -240,7 +242,7 @@ def explain_link(
         prior=prior,
         background=background,
         interaction=None if pair is None else float(pair[0]),
-        shapes=_shape_parts(game) if shapes else [],
+        shapes=_shape_parts(game, played) if shapes else [],
         time=texts(t[0].item()),
     )
 
@@ -264,31 +266,34 @@ def time_format(reading: Reading | None) -> Callable[[float], str]:
     return lambda t: format_as_read(t, reading)
 
 
-def _play(scorer: WalkScorer, ends: tuple[Array, Array, Array], background: Background) -> tuple[Game, Contributions]:
-    """The game of one pair and its contributions; with random pairs as background, their means over these pairs."""
-    game = Game(scorer, *ends)
-    if background == "strangers":
-        return game, game.contributions()
+def _against_pairs(scorer: WalkScorer, ends: tuple[Array, Array, Array]) -> Game:
+    """The games of copies of one pair, each against a random pair: the source of an earlier link and the destination
+    of another."""
+    events, rng = scorer.batcher.events, np.random.default_rng(seed_for(0, "background"))
     src, dst, t = (np.repeat(values, BACKGROUND_PAIRS) for values in ends)
-    copied = Game(scorer, src, dst, t, StandIns.pairs(scorer.batcher, *_sampled_pairs(scorer.batcher, ends[2])))
-    found = copied.contributions()
-    walks = found.walks[np.argsort(copied.walks.pair, kind="stable")].reshape(BACKGROUND_PAIRS, -1).mean(axis=0)
+    first, second = rng.integers(0, int(np.searchsorted(events.t, t[0])), (2, BACKGROUND_PAIRS))
+    others = events.src[first].astype(np.int64), events.dst[second].astype(np.int64)
+    return Game(scorer, src, dst, t, StandIns.pairs(scorer.batcher, *others, t))
+
+
+def _mean(found: Contributions, played: Game) -> Contributions:
+    """The means over copies of one pair."""
+    walks = found.walks[_by_copy(played)].reshape(played.num_pairs, -1).mean(axis=0)
     table, parts, counted = (values.mean(axis=0, keepdims=True) for values in (found.table, found.parts, found.counted))
-    return game, Contributions(table, parts, walks, counted)
+    return Contributions(table, parts, walks, counted)
 
 
-def _sampled_pairs(batcher: Batcher, t: Array) -> tuple[Array, Array, Array]:
-    """The source of one random link before t, and the destination of another, at time t."""
-    events = batcher.events
-    before, rng = int(np.searchsorted(events.t, t[0])), np.random.default_rng(seed_for(0, "background"))
-    if before == 0:
-        raise QueryError(f"no link before {format_time(t[0].item())}: there are no pairs to compare with")
-    first, second = rng.integers(0, before, (2, BACKGROUND_PAIRS))
-    return events.src[first].astype(np.int64), events.dst[second].astype(np.int64), np.repeat(t, BACKGROUND_PAIRS)
+def _by_copy(played: Game) -> Array:
+    """The order of walks in which those of each copy are together, and ordered alike."""
+    return np.argsort(played.walks.pair, kind="stable")
 
 
-def _shape_parts(game: Game) -> list[Part]:
-    """Contributions with each walk shape as a player of its own; sampled if there are many."""
+def _shape_parts(game: Game, played: Game) -> list[Part]:
+    """Contributions with each walk shape as a player of its own; sampled if there are many.
+
+    Args:
+        played: The game against the background, of one or more copies of the pair.
+    """
     parts, walks, length = game.parts, game.walks, game.batcher.config.length
     counted = sorted({*parts.feature.tolist()})
     keys, shape = np.unique(walks.shapes.reshape(len(walks.shapes), -1), axis=0, return_inverse=True)
@@ -304,14 +309,17 @@ def _shape_parts(game: Game) -> list[Part]:
         len(counted) + shape.reshape(-1),
         (first_step if parts.time >= 0 else -1, n - 1 if parts.attributes >= 0 else -1),
     )
+    of_copies = np.empty(len(played.walks.pair), np.int64)
+    of_copies[_by_copy(played)] = np.tile(players.walk, played.num_pairs)
+
+    def value(coalitions: Array) -> Array:
+        return np.asarray(played.values(coalitions, players._replace(walk=of_copies)).mean(axis=0))
+
     if n <= EXACT:
         every = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)
-        contribution, error = shapley_values(game.values(every, players)[0]), np.zeros(n)
+        contribution, error = shapley_values(value(every)), np.zeros(n)
     else:
-        seed = seed_for(0, "orders")
-        contribution, error = sampled_shapley_values(
-            lambda coalitions: game.values(coalitions, players)[0], n, orders=ORDERS, seed=seed
-        )
+        contribution, error = sampled_shapley_values(value, n, orders=ORDERS, seed=seed_for(0, "orders"))
     count = np.bincount(players.walk, weights=walks.count, minlength=n).astype(int)
     return [
         Part(*row, num_walks=int(count[i]), error=float(error[i]))

@@ -59,7 +59,7 @@ class Parts:
         features = feature_parts(config.pair_parts, num_decays)
         x = columns(config, events)
         time_columns, attribute_columns = _positions(x, ("time",)), _positions(x, ("msg", "x"))
-        kinds = [name for name in WALK_PARTS if name != "longer" or config.length > 1]
+        kinds = [name for name in WALK_PARTS if name != "longer" or config.length > 1 or name in features]
         used = {*features, *kinds, *["time"] * config.time, *["attributes"] * bool(attribute_columns)}
         names = tuple(name for name in TITLES if name in used)
         number = {name: i for i, name in enumerate(names)}

@@ -135,7 +135,7 @@ def _linear(
 ) -> tuple[Callable[[int | float], float], list[Tick]]:
     left, end = ends
     first = times[0] if times and times[0] < now else now - 1
-    span = float(now - first)
+    span = float(now - first) or 1.0  # of large floats, 1 is lost
 
     def at(t: int | float) -> float:
         return left + (end - left) * float(t - first) / span

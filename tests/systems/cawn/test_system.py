@@ -1,13 +1,17 @@
 """CAW-N as it is trained: presets, attributes, and what is settled from the training links."""
 
+from threading import Barrier, Thread
+
 import numpy as np
 import pytest
+import torch
 
 import cawn
 from cawn.data import laws
 from cawn.learn.splits import split
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.config import Config
+from cawn.systems.cawn.host import single_thread
 from cawn.systems.cawn.system import decays
 from small_runs import TINY
 from tolerances import SCORES
@@ -78,3 +82,34 @@ def test_named_decays(alpha: str, expected: tuple[float, ...]) -> None:
     config = cawn.Config(alpha=alpha, num_walks=4)
     assert decays(config, 2.0) == pytest.approx(expected)
     assert config.num_decays == len(expected)
+
+
+def test_threads_are_restored_after_concurrent_queries() -> None:
+    """Calls that overlap in several threads leave the number of PyTorch's threads as it was, also for new threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    seen: list[int] = []
+
+    def ask(first: Barrier, last: Barrier) -> None:
+        with single_thread():
+            first.wait(60)
+            seen.append(torch.get_num_threads())
+        last.wait(60)
+        seen.append(torch.get_num_threads())
+
+    try:
+        for _ in range(3):
+            barriers = Barrier(4), Barrier(4)
+            threads = [Thread(target=ask, args=barriers) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            new = Thread(target=lambda: seen.append(torch.get_num_threads()))
+            new.start()
+            new.join()
+            assert seen == [1] * 4 + [3] * 5
+            seen.clear()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

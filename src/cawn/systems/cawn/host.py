@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -51,15 +52,35 @@ class HostEngine:
         return found
 
 
+class _SingleThreads:
+    """How many threads are in `single_thread`, and the number of PyTorch's threads before the first of them."""
+
+    lock = Lock()
+    inside = 0
+    before = 1
+
+
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Run operations of PyTorch on the calling thread alone: for small tensors, waiting for others takes longer."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Run operations of PyTorch on the calling thread alone: for small tensors, waiting for others takes longer.
+
+    A thread that is new to PyTorch starts with the number that another one has set last: if that was 1, set here, it is
+    not what is restored.
+    """
+    with _SingleThreads.lock:
+        before = torch.get_num_threads()
+        if _SingleThreads.inside == 0:
+            _SingleThreads.before = before
+        elif before == 1:
+            before = _SingleThreads.before
+        _SingleThreads.inside += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _SingleThreads.lock:
+            _SingleThreads.inside -= 1
+            torch.set_num_threads(before)
 
 
 @torch.no_grad()
