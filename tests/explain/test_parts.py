@@ -67,7 +67,7 @@ def test_features_of_the_pair_are_those_that_its_links_change() -> None:
         ({}, list(TITLES)),
         ({"attributes": False, "time": False}, [name for name in TITLES if name not in ("attributes", "time")]),
         (cawn.Config.PRESETS["walks"] | {"length": 1}, ["repeated", "common", "apart", "time", "attributes"]),
-        ({"length": 1}, list(TITLES)),  # transitions are longer ways, too
+        ({"length": 1}, list(TITLES)),  # transitions are longer paths, too
     ],
     ids=str,
 )

@@ -146,7 +146,7 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
             part("common", "common neighbours", "13 sampled walks, through bob", 1.821, 0.24, 13),
             part("apart", "walks that do not meet", "2 sampled walks", -0.611, 0.0, 2),
             part("time", "times on the walks", "when these links took place", 0.0101),
-            part("longer", "longer ways", "no sampled walk", 0.0002),
+            part("longer", "longer paths", "no sampled walks", 0.0002),
             part("attributes", "attributes", "of the links and nodes on the walks", -0.0003),
         ],
         "walks": [walk | {"meaning": "a node that both have linked to"} for walk in walks],

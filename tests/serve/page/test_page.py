@@ -227,7 +227,7 @@ def test_explanation_of_a_link(page: Page) -> None:
     parts = page.texts(".explanation tbody td:first-child")
     assert parts[1] == "common neighbours13 sampled walks, through bob; +0.240 of it from exact counts"
     assert parts[6:] == [
-        "attributes, longer waysless than 0.0005 in absolute value",
+        "attributes, longer pathsless than 0.0005 in absolute value",
         "= log-odds before calibration",
     ]
     assert "two strangers: nodes without any links" in page.text(".explanation > .faint")
