@@ -123,7 +123,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
             if scale < 1:
                 config = config.with_(num_walks=8, dim=8, epochs=1)
             events = network if name == "UCI" else network.events
-            first = len(events) - int(len(events) * max(scale, 0.05))
+            first = max(len(events) - max(int(len(events) * scale), 1_000), 0)
             cawn.train(events[first:], config, out=run, quiet=True, kinds=("random",), baselines=False)
             predictor = cawn.LinkPredictor.load(run)
             worst = max(worst, adds_up(predictor, max(int(1000 * scale), 10)))

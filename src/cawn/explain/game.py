@@ -9,7 +9,7 @@ With all parts present, the value is the logit of the pair; with none, that of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -35,7 +35,7 @@ _INPUTS = ("parent", "owner", "own", "other", "weight", "elapsed", "age", "x", "
 
 @dataclass(frozen=True, slots=True)
 class StandIns:
-    """The pairs whose values unknown parts take."""
+    """The pairs whose values left-out parts take."""
 
     batch: Batch  # of Z pairs
     number: Array  # [B] the stand-in of each pair that is explained
@@ -66,12 +66,12 @@ class Contributions(NamedTuple):
 
 
 class Players(NamedTuple):
-    """Who is known in a coalition: a number for each exact feature and each distinct walk, -1 for no one."""
+    """The player that each exact feature, each distinct walk, times and attributes belong to; -1 for none."""
 
     number: int  # n
     feature: Array  # [R]
     walk: Array  # [distinct walks]
-    steps: tuple[int, int]  # times and attributes
+    steps: tuple[int, int]  # of times and of attributes
 
 
 class Game:
@@ -90,9 +90,8 @@ class Game:
         u, v = nodes.reshape(2, -1)
         self._features = batcher.exact_features(u, v, times[: len(src)])
         self.walks = distinct_walks(Batch(config.num_walks, vectors, levels, self._features))
-        self.part_of_walk = parts.walk[
-            walk_kinds(self.walks.shapes, self.walks.side, config.length)
-        ]  # [distinct walks]
+        kind = walk_kinds(self.walks.shapes, self.walks.side, config.length)
+        self.part_of_walk = parts.walk[kind]  # [distinct walks]
 
     @property
     def num_pairs(self) -> int:
@@ -173,7 +172,7 @@ class Game:
         M, absent = present.shape[2], (~present).sum(axis=2).reshape(-1)  # [2V]
         ending = np.rint(levels[0].weight * M) - absent  # there is one prefix of depth 0 for each side
         levels[0] = levels[0]._replace(weight=(ending / M).astype(np.float32))
-        stand_ins, _ = select_pairs(self._stand_ins.batch, self._stand_ins.number[pairs])
+        stand_ins = _select_pairs(self._stand_ins.batch, self._stand_ins.number[pairs])
         share = (absent / M).astype(np.float32)
         replacing = [level._replace(weight=level.weight * share[level.owner]) for level in stand_ins.levels]
         ends = np.concatenate([level.weight for level in levels]) > 0
@@ -400,10 +399,10 @@ def _secant(before: Tensor, after: Tensor, function: Any, gradient: Tensor) -> T
     return torch.where(change == 0, gradient, (function(after) - function(before)) / change)
 
 
-def select_pairs(batch: Batch, pairs: Array) -> tuple[Batch, list[Array]]:
-    """A batch of these pairs, in any order and possibly repeated, and the rows of each level they come from."""
+def _select_pairs(batch: Batch, pairs: Array) -> Trees:
+    """The trees of these pairs of a batch, in any order and possibly repeated."""
     starts = [np.searchsorted(level.owner, 2 * np.arange(batch.num_pairs + 1)) for level in batch.levels]
-    levels, rows, offset = [], [], np.zeros(len(pairs), np.int64)
+    levels, offset = [], np.zeros(len(pairs), np.int64)
     for level, start in zip(batch.levels, starts, strict=True):
         sizes = (start[1:] - start[:-1])[pairs]
         begins = np.cumsum(sizes) - sizes
@@ -411,9 +410,8 @@ def select_pairs(batch: Batch, pairs: Array) -> tuple[Batch, list[Array]]:
         at = np.arange(sizes.sum()) + (start[pairs] - begins)[copy]
         chosen = Level(*(None if field is None else field[at] for field in level))
         levels.append(chosen._replace(owner=2 * copy + (chosen.owner & 1), parent=chosen.parent + offset[copy]))
-        rows.append(at)
         offset = begins - start[pairs]
-    return replace(batch, levels=levels, pair_features=batch.pair_features[pairs]), rows
+    return Trees(batch.vectors, levels)
 
 
 def _join_trees(first: Trees, second: Trees) -> Trees:
