@@ -167,7 +167,7 @@ def test_errors_are_one_printable_line(monkeypatch, error: Exception, reason: st
         ),
         (["explain", "{run}", "--src", "person 1", "--dst", "person 2", "--time", "1999-01-01"], "nothing to explain"),
         (["explain", "{run}", "--src", "person 1", "--dst", "person 2", "--time", "soon"], "ISO date"),
-        (["explain", "{run}", "--global", "-o", "{folder}/why.pdf"], "the file name must end in .html, .svg, .png, .json"),
+        (["explain", "{run}", "--global", "-o", "{folder}/why.pdf"], "must end in .html, .svg, .png, .json"),
         (["explain", "{run}", "--global", "-o", "{folder}/none/x.html"], "no such folder"),
         (["explain", "{run}", "--global", "--links", "0"], "Invalid value for '--links'"),
         (["explain", "{run}", "--global", "--draws", "1"], "Invalid value for '--draws'"),
