@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cawn.explain.distinct_walks import distinct_walks
 from cawn.explain.parts import Parts, walk_kinds
-from cawn.explain.shapley import join_weights, shapley_values
+from cawn.explain.shapley import all_coalitions, join_weights, shapley_values
 from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher
 from cawn.systems.cawn.model import CAWN
@@ -108,9 +108,8 @@ class Game:
         n = len(self.parts.names)
         table, counted = np.empty((self.num_pairs, 1 << n)), np.zeros((self.num_pairs, n))
         shares = np.zeros(len(self.part_of_walk))
-        coalitions = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)  # [2^n, n]
         for pairs in self._pieces():
-            evaluated = self._evaluate(pairs, coalitions, self.players)
+            evaluated = self._evaluate(pairs, all_coalitions(n), self.players)
             table[pairs] = evaluated.values
             self._add_shares(evaluated, shares, counted)
         parts = shapley_values(table)

@@ -1,6 +1,6 @@
-"""What a model relies on: the contribution of each part of the past, and of every walk shape, over many links.
+"""What a model relies on: the contribution of each part of the input, and of every walk shape, over many links.
 
-Shapes of causal anonymous walks and, for comparison, of anonymous walks, which do not know what walks have in common,
+The shapes of causal anonymous walks and, for comparison, of anonymous walks, which ignore what walks have in common,
 are those of the paper's Figures 8 and 9.
 """
 
@@ -66,7 +66,7 @@ class LawPart:
     low: float  # confidence interval of the evidence, simultaneous over the table
     high: float
     means: list[Mean]
-    auc_without: float  # if the part is not known at test time
+    auc_without: float  # if the part is left out at test time
     ap_without: float
 
     @property

@@ -1,4 +1,4 @@
-"""Why one link has its score: what each part of the past contributes, the walks, and what would change the answer."""
+"""Why one link has its score: what each part of the input and each walk contributes, in numbers and in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_sh
 from cawn.explain.game import Contributions, Game, Players, StandIns
 from cawn.explain.parts import TITLES
 from cawn.explain.report import Report
-from cawn.explain.shapley import EXACT, sampled_shapley_values, shapley_values
+from cawn.explain.shapley import EXACT, all_coalitions, sampled_shapley_values, shapley_values
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
@@ -116,7 +116,7 @@ class Explanation(Report):
     past: Past
     prior: float = 0.5  # assumed share of positives
     background: str = "strangers"  # where the values of left-out parts come from; or "pairs"
-    interaction: float | None = None  # between the pair's own history and its walks; None without one of them
+    interaction: float | None = None  # between the pair's own history and its walks; None without exact features
     shapes: list[Part] = field(default_factory=list)  # contributions of walk shapes, if asked for
     what_if: WhatIf | None = None
     time: str = ""  # t as text: a date if the data had dates or t looks like Unix seconds, else the number
@@ -316,8 +316,7 @@ def _shape_parts(game: Game, played: Game) -> list[Part]:
         return np.asarray(played.values(coalitions, players._replace(walk=of_copies)).mean(axis=0))
 
     if n <= EXACT:
-        every = (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)
-        contribution, error = shapley_values(value(every)), np.zeros(n)
+        contribution, error = shapley_values(value(all_coalitions(n))), np.zeros(n)
     else:
         contribution, error = sampled_shapley_values(value, n, orders=ORDERS, seed=seed_for(0, "orders"))
     count = np.bincount(players.walk, weights=walks.count, minlength=n).astype(int)

@@ -19,6 +19,11 @@ Array = npt.NDArray[Any]
 EXACT = 10  # players, at most, for which all coalitions are evaluated
 
 
+def all_coalitions(n: int) -> npt.NDArray[np.bool_]:
+    """The players of each coalition, in the order of a table: [2^n, n]."""
+    return (np.arange(1 << n)[:, None] >> np.arange(n) & 1).astype(bool)
+
+
 def join_weights(n: int) -> npt.NDArray[np.float64]:
     """The probability that exactly the players of a coalition precede a given other one, by their number: [n]."""
     return np.array([1 / (n * comb(n - 1, size)) for size in range(n)])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.times import PER_SECOND
 from cawn.errors import printable
 from cawn.explain.game import Game
 from cawn.explain.link import Explanation, Link, link_at, pair_links, time_format, walk_scorer
@@ -31,10 +32,10 @@ Ends = tuple[Array, Array, Array]
 MOST_REMOVED = 10  # links
 TRIES = 4  # links of which one is removed at each step
 MOST_TRIES = 16  # if removing none of them helps
-RECENT = 10  # links of each end and of the pair that may be removed although no walk uses them
+RECENT = 10  # newest links of each end and of the pair that may be removed, even if no walk uses them
 SHOWN = 3  # additions in words
 PARTNERS = 3  # recent partners of each end to which the other might have linked
-_DAY = 86_400
+_DAY = 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +204,7 @@ def _possible_links(changed: _Changed, reading: Reading | None) -> list[tuple[in
     past, (src, dst, t) = changed.past, changed.ends
     when = past.t[-1].item()  # the newest time before the query
     if reading is not None and reading.dates:
-        day = _DAY * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[reading.unit]
-        when = max(past.t[0].item(), t[0].item() - day)
+        when = max(past.t[0].item(), t[0].item() - _DAY * PER_SECOND[reading.unit])
     nodes, times = np.concatenate([src, dst]), np.concatenate([t, t])
     partners = changed.scorer.history.recent(nodes, times, 10 * PARTNERS).nodes
     of_src, of_dst = (list(dict.fromkeys(row[row >= 0].tolist())) for row in partners)
