@@ -18,20 +18,30 @@ from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.rng import mix64_array
 
 
-def in_canonical_order(events: Events, *, equal_by_rows: bool = False) -> Events:
-    """The same links, simultaneous ones in an order that does not depend on rows; `events` itself without ties.
-
-    Args:
-        equal_by_rows: Keep links with equal hashes in the order of rows, so that ids never matter.
-    """
+def in_canonical_order(events: Events) -> Events:
+    """The same links, simultaneous ones in an order that does not depend on rows; `events` itself without ties."""
     if not (events.t[1:] == events.t[:-1]).any():
         return events
-    keys = np.empty(len(events), np.uint64)
     bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
+    return events.reordered(np.lexsort((events.dst, events.src, _keys(events, bits), events.t)))
+
+
+def canonical_order(events: Events) -> npt.NDArray[np.int64]:
+    """The same order of links, in which ids never matter: those with equal hashes are in the order of rows.
+
+    It does not depend on the unit of time.
+    """
+    if not (events.t[1:] == events.t[:-1]).any():
+        return np.arange(len(events))
+    moments = np.cumsum(np.append(False, events.t[1:] != events.t[:-1]))
+    return np.lexsort((_keys(events, moments.view(np.uint64)), moments))
+
+
+def _keys(events: Events, time_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    keys = np.empty(len(events), np.uint64)
     attributes, colours = hash_rows(events.msg, len(events)), hash_rows(events.x, events.num_nodes)
-    link_keys(events.src, events.dst, bits, attributes, colours, np.zeros_like(colours), keys)
-    order = np.lexsort((keys, events.t) if equal_by_rows else (events.dst, events.src, keys, events.t))
-    return events.reordered(order)
+    link_keys(events.src, events.dst, time_bits, attributes, colours, np.zeros_like(colours), keys)
+    return keys
 
 
 def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:

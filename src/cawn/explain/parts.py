@@ -16,11 +16,9 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.explain.distinct_walks import ENDED
 from cawn.explain.shapley import interaction
+from cawn.index.features import DEPTH, PairParts, part_widths
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import columns
-from cawn.walks.pairs import PairParts
-from cawn.walks.rates import part_widths
-from cawn.walks.sequences import DEPTH
 
 Array = npt.NDArray[Any]
 
@@ -109,11 +107,10 @@ def feature_parts(parts: PairParts, num_decays: int) -> list[str]:
             found += [part] * (num_decays + 1) + ["pair"] * (end - num_decays - 1)
         if parts.directed:
             found += [part for part in ("pair", "source", "destination") for _ in range(directed_count)]
-    steps = parts.sequences
-    two_steps = steps.width(num_decays) - 2 * steps.since - (2 + DEPTH) * steps.transitions
+    two_steps = parts.widths(num_decays)[1] - 2 * parts.since - (2 + DEPTH) * parts.transitions
     for other in ("destination", "source"):  # the features of the source concern the destination, and vice versa
-        found += ["pair"] * (2 * steps.since) + ["common"] * two_steps
-        found += [other, "pair", *["longer"] * DEPTH] * steps.transitions
+        found += ["pair"] * (2 * parts.since) + ["common"] * two_steps
+        found += [other, "pair", *["longer"] * DEPTH] * parts.transitions
     return found
 
 

@@ -43,11 +43,11 @@ from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
+from cawn.index.files import bytes_per_link, index_bytes, temporary_bytes, write_index
 from cawn.learn.splits import TimeSplit
 from cawn.progress import progress
 from cawn.systems.base import Storable
 from cawn.systems.settings import Settings
-from cawn.walks.external import bytes_per_link, index_bytes, temporary_bytes, write_index
 
 _BLOCK = 1 << 20
 _SAMPLE = 1 << 20  # bytes of a text file from which the length of its lines is estimated

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 
 from cawn.data.events import Events
 from cawn.errors import DataError
+from cawn.index.features import PairParts, part_widths
 from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Links, Optimizer, TrainingLinks
 from cawn.walks.history import History
-from cawn.walks.pairs import PairParts
-from cawn.walks.rates import part_widths
 
 Array = npt.NDArray[Any]
 

@@ -18,15 +18,15 @@ from torch import Tensor, nn
 
 from cawn.data.decays import ladder, time_unit
 from cawn.data.events import Events
+from cawn.index.features import NO_SEQUENCES, PairFeatures, PairParts
+from cawn.index.growing import GrowingIndex, growing_index
+from cawn.index.index import Index
+from cawn.index.stored import index_of, named_arrays, stored_index
 from cawn.systems.base import Context, symmetric_features
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings
 from cawn.systems.training import Links, Optimizer, contrast_loss
-from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
-from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts, named
-from cawn.walks.stored import stored_index
-from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -91,7 +91,7 @@ class RatesSystem:
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
         standardise = Standardise(width)
         self.module = nn.Sequential(*[standardise] * config.scaled, *layers).to(context.device)
-        self._features: tuple[Events, PairFeatures] | None = None  # of the most recent events
+        self._index: tuple[Events, Index] | None = None  # of the most recent events
         if context.training is not None and config.scaled:
             standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
 
@@ -113,24 +113,14 @@ class RatesSystem:
         return other
 
     def scorer(self, events: Events) -> RatesScorer:
-        if self._features is None or self._features[0] is not events:
-            parts, attributes = self.config.pair_parts, self.config.attributes
-            stored = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
-            if stored is not None:
-                return self._adopt(events, stored)
-            history = History(events, self.alpha, threads=self.context.threads)
-            features = PairFeatures.of(parts, events, history, self.unit, attributes=attributes)
-            assert features is not None
-            self._features = events, features
-        return RatesScorer(self, *self._features)
-
-    def _adopt(self, events: Events, arrays: dict[str, Array]) -> RatesScorer:
-        """Use an index that was checked."""
-        history = History.adopt(named(arrays, "history."))
-        features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
-        assert features is not None
-        self._features = events, features
-        return RatesScorer(self, events, features)
+        if self._index is None or self._index[0] is not events:
+            parts, attributes, threads = self.config.pair_parts, self.config.attributes, self.context.threads
+            index = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
+            if index is None:
+                decays = np.array(self.alpha), parts.kinds, parts.decay(self.unit)
+                index = Index.of(events, *decays, attributes=attributes, threads=threads)
+            self._index = events, index
+        return RatesScorer(self, *self._index)
 
     def index(self, events: Events) -> dict[str, Array]:
         """See `Indexed`."""
@@ -138,35 +128,30 @@ class RatesSystem:
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         """See `Indexed`."""
-        check_history(named(arrays, "history."), events.t, events.num_nodes, self.alpha)
-        check_pairs(arrays, events.t, events.num_nodes, self.alpha, self.config.pair_parts)
-        self._adopt(events, arrays)
+        self._index = events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays)
 
 
 class RatesScorer:
     """Scores pairs by their exact features on a history."""
 
-    def __init__(
-        self, system: RatesSystem, events: Events, features: PairFeatures, growing: GrowingIndex | None = None
-    ) -> None:
-        self._system, self._events, self._features, self._growing = system, events, features, growing
+    def __init__(self, system: RatesSystem, events: Events, index: Index, growing: GrowingIndex | None = None) -> None:
+        self._system, self._events, self._index, self._growing = system, events, index, growing
+        self._features = PairFeatures(system.config.pair_parts, index, system.unit)
 
     @property
     def history(self) -> History:
-        return self._features.rates.history
+        return History.of(self._index)
 
     def index(self) -> dict[str, Array]:
         """See `HasIndex`."""
-        return {f"history.{name}": array for name, array in self.history.arrays.items()} | self._features.arrays
+        return named_arrays(self._index)
 
     def extended(self, events: Events, kept: int) -> RatesScorer:
         """See `Growing`."""
-        attributes = self._system.config.attributes
-        index = growing_index(self._growing, self._events, self.history, self._features, attributes)
-        features = index.append(events, kept).pair_features
-        assert features is not None
-        self._system._features = events, features
-        return RatesScorer(self._system, events, features, index)
+        growing = growing_index(self._growing, self._events, self._index, attributes=self._system.config.attributes)
+        index = growing.append(events, kept)
+        self._system._index = events, index
+        return RatesScorer(self._system, events, index, growing)
 
     def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:
         """The features of pairs: [B, R]."""
@@ -191,7 +176,7 @@ class RatesScorer:
 
     def with_module(self, module: nn.Module) -> RatesScorer:
         """See `Trainable`."""
-        return RatesScorer(self._system.with_module(module), self._events, self._features)
+        return RatesScorer(self._system.with_module(module), self._events, self._index)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
+from cawn.index.index import Index
+from cawn.index.kernels.building import LINK, NODE
+from cawn.index.kernels.lists import LENGTH
 from cawn.kernels import rng
-from cawn.kernels.cpu.index import fill_lists, list_starts
-from cawn.kernels.cpu.walks import LINK, NODE
 
 NO_LINK = -1
 
@@ -42,30 +43,26 @@ class Neighbours:
 
     def __init__(self, events: Events, device: torch.device | str = "cpu") -> None:
         self.events = in_canonical_order(events)
-        src, dst, t = self.events.src, self.events.dst, self.events.t
-        starts = list_starts(src, dst, events.num_nodes)
-        time, hop = np.empty(int(starts[-1]), t.dtype), np.empty((int(starts[-1]), 3), np.int32)
-        fill_lists(src, dst, t, starts, time, hop)
-        self._adopt(starts, hop, t, torch.device(device))
+        self._adopt(Index.of(self.events, np.empty(0)), torch.device(device))
 
     @classmethod
-    def of_index(cls, arrays: dict[str, np.ndarray], device: torch.device | str = "cpu") -> Neighbours:
-        """From the arrays of a `History`; links have its order and event ids, and `events` is not set."""
-        time, hop = arrays["time"], arrays["hop"]
-        t = np.zeros(int(hop[:, LINK].max() >> 1) + 1 if len(hop) else 0, time.dtype)
-        t[hop[:, LINK] >> 1] = time
+    def of_index(cls, index: Index, device: torch.device | str = "cpu") -> Neighbours:
+        """From the index that walks are sampled from; links have its order and event ids, and `events` is not set."""
         found = cls.__new__(cls)
-        found._adopt(arrays["starts"], hop, t, torch.device(device))
+        found._adopt(index.flat(), torch.device(device))
         return found
 
-    def _adopt(self, starts: np.ndarray, hop: np.ndarray, t: np.ndarray, device: torch.device) -> None:
-        owner = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    def _adopt(self, index: Index, device: torch.device) -> None:
+        nodes, t = index.kinds["nodes"], index.t
+        hop, lengths = nodes["hop"], nodes["span"] & LENGTH
+        starts = np.append(0, np.cumsum(lengths))
+        owner = np.repeat(np.arange(len(lengths)), lengths)
         link = hop[:, LINK].astype(np.int64)  # 2 * event + side
         self._stride = 2 * len(t) + 2
         self._nodes = torch.from_numpy(hop[:, NODE].astype(np.int64)).to(device)
         self._links = torch.from_numpy(link).to(device)
         self._codes = torch.from_numpy(owner * self._stride + link).to(device)  # ascending
-        self._starts = torch.from_numpy(np.array(starts)).to(device)
+        self._starts = torch.from_numpy(starts).to(device)
         self.t = torch.from_numpy(np.array(t)).to(device)  # [E]
         self.device, self.num_nodes = device, len(starts) - 1
 

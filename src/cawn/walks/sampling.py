@@ -14,7 +14,7 @@ import numpy.typing as npt
 from cawn.checks import as_array, check_seed, check_threads, is_integer
 from cawn.data.times import cast_times
 from cawn.errors import QueryError, brief
-from cawn.kernels.cpu.walks import WalkRequest, run_walks
+from cawn.walks.kernels.sampling import WalkRequest, run_walks
 
 MAX_LENGTH = 255
 MAX_WALKS = 2**32

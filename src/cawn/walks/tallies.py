@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.sequences import decayed_counts
 from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
@@ -60,6 +60,16 @@ def first_occurrences(keys: Array) -> Array:
 def pair_key(a: Array, b: Array) -> Array:
     """One key for two nodes."""
     return np.asarray(a.astype(np.int64) << 32 | b.astype(np.int64))
+
+
+@njit
+def decayed_counts(starts: Array, t: Array, scale: float) -> Array:
+    """The sum of exp(-age / scale) over the entries of its list so far, at the time of each entry: [n]."""
+    sums = np.ones(t.size)
+    for row in range(starts.size - 1):
+        for i in range(starts[row] + 1, starts[row + 1]):
+            sums[i] += sums[i - 1] * math.exp(-(t[i] - t[i - 1]) / scale)
+    return sums
 
 
 @njit

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.walks import WalkRequest
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import query_key, uniform
+from cawn.walks.kernels.sampling import WalkRequest
 
 Array = npt.NDArray[Any]
 

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from cawn.data.decays import ladder
 from cawn.errors import QueryError, brief
+from cawn.index.features import NO_SEQUENCES, PairParts
 from cawn.systems.settings import Settings, is_number
-from cawn.walks.pairs import NO_SEQUENCES, PairParts
 
 Alpha = Literal["auto", "ladder", "slow", "fast", "paper"] | float | tuple[float, ...]
 NAMED_LADDERS = {"ladder": "wide", "slow": "slow", "fast": "fast"}  # values of alpha; see `cawn.data.decays.LADDERS`

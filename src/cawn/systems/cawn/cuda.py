@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cawn.data.events import NO_NEGATIVE
+from cawn.index.kernels.rates import LONGEST
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.features import gather_rows, position_features, rate_features
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, free_memory, memory_for, place
@@ -43,7 +44,6 @@ from cawn.systems.training import (
 )
 from cawn.walks.cuda import DeviceHistory, DeviceRates, DeviceSequences
 from cawn.walks.identities import first_occurrences
-from cawn.walks.rates import LONGEST
 
 Array = npt.NDArray[Any]
 

@@ -16,17 +16,18 @@ import numpy.typing as npt
 from torch import Tensor
 
 from cawn.data.events import Events
+from cawn.index.features import PairFeatures, in_units
+from cawn.index.growing import GrowingIndex, growing_index
+from cawn.index.index import Index
+from cawn.index.kernels.nodes import degrees
 from cawn.kernels.cpu.merge import merge_prefixes
 from cawn.kernels.cpu.prefixes import Level, Walks, share_prefixes
-from cawn.kernels.cpu.walks import degrees, run_walks, sample_walks
 from cawn.systems.cawn.config import Config
 from cawn.systems.ranks import dropout_of
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
-from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
-from cawn.walks.pairs import PairFeatures
-from cawn.walks.rates import in_units
+from cawn.walks.kernels.sampling import run_walks, sample_walks
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
@@ -68,9 +69,8 @@ class Batcher:
 
     config: Config
     events: Events
-    history: History
+    index: Index
     unit: float
-    pair_features: PairFeatures | None
     threads: int | None = None
     growing: GrowingIndex | None = None
 
@@ -86,15 +86,24 @@ class Batcher:
         build_threads: int | None = None,
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
-        history = History(events, alpha, threads=build_threads)
-        pair_features = PairFeatures.of(config.pair_parts, events, history, unit, attributes=config.attributes)
-        return cls(config, events, history, unit, pair_features, threads)
+        parts, alphas = config.pair_parts, np.array(alpha)
+        how = {"attributes": config.attributes, "threads": build_threads}
+        return cls(config, events, Index.of(events, alphas, parts.kinds, parts.decay(unit), **how), unit, threads)
+
+    @property
+    def history(self) -> History:
+        """The history that walks are sampled from."""
+        return History.of(self.index)
+
+    @property
+    def pair_features(self) -> PairFeatures:
+        """Computes the exact features of pairs."""
+        return PairFeatures(self.config.pair_parts, self.index, self.unit)
 
     def extended(self, events: Events, kept: int) -> Batcher:
         """See `Growing`."""
-        index = growing_index(self.growing, self.events, self.history, self.pair_features, self.config.attributes)
-        history, pair_features = index.append(events, kept)
-        return replace(self, events=events, history=history, pair_features=pair_features, growing=index)
+        growing = growing_index(self.growing, self.events, self.index, attributes=self.config.attributes)
+        return replace(self, events=events, index=growing.append(events, kept), growing=growing)
 
     def pairs(self, src: Array, dst: Array, t: Array, *, seed: int) -> Batch:
         """The pairs (src, dst) at times t. Each distinct (node, time) is sampled once."""
@@ -159,7 +168,7 @@ class Batcher:
 
     def walks(self, nodes: Array, t: Array, *, seed: int) -> Walks:
         """The walks of queries: nodes, times and events, [Q, M, L] each."""
-        return run_walks(sample_walks, self.history.index, nodes, t, self.config.widths, seed, self.threads)
+        return run_walks(sample_walks, self.index.nodes, nodes, t, self.config.widths, seed, self.threads)
 
     def prefix_trees(self, walks: Walks, rows: Array, *, merge: bool) -> tuple[Array, list[Level]]:
         """The vectors and levels of a `Batch`; see `rows`."""
@@ -174,8 +183,6 @@ class Batcher:
 
     def exact_features(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float32]:
         """The exact features of pairs: [B, R]."""
-        if self.pair_features is None:
-            return np.empty((len(src), 0), np.float32)
         return self.pair_features.features(src, dst, t, threads=self.threads)
 
     def _with_features(self, level: Level, above: Level) -> Level:
@@ -241,7 +248,7 @@ def _node_attributes(batcher: Batcher, level: Level, _: Array) -> Array:
 
 def _log_degree(batcher: Batcher, level: Level, _: Array) -> Array:
     """Logarithm of the number of earlier links of the node."""
-    degree = degrees(batcher.history.index, level.node.astype(np.int64), level.t)
+    degree = degrees(batcher.index.nodes, level.node.astype(np.int64), level.t)
     return np.asarray(np.log1p(degree)[:, None] / LOG_SCALE)
 
 

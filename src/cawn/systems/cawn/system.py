@@ -16,6 +16,8 @@ from torch import Tensor, nn
 from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
 from cawn.errors import DataError, brief
+from cawn.index.index import Index
+from cawn.index.stored import index_of, named_arrays, stored_index
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.cawn.config import NAMED_LADDERS, Config
@@ -24,9 +26,6 @@ from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Links, Optimizer
 from cawn.walks.history import History
-from cawn.walks.pairs import PairFeatures, named
-from cawn.walks.stored import stored_index
-from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -95,17 +94,15 @@ class CawnSystem:
         if self._batcher is None or self._batcher.events is not events:
             config, build, threads = self.config, self.context.threads, self._batch_threads
             parts, attributes = config.pair_parts, config.attributes
-            stored = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
-            if stored is not None:
-                return self._adopt(events, stored)
+            index = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
+            if index is not None:
+                return self._adopt(events, index)
             self._batcher = Batcher.of(config, events, self.alpha, self.unit, threads=threads, build_threads=build)
         return self._batcher
 
-    def _adopt(self, events: Events, arrays: dict[str, Array]) -> Batcher:
-        """Use an index that was checked."""
-        history = History.adopt(named(arrays, "history."))
-        pair_features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
-        self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
+    def _adopt(self, events: Events, index: Index) -> Batcher:
+        """Use an index of these events."""
+        self._batcher = Batcher(self.config, events, index, self.unit, self._batch_threads)
         return self._batcher
 
     def engine(self, batcher: Batcher, num_pairs: int = 0) -> Any:
@@ -138,10 +135,7 @@ class CawnSystem:
         return WalkScorer(self, self.batcher(events)).index()
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        lists, parts = named(arrays, "history."), self.config.pair_parts
-        check_history(lists, events.t, events.num_nodes, self.alpha)
-        check_pairs(arrays, events.t, events.num_nodes, self.alpha, parts)
-        self._adopt(events, arrays)
+        self._adopt(events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays))
 
     def with_module(self, module: nn.Module) -> CawnSystem:
         """See `Replaceable`."""
@@ -172,9 +166,7 @@ class WalkScorer:
 
     def index(self) -> dict[str, Array]:
         """See `HasIndex`."""
-        arrays = {f"history.{key}": value for key, value in self.batcher.history.arrays.items()}
-        features = self.batcher.pair_features
-        return arrays if features is None else arrays | features.arrays
+        return named_arrays(self.batcher.index)
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.logits(src, dst, t, seed=WALK_SEED)

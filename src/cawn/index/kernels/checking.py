@@ -1,0 +1,46 @@
+"""Whether arrays from a file can be read without checks; see `cawn.index.stored`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from cawn.index.kernels.building import CUT, LINK, NODE
+from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS
+from cawn.kernels.jit import njit
+
+Array = npt.NDArray[Any]
+
+
+@njit
+def spans_are_inside(span: Array, size: int) -> bool:
+    """Whether spans are those of lists one after the other that fill `size` entries."""
+    start = 0
+    for row in range(span.size):
+        length = span[row] & LENGTH
+        if span[row] != (start << START_BITS | EXACT | length):
+            return False
+        start += length
+    return start == size
+
+
+@njit
+def hops_are_inside(span: Array, hop: Array, num_links: int) -> bool:
+    """Whether every hop leads to a node, and to no more entries than its list has."""
+    for i in range(len(hop)):
+        node, link, cut = hop[i, NODE], hop[i, LINK], hop[i, CUT]
+        if not (0 <= node < span.size and 0 <= link < 2 * num_links and 0 <= cut <= span[node] & LENGTH):
+            return False
+    return True
+
+
+@njit
+def slots_are_free(slots: Array, num_keys: int) -> bool:
+    """Whether every key has one slot, and at least one slot is free."""
+    used = 0
+    for slot in slots:
+        if slot >= num_keys or slot < -1:
+            return False
+        used += slot >= 0
+    return used == num_keys

@@ -1,0 +1,50 @@
+"""The one table of the kinds of lists that an index has.
+
+Whatever builds, extends, stores, checks or copies lists goes through it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+ALPHAS, TRANSITIONS = "alphas", "transitions"  # the decays of walks and rates, and that of transitions
+RATES, DIRECTED, SEQUENCES = "rates", "directed", "sequences"  # the features of pairs that need a kind
+
+
+class Kind(NamedTuple):
+    """Lists with an entry for each link of a row."""
+
+    name: str
+    needed_for: str  # "" for walks
+    sums: tuple[str, ...]  # the decays of its sums
+    bits: int  # sums are stored after every 2 ** bits entries
+    columns: tuple[str, ...] = ("link",)
+    keyed: bool = False  # rows are found by a pair of nodes; else they are numbered like nodes
+
+    def decays(self, alphas: Array, decay: float) -> Array:
+        """The decays of its sums; a `decay` of 0 stands for no transitions."""
+        own = np.array([decay] if decay else [])
+        return np.concatenate([np.empty(0), *(alphas if name == ALPHAS else own for name in self.sums)])
+
+
+NODES = Kind("nodes", "", (TRANSITIONS,), 3, ("time", "hop", "logsum"))  # each link twice, as its two ends see it
+PAIRS = Kind("pairs", RATES, (ALPHAS, TRANSITIONS), 4, keyed=True)  # of two nodes, in either direction
+WAYS = Kind("ways", DIRECTED, (ALPHAS,), 4)  # rows 2 * row of the pair, and the next for links to the smaller id
+SOURCES = Kind("sources", DIRECTED, (ALPHAS,), 4)
+DESTINATIONS = Kind("destinations", DIRECTED, (ALPHAS,), 4)
+PARTNERS = Kind("partners", SEQUENCES, (), 4, ("link", "partner"))  # those of nodes, in canonical order (`data.ties`)
+NEXT = Kind("next", SEQUENCES, (TRANSITIONS,), 3, keyed=True)  # two consecutive partners of any node
+ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 3)  # the first of two consecutive partners
+
+KINDS = (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS, PARTNERS, NEXT, ORIGINS)
+TOTAL_BITS = 4  # the decayed count of all links is stored after every 2 ** TOTAL_BITS links
+
+
+def kinds_for(*needs: str) -> tuple[Kind, ...]:
+    """The kinds that walks and these features need."""
+    return tuple(kind for kind in KINDS if kind.needed_for in ("", *needs))

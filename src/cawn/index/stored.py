@@ -1,0 +1,143 @@
+"""The arrays of an index by name, as files have them, and the index of an index folder."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from cawn.data.array_folders import Arrays
+from cawn.data.events import Events
+from cawn.data.stored import StoredIndex, matching_index
+from cawn.data.validation import check_array, check_range, require
+from cawn.errors import DataError, StorageError
+from cawn.index.features import PairParts
+from cawn.index.index import Index
+from cawn.index.kernels import checking
+from cawn.index.kernels.lists import block_rows
+from cawn.index.kinds import KINDS, NEXT, NODES, PAIRS, TOTAL_BITS, WAYS, Kind
+
+_TYPES: dict[str, Any] = {"hop": np.int32, "logsum": np.float64, "link": np.int32, "partner": np.int32}
+_DIMENSIONS = {"hop": 2, "logsum": 2}
+
+
+def named_arrays(index: Index) -> Arrays:
+    """The arrays of an index by name, lists one after the other."""
+    flat = index.flat()
+    found = {f"{kind}.{name}": array for kind, columns in flat.kinds.items() for name, array in columns.items()}
+    return found | ({"all.totals": flat.totals, "all.firsts": flat.firsts} if NEXT.name in flat.kinds else {})
+
+
+def array_names(kinds: tuple[Kind, ...]) -> list[str]:
+    """The names of the arrays of an index with these kinds."""
+    found = []
+    for kind in kinds:
+        fields = ["span", *kind.columns, "sums", *(("keys", "slots") if kind.keyed else ())]
+        found += [f"{kind.name}.{field}" for field in fields]
+    return found + (["all.totals", "all.firsts"] if NEXT in kinds else [])
+
+
+def index_of(events: Events, alphas: tuple[float, ...], unit: float, parts: PairParts, arrays: Arrays) -> Index:
+    """The index of these events that `arrays` are; raises DataError where compiled code could not read them."""
+    names = array_names(parts.kinds)
+    for name in names:
+        require(name in arrays, f"{name} is missing")
+    found: dict[str, Arrays] = {kind.name: {} for kind in parts.kinds}
+    for name in names:
+        kind, field = name.split(".")
+        if kind in found:
+            found[kind][field] = arrays[name]
+    totals, firsts = arrays.get("all.totals", np.empty(0)), arrays.get("all.firsts", np.empty(0, np.int32))
+    index = Index(events.t, events.num_nodes, np.array(alphas), parts.decay(unit), found, totals, firsts)
+    check_index(index)
+    return index
+
+
+def check_index(index: Index) -> None:
+    """Raise DataError if compiled code could not read the arrays of an index, in one pass over them."""
+    num_links, num_rows = len(index.t), index.num_nodes
+    for kind in KINDS:
+        if kind.name not in index.kinds:
+            continue
+        columns = index.kinds[kind.name]
+        size, decays = len(columns[kind.columns[0]]), kind.decays(index.alphas, index.decay)
+        for name in kind.columns:
+            check_array(columns, name, _TYPES.get(name, index.t.dtype), _DIMENSIONS.get(name, 1))
+        shapes = {
+            "hop": (size, 3),
+            "logsum": (len(index.alphas), size),
+            "sums": (block_rows(size, kind.bits), len(decays)),
+        }
+        check_array(columns, "sums", np.float64, 2)
+        for name, array in columns.items():
+            shape = shapes.get(name, (size,) if name in kind.columns else array.shape)
+            require(array.shape == shape, f"{kind.name}.{name} has shape {array.shape}")
+        rows = {PAIRS: -1, NEXT: -1, WAYS: 2 * len(index.kinds.get("pairs", {}).get("span", ()))}.get(kind, num_rows)
+        span = check_array(columns, "span", np.int64, 1, None if rows < 0 else rows)
+        require(checking.spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
+        if kind is NODES:
+            require(checking.hops_are_inside(span, columns["hop"], num_links), "nodes.hop points outside a list")
+        else:
+            check_range(columns["link"], f"{kind.name}.link", 0, 2 * num_links)
+        if "partner" in columns:
+            check_range(columns["partner"], "partners.partner", 0, index.num_nodes)
+        if kind.keyed:
+            keys, slots = (
+                check_array(columns, "keys", np.int64, 1, len(span)),
+                check_array(columns, "slots", np.int32, 1),
+            )
+            power = len(slots) > len(keys) and len(slots) & (len(slots) - 1) == 0
+            require(power and checking.slots_are_free(slots, len(keys)), f"{kind.name}.slots are damaged")
+    if NEXT.name in index.kinds:
+        check_array({"totals": index.totals}, "totals", np.float64, 1, num_links >> TOTAL_BITS)
+        firsts = check_array({"firsts": index.firsts}, "firsts", np.int32, 1)
+        require(len(firsts) <= num_rows and bool((firsts[1:] >= firsts[:-1]).all()), "firsts are not sorted")
+
+
+def stored_index(
+    events: Events, alphas: tuple[float, ...], unit: float, parts: PairParts, *, attributes: bool
+) -> Index | None:
+    """The index of these events, memory-mapped from the index folder they were read from.
+
+    None if they are not all links of such a folder, or if its index is for other settings; a warning says which.
+
+    Args:
+        alphas: The decays.
+        unit: The unit of time of the model.
+        parts: The features of pairs that need an index.
+        attributes: Whether attributes may order simultaneous links.
+    """
+    stored = matching_index(events)
+    if stored is None:
+        return None
+    if differs := _difference(stored, events, alphas, unit, parts, attributes):
+        warnings.warn(
+            f"{stored.folder}: the stored index does not match ({differs}); building one in memory", stacklevel=2
+        )
+        return None
+    try:
+        return index_of(events, alphas, unit, parts, stored.index)
+    except DataError as error:
+        raise StorageError(f"{stored.folder}: damaged ({error}); build the index again (cawn index)") from error
+
+
+def _difference(
+    stored: StoredIndex, events: Events, alphas: tuple[float, ...], unit: float, parts: PairParts, attributes: bool
+) -> str:
+    """What differs between the stored index and the one that is needed; "" if nothing does."""
+    facts, held = stored.description["facts"], stored.description["index"]["files"]
+    if tuple(facts["alpha"]) != alphas:
+        return "it has decays {}, but {} are needed".format(*map(_decays, (facts["alpha"], alphas)))
+    if missing := [name for name in array_names(parts.kinds) if f"{name}.npy" not in held]:
+        return f"it lacks {missing[0].split('.')[0]}"
+    if parts.sequences:
+        if facts["unit"] != unit:
+            return f"its unit of time is {facts['unit']:.6g}, the one needed is {unit:.6g}"
+        if stored.description["attributes"] != attributes or (attributes and not stored.holds(events, "msg", "x")):
+            return "it orders simultaneous links by different attributes"
+    return ""
+
+
+def _decays(alphas: tuple[float, ...]) -> str:
+    return f"{len(alphas)} from {min(alphas):.6g} to {max(alphas):.6g}"
