@@ -1,4 +1,4 @@
-"""GrowingLists: the writer's side of the lists of one kind; `kernels.growth` explains how readers keep out of its way."""
+"""GrowingLists: the writer's side of the lists of one kind; see `kernels.growth`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cawn.index.kinds import NODES, Kind
 Array = npt.NDArray[Any]
 
 _LEAST = 1 << 10  # entries or rows that arrays have room for at first
-_COMPACTED = 1 << 16  # unused entries from which on lists are moved together
+_COMPACTED = 1 << 10  # unused entries from which on lists are moved together
 _NO_ROWS = np.empty(0, np.int64)
 _NOTHING = Extension(*[_NO_ROWS] * len(Extension._fields))
 

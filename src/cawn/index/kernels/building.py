@@ -90,16 +90,17 @@ def number_pairs(a: Array, b: Array, num_nodes: int) -> tuple[Array, Array]:
         at[a[i] + 1] += 1
     for node in range(num_nodes):
         at[node + 1] += at[node]
-    for i in by_b:
+    for k in range(a.size):
+        i = by_b[k]
         order[at[a[i]]] = i
         at[a[i]] += 1
     keys, rows, size = np.empty(a.size, np.int64), np.empty(a.size, np.int32), 0
-    for i in order:
-        key = np.int64(a[i]) << 32 | np.int64(b[i])
+    for k in range(a.size):
+        key = np.int64(a[order[k]]) << 32 | np.int64(b[order[k]])
         if size == 0 or keys[size - 1] != key:
             keys[size] = key
             size += 1
-        rows[i] = size - 1
+        rows[order[k]] = size - 1
     return keys[:size].copy(), rows
 
 

@@ -51,8 +51,8 @@ class Extension(NamedTuple):
     span: Array  # to be published
 
 
-@intrinsic
-def memory_barrier(typing_context: Any) -> Any:  # type: ignore[no-untyped-def]
+@intrinsic  # type: ignore[untyped-decorator]
+def memory_barrier(typing_context: Any) -> Any:
     """Whoever sees what is stored after it also sees what was stored before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -129,7 +129,7 @@ def reserve(
             moved_from[d], start[d] = start[d], needed + header
             needed += header + room_for(keep[d] + more[d])
     if needed > link.size:
-        return needed - link.size
+        return int(needed - link.size)
     used[ENTRIES] = needed
     for d in range(row.size):
         packed = span[row[d]]

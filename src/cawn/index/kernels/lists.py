@@ -1,8 +1,8 @@
 """How the lists of an index lie in memory, and how they are read.
 
 A *list* holds the links of one row (a node, a pair, ...), oldest first. All lists of a kind share arrays with one place
-for each entry; `span[row]` says where the list of a row is. An entry is 2 * link + side: side 0 if the link is seen from
-its source, 1 from its destination. Links are numbered in the order of time, so "before time t" is "below a number", and
+for each entry; `span[row]` says where the list of a row is. An entry is 2 * link + side: side 0 if it is that of
+the source, 1 from the destination. Links are numbered in the order of time, so "before time t" is "below a number", and
 the time of an entry is t[link]: lists hold no times of their own.
 
 The sum of exp(-decay * age) over the entries of a list is stored after every 2 ** bits entries only; the rest of a

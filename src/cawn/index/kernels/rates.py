@@ -105,7 +105,7 @@ def fill_rates(
                 column += 1
             for r in range(AGES if part == PAIR else 1):
                 fill_closeness(found, now, unit, r, to, column + r)
-            if part == SOURCE or part == DESTINATION:
+            if PAIR < part <= DESTINATION:
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
 
 

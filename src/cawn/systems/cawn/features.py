@@ -87,8 +87,9 @@ class Batcher:
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
         parts, alphas = config.pair_parts, np.array(alpha)
-        how = {"attributes": config.attributes, "threads": build_threads}
-        return cls(config, events, Index.of(events, alphas, parts.kinds, parts.decay(unit), **how), unit, threads)
+        decay, attributes = parts.decay(unit), config.attributes
+        index = Index.of(events, alphas, parts.kinds, decay, attributes=attributes, threads=build_threads)
+        return cls(config, events, index, unit, threads)
 
     @property
     def history(self) -> History:
