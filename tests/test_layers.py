@@ -94,10 +94,6 @@ def other_system(name: str, other: str) -> bool:
     return theirs != ["systems"] and theirs[1] not in SHARED
 
 
-def slow_reference(name: str, other: str) -> bool:
-    return "reference" in other.split(".") and "reference" not in name.split(".")
-
-
 def one_system(name: str, other: str) -> bool:
     """What serves every system names none of those that are trained: they come from the registry."""
     serves_all = layer(name) in ("learn", "predictor", "cli") and name not in ENTRY_POINTS
@@ -108,7 +104,6 @@ def one_system(name: str, other: str) -> bool:
 RULES = {
     "a layer imports from a later one": later_layer,
     "a system imports another": other_system,
-    "the slow reference is for tests alone": slow_reference,
     "what serves every system imports one of them": one_system,
 }
 
@@ -134,7 +129,6 @@ def test_imports_follow_the_layers() -> None:
         ("cawn.files", "cawn.kernels.jit", later_layer),
         ("cawn.learn.runs", "cawn", later_layer),
         ("cawn.systems.baselines", "cawn.systems.cawn.config", other_system),
-        ("cawn.walks.history", "cawn.kernels.reference.walks", slow_reference),
         ("cawn.learn.trainer", "cawn.systems.cawn.model", one_system),
     ],
 )

@@ -5,9 +5,9 @@ import pytest
 
 import cawn
 from cawn.kernels.cpu.rates import find_key, hash_table
-from cawn.kernels.reference import rates as reference
 from cawn.walks.rates import Rates
 from networks import queries, random_events
+from reference import rates as reference
 
 ALPHAS = (0.0, 0.003, 0.05, 2.0, 40.0)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.keys import pair_key
 from cawn.kernels.rng import mix64
 from cawn.kernels.threads import even_bounds, in_parallel
 
@@ -243,7 +244,7 @@ def _skip_linked(
             continue
         keys = np.empty(end - begin, np.int64)
         for j in range(end - begin):
-            keys[j] = np.int64(src[begin + j]) << 32 | np.int64(rank[dst[begin + j]])
+            keys[j] = pair_key(src[begin + j], rank[dst[begin + j]])
         keys.sort()  # by source, then by the rank of the destination
         sources, froms, tos = np.empty_like(keys), np.empty_like(keys), np.empty_like(keys)
         groups, size = 0, begin

@@ -1,4 +1,4 @@
-"""The definition of `Rates.features` in plain NumPy. For tests and benchmarks only."""
+"""The definition of `Rates.features` in plain NumPy."""
 
 from __future__ import annotations
 
