@@ -34,8 +34,17 @@ from cawn.data.names import (
 )
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
-from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
-from cawn.data.updates import ExtendedNames, GrowingEvents, KnownLinks, Update, batch_digest, merged, new_links
+from cawn.data.times import check_span, numbers_to_dates, parse_query_times
+from cawn.data.updates import (
+    ExtendedNames,
+    GrowingEvents,
+    KnownLinks,
+    Update,
+    batch_digest,
+    convert_link_times,
+    merged,
+    new_links,
+)
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder

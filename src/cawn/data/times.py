@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import numpy.typing as npt
 from cawn.checks import as_array, refuse_values
 from cawn.data.reading import Reading, Unit
 from cawn.errors import DataError, QueryError, brief
-
-if TYPE_CHECKING:
-    from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
 Dates = npt.NDArray[np.datetime64]
@@ -248,7 +245,7 @@ def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
         values = _parse_text(values, t)
     if values.dtype.kind == "M":
         times = _convert_dates(values, held, reading)
-    elif values.dtype.kind in "iuf" and _has_dates(held, reading):
+    elif values.dtype.kind in "iuf" and has_dates(held, reading):
         times = _numbers_or_dates(values, held, reading)
     else:
         times = cast_times(values, held.dtype)
@@ -256,16 +253,6 @@ def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
         _refuse_overflow(times, held)
         _warn_if_far(times, held, reading)
     return times.reshape(shape)
-
-
-def convert_link_times(new: Events, held: Events) -> Array:
-    """The times of new links in the type and unit of the links that are held."""
-    mine, theirs = new.reading or Reading(), held.reading or Reading()
-    if mine.dates and len(new) and not _has_dates(held.t, theirs):
-        raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
-    if not mine.dates or mine.unit == theirs.unit:
-        return cast_times(new.t, held.t.dtype)
-    return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)
 
 
 def time_after(newest: int | float | None) -> int | float:
@@ -277,7 +264,8 @@ def time_after(newest: int | float | None) -> int | float:
     return min(math.nextafter(newest, math.inf), sys.float_info.max)
 
 
-def _has_dates(held: Array, reading: Reading) -> bool:
+def has_dates(held: Array, reading: Reading) -> bool:
+    """Whether the times of links are dates, or look like Unix seconds."""
     return reading.dates or (held.size > 0 and is_unix_seconds(held[0]) and is_unix_seconds(held[-1]))
 
 
@@ -294,7 +282,7 @@ def _parse_text(values: Array, given: Any) -> Array:
 
 
 def _convert_dates(dates: Array, held: Array, reading: Reading) -> Array:
-    if not _has_dates(held, reading):
+    if not has_dates(held, reading):
         span = f" from {held[0]} to {held[-1]}" if held.size else ""
         raise QueryError(f"t is {dates[0]}, a date, but the data's times are plain numbers{span}; give a number")
     try:
@@ -331,7 +319,7 @@ def _refuse_overflow(times: Array, held: Array) -> None:
 def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
     first, last = held[0].item(), held[-1].item()
     span = last - first
-    dates = _has_dates(held, reading)
+    dates = has_dates(held, reading)
     century = _CENTURY * PER_SECOND[reading.unit]
     limit = max(span, century) if dates else 10 * span if span > 0 else float("inf")
     early, late = times.min().item(), times.max().item()

@@ -5,8 +5,8 @@ import pytest
 
 import cawn
 from cawn.kernels.cpu import walks as cpu
-from cawn.kernels.reference import walks as reference
 from networks import queries, random_events
+from reference import walks as reference
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -178,7 +178,8 @@ def find_prefixes(
             for side in range(2):
                 number = _vector_id(counts[used[k], side], vectors, table, num_vectors)
                 if number == num_vectors:
-                    vectors[number] = counts[used[k], side]
+                    for j in range(L):
+                        vectors[number, j] = counts[used[k], side, j]
                     num_vectors += 1
                 slot_vector[used[k], side] = number
         for side in range(2):

@@ -1,4 +1,4 @@
-"""The definition of what the kernels compute, in plain Python. For tests only."""
+"""The definition of what the kernels compute, in plain Python."""
 
 from __future__ import annotations
 
