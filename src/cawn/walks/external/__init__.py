@@ -9,10 +9,9 @@ from pathlib import Path
 
 from cawn.data.array_files import write_array
 from cawn.data.events import Events
-from cawn.data.external.columns import ShowProgress
 from cawn.errors import QueryError
 from cawn.files import storing
-from cawn.progress import progress
+from cawn.progress import ShowProgress, progress
 from cawn.walks.external.history import HistoryFiles
 from cawn.walks.external.pairs import PairFiles
 from cawn.walks.history import MAX_EVENTS, History

@@ -18,7 +18,6 @@ import numpy.typing as npt
 
 from cawn.data.array_files import ArrayFile, blocks, write_array
 from cawn.data.events import Events
-from cawn.data.external.columns import ShowProgress
 from cawn.errors import QueryError
 from cawn.kernels.cpu.index import (
     continue_logsums,
@@ -29,6 +28,7 @@ from cawn.kernels.cpu.index import (
     place_entries,
 )
 from cawn.kernels.threads import num_threads
+from cawn.progress import ShowProgress
 from cawn.walks.external.sorting import BackgroundTask
 
 Array = npt.NDArray[Any]

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from cawn.data.array_files import ArrayFile, blocks, write_array
 from cawn.data.events import Events
-from cawn.data.external.columns import ShowProgress
 from cawn.data.ties import hash_rows
 from cawn.devices import release_freed_memory
 from cawn.kernels.cpu.index import continue_counts, continue_logsums, transitions
 from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.threads import num_threads
+from cawn.progress import ShowProgress
 from cawn.walks.external.sorting import LEAST, KeySorter
 from cawn.walks.rates import STORED_NAMES
 from cawn.walks.sequences import SCALE, STORED
