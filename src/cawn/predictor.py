@@ -22,7 +22,6 @@ from cawn.checks import check_flags, check_integer, check_path, check_threads, c
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.names import (
-    GrowingNames,
     Name,
     NameIndex,
     Names,
@@ -236,7 +235,7 @@ class LinkPredictor:
             run.system,
             run.config,
             events,
-            NameIndex.of(events.labels),
+            events.names,
             run.calibration,
             prefixes=bipartite_prefixes(events),
             reading=events.reading,
@@ -732,7 +731,7 @@ class LinkPredictor:
     def _grow(self, batches: list[Events]) -> list[int]:
         """Extend the index, and replace the snapshot; if that fails, the state is unchanged."""
         held = self._state.snapshot
-        new, nodes = new_links(held.events, GrowingNames.over(held.names), batches, self._spelling)
+        new, nodes = new_links(held.events, held.names, batches, self._spelling)
         if new.attributes:
             built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
         else:

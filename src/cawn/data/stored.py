@@ -25,10 +25,10 @@ import numpy.typing as npt
 from cawn.data.array_folders import Arrays, Stamp, map_array, read_arrays
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
-from cawn.data.names import NameIndex
+from cawn.data.names import SLOTS
 from cawn.data.reading import Reading
 from cawn.data.seals import check_seal, read_json, read_sealed, write_sealed
-from cawn.data.validation import check_array, check_links, check_names
+from cawn.data.validation import check_array, check_links, check_names, check_slots, require
 from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
@@ -189,7 +189,7 @@ def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = Fals
     if verify:
         check_names(names)
         check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
-    events = Events.mapped(found["nodes"], NameIndex(names), **links)
+    events = Events.of_arrays(found["nodes"], arrays)
     events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
     events.reading = Reading.from_dict(found["reading"])
     return events
@@ -208,7 +208,14 @@ def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
     for name, rows in (("msg", size), ("x", found["nodes"])):
         if name in links:
             check_array(links, name, np.float32, 2, rows)
-    check_array(names, "name_order", np.int64, 1, found["nodes"])
+    for name, kind, rows in (("names", np.int64, found["nodes"]), ("name_ends", np.int64, found["nodes"] + 1)):
+        if name in names:
+            check_array(names, name, kind, 1, rows)
+    require("name_bytes" in names if "name_ends" in names else "names" in names, "names are missing")
+    if "name_bytes" in names:
+        check_array(names, "name_bytes", np.uint8, 1, int(names["name_ends"][-1]))
+    if SLOTS in names:
+        check_slots(names[SLOTS], found["nodes"])
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -256,5 +263,11 @@ def matching_index(events: Events) -> StoredIndex | None:
 def recorded_digest(events: Events) -> str | None:
     """The digest of links and names in index.json, if these events are all links of an index folder, unchanged."""
     stored = matching_index(events)
-    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and events._names is not None
+    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and _has_names(events, stored)
     return stored.description["contents"] if unchanged and stored is not None else None
+
+
+def _has_names(events: Events, stored: StoredIndex) -> bool:
+    """Whether the nodes have the stored names."""
+    pairs = ((array, stored.network.get(name)) for name, array in events.names.arrays.items())
+    return all(held is not None and _same_memory(array, held) for array, held in pairs)

@@ -101,14 +101,9 @@ def dates_to_numbers(dates: Dates) -> tuple[Array, Unit]:
     Seconds: int64, or float64 where there are fractions. Where float64 would make two different dates equal: int64 in
     the coarsest unit that represents all dates exactly.
     """
-    whole, nanoseconds = _split_seconds(dates)
-    if not nanoseconds.any():
-        return whole, "s"
-    rounded = whole + nanoseconds / 10**9
-    if _is_exact(rounded, whole, nanoseconds):
-        return rounded, "s"
-    unit: Unit = next(unit for unit in ("ms", "us", "ns") if not (nanoseconds % (10**9 // PER_SECOND[unit])).any())
-    return _in_ticks(whole, nanoseconds, unit), unit
+    units = DateUnits()
+    units.add(dates)
+    return dates_in_unit(dates, units.unit, units.dtype), units.unit
 
 
 def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
@@ -125,7 +120,7 @@ def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
 
 
 class DateUnits:
-    """What `dates_to_numbers` decides about dates, found piece by piece."""
+    """The unit that represents dates without rounding them, found piece by piece."""
 
     def __init__(self) -> None:
         self._finest = 10**9  # nanoseconds that divide every fraction of a second
@@ -149,16 +144,16 @@ class DateUnits:
             self._exact[step] = False
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all dates are whole seconds."""
-        return self._finest == 10**9
-
-    @property
     def unit(self) -> Unit:
         """The unit: seconds, unless float64 would round them."""
-        if self.is_whole or self._exact[self._finest]:
+        if self._finest == 10**9 or self._exact[self._finest]:
             return "s"
         return next(unit for unit, factor in PER_SECOND.items() if factor == 10**9 // self._finest)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers: float64 for seconds with fractions."""
+        return np.dtype(np.float64 if self.unit == "s" and self._finest < 10**9 else np.int64)
 
     def check(self, unit: Unit) -> None:
         """Refuse dates that int64 cannot hold in this unit."""
@@ -271,7 +266,7 @@ def has_dates(held: Array, reading: Reading) -> bool:
 
 def _parse_text(values: Array, given: Any) -> Array:
     """Text, or objects written as text, as numbers or dates."""
-    from cawn.data.readers.tables import parse_times  # which loads pyarrow and imports this module
+    from cawn.data.readers.tables import parse_times  # which loads pyarrow
 
     try:
         return parse_times([str(value) for value in values.tolist()])

@@ -25,8 +25,7 @@ from cawn.data.array_files import blocks
 from cawn.data.array_folders import Manifest, new_name, stamp_of_file
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
-from cawn.data.external import Columns, write_columns
-from cawn.data.external.columns import ShowProgress, resident_bytes
+from cawn.data.readers.folders import Columns, resident_bytes, write_columns
 from cawn.data.reading import Reading
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import (
@@ -45,7 +44,7 @@ from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
 from cawn.index.files import bytes_per_link, index_bytes, temporary_bytes, write_index
 from cawn.learn.splits import TimeSplit
-from cawn.progress import progress
+from cawn.progress import ShowProgress, progress
 from cawn.systems.base import Storable
 from cawn.systems.settings import Settings
 
@@ -232,11 +231,10 @@ def _columns(folder: Path, held: dict[str, Any]) -> Columns:
 
 def _digest(events: Events) -> str:
     """What `digest_of_links` returns, computed in blocks."""
-    assert events._names is not None
     arrays: dict[str, npt.NDArray[Any]] = {
         name: array for name in ("src", "dst", "t", "x", *PER_LINK) if (array := getattr(events, name)) is not None
     }
-    arrays |= {name: array for name, array in events._names.arrays.items() if name != "name_order"}
+    arrays |= events.names.arrays
     state = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

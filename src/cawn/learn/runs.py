@@ -42,7 +42,7 @@ from cawn.data.array_folders import (
 )
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
-from cawn.data.names import NameIndex, name_arrays
+from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
 from cawn.data.seals import check_seal, read_json, write_sealed
 from cawn.data.stored import recorded_digest
@@ -277,7 +277,7 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, An
 def _write_links(folder: Path, events: Events, index: Arrays | None, names: NameIndex | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    names = names or events._names or NameIndex.of(events.labels)
+    names = names or events.names
     network, files = write_arrays(folder, "network", held | names.arrays, _stored_file(events))
     written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
     if index is not None:
@@ -449,7 +449,7 @@ def digest_of_links(events: Events) -> str:
         return recorded
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    return digest_of(held | name_arrays(events.labels))
+    return digest_of(held | events.names.arrays)
 
 
 def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> dict[str, Any]:
