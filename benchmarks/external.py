@@ -79,10 +79,11 @@ def build_in_memory(log: str, small: str) -> tuple[float, float]:
 
 def walks_per_second(folder: str, log: str) -> tuple[float, float]:
     """Walks from an index folder, and from the links of a log in memory, on one core; in turns, the best of several."""
+    from cawn.walks.pairs import named
+
     import cawn
     from benchmarks.engine import LENGTH, M, late_queries
     from cawn.data.decays import ladder
-    from cawn.walks.pairs import named
 
     stored, small = cawn.read(folder), cawn.read(log)
     assert stored.stored is not None

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from cawn.index.growing import GrowingIndex
+from cawn.index.features import PairFeatures, PairParts
 
 import cawn
 from benchmarks.engine import LENGTH, M, late_queries, power_law_events
@@ -16,8 +18,6 @@ from benchmarks.report import Row, best_time, resident_bytes
 from cawn.data.decays import ladder, time_unit
 from cawn.data.names import NameIndex
 from cawn.data.updates import GrowingEvents, NewLinks
-from cawn.walks.growing import GrowingIndex
-from cawn.walks.pairs import PairFeatures, PairParts
 
 BATCH = 1_000  # links that are appended at once
 FEATURES = {

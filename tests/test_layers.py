@@ -19,6 +19,7 @@ LAYERS = (
     "foundation",
     "kernels",
     "data",
+    "index",
     "walks",
     "systems",
     "learn",

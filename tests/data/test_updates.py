@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 import numpy as np
 import pyarrow as pa
 import pytest
+from cawn.index.growing import GrowingIndex
 
 import cawn
 from cawn.data import laws
@@ -21,7 +22,6 @@ from cawn.errors import QueryError
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import CawnSystem, WalkScorer
-from cawn.walks.growing import GrowingIndex
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 

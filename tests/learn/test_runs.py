@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from cawn.walks.sequences import STORED
 
 import cawn
 from cawn.data import laws
@@ -28,7 +29,6 @@ from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
 from cawn.systems.baselines import STANDING
 from cawn.systems.cawn.config import Config
-from cawn.walks.sequences import STORED
 from ctrl_c import after_each_step, stopped_after
 from networks import store
 

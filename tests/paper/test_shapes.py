@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cawn.index.features import NO_SEQUENCES
 
 import cawn
 from cawn.explain.distinct_walks import distinct_walks, format_shape
@@ -22,7 +23,6 @@ from cawn.paper.shapes import (
     walk_groups,
 )
 from cawn.systems.cawn.features import WALK_SEED
-from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from paper_results import gather, result
 from paper_results import row as metrics_row

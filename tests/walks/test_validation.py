@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-
-import cawn
 from cawn.walks.rates import Rates
 from cawn.walks.sequences import Sequences
 from cawn.walks.validation import check_history, check_rates, check_sequences
+
+import cawn
 
 ALPHA = (0.0, 0.5)
 EVENTS = cawn.Events([0, 1, 2], [1, 2, 0], [1, 2, 3])

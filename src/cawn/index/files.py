@@ -8,12 +8,11 @@ import numpy as np
 
 from cawn.data.array_files import write_array
 from cawn.data.events import Events
-from cawn.data.external.columns import ShowProgress
 from cawn.files import storing
 from cawn.index.features import PairParts
 from cawn.index.index import Index
 from cawn.index.stored import named_arrays
-from cawn.progress import progress
+from cawn.progress import ShowProgress, progress
 
 
 def write_index(

@@ -18,8 +18,9 @@ from cawn.index.canonical import CanonicalOrder
 from cawn.index.growing_lists import Added, GrowingLists
 from cawn.index.index import Index
 from cawn.index.kernels import building, canonical, growth
-from cawn.index.kernels.lists import LENGTH, pair_key
+from cawn.index.kernels.lists import LENGTH
 from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
+from cawn.kernels.keys import pair_key
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from cawn.index.features import NO_SEQUENCES
 
 import cawn
 from cawn.learn.negatives import training_links
@@ -15,7 +16,6 @@ from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Optimizer, TrainingLinks, seed_step
-from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from tolerances import assert_same_scores
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cawn.walks.external import history, pairs, sorting
+from cawn.walks.pairs import PairParts
 
 import cawn
 from cawn.walks import external
-from cawn.walks.external import history, pairs, sorting
 from cawn.walks.history import History
-from cawn.walks.pairs import PairParts
 
 WALKS_ALONE = PairParts(False, False, False, False, False)
 UNDIRECTED = PairParts(True, False, False, False, True)

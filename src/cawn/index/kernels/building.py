@@ -11,6 +11,7 @@ import numpy.typing as npt
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import njit, njit_fused
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -96,7 +97,7 @@ def number_pairs(a: Array, b: Array, num_nodes: int) -> tuple[Array, Array]:
         at[a[i]] += 1
     keys, rows, size = np.empty(a.size, np.int64), np.empty(a.size, np.int32), 0
     for k in range(a.size):
-        key = np.int64(a[order[k]]) << 32 | np.int64(b[order[k]])
+        key = pair_key(a[order[k]], b[order[k]])
         if size == 0 or keys[size - 1] != key:
             keys[size] = key
             size += 1

@@ -182,8 +182,3 @@ def add_keys(keys: Array, first: int, stop: int, slots: Array) -> None:
 def slots_for(size: int) -> Array:
     """An empty hash table for this many keys."""
     return np.full(1 << max(math.ceil(1.5 * size), 2).bit_length(), FREE, np.int32)
-
-
-def pair_key(a: Array, b: Array) -> Array:
-    """One key for two nodes."""
-    return np.asarray(a.astype(np.int64) << 32 | b.astype(np.int64))

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import njit_fused
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -121,7 +122,7 @@ def links_before(times: Array, now: Array, visible: Array) -> None:
 def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part; unknown ones are -1."""
     for i in range(u.size):
-        pair = find_row(tables.pairs.keys, tables.pairs.slots, min(u[i], v[i]) << 32 | max(u[i], v[i]))
+        pair = find_row(tables.pairs.keys, tables.pairs.slots, pair_key(min(u[i], v[i]), max(u[i], v[i])))
         rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = pair, u[i], v[i]
         rows[DIRECTED_PAIR, i] = 2 * pair + (u[i] > v[i]) if pair >= 0 else -1
         rows[AS_SOURCE, i], rows[AS_DESTINATION, i] = u[i], v[i]

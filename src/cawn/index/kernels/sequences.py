@@ -13,6 +13,7 @@ from cawn.index.kernels.rates import Tables
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import njit_fused
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +94,7 @@ def sequence_features(
             if depth > 0:
                 own = decayed(tables.nodes, tables.t, 0, start, seen, now)
                 _count_followers(tables, end, visible, now, recent.followed)
-        pair = find_row(pairs.keys, pairs.slots, min(u, v) << 32 | max(u, v))
+        pair = find_row(pairs.keys, pairs.slots, pair_key(min(u, v), max(u, v)))
         pair_start, pair_seen = entries_before(pairs, pair, visible)
         width = 0
         if since:
@@ -138,7 +139,7 @@ def _fill_two_steps(
         weight, root = recent.weight[k], recent.root[k]
         for a in range(num_decays):
             total[a] += weight[a]
-        start, seen = entries_before(pairs, find_row(pairs.keys, pairs.slots, min(v, w) << 32 | max(v, w)), visible)
+        start, seen = entries_before(pairs, find_row(pairs.keys, pairs.slots, pair_key(min(v, w), max(v, w))), visible)
         if seen > 0:
             hits += recent.links[k]
             all_decayed(pairs, decays, STRIDE, tables.t, start, seen, now, rates)
@@ -163,7 +164,7 @@ def _fill_transitions(
         together = 0.0
         if followed[k] > 0.0:
             w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
-            found = find_row(tables.next.keys, tables.next.slots, w << 32 | v)
+            found = find_row(tables.next.keys, tables.next.slots, pair_key(w, v))
             start, seen = entries_before(tables.next, found, visible)
             together = decayed(tables.next, tables.t, 0, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE

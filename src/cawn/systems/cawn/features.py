@@ -20,13 +20,13 @@ from cawn.index.features import PairFeatures, in_units
 from cawn.index.growing import GrowingIndex, growing_index
 from cawn.index.index import Index
 from cawn.index.kernels.nodes import degrees
-from cawn.kernels.cpu.merge import merge_prefixes
-from cawn.kernels.cpu.prefixes import Level, Walks, share_prefixes
 from cawn.systems.cawn.config import Config
 from cawn.systems.ranks import dropout_of
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
+from cawn.walks.kernels.merge import merge_prefixes
+from cawn.walks.kernels.prefixes import Level, Walks, share_prefixes
 from cawn.walks.kernels.sampling import run_walks, sample_walks
 
 Array = npt.NDArray[Any]

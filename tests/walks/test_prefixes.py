@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.cpu.merge import merge_prefixes
-from cawn.kernels.cpu.prefixes import Level, share_prefixes
+from cawn.walks.kernels.merge import merge_prefixes
+from cawn.walks.kernels.prefixes import Level, share_prefixes
 from networks import random_events
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.prefixes import Level
 from cawn.kernels.jit import njit
 from cawn.kernels.rng import GOLDEN_64
+from cawn.walks.kernels.prefixes import Level
 
 Array = npt.NDArray[Any]
 

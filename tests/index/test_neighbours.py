@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.walks.neighbours import Neighbours
+from cawn.index.neighbours import Neighbours
 from networks import queries, random_events
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.cpu.prefixes import slot_of_node
 from cawn.kernels.jit import njit
+from cawn.walks.kernels.prefixes import slot_of_node
 
 Array = npt.NDArray[Any]
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.cpu import walks as cpu
+from cawn.index.kernels.building import CUT, LINK, NODE
+from cawn.index.kernels.lists import LENGTH
 from networks import queries, random_events
 from reference import walks as reference
 
@@ -42,14 +43,16 @@ def test_counts_equal_the_reference(seed: int, M: int, L: int) -> None:
 def test_index_against_its_definition(dtype: type) -> None:
     events = random_events(3, dtype=dtype)
     alpha = 0.2
-    starts, time, hop, logsum, _ = cawn.History(events, alpha).arrays.values()
+    nodes = cawn.History(events, alpha).index.nodes
+    time, hop, logsum = nodes.time, nodes.hop, nodes.logsum
+    ends = np.cumsum(nodes.span & LENGTH)
     for node in range(events.num_nodes):
         links = reference.links_before(events.src, events.dst, events.t, node, np.inf)
-        mine = slice(starts[node], starts[node + 1])
+        mine = slice(ends[node] - len(links), ends[node])
         assert time[mine].tolist() == [t for t, *_ in links]
-        assert hop[mine, cpu.NODE].tolist() == [other for _, other, _, _ in links]
-        assert hop[mine, cpu.LINK].tolist() == [2 * event + side for *_, event, side in links]
+        assert hop[mine, NODE].tolist() == [other for _, other, _, _ in links]
+        assert hop[mine, LINK].tolist() == [2 * event + side for *_, event, side in links]
         cuts = [len(reference.links_before(events.src, events.dst, events.t, other, t)) for t, other, *_ in links]
-        assert hop[mine, cpu.CUT].tolist() == cuts
+        assert hop[mine, CUT].tolist() == cuts
         sums = [np.log(np.exp(-alpha * (time[mine][i] - time[mine][: i + 1])).sum()) for i in range(len(links))]
         np.testing.assert_allclose(logsum[0, mine], sums, atol=1e-12)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from cawn.walks.tallies import Tally, first_occurrences, pair_key
+from cawn.index.tallies import Tally, first_occurrences
+from cawn.kernels.keys import pair_key
 
 
 def test_occurrences_before() -> None:

@@ -57,11 +57,6 @@ def first_occurrences(keys: Array) -> Array:
     return first
 
 
-def pair_key(a: Array, b: Array) -> Array:
-    """One key for two nodes."""
-    return np.asarray(a.astype(np.int64) << 32 | b.astype(np.int64))
-
-
 @njit
 def decayed_counts(starts: Array, t: Array, scale: float) -> Array:
     """The sum of exp(-age / scale) over the entries of its list so far, at the time of each entry: [n]."""
