@@ -42,6 +42,7 @@ from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, RollingCalibration, check_prior
 from cawn.learn.runs import (
     Record,
+    StoredRun,
     load_system,
     read_run,
     refuse_existing,
@@ -58,7 +59,6 @@ from cawn.systems.base import (
     Embedder,
     Growing,
     HasHistory,
-    HasIndex,
     Replaceable,
     Scorer,
     Seeded,
@@ -194,6 +194,8 @@ class LinkPredictor:
     ) -> LinkPredictor:
         """Load a run folder. Every file is checked first, in time linear in its size.
 
+        The index is built from the links. Where that takes longer than a second, it is cached in the folder.
+
         Args:
             verify: Whether to compare checksums; types, shapes and ranges are always checked.
             recalibrate: Whether `update` also refits the calibration of the probabilities.
@@ -203,8 +205,14 @@ class LinkPredictor:
         check_flags(verify=verify)
         check_threads(threads)
         run = read_run(path, verify=verify)
+        system = load_system(run, pick_device(device), threads, verify=verify)
+        return cls.of_stored(run, system, recalibrate=recalibrate)
+
+    @classmethod
+    def of_stored(cls, run: StoredRun, system: System, *, recalibrate: bool = True) -> LinkPredictor:
+        """The predictor of a run that was read from its folder, and of its system; most callers need `load`."""
         return cls(
-            load_system(run, pick_device(device), threads),
+            system,
             run.config,
             run.events,
             run.names,
@@ -258,8 +266,7 @@ class LinkPredictor:
                 write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
                 if record.evaluated is not None:
                     write_served(part, own, record.report)
-                index = _index(snapshot.scorer)
-                write_run(part, self._config, snapshot.events, record.description, index, snapshot.names)
+                write_run(part, self._config, snapshot.events, record.description, snapshot.names)
                 part.rename(target)
 
         return write
@@ -269,8 +276,7 @@ class LinkPredictor:
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
         snapshot, changes = self._links()
-        index = _index(snapshot.scorer)
-        replace_links(self._folder, snapshot.events, index, names=snapshot.names, lock=lock, **changes)
+        replace_links(self._folder, snapshot.events, names=snapshot.names, lock=lock, **changes)
 
     def _links(self) -> tuple[Snapshot, dict[str, Any]]:
         """The present state, and what updates changed in run.json: the digests of exactly the batches that it includes,
@@ -1022,10 +1028,6 @@ class LinkPredictor:
 def _newest(events: Events) -> Any:
     """The time of the newest link, None without links."""
     return events.t[-1].item() if len(events) else None
-
-
-def _index(scorer: Scorer) -> dict[str, Array] | None:
-    return scorer.index() if isinstance(scorer, HasIndex) else None
 
 
 _ALIVE: WeakSet[LinkPredictor] = WeakSet()

@@ -21,8 +21,9 @@ from cawn.errors import DataError
 from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Links, Optimizer, TrainingLinks
 from cawn.walks.history import History
-from cawn.walks.pairs import PairParts
+from cawn.walks.pairs import PairFeatures, PairParts, named
 from cawn.walks.rates import part_widths
+from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -59,30 +60,17 @@ class System(Protocol):
 
 @runtime_checkable
 class Indexed(Protocol):
-    """A system whose scorers use an index that is stored with the run."""
-
-    def index(self, events: Events) -> dict[str, Array]:
-        """The arrays of the index on these events."""
-
-    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        """Use stored arrays for `scorer(events)`; raises DataError if they do not match the events."""
-
-
-@runtime_checkable
-class Storable(Protocol):
-    """A system whose index can be built before it is trained; its settings have `pair_parts` and `attributes`."""
+    """A system whose scorers use an index that can be stored; its settings have `pair_parts` and `attributes`."""
 
     @staticmethod
     def index_facts(config: Any, train: Events) -> dict[str, Any]:
         """The facts that the index depends on, derived from training links as the system itself does: alpha, unit."""
 
+    def index(self, events: Events) -> dict[str, Array]:
+        """The arrays of the index of these events; `scorer(events)` then uses the same index."""
 
-@runtime_checkable
-class HasIndex(Protocol):
-    """A scorer of an `Indexed` system."""
-
-    def index(self) -> dict[str, Array]:
-        """The arrays of its index, as `Indexed.load_index` takes them."""
+    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
+        """Use stored arrays for `scorer(events)`; raises DataError if they do not match the events."""
 
 
 @runtime_checkable
@@ -219,6 +207,26 @@ class Context:
         if self.training is None:
             raise DataError("something found in training is missing")
         return self.training
+
+
+def index_arrays(history: History, features: PairFeatures | None) -> dict[str, Array]:
+    """The arrays of an index by name."""
+    arrays = {f"history.{name}": array for name, array in history.arrays.items()}
+    return arrays if features is None else arrays | features.arrays
+
+
+def check_index(arrays: dict[str, Array], events: Events, alpha: tuple[float, ...], parts: PairParts) -> None:
+    """Raise DataError if arrays that were read from files are not an index of these events."""
+    check_history(named(arrays, "history."), events.t, events.num_nodes, alpha)
+    check_pairs(arrays, events.t, events.num_nodes, alpha, parts)
+
+
+def adopt_index(
+    arrays: dict[str, Array], events: Events, parts: PairParts, unit: float
+) -> tuple[History, PairFeatures | None]:
+    """The inverse of `index_arrays`, for arrays that were checked."""
+    history = History.adopt(named(arrays, "history."))
+    return history, PairFeatures.adopt(parts, arrays, events, history, unit)
 
 
 def symmetric(pairs: Tensor, shared: int) -> Tensor:

@@ -18,15 +18,14 @@ from torch import Tensor, nn
 
 from cawn.data.decays import ladder, time_unit
 from cawn.data.events import Events
-from cawn.systems.base import Context, symmetric_features
+from cawn.systems.base import Context, adopt_index, check_index, index_arrays, symmetric_features
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings
 from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.growing import GrowingIndex, growing_index
 from cawn.walks.history import History
-from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts, named
+from cawn.walks.pairs import NO_SEQUENCES, PairFeatures, PairParts
 from cawn.walks.stored import stored_index
-from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -55,7 +54,6 @@ class RatesSettings(Settings):
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
-    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
     SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
         "lr": {"low": 3e-4, "high": 3e-2, "log": True},
         "batch_size": [128, 256, 512],
@@ -97,7 +95,7 @@ class RatesSystem:
 
     @staticmethod
     def index_facts(config: RatesSettings, train: Events) -> dict[str, Any]:
-        """See `Storable`."""
+        """See `Indexed`."""
         return {"alpha": ladder(train.intensity), "unit": time_unit(train)}
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
@@ -126,20 +124,19 @@ class RatesSystem:
 
     def _adopt(self, events: Events, arrays: dict[str, Array]) -> RatesScorer:
         """Use an index that was checked."""
-        history = History.adopt(named(arrays, "history."))
-        features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
+        _, features = adopt_index(arrays, events, self.config.pair_parts, self.unit)
         assert features is not None
         self._features = events, features
         return RatesScorer(self, events, features)
 
     def index(self, events: Events) -> dict[str, Array]:
         """See `Indexed`."""
-        return self.scorer(events).index()
+        scorer = self.scorer(events)
+        return index_arrays(scorer.history, scorer.features)
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         """See `Indexed`."""
-        check_history(named(arrays, "history."), events.t, events.num_nodes, self.alpha)
-        check_pairs(arrays, events.t, events.num_nodes, self.alpha, self.config.pair_parts)
+        check_index(arrays, events, self.alpha, self.config.pair_parts)
         self._adopt(events, arrays)
 
 
@@ -149,20 +146,16 @@ class RatesScorer:
     def __init__(
         self, system: RatesSystem, events: Events, features: PairFeatures, growing: GrowingIndex | None = None
     ) -> None:
-        self._system, self._events, self._features, self._growing = system, events, features, growing
+        self._system, self._events, self.features, self._growing = system, events, features, growing
 
     @property
     def history(self) -> History:
-        return self._features.rates.history
-
-    def index(self) -> dict[str, Array]:
-        """See `HasIndex`."""
-        return {f"history.{name}": array for name, array in self.history.arrays.items()} | self._features.arrays
+        return self.features.rates.history
 
     def extended(self, events: Events, kept: int) -> RatesScorer:
         """See `Growing`."""
         attributes = self._system.config.attributes
-        index = growing_index(self._growing, self._events, self.history, self._features, attributes)
+        index = growing_index(self._growing, self._events, self.history, self.features, attributes)
         features = index.append(events, kept).pair_features
         assert features is not None
         self._system._features = events, features
@@ -171,7 +164,7 @@ class RatesScorer:
     def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:
         """The features of pairs: [B, R]."""
         system = self._system
-        features = torch.from_numpy(self._features.features(src, dst, t, threads=system.context.threads))
+        features = torch.from_numpy(self.features.features(src, dst, t, threads=system.context.threads))
         if system.config.symmetric:
             features = symmetric_features(features, system.config.pair_parts, len(system.alpha))
         return features
@@ -191,7 +184,7 @@ class RatesScorer:
 
     def with_module(self, module: nn.Module) -> RatesScorer:
         """See `Trainable`."""
-        return RatesScorer(self._system.with_module(module), self._events, self._features)
+        return RatesScorer(self._system.with_module(module), self._events, self.features)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

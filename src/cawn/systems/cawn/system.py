@@ -17,16 +17,14 @@ from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import memory_for
-from cawn.systems.base import Alternatives, Context
+from cawn.systems.base import Alternatives, Context, adopt_index, check_index, index_arrays
 from cawn.systems.cawn.config import NAMED_LADDERS, Config
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.systems.cawn.host import HostEngine, output
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.training import Links, Optimizer
 from cawn.walks.history import History
-from cawn.walks.pairs import PairFeatures, named
 from cawn.walks.stored import stored_index
-from cawn.walks.validation import check_history, check_pairs
 
 Array = npt.NDArray[Any]
 
@@ -79,7 +77,7 @@ class CawnSystem:
 
     @staticmethod
     def index_facts(config: Config, train: Events) -> dict[str, Any]:
-        """See `Storable`."""
+        """See `Indexed`."""
         return {"alpha": decays(config, train.intensity), "unit": time_unit(train)}
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
@@ -103,8 +101,7 @@ class CawnSystem:
 
     def _adopt(self, events: Events, arrays: dict[str, Array]) -> Batcher:
         """Use an index that was checked."""
-        history = History.adopt(named(arrays, "history."))
-        pair_features = PairFeatures.adopt(self.config.pair_parts, arrays, events, history, self.unit)
+        history, pair_features = adopt_index(arrays, events, self.config.pair_parts, self.unit)
         self._batcher = Batcher(self.config, events, history, self.unit, pair_features, self._batch_threads)
         return self._batcher
 
@@ -135,12 +132,13 @@ class CawnSystem:
         return self.context.threads if self.context.training is None else 1
 
     def index(self, events: Events) -> dict[str, Array]:
-        return WalkScorer(self, self.batcher(events)).index()
+        """See `Indexed`."""
+        batcher = self.batcher(events)
+        return index_arrays(batcher.history, batcher.pair_features)
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        lists, parts = named(arrays, "history."), self.config.pair_parts
-        check_history(lists, events.t, events.num_nodes, self.alpha)
-        check_pairs(arrays, events.t, events.num_nodes, self.alpha, parts)
+        """See `Indexed`."""
+        check_index(arrays, events, self.alpha, self.config.pair_parts)
         self._adopt(events, arrays)
 
     def with_module(self, module: nn.Module) -> CawnSystem:
@@ -169,12 +167,6 @@ class WalkScorer:
     @property
     def module(self) -> CAWN:
         return self._system.module
-
-    def index(self) -> dict[str, Array]:
-        """See `HasIndex`."""
-        arrays = {f"history.{key}": value for key, value in self.batcher.history.arrays.items()}
-        features = self.batcher.pair_features
-        return arrays if features is None else arrays | features.arrays
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.logits(src, dst, t, seed=WALK_SEED)
