@@ -191,21 +191,22 @@ class LinkPredictor:
         threads: int | None = None,
         verify: bool = True,
         recalibrate: bool = True,
+        cache: bool = True,
     ) -> LinkPredictor:
         """Load a run folder. Every file is checked first, in time linear in its size.
 
-        The index is built from the links. Where that takes longer than a second, it is cached in the folder.
-
         Args:
             verify: Whether to compare checksums; types, shapes and ranges are always checked.
+            cache: Whether to cache the index in the folder if building it from the links takes more than a second. A
+                cached index is used in any case.
             recalibrate: Whether `update` also refits the calibration of the probabilities.
         """
         path = check_path(folder, "folder")
         check_device(device)
-        check_flags(verify=verify)
+        check_flags(verify=verify, cache=cache)
         check_threads(threads)
         run = read_run(path, verify=verify)
-        system = load_system(run, pick_device(device), threads, verify=verify)
+        system = load_system(run, pick_device(device), threads, verify=verify, cache=cache)
         return cls.of_stored(run, system, recalibrate=recalibrate)
 
     @classmethod

@@ -3,6 +3,7 @@
 import errno
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,9 +62,16 @@ def cached(run: Path) -> Path:
     return run
 
 
-def scores(run: Path, **options: bool) -> np.ndarray:
+def load(run: Path, **options: bool) -> LinkPredictor:
     predictor = LinkPredictor.load(run, device="cpu", threads=1, **options)
-    return predictor.score(np.arange(10), np.arange(10, 20), 501)
+    for thread in threading.enumerate():
+        if thread.name == index_cache.WRITER:
+            thread.join()
+    return predictor
+
+
+def scores(run: Path, **options: bool) -> np.ndarray:
+    return load(run, **options).score(np.arange(10), np.arange(10, 20), 501)
 
 
 def maps_its_index(run: Path) -> bool:
@@ -96,9 +104,12 @@ def test_runs_store_links_and_weights_alone(tmp_path: Path) -> None:
         assert size(run) < 2 * (16 * len(events) + state), run
 
 
-def test_an_index_that_is_built_at_once_is_not_cached(run: Path) -> None:
+def test_an_index_that_is_built_at_once_is_not_cached(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = sorted(run.iterdir())
     scores(run)
+    assert sorted(run.iterdir()) == before
+    monkeypatch.setattr(index_cache, "SLOW", 0.0)
+    scores(run, cache=False)
     assert sorted(run.iterdir()) == before
 
 
@@ -114,7 +125,7 @@ def test_the_second_opening_maps_the_cache(run: Path, expected: np.ndarray) -> N
 @pytest.mark.usefixtures("slow")
 def test_the_cache_is_no_part_of_the_run(run: Path, tmp_path: Path, expected: np.ndarray) -> None:
     before = (run / "run.json").read_bytes()
-    predictor = LinkPredictor.load(run, device="cpu", threads=1)
+    predictor = load(run)
     assert (run / index_cache.FOLDER).exists()
     assert (run / "run.json").read_bytes() == before
     predictor.save(tmp_path / "saved")
@@ -126,7 +137,7 @@ def test_the_cache_is_no_part_of_the_run(run: Path, tmp_path: Path, expected: np
 
 @pytest.mark.usefixtures("slow")
 def test_new_links_make_the_cache_useless(run: Path, expected: np.ndarray) -> None:
-    predictor = LinkPredictor.load(run, device="cpu", threads=1)
+    predictor = load(run)
     stale = shutil.copytree(run / index_cache.FOLDER, run.parent / "stale")
     predictor.append(np.arange(10), np.arange(10, 20), [500] * 10)
     with FolderLock(run) as lock:

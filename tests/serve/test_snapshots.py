@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -395,6 +396,9 @@ def test_snapshots_have_no_cache(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     live.add(0)
     live.stop()
     assert recovered(run) == (list(range(10)), 0, [])
+    for thread in threading.enumerate():
+        if thread.name == index_cache.WRITER:
+            thread.join()
     assert (run / index_cache.FOLDER).exists()
     assert not list((run / "live").rglob(index_cache.FOLDER))
 

@@ -5,8 +5,8 @@ index-*/      its arrays, mapped into memory
 .lock         held by the process that writes it
 
 A run stores links, and opening it builds their index. Where that takes long, the first process that opens the run
-writes this cache, and the next ones map it. It is never needed and can be removed at any time; if it is damaged, of
-other links or settings, or of another version, it is ignored.
+writes this cache in the background, and the next ones map it. It is never needed and can be removed at any time; if it
+is damaged, of other links or settings, or of another version, it is ignored.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 
 from numba.core.event import install_timer
 
@@ -26,6 +27,7 @@ from cawn.files import FolderLock
 from cawn.systems.base import Indexed
 
 FOLDER = "index-cache"
+WRITER = "index cache"  # the name of the thread that writes it
 SLOW = 1.0  # seconds of building from which on the index is cached
 _DESCRIPTION = "cache.json"
 
@@ -44,7 +46,7 @@ def prepare(system: Indexed, events: Events, run: Path, key: str, *, verify: boo
     with install_timer("numba:compile", compiling.append):
         arrays = system.index(events)
     if writes and time.perf_counter() - start - sum(compiling) >= SLOW:
-        write(run, key, arrays)
+        Thread(target=write, args=(run, key, arrays), name=WRITER).start()  # the process waits for it before it exits
     return None
 
 
