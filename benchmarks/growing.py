@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from cawn.index.growing import GrowingIndex
-from cawn.index.features import PairFeatures, PairParts
 
 import cawn
 from benchmarks.engine import LENGTH, M, late_queries, power_law_events
@@ -18,6 +16,8 @@ from benchmarks.report import Row, best_time, resident_bytes
 from cawn.data.decays import ladder, time_unit
 from cawn.data.names import NameIndex
 from cawn.data.updates import GrowingEvents, NewLinks
+from cawn.index.features import PairFeatures, PairParts
+from cawn.index.growing import GrowingIndex
 
 BATCH = 1_000  # links that are appended at once
 FEATURES = {

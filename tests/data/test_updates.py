@@ -9,7 +9,6 @@ from threading import Barrier, Thread
 import numpy as np
 import pyarrow as pa
 import pytest
-from cawn.index.growing import GrowingIndex
 
 import cawn
 from cawn.data import laws
@@ -19,6 +18,7 @@ from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading
 from cawn.data.updates import GrowingEvents, Update, merged, new_links
 from cawn.errors import QueryError
+from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import CawnSystem, WalkScorer

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from cawn.index.features import NO_SEQUENCES
 
 import cawn
 from cawn.explain.game import Game, StandIns
+from cawn.index.features import NO_SEQUENCES
 from cawn.systems.cawn.features import WALK_SEED, Batch, columns
 from cawn.systems.cawn.system import WalkScorer
 from cawn.walks.kernels.prefixes import Level

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from cawn.index.features import PairParts
 
 import cawn
 from cawn.explain.parts import TITLES, WALK_PARTS, Parts, feature_parts, walk_kinds
+from cawn.index.features import PairParts
 from networks import random_events
 from small_cawn import attributed, random_scorer
 

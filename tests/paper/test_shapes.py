@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cawn.index.features import NO_SEQUENCES
 
 import cawn
 from cawn.explain.distinct_walks import distinct_walks, format_shape
 from cawn.explain.law import LawLinks
+from cawn.index.features import NO_SEQUENCES
 from cawn.paper.experiments import Request
 from cawn.paper.measurements import Task
 from cawn.paper.results import Results

@@ -185,7 +185,7 @@ def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = Fals
     """Events of these arrays, as `describe_network` describes them; with `verify`, every value is checked."""
     names = {name: array for name, array in arrays.items() if name.startswith("name")}
     links = {name: array for name, array in arrays.items() if name not in names}
-    _check_columns(links, names, found)
+    check_columns(links, names, found["links"], found["nodes"])
     if verify:
         check_names(names)
         check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
@@ -195,9 +195,8 @@ def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = Fals
     return events
 
 
-def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
+def check_columns(links: Arrays, names: Arrays, size: int, num_nodes: int) -> None:
     """The types and lengths of the columns, which kernels rely on."""
-    size = found["links"]
     types: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "negative": np.int32}
     types |= {"weight": np.float32, "link_id": np.uint64, "rows": np.int64}
     for name in links:
@@ -205,17 +204,17 @@ def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
             check_array(links, name, types[name], 1, size)
     for name in ("src", "dst", "t"):
         check_array(links, name, types[name], 1, size)
-    for name, rows in (("msg", size), ("x", found["nodes"])):
+    for name, rows in (("msg", size), ("x", num_nodes)):
         if name in links:
             check_array(links, name, np.float32, 2, rows)
-    for name, kind, rows in (("names", np.int64, found["nodes"]), ("name_ends", np.int64, found["nodes"] + 1)):
+    for name, kind, rows in (("names", np.int64, num_nodes), ("name_ends", np.int64, num_nodes + 1)):
         if name in names:
             check_array(names, name, kind, 1, rows)
     require("name_bytes" in names if "name_ends" in names else "names" in names, "names are missing")
     if "name_bytes" in names:
         check_array(names, "name_bytes", np.uint8, 1, int(names["name_ends"][-1]))
     if SLOTS in names:
-        check_slots(names[SLOTS], found["nodes"])
+        check_slots(names[SLOTS], num_nodes)
 
 
 def read_description(folder: Path) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_withi
 from cawn.index.files import bytes_per_link, index_bytes, temporary_bytes, write_index
 from cawn.learn.splits import TimeSplit
 from cawn.progress import ShowProgress, progress
-from cawn.systems.base import Storable
+from cawn.systems.base import Indexed
 from cawn.systems.settings import Settings
 
 _BLOCK = 1 << 20
@@ -77,7 +77,7 @@ def build_index(
         options: Those of `cawn.read`.
     """
     target = check_path(folder, "folder")
-    if not isinstance(systems.system_type(systems.name_of(config)), Storable):
+    if not isinstance(systems.system_type(systems.name_of(config)), Indexed):
         raise QueryError(f"system {systems.name_of(config)} has no index to store; use cawn or rates")
     _refuse_foreign(target)
     refuse_within(target, source)

@@ -27,11 +27,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cawn.checks import check_integer, check_path
-from cawn.devices import Device
+from cawn.checks import check_flags, check_integer, check_path, check_threads
+from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, StorageError, reason
 from cawn.files import LOCK, is_temporary, make_folder, read_file, storing, sync, temporary_folder, write_text
-from cawn.learn.runs import read_description, read_report
+from cawn.learn.runs import load_system, read_description, read_report, read_run
 from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
 from cawn.serve.catalog import Receipt
@@ -82,7 +82,7 @@ def open_state(
     """Recover the live state of a run.
 
     Args:
-        run: The run folder, which is not changed, unless the state is kept in it.
+        run: The run folder. It is not changed, unless the state is kept in it; its index may be cached beside it.
         folder: Of the state; RUN/live by default. It is created if needed.
         device: As for `LinkPredictor.load`.
         threads: Likewise.
@@ -93,11 +93,16 @@ def open_state(
         StorageError: if the state is used by another process, belongs to another run, or is damaged.
     """
     run = check_path(run, "run")
+    check_device(device)
+    check_flags(verify=verify)
+    check_threads(threads)
     folder = run / "live" if folder is None else check_path(folder, "folder")
     bind_to_run(folder, run)
 
     def load(source: Path) -> LinkPredictor:
-        return LinkPredictor.load(source, device=device, threads=threads, verify=verify)
+        found = read_run(source, verify=verify, in_state=True)
+        system = load_system(found, pick_device(device), threads, verify=verify, cache=source == run)
+        return LinkPredictor.of_stored(found, system)
 
     log = LinkLog(folder)
     try:
@@ -345,7 +350,8 @@ class _Replay:
 
 def bind_to_run(folder: Path, run: Path) -> None:
     """Create the folder of a state, or refuse one that belongs to another run."""
-    path, identity = folder / "state.json", _identity(run)
+    path = folder / "state.json"
+    identity = _identity(run, in_state=path.exists())
     try:
         found = json.loads(read_file(path))["run"]
     except FileNotFoundError:
@@ -361,11 +367,11 @@ def bind_to_run(folder: Path, run: Path) -> None:
         )
 
 
-def _identity(run: Path) -> str:
-    """A digest of the links and weights of a run."""
-    found, finished = read_description(run), (run / "report.json").exists()
+def _identity(run: Path, *, in_state: bool) -> str:
+    """A digest of the links and weights of a run; `in_state` as for `read_description`."""
+    found, finished = read_description(run, in_state=in_state), (run / "report.json").exists()
     report = read_report(run) if finished else {}
-    network = (found.get("network") or {}).get("files", found.get("contents"))
+    network = found["network"]["files"]
     content = [found["system"], found["facts"], network, report.get("weights"), report.get("served_weights")]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cawn.index.features import NO_SEQUENCES
 
 import cawn
+from cawn.index.features import NO_SEQUENCES
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
 from cawn.systems.cawn.cuda import DeviceEngine, DeviceSteps

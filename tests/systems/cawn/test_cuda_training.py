@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cawn.index.features import NO_SEQUENCES
 
 import cawn
 from cawn.data import laws
+from cawn.index.features import NO_SEQUENCES
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.model import CAWN

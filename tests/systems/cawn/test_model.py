@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cawn.index.features import NO_SEQUENCES
 
 import cawn
+from cawn.index.features import NO_SEQUENCES
 from cawn.systems.cawn.attention import TransformerLayer
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
