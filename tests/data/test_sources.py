@@ -204,7 +204,7 @@ def test_nothing_is_left_behind(log: Path, tmp_path: Path, monkeypatch: pytest.M
         raise error
 
     monkeypatch.setattr(ColumnFile, "append", fail)
-    with pytest.raises((KeyboardInterrupt, cawn.StorageError), match="No space|^$"):
+    with pytest.raises((KeyboardInterrupt, cawn.StorageError), match=r"No space|^$"):
         cawn.read(log, memory="64GiB", out=folder)
     assert (sorted(os.listdir(folder)) == [LOCK]) if existed else not folder.exists()
 

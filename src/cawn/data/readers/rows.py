@@ -94,6 +94,12 @@ class FileRows(Rows):
         rows.file, rows.name = file, str(file)
         return rows
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileRows) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.file!r}, {self.names!r}, {self.dialect!r})"
 
