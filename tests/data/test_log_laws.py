@@ -56,7 +56,7 @@ def assert_same(source: Any, folder: Path, limits: Limits = SMALL, **options: An
             write_limited(source, folder, limits, **options)
         assert list(folder.iterdir()) == []
         return expected
-    found = write_limited(source, folder, limits, **options)
+    events = write_limited(source, folder, limits, **options)
     held = {name: getattr(expected, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held["rows"] = None if np.array_equal(expected.rows, np.arange(len(expected))) else expected.rows
     held |= expected.names.arrays | {SLOTS: expected.names.slots}
@@ -65,7 +65,6 @@ def assert_same(source: Any, folder: Path, limits: Limits = SMALL, **options: An
     for name, array in held.items():
         written_array = np.load(folder / f"{name}.npy")
         assert (written_array.dtype, written_array.tolist()) == (array.dtype, array.tolist()), name
-    events = found.events()
     for name in ("reading", "columns", "node_columns", "num_nodes"):
         assert getattr(events, name) == getattr(expected, name), name
     assert events.ids(expected.labels).tolist() == list(range(expected.num_nodes))

@@ -133,7 +133,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_columns_are_mapped(log: Path, tmp_path: Path) -> None:
     (tmp_path / "columns").mkdir()
-    events = write_columns(log, tmp_path / "columns", memory=8 << 30).events()
+    events = write_columns(log, tmp_path / "columns", memory=8 << 30)
     assert named_links(events) == SORTED
     assert events.rows.tolist() == [1, 2, 3, 0]
     assert events.ids([30, 99]).tolist() == [2, 3]

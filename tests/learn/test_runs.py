@@ -83,7 +83,7 @@ def file_in(folder: Path, pattern: str) -> Path:
 
 FILES = ["run.json", "config.toml", "weights.safetensors", "report.json", "results.json"]
 FILES += [f"network-*/{name}.npy" for name in ("src", "dst", "t", "msg", "x", "weight", "negative", "link_id")]
-FILES += [f"network-*/{name}.npy" for name in ("name_order", "name_ends", "name_bytes")]
+FILES += [f"network-*/{name}.npy" for name in ("name_ends", "name_bytes")]
 
 
 def test_every_file_is_among_those_damaged_here(trained: Path) -> None:
@@ -169,10 +169,7 @@ HARM = [
     ("negative", put(0, 15)),
     ("negative", put(0, -2)),
     ("link_id", as_type(np.int64)),
-    ("name_order", put(0, -BIG)),
-    ("name_order", put(0, 3)),
-    ("name_order", lambda array: array[::-1]),
-    ("name_order", shorter),
+    ("name_ends", lambda array: array[::-1]),
     ("name_ends", put(1, BIG)),
     ("name_ends", put(1, 2)),
     ("name_ends", shorter),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -164,21 +164,27 @@ def record_verified(folder: Path, description: dict[str, Any], *kinds: str) -> N
     write_sealed(folder / VERIFIED, {name: _recorded(folder).get(name) for name in ("network", "index")} | found)
 
 
-def write_columns_description(folder: Path, events: Events, names: Sequence[str]) -> None:
-    """Write columns.json, with which `read_columns` opens a folder of columns; `names` are those of its arrays."""
+def write_columns_description(folder: Path, events: Events) -> None:
+    """Write columns.json, with which `read_columns` opens a folder of columns."""
+    names = sorted(path.stem for path in folder.glob("*.npy"))
     files = _times_of_change(folder, [f"{name}.npy" for name in names])
-    write_sealed(folder / COLUMNS, {"files": list(names), "changed": files} | describe_network(events))
+    write_sealed(folder / COLUMNS, {"files": names, "changed": files} | describe_network(events))
 
 
 def read_columns(folder: Path) -> Events:
     """The events of a folder of columns, memory-mapped; every value is checked if the files were changed or copied."""
     found = read_sealed(folder / COLUMNS, READ_AGAIN)
     try:
-        arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in map(str, found["files"])}
-        changed = found.get("changed") != _times_of_change(folder, [f"{name}.npy" for name in arrays])
-        return _mapped_events(arrays, found, verify=changed)
+        names = [f"{name}.npy" for name in found["files"]]
+        return map_events(folder, names, found, verify=found.get("changed") != _times_of_change(folder, names))
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
+
+
+def map_events(folder: Path, files: Iterable[str], found: dict[str, Any], *, verify: bool = False) -> Events:
+    """Events of the arrays in these files, as `describe_network` describes them; `verify` checks every value."""
+    arrays = {name.removesuffix(".npy"): map_array(folder / name, READ_AGAIN) for name in files}
+    return _mapped_events(arrays, found, verify=verify)
 
 
 def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:

@@ -23,10 +23,8 @@ from cawn import __version__, systems
 from cawn.checks import check_path
 from cawn.data.array_files import blocks
 from cawn.data.array_folders import Manifest, new_name, stamp_of_file
-from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
-from cawn.data.readers.folders import Columns, resident_bytes, write_columns
-from cawn.data.reading import Reading
+from cawn.data.readers.folders import resident_bytes, write_columns
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import (
     BUILDING,
@@ -35,6 +33,7 @@ from cawn.data.stored import (
     FORMAT,
     VERIFIED,
     describe_network,
+    map_events,
     read_stored,
     record_verified,
 )
@@ -88,7 +87,7 @@ def build_index(
         build = _Build(target, memory, threads, report)
         build.open(wanted)
         try:
-            if build.columns is None:
+            if build.network is None:
                 _check_disk_space(target, _estimated_bytes(source, config), "about ")
             events = build.events(source, options)
             if len(events) == 0:
@@ -96,7 +95,7 @@ def build_index(
             cuts = (split or TimeSplit()).on(events)
             return build.finish(events, config, cuts, str(source))
         except CawnError:
-            if build.columns is None:  # nothing to continue from
+            if build.network is None:  # nothing to continue from
                 build.discard()
             raise
 
@@ -106,7 +105,7 @@ class _Build:
 
     def __init__(self, folder: Path, memory: int, threads: int | None, report: ShowProgress) -> None:
         self._folder, self._memory, self._threads, self._report = folder, memory, threads, report
-        self.columns: Columns | None = None  # once they are written
+        self.network: Events | None = None  # once its columns are written
         self._state: dict[str, Any] = {}
 
     def open(self, wanted: dict[str, Any]) -> None:
@@ -126,7 +125,7 @@ class _Build:
             network = self._folder / held["folder"]
             sizes = {name: stamp[0] for name, stamp in held["files"].items()}
             if all((network / name).is_file() and (network / name).stat().st_size == sizes[name] for name in sizes):
-                self.columns = _columns(network, held)
+                self.network = map_events(network, held["files"], held)
             else:
                 del self._state["network"]
         self._remove_others()
@@ -141,14 +140,14 @@ class _Build:
 
     def events(self, source: Any, options: dict[str, Any]) -> Events:
         """The links, read from the log unless that was done before."""
-        if self.columns is None:
+        if self.network is None:
             with self._new("network") as network:
-                self.columns = write_columns(source, network, memory=self._memory, report=self._report, **options)
+                found = write_columns(source, network, memory=self._memory, report=self._report, **options)
                 files = self._stamps(network)
-            found = self.columns.events()
             self._state["network"] = {"folder": network.name, "files": files} | describe_network(found)
             write_sealed(self._folder / BUILDING, self._state)
-        return self.columns.events()
+            self.network = found
+        return self.network
 
     def finish(self, events: Events, config: Settings, cuts: TimeSplit, source: str) -> dict[str, Any]:
         """Write the index and index.json."""
@@ -217,16 +216,6 @@ class _Build:
 def training_period(events: Events, cuts: TimeSplit) -> Events:
     """The links of the training period of the transductive task."""
     return events[: cuts.bounds(events)[0]]
-
-
-def _columns(folder: Path, held: dict[str, Any]) -> Columns:
-    """The columns of a finished stage."""
-    of_links, of_nodes = (
-        tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in held[key])
-        for key in ("columns", "node_columns")
-    )
-    names, reading = tuple(name.removesuffix(".npy") for name in held["files"]), Reading.from_dict(held["reading"])
-    return Columns(folder, names, held["links"], held["nodes"], reading, of_links, of_nodes)
 
 
 def _digest(events: Events) -> str:

@@ -383,11 +383,11 @@ def map_links(folder: Path) -> Events:
     def read(found: dict[str, Any]) -> Events:
         path, arrays, names = _map_network(folder, found, verify=False)
         try:
-            size, num_nodes = arrays["t"].size, names["name_order"].size
-            check_columns(arrays, names, size, num_nodes)
+            num_nodes = names["names"].size if "names" in names else names["name_ends"].size - 1
+            check_columns(arrays, names, arrays["t"].size, num_nodes)
         except (DataError, KeyError) as error:
             raise StorageError(f"{path}: damaged ({error}); {TRAIN_AGAIN}") from error
-        return Events.mapped(num_nodes, NameIndex(names), **arrays)
+        return Events.of_arrays(num_nodes, arrays | names)
 
     return _read_consistently(folder, read)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import stat
 import sys
 import tempfile
 import weakref
-from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -32,8 +30,6 @@ _BLOCK = 1 << 20
 _MOST_FILES = 1_000_000
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_DEEPEST = 64  # brackets on one line: Arrow's JSON parser is recursive and could overflow the stack
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)  # one that is not closed ends with the line
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _AS_CSV = "save the sheet or table as CSV"
@@ -300,65 +296,3 @@ def damage_reported(file: File) -> Iterator[None]:
 def open_ipc(file: File) -> Iterator[Any]:
     with pa.OSFile(file.path) as raw:
         yield pa.ipc.open_file(raw) if file.kind == "ipc file" else pa.ipc.open_stream(raw)
-
-
-# Streams that check or change text on its way to Arrow.
-
-
-class WholeLines(io.RawIOBase):
-    """Reads another file by whole lines, each block passed through `transform`."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        self._file, self.name = file, name
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Whole lines of about `size` bytes or more; nothing at the end."""
-        blocks, cut, held = [self._rest], 0, len(self._rest)
-        while held < size or not cut:
-            block = self._file.read(_BLOCK)
-            blocks.append(block)
-            cut = held if not block else held + end if (end := block.rfind(b"\n") + 1) else cut
-            held += len(block)
-            if held - cut > LONGEST_LINE + _BLOCK:
-                raise DataError(f"{self.name}: {TOO_LONG}")
-            if not block:
-                break
-        text = b"".join(blocks)
-        self._rest = text[cut:]
-        return self.transform(text[:cut]) if cut else b""
-
-    @abstractmethod
-    def transform(self, lines: bytes) -> bytes:
-        """What is read instead of these lines."""
-
-
-class SingleSpaces(WholeLines):
-    """Runs of blanks and tabs become one space; those at the ends of a line are dropped."""
-
-    def transform(self, lines: bytes) -> bytes:
-        return re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", lines))
-
-
-class JsonLines(WholeLines):
-    """Refuses text that does not have one JSON object on each line, or one that is deeply nested."""
-
-    _line = 0
-
-    def transform(self, lines: bytes) -> bytes:
-        if self._line == 0:
-            lines = lines.removeprefix(b"\xef\xbb\xbf")
-        for line in lines.splitlines():
-            self._line += 1
-            if (text := line.strip()) and not (text.startswith(b"{") and text.endswith(b"}")):
-                raise DataError(f"{self.name}, line {self._line}: expected one JSON object on each line")
-            if line.count(b"{") + line.count(b"[") > _DEEPEST:
-                plain = _STRINGS.sub(b"", line)
-                if plain.count(b"{") + plain.count(b"[") > _DEEPEST:
-                    raise DataError(
-                        f"{self.name}, line {self._line}: nested values; write one flat object on each line"
-                    )
-        return lines

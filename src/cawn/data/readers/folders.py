@@ -7,17 +7,14 @@ import shutil
 import tempfile
 import weakref
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn.checks import check_path, parse_bytes
 from cawn.data.array_files import write_array
 from cawn.data.array_folders import map_array
-from cawn.data.attributes import Attribute
 from cawn.data.columns import FileStore
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import SLOTS
@@ -30,56 +27,8 @@ from cawn.errors import QueryError, brief
 from cawn.files import LOCK, FolderLock, make_folder, storing, sync, temporary_folder
 from cawn.progress import ShowProgress, progress
 
-Array = npt.NDArray[Any]
-
 _LEAST = 64 << 20  # bytes to work with
 _IN_USE = 300 << 20  # bytes that a process has in use, where the system does not say
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """A folder of columns.
-
-    Args:
-        folder: Where they are.
-        files: The names of the arrays; each is in the file NAME.npy: src, dst, t, of `PER_LINK` and x those that the
-            log has, rows (only if the log was not sorted by time), and those of a `NameIndex`.
-        num_links, num_nodes: Their numbers.
-        reading: How the log was read.
-        columns, node_columns: What msg and x hold.
-    """
-
-    folder: Path
-    files: tuple[str, ...]
-    num_links: int
-    num_nodes: int
-    reading: Reading
-    columns: tuple[Attribute, ...] = ()
-    node_columns: tuple[Attribute, ...] = ()
-
-    def arrays(self) -> dict[str, Array]:
-        """All arrays by name, memory-mapped copy-on-write."""
-        return {name: map_array(self.folder / f"{name}.npy", READ_AGAIN) for name in self.files}
-
-    def with_array(self, name: str, array: Array | None) -> Columns:
-        """With one more array, whose file is written, if there is one."""
-        if array is None:
-            return self
-        write_array(self.folder / f"{name}.npy", array)
-        return replace(self, files=(*self.files, name))
-
-    def moved(self, folder: Path) -> Columns:
-        """The files in another folder of the same disk."""
-        for name in self.files:
-            os.rename(self.folder / f"{name}.npy", folder / f"{name}.npy")
-        sync(folder)
-        return replace(self, folder=folder)
-
-    def events(self) -> Events:
-        """The links. Nothing is read before it is used; node names become `labels` when these are asked for."""
-        events = Events.of_arrays(self.num_nodes, self.arrays())
-        events.columns, events.node_columns, events.reading = self.columns, self.node_columns, self.reading
-        return events
 
 
 def limits_of(memory: int) -> Limits:
@@ -101,16 +50,17 @@ def resident_bytes() -> int:
         return _IN_USE
 
 
-def write_columns(
-    source: Any, folder: Path, *, memory: int, report: ShowProgress = progress, **options: Any
-) -> Columns:
-    """Read a log in pieces and write its columns to an existing folder, where they must not exist yet.
+def write_columns(source: Any, folder: Path, *, memory: int, report: ShowProgress = progress, **options: Any) -> Events:
+    """Read a log in pieces, write its columns to an existing folder, and return them, memory-mapped.
 
-    The files hold, byte for byte, what `cawn.read(source, **options)` gives in memory.
+    Each array of the events is in a file NAME.npy: src, dst, t, of `PER_LINK` and x those that the log has, rows (only
+    if the log was not sorted by time), and those of a `NameIndex`. They are what `cawn.read(source, **options)` gives
+    in memory. Nothing is read from the files before it is used; names become `labels` when these are asked for.
 
     Args:
         source: What `cawn.read` takes. A table is in memory already, and so are files of the CAW authors'
             preprocessing, with arrays of features.
+        folder: Where these files must not exist yet.
         memory: The most memory that the process may use, in bytes, with pages of files that it has mapped.
         report: Shows progress.
         options: Those of `cawn.read`.
@@ -123,39 +73,54 @@ def write_columns(
     return write_limited(source, folder, limits_of(memory), report, **options)
 
 
-def write_limited(
-    source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any
-) -> Columns:
+def write_limited(source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any) -> Events:
     """`write_columns` with separate limits."""
     found = found_source(source)
-    if isinstance(found, Events) or authors.are_of_authors(found):
-        return _write_events(read_like(found, None, **options), folder)
+    with temporary_folder(folder / ROWS) as work, storing(folder):
+        if isinstance(found, Events) or authors.are_of_authors(found):
+            events = _written(read_like(found, None, **options), work)
+        else:
+            events = _read_into(work, found, limits, report, options)
+        write_array(work / f"{SLOTS}.npy", events.names.slots)
+        names = sorted(path.name for path in work.glob("*.npy"))
+        for name in names:
+            os.rename(work / name, folder / name)
+        sync(folder)
+    return _mapped(folder, names, events)
+
+
+def _read_into(work: Path, found: Any, limits: Limits, report: ShowProgress, options: dict[str, Any]) -> Events:
     chosen, nodes = read_options(None, **options)
     parts, total = parts_of(found, chosen)
-    with temporary_folder(folder / ROWS) as work, storing(folder):
-        log = read_log(parts, total, FileStore(work), limits, report)
-        for name, column in log.columns.items():
-            os.rename(str(column.finish()), work / f"{name}.npy")
-        columns = Columns(work, tuple(log.columns), log.num_links, log.num_nodes, log.reading, log.attributes)
-        columns = columns.with_array(SLOTS, columns.events().names.slots)
-        if nodes is not None:
-            attached = nodes.attached(columns.events())
-            columns = replace(columns.with_array("x", attached.x), node_columns=attached.node_columns)
-        return columns.moved(folder)
+    log = read_log(parts, total, FileStore(work), limits, report)
+    for name, column in log.columns.items():
+        os.rename(str(column.finish()), work / f"{name}.npy")
+    arrays = {name: map_array(work / f"{name}.npy", READ_AGAIN) for name in log.columns}
+    events = Events.of_arrays(log.num_nodes, arrays)
+    events.columns, events.reading = log.attributes, log.reading
+    if nodes is None:
+        return events
+    events = nodes.attached(events)
+    assert events.x is not None
+    write_array(work / "x.npy", events.x)
+    return events
 
 
-def _write_events(events: Events, folder: Path) -> Columns:
-    """Columns of events in memory."""
-    reading = events.reading or Reading()
-    held = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
-    held |= events.names.arrays | {SLOTS: events.names.slots}
-    if not np.array_equal(events.rows, np.arange(len(events))):
-        held[ROWS] = events.rows
-    with temporary_folder(folder / ROWS) as work, storing(folder):
-        columns = Columns(work, (), len(events), events.num_nodes, reading, events.columns, events.node_columns)
-        for name, array in held.items():
-            columns = columns.with_array(name, array)
-        return columns.moved(folder)
+def _written(events: Events, work: Path) -> Events:
+    """Write the columns of events in memory."""
+    held = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)} | events.names.arrays
+    held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
+    for name, array in held.items():
+        if array is not None:
+            write_array(work / f"{name}.npy", array)
+    return events
+
+
+def _mapped(folder: Path, names: list[str], like: Events) -> Events:
+    arrays = {name.removesuffix(".npy"): map_array(folder / name, READ_AGAIN) for name in names}
+    events = Events.of_arrays(like.num_nodes, arrays)
+    events.columns, events.node_columns, events.reading = like.columns, like.node_columns, like.reading or Reading()
+    return events
 
 
 # The arguments `memory` and `out` of `cawn.read`.
@@ -175,7 +140,7 @@ def _in_temporary_folder(source: Any, limit: int, options: dict[str, Any]) -> Ev
     with storing(Path(tempfile.gettempdir())):
         folder = Path(tempfile.mkdtemp(prefix="cawn-"))
     try:
-        events = write_columns(source, folder, memory=limit, **options).events()
+        events = write_columns(source, folder, memory=limit, **options)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -194,9 +159,8 @@ def _in_folder(source: Any, limit: int, out: Any, options: dict[str, Any]) -> Ev
         with FolderLock(folder, "folder"):
             if found := sorted(path.name for path in folder.iterdir() if path.name != LOCK):
                 raise QueryError(f"{folder}: is not empty ({brief(found[0])}); give a new folder (out)")
-            columns = write_columns(source, folder, memory=limit, **options)
-            events = columns.events()
-            write_columns_description(folder, events, columns.files)
+            events = write_columns(source, folder, memory=limit, **options)
+            write_columns_description(folder, events)
             return events
     except BaseException:
         if not existed:

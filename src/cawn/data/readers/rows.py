@@ -19,7 +19,7 @@ import pyarrow.csv as csv
 
 from cawn.data.readers import files
 from cawn.data.readers.dialect import Dialect, check_utf8, line_of
-from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, SingleSpaces
+from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File
 from cawn.data.readers.tables import Origin
 from cawn.errors import DataError, brief, reason
 
@@ -30,7 +30,10 @@ _PARSED_AT_ONCE = 1 << 20  # bytes of text that one thread parses
 _BUFFER = 1 << 20  # bytes that are read ahead of each column of a Parquet file
 _LEAST_ROW = 16  # bytes of a value, at least, when the size of a piece is estimated
 _LARGEST_BATCH = 1 << 24  # bytes of a record batch that is read whatever the limit
+_DEEPEST = 64  # brackets on one line: Arrow's JSON parser is recursive and could overflow the stack
 _BREAK = re.compile(rb"\r\n|\r|\n")
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)  # of JSON; one that is not closed ends with the line
+_BLANKS, _BLANK_ENDS = re.compile(rb"[ \t]+"), re.compile(rb"(?m)^ | (?=\r?$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,12 @@ class FileRows(Rows):
         rows.file, rows.name = file, str(file)
         return rows
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FileRows) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.file!r}, {self.names!r}, {self.dialect!r})"
 
@@ -145,10 +154,11 @@ class TextRows(FileRows):
         try:
             with open(self.file.path, "rb") as raw:
                 stream = pa.CompressedInputStream(raw, self.file.compression) if self.file.compression else raw
-                spaced: Any = SingleSpaces(stream, self.name) if self._dialect.delimiter == " +" else stream
-                for block in _whole_rows(spaced, size, self.name):
+                for block in _whole_rows(stream, size, self.name, quoted=True):
                     if skip:
                         block, skip = _without_lines(block, skip)
+                    if self._dialect.delimiter == " +":
+                        block = _BLANK_ENDS.sub(b"", _BLANKS.sub(b" ", block))
                     if block.strip():
                         yield block, raw.tell()
         except (OSError, EOFError, UnicodeError) as error:
@@ -209,13 +219,13 @@ def _is_utf8(text: bytes) -> bool:
     return True
 
 
-def _whole_rows(stream: IO[bytes], size: int, name: str) -> Iterator[bytes]:
-    """Blocks of about `size` bytes that end where a line ends, and not within quotes."""
+def _whole_rows(stream: IO[bytes], size: int, name: str, *, quoted: bool) -> Iterator[bytes]:
+    """Blocks of about `size` bytes that end where a line ends and, if lines may be `quoted`, not within quotes."""
     rest, block = b"", bytes(stream.read(size))
     while block:
         following = bytes(stream.read(size))
         rest += block
-        if cut := _last_row(rest) if following else len(rest):
+        if cut := len(rest) if not following else _last_row(rest) if quoted else rest.rfind(b"\n") + 1:
             yield rest[:cut]
             rest = rest[cut:]
         if following and len(rest) > LONGEST_LINE:
@@ -363,13 +373,28 @@ def _common_kind(name: str, one: pa.DataType, other: pa.DataType) -> pa.DataType
 
 
 def _json_blocks(file: File, size: int) -> Iterator[tuple[bytes, float]]:
-    """Whole lines, and how many bytes of the file are read so far."""
+    """Whole lines, each with one object, and how many bytes of the file are read so far."""
+    line = 0
     with open(file.path, "rb") as raw:
         unpacked = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
-        lines = files.JsonLines(unpacked, file.name)
-        while block := lines.read(size):
-            if block.strip():
-                yield block, raw.tell()
+        for block in _whole_rows(unpacked, size, file.name, quoted=False):
+            lines = block.removeprefix(b"\xef\xbb\xbf") if line == 0 else block
+            line = _check_objects(lines, line, file.name)
+            if lines.strip():
+                yield lines, raw.tell()
+
+
+def _check_objects(lines: bytes, number: int, name: str) -> int:
+    """Refuse lines that do not have one object each, or a deeply nested one; returns the number of the last line."""
+    for line in lines.splitlines():
+        number += 1
+        if (text := line.strip()) and not (text.startswith(b"{") and text.endswith(b"}")):
+            raise DataError(f"{name}, line {number}: expected one JSON object on each line")
+        if line.count(b"{") + line.count(b"[") > _DEEPEST:
+            plain = _STRINGS.sub(b"", line)
+            if plain.count(b"{") + plain.count(b"[") > _DEEPEST:
+                raise DataError(f"{name}, line {number}: nested values; write one flat object on each line")
+    return number
 
 
 def _parse_json(block: bytes, **options: Any) -> pa.Table:
