@@ -150,7 +150,8 @@ def _combined(first: Scores, second: Scores | None = None) -> Scores:
 
 
 def _undirected(src: Array, dst: Array) -> Array:
-    return pair_key(np.minimum(src, dst), np.maximum(src, dst))
+    found: Array = pair_key(np.minimum(src, dst), np.maximum(src, dst))
+    return found
 
 
 def _parts(order: str) -> list[str]:
