@@ -92,11 +92,11 @@ class GrowingLists:
         which, order, row, more = np.empty((4, len(every)), np.int64)
         num = growth.distinct_rows(every, len(rows), which, order, row, more)
         extension = Extension(row[:num], more[:num], *np.empty((4, num), np.int64))
-        growth.entries_kept(self._span, self.link, extension.row, num_links, extension.keep)
+        late = num_links < self._num_links
+        growth.entries_kept(self._span, self.link, extension.row, num_links if late else -1, extension.keep)
         extension.keep[: len(keep)] = keep
         # Late links have numbers that earlier versions know: these must not see them in any list.
-        late = np.full(num, num_links < self._num_links)
-        replaced = np.isin(extension.row, rewritten[0]) if len(rewritten[0]) else late
+        replaced = np.isin(extension.row, rewritten[0]) if len(rewritten[0]) else np.full(num, late)
         if len(rewritten[0]):
             fewer = np.empty(num, np.int64)
             growth.entries_kept(self._span, self.link, extension.row, rewritten[1], fewer)
@@ -172,7 +172,7 @@ class GrowingLists:
 
     def _make_entries(self, missing: int) -> None:
         held = len(self.link)
-        size = max(held + missing, held + held // 2, _LEAST)
+        size = max(held + missing, 2 * held, _LEAST)
         for name, column in self.columns.items():
             room = block_rows(size, self.kind.bits) if name == "sums" else size
             self.columns[name] = _with_room(column, room, axis=int(name == "logsum"))
@@ -184,7 +184,7 @@ class GrowingLists:
         before, count = span >> START_BITS, span & LENGTH
         ends = np.cumsum(growth.rooms_for(count))
         start, entries = np.append(0, ends[:-1]), int(ends[-1])
-        size = entries + entries // 8
+        size = entries + entries // 2
         for name, column in self.columns.items():
             if name == "sums":
                 larger = np.empty((block_rows(size, self.kind.bits), column.shape[1]))
