@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -158,34 +159,34 @@ def test_nothing_new_needs_no_snapshot(run: Path) -> None:
     assert len(snapshots(run)) == 1
 
 
-def test_links_arrive_while_a_snapshot_is_written(run: Path) -> None:
+def test_links_arrive_while_a_snapshot_is_written(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = Live(run)
     live.add(0)
 
-    def add_more(folder: Path) -> None:
-        live.add(10)
-        (folder / "weights.bin").write_bytes(b"shadow")
+    saver = live.predictor.saver
 
-    live.snapshots._extras = add_more
+    def interrupted() -> Callable[[Path], None]:
+        save = saver()
+        return lambda target: (live.add(10), save(target))
+
+    monkeypatch.setattr(live.predictor, "saver", interrupted)
     path = live.snapshots.write()
     assert path is not None
     live.kill()
     state = opened(run)
     assert (added(state.predictor), state.replayed) == (list(range(20)), 10)
-    assert state.extras is not None
-    assert (state.extras / "weights.bin").read_bytes() == b"shadow"
     state.log.close()
 
 
-@pytest.mark.parametrize("damage", ["run", "manifest", "extras"])
+@pytest.mark.parametrize("damage", ["run", "manifest"])
 def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(run: Path, damage: str) -> None:
-    live = Live(run, extras=lambda folder: (folder / "x").write_bytes(b"x"))
+    live = Live(run)
     for first in (0, 10, 20):
         live.add(first)
         live.snapshots.write()
     live.stop()
     newest = run / "live" / "snapshots" / snapshots(run)[-1]
-    where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json", "extras": "extras/x"}[damage]
+    where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json"}[damage]
     (path,) = newest.glob(where)
     content = bytearray(path.read_bytes())
     content[-3 if len(content) > 3 else 0] ^= 1
@@ -403,11 +404,12 @@ def test_snapshots_have_no_cache(run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert not list((run / "live").rglob(index_cache.FOLDER))
 
 
-def test_a_failed_snapshot_changes_nothing(run: Path) -> None:
+def test_a_failed_snapshot_changes_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    live = Live(run, every=5, extras=fail)
+    live = Live(run, every=5)
+    monkeypatch.setattr(live.predictor, "saver", lambda: fail)
     live.add(0)
     with pytest.raises(cawn.StorageError, match="No space left on device"):
         live.snapshots.write()
