@@ -36,16 +36,13 @@ class GrowingLists:
 
     def __init__(self, kind: Kind, index: Index) -> None:
         held = index.kinds[kind.name]
-        self.kind, self._decays = kind, kind.decays(index.alphas, index.decay)
-        entries, self.size = len(held[kind.columns[0]]), len(held["span"])
+        self.kind, self._decays, self._num_links = kind, kind.decays(index.alphas, index.decay), len(index.t)
         self.columns = {name: held[name] for name in kind.columns} | {"sums": held["sums"]}
-        self._span = _with_room(held["span"], max(self.size + self.size // 8, _LEAST), fill=0)
-        self._keys = held.get("keys", np.empty(0, np.int64))
-        self._slots = held.get("slots", np.full(4, FREE, np.int32)).copy()
-        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.array([entries, 0, 0])
-        self._make_entries(max(entries // 8, _LEAST))
+        self.size, self._span = len(held["span"]), _with_room(held["span"], len(held["span"]) + _LEAST, fill=0)
+        self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", np.full(4, FREE, np.int32)).copy()
+        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.zeros(3, np.int64)
         self._extension, self._new_size, self._used_before = _NOTHING, self.size, self._used.copy()
-        self._num_links = len(index.t)
+        self._make_compact()
 
     @property
     def link(self) -> Array:
@@ -134,7 +131,7 @@ class GrowingLists:
         growth.publish(self._span, self._keys, self._slots, self.size, self._keyed_size, self._extension)
         self.size, self._used_before, self._extension = self._new_size, self._used.copy(), _NOTHING
         if self._used[UNUSED] > _COMPACTED and 3 * self._used[UNUSED] > self._used[ENTRIES]:
-            self._compact()
+            self._make_compact()
         keyed = {"keys": self._keys, "slots": self._slots} if self.kind.keyed else {}
         return self.columns | {"span": self._span, "chain": self._chain} | keyed
 
@@ -178,13 +175,13 @@ class GrowingLists:
             self.columns[name] = _with_room(column, room, axis=int(name == "logsum"))
         self._replace_span()
 
-    def _compact(self) -> None:
+    def _make_compact(self) -> None:
         """Move all lists to new arrays, with room to grow, and without places that no list uses."""
         span = self._span[: self.size]
         before, count = span >> START_BITS, span & LENGTH
-        ends = np.cumsum(growth.rooms_for(count))
-        start, entries = np.append(0, ends[:-1]), int(ends[-1])
-        size = entries + entries // 2
+        ends = np.append(0, np.cumsum(growth.rooms_for(count)))
+        start, entries = ends[:-1], int(ends[-1])
+        size = max(3 * entries, _LEAST)  # memory that is never written to is never taken
         for name, column in self.columns.items():
             if name == "sums":
                 larger = np.empty((block_rows(size, self.kind.bits), column.shape[1]))

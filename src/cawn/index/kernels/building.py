@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import njit, njit_fused
+from cawn.kernels.jit import inner_fused, njit
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -145,7 +145,7 @@ def fill_logsums(span: Array, time: Array, alphas: Array, logsum: Array, first: 
                 logsum[a, i] = math.log(P)
 
 
-@njit_fused
+@inner_fused
 def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, block: int, sums: Array) -> None:
     """The sums at the end of a block of a list, from those at the end of the block before."""
     first, row = start + (block << bits), block_row(start, block, bits)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inline, njit, njit_fused
+from cawn.kernels.jit import inline, inner_fused, njit
 from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
@@ -124,7 +124,7 @@ def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any
     return total
 
 
-@njit_fused
+@inner_fused
 def all_decayed(
     lists: Lists, decays: Array, stride: int, t: Array, start: Any, seen: Any, now: Any, out: Array
 ) -> None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import njit_fused
+from cawn.kernels.jit import inner_fused, njit_fused
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -110,7 +110,7 @@ def fill_rates(
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
 
 
-@njit_fused
+@inner_fused
 def links_before(times: Array, now: Array, visible: Array) -> None:
     """The number of links before each time."""
     for i in range(now.size):
@@ -118,7 +118,7 @@ def links_before(times: Array, now: Array, visible: Array) -> None:
         visible[i] = visible[i - 1] if same else count_before(times, 0, times.size, now[i])
 
 
-@njit_fused
+@inner_fused
 def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part; unknown ones are -1."""
     for i in range(u.size):
@@ -128,7 +128,7 @@ def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
         rows[AS_SOURCE, i], rows[AS_DESTINATION, i] = u[i], v[i]
 
 
-@njit_fused
+@inner_fused
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
@@ -141,7 +141,7 @@ def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, f
             when[r, i] = t[lists.link[start[i] + seen[i] - 1 - r] >> 1]
 
 
-@njit_fused
+@inner_fused
 def find_part(
     lists: Lists,
     alphas: Array,
@@ -165,7 +165,7 @@ def find_part(
             all_decayed(lists, alphas, 1, t, start[i], seen[i], now[i], rates[i])
 
 
-@njit_fused
+@inner_fused
 def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
     """Look up an end of each pair; the lists of nodes have the logarithm of every sum."""
     find_newest(tables.nodes, tables.t, now, visible, 1, found)
@@ -184,14 +184,14 @@ def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
 # What the parts consist of. Functions that fill columns of `out` start at `column`.
 
 
-@njit_fused
+@inner_fused
 def fill_logarithms(rates: Array, out: Array, column: int) -> None:
     for i in range(len(out)):
         for a in range(rates.shape[1]):
             out[i, column + a] = log1p(rates[i, a])
 
 
-@njit_fused
+@inner_fused
 def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
     """The probability of a step from an end to the other one, at each decay."""
     for i in range(len(out)):
@@ -199,7 +199,7 @@ def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
             out[i, column + a] = pair[i, a] / max(end[i, a], _TINY)
 
 
-@njit_fused
+@inner_fused
 def fill_closeness(found: Found, now: Array, unit: float, r: int, out: Array, column: int) -> None:
     """Of the r-th newest entry: 1 for age 0, decreasing with the logarithm of the age to about 0; -1 for never."""
     value = np.empty(now.size)

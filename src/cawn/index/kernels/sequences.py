@@ -12,7 +12,7 @@ from cawn.index.kernels.lists import all_decayed, count_before, decayed, entries
 from cawn.index.kernels.rates import Tables
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import njit_fused
+from cawn.kernels.jit import inner_fused, njit_fused
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -116,7 +116,7 @@ def sequence_features(
 # The parts of a row of features.
 
 
-@njit_fused
+@inner_fused
 def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) -> None:
     row[0], row[1] = -1.0, 0.0
     if pair_seen > 0:
@@ -124,7 +124,7 @@ def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) 
         row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
 
 
-@njit_fused
+@inner_fused
 def _fill_two_steps(
     tables: Tables, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
 ) -> None:
@@ -152,7 +152,7 @@ def _fill_two_steps(
     row[2 * num_decays] = math.log1p(hits)
 
 
-@njit_fused
+@inner_fused
 def _fill_transitions(
     tables: Tables, end: End, v: int, visible: int, now: Any, base: float, followed: Array, row: Array
 ) -> None:
@@ -173,7 +173,7 @@ def _fill_transitions(
 # What depends on one end alone.
 
 
-@njit_fused
+@inner_fused
 def _find_recent(tables: Tables, decays: Array, end: End, now: Any, partners: int, recent: Recent) -> int:
     """Fill `recent` from the last links of a node; returns the number of distinct partners."""
     size = 0
@@ -197,7 +197,7 @@ def _find_recent(tables: Tables, decays: Array, end: End, now: Any, partners: in
     return size
 
 
-@njit_fused
+@inner_fused
 def _count_followers(tables: Tables, end: End, visible: int, now: Any, followed: Array) -> None:
     for k in range(min(followed.size, end.seen)):
         w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
@@ -205,7 +205,7 @@ def _count_followers(tables: Tables, end: End, visible: int, now: Any, followed:
         followed[k] = decayed(tables.origins, tables.t, 0, start, seen, now)
 
 
-@njit_fused
+@inner_fused
 def _all_before(tables: Tables, visible: int, now: Any) -> tuple[float, float]:
     """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
     blocks, decay, total = visible >> TOTAL_BITS, tables.nodes.decays[0], 0.0
