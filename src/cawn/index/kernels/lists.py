@@ -126,20 +126,30 @@ def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any
 
 @inner_fused
 def all_decayed(
-    lists: Lists, decays: Array, stride: int, t: Array, start: Any, seen: Any, now: Any, out: Array
+    link: Array,
+    sums: Array,
+    bits: Any,
+    decays: Array,
+    stride: int,
+    t: Array,
+    start: Any,
+    seen: Any,
+    now: Any,
+    out: Array,
 ) -> None:
     """`decayed` for every stride-th decay of the lists, which are `decays`: [decays]."""
-    blocks = seen >> lists.bits
-    first = start + (blocks << lists.bits)
-    out[:] = 0.0
+    blocks = seen >> bits
+    first = start + (blocks << bits)
+    for a in range(out.size):
+        out[a] = 0.0
     if blocks > 0:
-        age = float(now - t[lists.link[np.uint64(first - 1)] >> 1])
-        row = block_row(start, blocks - 1, lists.bits)
-        for a in range(decays.size):
-            out[a] = lists.sums[row, a * stride] * exp(-decays[a] * age)
+        age = float(now - t[np.uint64(link[np.uint64(first - 1)] >> 1)])
+        row = block_row(start, blocks - 1, bits)
+        for a in range(out.size):
+            out[a] = sums[row, a * stride] * exp(-decays[a] * age)
     for i in range(first, start + seen):
-        age = float(now - t[np.uint64(lists.link[np.uint64(i)] >> 1)])
-        for a in range(decays.size):
+        age = float(now - t[np.uint64(link[np.uint64(i)] >> 1)])
+        for a in range(out.size):
             out[a] += exp(-decays[a] * age)
 
 
@@ -181,4 +191,4 @@ def add_keys(keys: Array, first: int, stop: int, slots: Array) -> None:
 
 def slots_for(size: int) -> Array:
     """An empty hash table for this many keys."""
-    return np.full(1 << max(math.ceil(1.5 * size), 2).bit_length(), FREE, np.int32)
+    return np.full(1 << max(math.ceil(1.25 * size), 2).bit_length(), FREE, np.int32)

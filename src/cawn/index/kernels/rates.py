@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
+from cawn.index.kernels.lists import Lists, all_decayed, count_before, count_below, find_list, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import inner_fused, njit_fused
 from cawn.kernels.keys import pair_key
@@ -132,13 +132,15 @@ def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
+    span, link, chain, version = lists.span, lists.link, lists.chain, lists.version
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and visible[i] == visible[i - 1]:
             start[i], seen[i] = start[i - 1], seen[i - 1]
         else:
-            start[i], seen[i] = entries_before(lists, row[i], visible[i])
+            start[i], size = find_list(span, link, chain, version, row[i])
+            seen[i] = count_below(link, start[i], size, visible[i])
         for r in range(min(ages, seen[i])):
-            when[r, i] = t[lists.link[start[i] + seen[i] - 1 - r] >> 1]
+            when[r, i] = t[np.uint64(link[np.uint64(start[i] + seen[i] - 1 - r)] >> 1)]
 
 
 @inner_fused
@@ -156,13 +158,14 @@ def find_part(
     """Look up one part. If it has as many links as the same part in both directions, `whole`, they are the same."""
     find_newest(lists, t, now, visible, ages, found)
     row, start, seen, _, rates = found
+    link, sums, bits = lists.link, lists.sums, lists.bits
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
             rates[i] = rates[i - 1]
         elif is_directed and whole.seen[i] == seen[i]:
             rates[i] = whole.rates[i]
         else:
-            all_decayed(lists, alphas, 1, t, start[i], seen[i], now[i], rates[i])
+            all_decayed(link, sums, bits, alphas, 1, t, start[i], seen[i], now[i], rates[i])
 
 
 @inner_fused

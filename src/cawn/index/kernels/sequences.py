@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import all_decayed, count_before, decayed, entries_before, find_list, find_row
+from cawn.index.kernels.lists import all_decayed, count_before, count_below, decayed, entries_before, find_list, find_row
 from cawn.index.kernels.rates import Tables
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
@@ -128,7 +128,8 @@ def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) 
 def _fill_two_steps(
     tables: Tables, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
 ) -> None:
-    num_decays, hits, pairs = decays.size, 0, tables.pairs
+    num_decays, hits = decays.size, 0
+    span, link, sums, _, keys, slots, chain, bits, version = tables.pairs
     recent.sums[:] = 0.0
     total, affinity, roots = recent.sums[0], recent.sums[1], recent.sums[2]
     rates = np.empty(num_decays)
@@ -139,10 +140,14 @@ def _fill_two_steps(
         weight, root = recent.weight[k], recent.root[k]
         for a in range(num_decays):
             total[a] += weight[a]
-        start, seen = entries_before(pairs, find_row(pairs.keys, pairs.slots, pair_key(min(v, w), max(v, w))), visible)
+        pair = find_row(keys, slots, pair_key(min(v, w), max(v, w)))
+        if pair < 0:
+            continue
+        start, whole = find_list(span, link, chain, version, pair)
+        seen = count_below(link, start, whole, visible)
         if seen > 0:
             hits += recent.links[k]
-            all_decayed(pairs, decays, STRIDE, tables.t, start, seen, now, rates)
+            all_decayed(link, sums, bits, decays, STRIDE, tables.t, start, seen, now, rates)
             for a in range(num_decays):
                 affinity[a] += weight[a] * rates[a] / (1.0 + rates[a])
                 roots[a] += root[a] * math.sqrt(rates[a])
