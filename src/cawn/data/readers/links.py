@@ -206,9 +206,14 @@ class _FileReader:
             return
         origin, layout, columns = self._links.rows.origin(piece.first), self._layout, self._scan.columns
         at = partial(TableColumn.at, piece.table, origin=origin)
-        src, dst, *negatives = self._ends([at(i) for i in (layout.src, layout.dst, layout.negative) if i is not None])
+        given, rows = (None, None) if layout.negative is None else at(layout.negative).negatives()
+        src, dst, *negatives = self._ends([at(layout.src), at(layout.dst), *([] if given is None else [given])])
         columns["src"].append(self._scan.tables[0].add(src.names()))
         columns["dst"].append(self._scan.tables[-1].add(dst.names()))
+        if negatives:
+            found = np.full(len(piece.table), NO_NEGATIVE, np.int32)
+            found[rows] = self._scan.tables[-1].add(negatives[0].names())
+            columns["negative"].append(found)
         columns["t"].append(self._times.add(at(layout.time)))
         if layout.weight is not None:
             column = at(layout.weight)
@@ -216,8 +221,6 @@ class _FileReader:
             weights = column.weights(booleans=self._boolean_weights)
             self._any_weight |= bool(weights.any())
             columns["weight"].append(weights)
-        if negatives:
-            columns["negative"].append(self._numbered_negatives(negatives[0], len(piece.table)))
         if layout.link_id is not None:
             columns["link_id"].append(at(layout.link_id).link_ids())
         if layout.msg:
@@ -248,23 +251,15 @@ class _FileReader:
         """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
         if not self._integers:
             return ends
-        given = [*ends[:2], *(negatives.without_empty() for negatives in ends[2:])]
-        parsed = [parse_integers(column.values) for column in given]
+        parsed = [parse_integers(column.values) if column.is_text else (column.values, False) for column in ends]
         if all(integers is not None for integers, _ in parsed):
             self._with_point |= any(with_point for _, with_point in parsed)
-            columns = [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
-            return [*columns[:2], *(negatives.spread(ends[2]) for negatives in columns[2:])]
+            return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
         if self._with_point:  # 7.0 was read as 7, but is a string
             self._kinds.names_are_text = True
             raise ReadAgainError
         self._integers = False
         return ends
-
-    def _numbered_negatives(self, column: TableColumn, count: int) -> Array:
-        names, rows = column.negatives()
-        found = np.full(count, NO_NEGATIVE, np.int32)
-        found[rows] = self._scan.tables[-1].add(names)
-        return found
 
     def _readers(self) -> Iterator[tuple[int, AttributeReader]]:
         return zip(self._layout.msg, self._attributes, strict=True)
