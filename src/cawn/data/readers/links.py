@@ -206,14 +206,7 @@ class _FileReader:
             return
         origin, layout, columns = self._links.rows.origin(piece.first), self._layout, self._scan.columns
         at = partial(TableColumn.at, piece.table, origin=origin)
-        given, rows = (None, None) if layout.negative is None else at(layout.negative).negatives()
-        src, dst, *negatives = self._ends([at(layout.src), at(layout.dst), *([] if given is None else [given])])
-        columns["src"].append(self._scan.tables[0].add(src.names()))
-        columns["dst"].append(self._scan.tables[-1].add(dst.names()))
-        if negatives:
-            found = np.full(len(piece.table), NO_NEGATIVE, np.int32)
-            found[rows] = self._scan.tables[-1].add(negatives[0].names())
-            columns["negative"].append(found)
+        self._add_names(at, len(piece.table))
         columns["t"].append(self._times.add(at(layout.time)))
         if layout.weight is not None:
             column = at(layout.weight)
@@ -246,6 +239,17 @@ class _FileReader:
         if self._links.zeros_mean_none and not self._any_msg:
             reading = replace(reading, msg=(), categorical=())
         return _Part(reading, origin, self._times.has_dates)
+
+    def _add_names(self, at: Callable[[int], TableColumn], count: int) -> None:
+        layout, columns, tables = self._layout, self._scan.columns, self._scan.tables
+        given, rows = (None, None) if layout.negative is None else at(layout.negative).negatives()
+        src, dst, *negatives = self._ends([at(layout.src), at(layout.dst), *([] if given is None else [given])])
+        columns["src"].append(tables[0].add(src.names()))
+        columns["dst"].append(tables[-1].add(dst.names()))
+        if negatives:
+            found = np.full(count, NO_NEGATIVE, np.int32)
+            found[rows] = tables[-1].add(negatives[0].names())
+            columns["negative"].append(found)
 
     def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
         """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
