@@ -11,12 +11,12 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.index.features import NO_SEQUENCES
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem
 from cawn.systems.graphs import CapturedStep
-from cawn.walks.pairs import NO_SEQUENCES
 from ctrl_c import stopped_after
 from networks import random_events
 from small_runs import assert_same_weights
@@ -195,7 +195,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     }
     batcher = trainer.system._engine.batcher
     assert batcher.tables["msg"].is_pinned()
-    assert all(tensor.is_pinned() for tensor in batcher.history.index.values())
+    assert all(tensor.is_pinned() for tensor in batcher.history.index.walks)
     with pytest.warns(UserWarning, match="stay in pinned host memory"):
         found = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     assert_same_weights(expected, found)
