@@ -42,7 +42,7 @@ ELSEWHERE = {
     "kernels/cuda/features": ("systems/cawn/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/links": ("systems/cawn/test_cuda.py", "compared with the CPU"),
     "kernels/cuda/lstm": ("systems/cawn/test_fused.py", "compared with the CPU"),
-    "kernels/cuda/walks": ("walks/test_cuda.py", "compared with the CPU"),
+    "walks/kernels/cuda": ("walks/test_cuda.py", "compared with the CPU"),
     "kernels/threads": ("kernels/test_jit.py", "runs compiled functions"),
     "kernels/reference/rates": ("kernels/cpu/test_rates.py", "what the kernel is compared with"),
     "kernels/reference/walks": ("kernels/cpu/test_walks.py", "what the kernels are compared with"),

@@ -7,9 +7,10 @@ import torch
 import cawn
 from cawn.index.cuda import DevicePairFeatures, place_index
 from cawn.index.features import NO_SEQUENCES, PairFeatures, PairParts
-from cawn.index.growing import growing_index
 from cawn.index.index import Index
 from networks import queries, random_events
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")]
 
 ALPHAS, UNIT = np.array([0.0, 0.003, 0.05, 2.0, 40.0]), 2e-4
 PARTS = (
@@ -32,8 +33,6 @@ def assert_same(gpu, parts: PairParts, index: Index, events: cawn.Events) -> Non
     np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("parts", PARTS, ids=str)
 def test_the_same_features_on_a_gpu(gpu, dtype: type, parts: PairParts) -> None:
@@ -43,11 +42,6 @@ def test_the_same_features_on_a_gpu(gpu, dtype: type, parts: PairParts) -> None:
     assert_same(gpu, parts, index, events)
 
 
-@pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:overflow encountered", "ignore:invalid value")
-def test_an_index_that_grew_and_one_without_links(gpu) -> None:
+def test_an_index_without_links(gpu) -> None:
     events, parts = random_events(5, num_nodes=12, num_links=300), PairParts()
-    index = Index.of(events[:150], ALPHAS, parts.kinds, parts.decay(UNIT))
-    grown = growing_index(None, events[:150], index, attributes=True).append(events, 150)
-    assert_same(gpu, parts, grown, events)
     assert_same(gpu, parts, Index.of(events[:0], ALPHAS, parts.kinds, parts.decay(UNIT)), events)

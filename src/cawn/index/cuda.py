@@ -7,13 +7,14 @@ import torch
 import triton
 from torch import Tensor
 
-from cawn.index import kinds
 from cawn.index.features import DEPTH, PARTNERS, PairParts, part_widths
 from cawn.index.index import Index
 from cawn.index.kernels.building import LINK
 from cawn.index.kernels.cuda import DeviceIndex, DeviceLists, rate_features_kernel, sequence_features_kernel
 from cawn.index.kernels.rates import AGES
 from cawn.index.kernels.sequences import STRIDE
+from cawn.index.kinds import KINDS, NODES
+from cawn.index.kinds import PARTNERS as CANONICAL
 from cawn.kernels.cuda.launch import block_of, place
 
 _PAIRS = {"rates": 16, "sequences": 32}  # per program: few, because searches are chains of dependent loads
@@ -24,19 +25,16 @@ def place_index(index: Index, device: torch.device) -> DeviceIndex:
     flat = index.flat()
     host, hop, decay = flat.tables, flat.nodes.hop, np.array([flat.decay])
     arrays = [host.t, host.alphas, decay, host.time, hop, host.logsum, host.partner, host.totals, host.firsts]
-    first, held = len(arrays), [kind for kind in kinds.KINDS if kind is not kinds.PARTNERS]
-    for kind in held:
-        lists = flat.lists(kind)
-        link = hop[:0, LINK] if kind is kinds.NODES else lists.link  # on the device it is a column of the copy of `hop`
-        arrays += [lists.span, link, lists.sums, lists.keys, lists.slots]
-    placed = place(arrays, device, "the index")
+    lists = {kind: flat.lists(kind) for kind in KINDS if kind is not CANONICAL}
+    lists[NODES] = lists[NODES]._replace(link=hop[:0, LINK])  # on the device it is a column of the copy of `hop`
+    columns = [array for one in lists.values() for array in (one.span, one.link, one.sums, one.keys, one.slots)]
+    placed = place([*arrays, *columns], device, "the index")
     found = []
-    for i, kind in enumerate(held):
-        span, own, sums, keys, slots = placed[first + 5 * i : first + 5 * i + 5]
-        column = placed[4][:, LINK] if kind is kinds.NODES else own
-        sizes = column.stride(0), sums.shape[1], kind.bits, len(slots)
-        found.append(DeviceLists(span, column, sums, keys, slots, *sizes))
-    return DeviceIndex(*placed[:first], *found)
+    for i, kind in enumerate(lists):
+        span, link, sums, keys, slots = placed[len(arrays) + 5 * i :][:5]
+        link = placed[4][:, LINK] if kind is NODES else link
+        found.append(DeviceLists(span, link, sums, link.stride(0), sums.shape[1], kind.bits, keys, slots, len(slots)))
+    return DeviceIndex._make([*placed[: len(arrays)], *found])
 
 
 class DevicePairFeatures:

@@ -46,8 +46,8 @@ class DeviceHistory:
 
     @property
     def nbytes(self) -> int:
-        """Device memory of the index."""
-        return self.index.nbytes(self.device.type)
+        """Device memory of what walks are sampled from."""
+        return sum(tensor.nbytes for tensor in self.index.walks if tensor.device.type == self.device.type)
 
     def __repr__(self) -> str:
         return f"{self._host!r} on {self.device}"

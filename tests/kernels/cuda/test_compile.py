@@ -29,7 +29,7 @@ for T in ("*i64", "*fp64"):
     for first in (0, -1):
         check(features.position_features_kernel, f"{{T}} *i32 *i32 *i32 *i64 *fp32 *fp32 *u8 *fp64 i32 i32",
               L=3, TIME=first, DIRECTION=first, DEGREE=first, LOG_SCALE=6.0, LONGEST=1e30, BLOCK=256)
-    lists = DeviceLists(*"*i64 *i32 *fp64 *i64 *i32 i32 i32 i32 i32".split())
+    lists = DeviceLists(*"*i64 *i32 *fp64 i32 i32 i32 *i64 *i32 i32".split())
     columns = f"{{T}} *fp64 *fp64 {{T}} *i32 *fp64 *i32 *fp64 *i32".split()
     pairs = DeviceIndex(*columns, *[lists] * 7), "*i64", "*i64", T
     check(index.rate_features_kernel, (*pairs, "*fp64", "*fp32", *["i32"] * 5), 1,

@@ -6,7 +6,7 @@ them to float32 otherwise.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import triton
 import triton.language as tl
@@ -26,17 +26,17 @@ _TINY = tl.constexpr(2.2250738585072014e-308)  # the smallest normal float64
 
 
 class DeviceLists(NamedTuple):
-    """The lists of one kind, one after the other; see `kernels.lists.Lists`."""
+    """The lists of one kind, one after the other; see `kernels.lists.Lists`. Fields that are not read may be None."""
 
-    span: Tensor
-    link: Tensor
-    sums: Tensor
-    keys: Tensor
-    slots: Tensor
-    stride: int  # that of `link`, which is a column of `hop` for nodes
-    num_sums: int  # columns of `sums`
-    bits: int
-    num_slots: int
+    span: Any
+    link: Any
+    sums: Any
+    stride: Any  # that of `link`, which is a column of `hop` for nodes
+    num_sums: Any  # columns of `sums`
+    bits: Any
+    keys: Any = None
+    slots: Any = None
+    num_slots: Any = 0
 
 
 class DeviceIndex(NamedTuple):
@@ -63,12 +63,6 @@ class DeviceIndex(NamedTuple):
     def walks(self) -> list[Tensor]:
         """What `walks.kernels.cuda.sample_walks` reads."""
         return [self.nodes.span, self.time, self.hop, self.logsum, self.alphas]
-
-    def nbytes(self, device: str) -> int:
-        """Memory on devices of this type."""
-        parts = (part if isinstance(part, DeviceLists) else (part,) for part in self)
-        held = [part for of_kind in parts for part in of_kind if isinstance(part, Tensor) and part.is_contiguous()]
-        return sum(tensor.nbytes for tensor in held if tensor.device.type == device)
 
 
 @triton.jit
@@ -102,7 +96,7 @@ def find_row(lists, a, b, inside):
 
 @triton.jit
 def entries_before(lists, row, visible, known):
-    """The first entry of each list, and how many of its entries belong to the first `visible` links; 0, 0 if unknown."""
+    """The first entry of each list, and how many of its entries belong to the first `visible` links; 0 if unknown."""
     packed = tl.load(lists.span + row, mask=known, other=0)
     start = packed >> _START_BITS
     return start, count_below(lists.link, lists.stride, start, packed & _LENGTH, 2 * visible, known)
@@ -211,12 +205,9 @@ def rate_features_kernel(
         of_part(part, pairs.span, nodes.span, ways.span, sources.span, destinations.span),
         of_part(part, pairs.link, nodes.link, ways.link, sources.link, destinations.link),
         of_part(part, pairs.sums, nodes.sums, ways.sums, sources.sums, destinations.sums),
-        None,
-        None,
         of_part(part, pairs.stride, nodes.stride, ways.stride, sources.stride, destinations.stride),
         of_part(part, pairs.num_sums, nodes.num_sums, ways.num_sums, sources.num_sums, destinations.num_sums),
         of_part(part, pairs.bits, nodes.bits, ways.bits, sources.bits, destinations.bits),
-        0,
     )
     known = inside & (row >= 0) & ((row < num_nodes) | (part == 0) | (part == 3))
     start, seen = entries_before(lists, row, visible, known)
@@ -236,10 +227,9 @@ def rate_features_kernel(
     tl.store(at[:, None] + a[None, :], log1p(rate).to(tl.float32), mask=both)
     if part == 0:
         tl.store(at + D, log1p(seen.to(tl.float64)).to(tl.float32), mask=inside)
-        for r in tl.static_range(AGES):
-            tl.store(at + D + 1 + r, closeness(lists, times, start, seen, r, now, scale), mask=inside)
-    else:
-        tl.store(at + D, closeness(lists, times, start, seen, 0, now, scale), mask=inside)
+        at += 1
+    for r in range(tl.where(part == 0, AGES, 1)):
+        tl.store(at + D + r, closeness(lists, times, start, seen, r, now, scale), mask=inside)
 
 
 @triton.jit(do_not_specialize=["num_pairs", "num_links", "num_nodes", "num_firsts"])
@@ -313,7 +303,7 @@ def sequence_features_kernel(
         tl.store(at + 2 * D, log1p(hits.to(tl.float64)).to(tl.float32), mask=inside)
         at += 2 * D + 1
     if DEPTH > 0:
-        every = DeviceLists(None, None, index.totals, None, None, 1, 1, _TOTAL_BITS, 0)  # one list of all links
+        every = DeviceLists(None, None, index.totals, 1, 1, _TOTAL_BITS)  # one list of all links
         total = decayed(every, decay, times, zero, visible, now)
         num_known = tl.maximum(count_below(index.firsts, 1, zero, zero + num_firsts, 2 * visible, inside), 1)
         entry, count = entries_before(nodes, v, visible, inside & (v >= 0) & (v < num_nodes))
