@@ -184,8 +184,8 @@ def rate_features_kernel(
 
     Parts: 0 the pair, 1 and 2 its ends, 3 the directed pair, 4 the source as a source, 5 the destination as one.
     """
-    times, pairs, nodes, ways = index.t, index.pairs, index.nodes, index.ways
-    sources, destinations = index.sources, index.destinations
+    times, pairs, nodes = index.t, index.pairs, index.nodes
+    ways, sources, destinations = index.ways, index.sources, index.destinations
     part = tl.program_id(1)
     b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = b < num_pairs
@@ -197,7 +197,6 @@ def rate_features_kernel(
     zero = tl.zeros([BLOCK], tl.int64)
     visible = count_below(times, 1, zero, zero + num_links, now, inside)
     pair = find_row(pairs, tl.minimum(u, v), tl.maximum(u, v), inside)
-    is_end = (part == 1) | (part == 2)
 
     end = tl.where((part == 1) | (part == 4), u, v)
     row = of_part(part, pair, end, 2 * pair + (u > v), end, end)
@@ -214,7 +213,7 @@ def rate_features_kernel(
     first = tl.where(part == 0, 0, tl.where(part < 3, PAIR + (part - 1) * END, PAIR + 2 * END + (part - 3) * (D + 1)))
     at = out + b.to(tl.int64) * width + first
     both = inside[:, None] & used[None, :]
-    if is_end:  # the lists of nodes have the logarithm of every sum
+    if (part == 1) | (part == 2):  # the lists of nodes have the logarithm of every sum
         newest, there = start + seen - 1, (seen > 0)[:, None] & used[None, :]
         age = age_of(lists.link, lists.stride, times, newest, now, seen > 0)
         past = tl.load(index.logsum + a.to(tl.int64)[None, :] * num_entries + newest[:, None], mask=there, other=0.0)
