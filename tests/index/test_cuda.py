@@ -22,13 +22,13 @@ PARTS = (
 )
 
 
-def assert_same(gpu, parts: PairParts, index: Index, events: cawn.Events) -> None:
+def assert_same(gpu, parts: PairParts, indexed: cawn.Events, events: cawn.Events) -> None:
+    index = Index.of(indexed, ALPHAS, parts.kinds, parts.decay(UNIT))
     u, t = queries(events, 4, 20)
     v = np.random.default_rng(0).integers(-1, events.num_nodes + 2, 20)
     out = torch.full((20, parts.width(len(ALPHAS))), 7.0, device=gpu)
-    ends = (torch.from_numpy(nodes.astype(np.int64)).to(gpu) for nodes in (u, v))
-    unit = torch.tensor([UNIT], dtype=torch.float64, device=gpu)
-    DevicePairFeatures(parts, place_index(index, gpu)).fill(*ends, torch.from_numpy(t).to(gpu), unit, out)
+    asked = (torch.from_numpy(array).to(gpu) for array in (u, v, t, np.array([UNIT])))
+    DevicePairFeatures(parts, place_index(index, gpu)).fill(*asked, out)
     expected = PairFeatures(parts, index, UNIT).features(u, v, t)
     np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
 
@@ -38,10 +38,9 @@ def assert_same(gpu, parts: PairParts, index: Index, events: cawn.Events) -> Non
 def test_the_same_features_on_a_gpu(gpu, dtype: type, parts: PairParts) -> None:
     """Lists of many blocks, of less than one, and of none; nodes without links; ids that are unknown."""
     events = random_events(5, num_nodes=12, num_links=300, dtype=dtype)
-    index = Index.of(events, ALPHAS, parts.kinds, parts.decay(UNIT))
-    assert_same(gpu, parts, index, events)
+    assert_same(gpu, parts, events, events)
 
 
 def test_an_index_without_links(gpu) -> None:
-    events, parts = random_events(5, num_nodes=12, num_links=300), PairParts()
-    assert_same(gpu, parts, Index.of(events[:0], ALPHAS, parts.kinds, parts.decay(UNIT)), events)
+    events = random_events(5, num_nodes=12, num_links=300)
+    assert_same(gpu, PairParts(), events[:0], events)
