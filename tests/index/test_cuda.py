@@ -30,7 +30,7 @@ def assert_same(gpu, parts: PairParts, indexed: cawn.Events, events: cawn.Events
     asked = (torch.from_numpy(array).to(gpu) for array in (u, v, t, np.array([UNIT])))
     DevicePairFeatures(parts, place_index(index, gpu)).fill(*asked, out)
     expected = PairFeatures(parts, index, UNIT).features(u, v, t)
-    np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
