@@ -16,6 +16,7 @@ import cawn
 from cawn.index.features import PairFeatures, PairParts
 from cawn.index.index import Index
 from cawn.systems.rates import RatesSettings
+from small_cawn import random_scorer
 
 FOLDER = Path(__file__).parent / "goldens"
 ALPHAS = (0.0, 0.003, 0.05)
@@ -76,16 +77,14 @@ def answers(events: cawn.Events) -> dict[str, Any]:
     for name, parts in {"all": PairParts(), "undirected": PairParts(directed=False)}.items():
         index = Index.of(events, np.array(ALPHAS), parts.kinds, parts.decay(40.0))
         found[f"features, {name}"] = projected(PairFeatures(parts, index, 40.0).features(src, dst, t))
-    small = cawn.Config(num_walks=16, length=2, dim=8, frequencies=4, epochs=1)
-    for name, config in {"cawn": small, "rates": RatesSettings(epochs=1)}.items():
-        predictor = cawn.LinkPredictor.of(
-            cawn.train(events, config, system=name, seed=0, device="cpu", threads=1, quiet=True)
-        )
-        later = events.t[-1] + 1
-        found[f"scores, {name}"] = np.round(predictor.score(src, dst, t), 4).tolist()
-        ranking = predictor.rank(int(src[0]), later, k=5)
-        found[f"ranking, {name}"] = [round(float(one.probability), 4) for one in ranking]
-        found[f"candidates, {name}"] = len(predictor.rank(int(src[0]), later, k=100))
+    network = random_scorer(cawn.Config(num_walks=12, length=2, dim=8, frequencies=4, alpha=ALPHAS), events, ALPHAS)
+    found["logits, cawn"] = np.round(network(src, dst, t), 4).tolist()
+    run = cawn.train(events, RatesSettings(epochs=1), system="rates", seed=0, device="cpu", threads=1, quiet=True)
+    predictor, later = cawn.LinkPredictor.of(run), events.t[-1] + 1
+    found["scores, rates"] = np.round(predictor.score(src, dst, t), 4).tolist()
+    ranking = predictor.rank(int(src[0]), later, k=5)
+    found["ranking, rates"] = [round(float(one.probability), 4) for one in ranking]
+    found["candidates"] = len(predictor.rank(int(src[0]), later, k=100))
     return found
 
 
@@ -94,7 +93,7 @@ def test_results_are_as_before(name: str) -> None:
     expected, found = json.loads((FOLDER / f"{name}.json").read_text()), answers(NETWORKS[name]())
     assert list(found) == list(expected)
     for what, value in expected.items():
-        tolerance = 2e-3 if what.startswith(("scores", "ranking")) else 2e-5
+        tolerance = 5e-3 if what.startswith(("logits", "scores", "ranking")) else 2e-5
         np.testing.assert_allclose(found[what], value, rtol=0, atol=tolerance, err_msg=what)
 
 

@@ -636,7 +636,7 @@ class LinkPredictor:
         with self._updating:
             held = self._snapshot()
             if len(held.events):
-                compile_growth(self._system, held.events)
+                compile_growth(self._system, held.events, held.names)
             if held.events.link_id is not None:
                 self._known.has_ids(held.events, held.events.link_id[:0])
             msg = None if held.events.msg is None else held.events.msg[:0]

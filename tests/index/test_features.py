@@ -8,7 +8,7 @@ import pytest
 
 import cawn
 from cawn.data.ties import canonical_order
-from cawn.index.features import DEPTH, PARTNERS, SCALE, PairFeatures, PairParts
+from cawn.index.features import DEPTH, RECENT, SCALE, PairFeatures, PairParts
 from cawn.index.index import Index
 from cawn.index.kernels.rates import AGES
 from cawn.index.kernels.sequences import STRIDE
@@ -132,7 +132,7 @@ def sequences(events: cawn.Events, u: int, v: int, now: float) -> list[float]:
     since = sum(t >= pair[-1] for _, t in mine) if pair else 0
     row = [math.log1p(since) / 3, 1 / since] if pair else [-1.0, 0.0]
 
-    steps = [(w, t) for w, t in mine[-PARTNERS:] if w != v]
+    steps = [(w, t) for w, t in mine[-RECENT:] if w != v]
     used = ALPHAS[::STRIDE]
     for alpha in used:
         weights = [math.exp(-alpha * (now - t)) for _, t in steps]

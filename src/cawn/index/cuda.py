@@ -7,14 +7,13 @@ import torch
 import triton
 from torch import Tensor
 
-from cawn.index.features import DEPTH, PARTNERS, PairParts, part_widths
+from cawn.index.features import DEPTH, RECENT, PairParts, part_widths
 from cawn.index.index import Index
 from cawn.index.kernels.building import LINK
 from cawn.index.kernels.cuda import DeviceIndex, DeviceLists, rate_features_kernel, sequence_features_kernel
 from cawn.index.kernels.rates import AGES
 from cawn.index.kernels.sequences import STRIDE
-from cawn.index.kinds import KINDS, NODES
-from cawn.index.kinds import PARTNERS as CANONICAL
+from cawn.index.kinds import KINDS, NODES, PARTNERS
 from cawn.kernels.cuda.launch import block_of, place
 
 _PAIRS = {"rates": 16, "sequences": 32}  # per program: few, because searches are chains of dependent loads
@@ -23,9 +22,9 @@ _PAIRS = {"rates": 16, "sequences": 32}  # per program: few, because searches ar
 def place_index(index: Index, device: torch.device) -> DeviceIndex:
     """A copy of an index on a device, with its lists one after the other."""
     flat = index.flat()
-    host, hop, decay = flat.tables, flat.nodes.hop, np.array([flat.decay])
+    host, hop, decay = flat.common, flat.nodes.hop, np.array([flat.decay])
     arrays = [host.t, host.alphas, decay, host.time, hop, host.logsum, host.partner, host.totals, host.firsts]
-    lists = {kind: flat.lists(kind) for kind in KINDS if kind is not CANONICAL}
+    lists = {kind: flat.lists(kind) for kind in KINDS if kind is not PARTNERS}
     lists[NODES] = lists[NODES]._replace(link=hop[:0, LINK])  # on the device it is a column of the copy of `hop`
     columns = [array for one in lists.values() for array in (one.span, one.link, one.sums, one.keys, one.slots)]
     placed = place([*arrays, *columns], device, "the index")
@@ -68,7 +67,7 @@ class DevicePairFeatures:
             sequence_features_kernel[(-(-B // _PAIRS["sequences"]), 2)](
                 *(index, src, dst, t, out, *sizes, len(index.firsts), out.shape[1], parts.widths(D)[0]),
                 SINCE=parts.since,
-                PARTNERS=PARTNERS * parts.two_steps,
+                PARTNERS=RECENT * parts.two_steps,
                 STRIDE=STRIDE,
                 DEPTH=DEPTH * parts.transitions,
                 D=used,

@@ -35,6 +35,7 @@ from cawn.index.kinds import (
     NODES,
     ORIGINS,
     PAIRS,
+    PARTNERS,
     RATES,
     SEQUENCES,
     SOURCES,
@@ -42,14 +43,13 @@ from cawn.index.kinds import (
     Kind,
     kinds_for,
 )
-from cawn.index.kinds import PARTNERS as PARTNERS_IN_ORDER
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
 
 NO_SEQUENCES = {"since": False, "two_steps": False, "transitions": False}  # settings without features of sequences
 SCALE = 0.15 / 0.70 * 1e6  # time units after which a link counts 1 / e in transitions; see `decays.time_unit`
-PARTNERS = 24  # recent links used for two_steps
+RECENT = 24  # recent links used for two_steps
 DEPTH = 5  # recent partners used for transitions
 _PER_TASK = 2048  # pairs
 
@@ -112,15 +112,15 @@ class PairFeatures:
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
             held = [lists[kind] for kind in (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS)]
-            in_parallel(partial(fill_rates, common, *held, columns, src, dst, times, self.unit, out), tasks, threads)
+            wanted: Any = (common, *held, columns, src, dst, times, self.unit, out)
+            in_parallel(partial(fill_rates, *wanted), tasks, threads)
         if parts.sequences:
             used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
-            settings = parts.since, PARTNERS * parts.two_steps, DEPTH * parts.transitions
+            settings = parts.since, RECENT * parts.two_steps, DEPTH * parts.transitions
             for column, ends in ((rates, (src, dst)), (rates + end, (dst, src))):
-                held = [lists[kind] for kind in (NODES, PAIRS, PARTNERS_IN_ORDER, NEXT, ORIGINS)]
-                asked = (*ends, times, common, *held, constant(used), *settings)
-                work: Any = partial(sequence_features, *asked, out, column)
-                in_parallel(work, tasks, threads)
+                held = [lists[kind] for kind in (NODES, PAIRS, PARTNERS, NEXT, ORIGINS)]
+                asked: Any = (*ends, times, common, *held, constant(used), *settings, out, column)
+                in_parallel(partial(sequence_features, *asked), tasks, threads)
         return out
 
 

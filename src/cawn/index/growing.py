@@ -18,7 +18,7 @@ from cawn.index.canonical import CanonicalOrder
 from cawn.index.growing_lists import Added, GrowingLists
 from cawn.index.index import Index
 from cawn.index.kernels import building, canonical, growth
-from cawn.index.kernels.lists import LENGTH
+from cawn.index.kernels.lists import LENGTH, constant
 from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
 from cawn.kernels.keys import pair_key
 from cawn.kernels.threads import even_bounds, in_parallel
@@ -149,6 +149,7 @@ class GrowingIndex:
         assert self._order is not None
         lists = self._lists[PARTNERS]
         begin, keys = self._order.extend(events, first)
+        keys = constant(keys)
         times = events.t[first:]
         order = first + np.lexsort((keys[first - begin :], times))
         nodes, entries = building.both_ends(events.src, events.dst, order)

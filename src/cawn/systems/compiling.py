@@ -17,14 +17,17 @@ if TYPE_CHECKING:
 LINKS = 16
 
 
-def compile_growth(system: Replaceable, events: Events) -> None:
-    """Extend an index of the last few links: by links in order, by a new node and by late links. Changes nothing."""
+def compile_growth(system: Replaceable, events: Events, names: NameIndex) -> None:
+    """Extend an index of the last few links: by links in order, by a new node and by late links; and a table of the
+    same kind of names by one. Changes nothing."""
     few = events[-LINKS:]
     nodes, ends = np.unique(np.concatenate([few.src, few.dst]), return_inverse=True)
     src, dst = ends.astype(few.src.dtype).reshape(2, -1)
     attributes = {} if few.x is None else {"x": few.x[nodes]}
     growing = GrowingEvents(few.grown({"src": src, "dst": dst} | attributes, len(nodes)))
     scorer = system.with_module(cast("System", system).module).scorer(growing.events)
+    known = NameIndex.of(np.array(["a"], object) if names.strings else np.arange(1))
+    known.extended(["b" if names.strings else 1])
     names = NameIndex.of(np.arange(len(nodes) + 1))
     for t in (few.t[-1:], few.t[len(few) // 2 :][:1]):  # the second is late
         msg, link_id = few.msg, few.link_id
