@@ -43,7 +43,8 @@ from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
-from cawn.index.files import bytes_per_link, index_bytes, temporary_bytes, write_index
+from cawn.index.files import write_index
+from cawn.index.sizes import Counts, index_bytes, temporary_bytes
 from cawn.learn.splits import TimeSplit
 from cawn.progress import progress
 from cawn.systems.base import Storable
@@ -157,8 +158,8 @@ class _Build:
         facts = systems.system_type(systems.name_of(config)).index_facts(config, training)
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
-        needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events, parts)
-        _check_disk_space(self._folder, needed)
+        counts = Counts.at_most(len(events), events.num_nodes)
+        _check_disk_space(self._folder, index_bytes(counts, len(alphas), parts) + temporary_bytes(counts, parts))
         with self._new("index") as index:
             release_freed_memory()
             left = self._memory - resident_bytes()
@@ -327,7 +328,8 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
         total += path.stat().st_size * sample.count(b"\n") / max(len(sample), 1)
     alpha = getattr(config, "alpha", None)
     num_decays = len(alpha) if isinstance(alpha, tuple) else 8
-    return int(total * (_PER_LINK + bytes_per_link(num_decays, config.pair_parts)))  # type: ignore[attr-defined]
+    counts = Counts.at_most(int(total), 0)
+    return _PER_LINK * counts.links + index_bytes(counts, num_decays, config.pair_parts)  # type: ignore[attr-defined]
 
 
 def _free_bytes(folder: Path) -> int:
