@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data import array_folders
 from cawn.data.seals import write_sealed
 from cawn.data.stored import read_stored
 from cawn.files import FolderLock
@@ -107,7 +106,7 @@ def test_a_finished_stage_is_kept(log: Path, stored: Path, tmp_path: Path, monke
     assert found["index"]["files"] == read_stored(stored, verify=True).stored.description["index"]["files"]
 
 
-@pytest.mark.parametrize("name", ["src", "t", "name_ends", "history.hop", "history.starts", "rates.pairs.time"])
+@pytest.mark.parametrize("name", ["src", "t", "name_ends", "nodes.hop", "nodes.span", "pairs.link"])
 def test_damaged_files_are_refused(stored: Path, tmp_path: Path, name: str) -> None:
     """Kernels would read outside of arrays."""
     folder = shutil.copytree(stored, tmp_path / "index")
@@ -120,27 +119,10 @@ def test_damaged_files_are_refused(stored: Path, tmp_path: Path, name: str) -> N
 
 def test_opening_notices_files_of_another_size(stored: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(stored, tmp_path / "index")
-    (path,) = folder.rglob("history.logsum.npy")
+    (path,) = folder.rglob("nodes.logsum.npy")
     path.write_bytes(path.read_bytes()[:-8])
-    with pytest.raises(cawn.StorageError, match=r"history.logsum.npy: missing or damaged"):
+    with pytest.raises(cawn.StorageError, match=r"nodes.logsum.npy: missing or damaged"):
         cawn.read(folder)
-
-
-def test_checksums_are_compared_once(stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[Path] = []
-    stamps = array_folders.stamps_of
-    monkeypatch.setattr(array_folders, "stamps_of", lambda *given: compared.append(given[0]) or stamps(*given))
-
-    def use(folder: Path) -> int:
-        compared.clear()
-        _ = cawn.read(folder).stored.index
-        return len(compared)
-
-    assert use(stored) == 0
-    folder = shutil.copytree(stored, tmp_path / "index")
-    assert [use(folder), use(folder)] == [2, 0]
-    (folder / "verified.json").write_text("{")
-    assert [use(folder), use(folder)] == [2, 0]
 
 
 def test_a_build_that_fails_leaves_nothing(tmp_path: Path) -> None:

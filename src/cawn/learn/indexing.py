@@ -22,7 +22,7 @@ import numpy.typing as npt
 from cawn import __version__, systems
 from cawn.checks import check_path
 from cawn.data.array_files import blocks
-from cawn.data.array_folders import Manifest, new_name, stamp_of_file
+from cawn.data.array_folders import Manifest, manifest_of, new_name
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
 from cawn.data.external import Columns, write_columns
@@ -34,10 +34,8 @@ from cawn.data.stored import (
     DESCRIPTION,
     FOLDER,
     FORMAT,
-    VERIFIED,
     describe_network,
     read_stored,
-    record_verified,
 )
 from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
@@ -180,7 +178,6 @@ class _Build:
             "network": {name: held[name] for name in ("folder", "files")},
             "index": {"folder": index.name, "files": files},
         } | describe_network(events)
-        record_verified(self._folder, content, "network", "index")
         write_sealed(self._folder / DESCRIPTION, content)
         (self._folder / BUILDING).unlink()
         return content
@@ -199,14 +196,9 @@ class _Build:
                 raise
 
     def _stamps(self, folder: Path) -> Manifest:
-        """Size and SHA-256 of each file."""
-        paths, done, found = sorted(folder.iterdir()), 0, {}
-        with self._report("checksums", sum(path.stat().st_size for path in paths), unit="bytes") as report:
-            for path in paths:
-                found[path.name] = stamp_of_file(path)
-                done += path.stat().st_size
-                report(done)
-        return found
+        """Size and checksum of each file."""
+        with self._report("checksums"):
+            return manifest_of(folder, sorted(path.name for path in folder.iterdir()))
 
     def _remove_others(self) -> None:
         """Remove what unfinished stages have left."""
@@ -285,7 +277,7 @@ def _is_ours(path: Path) -> bool:
     """Whether an interrupted build may have left this."""
     if path.is_dir():
         return not path.is_symlink() and FOLDER.fullmatch(path.name) is not None
-    return path.name in (LOCK, BUILDING, VERIFIED) or is_temporary(path.name)
+    return path.name in (LOCK, BUILDING) or is_temporary(path.name)
 
 
 def _check_disk_space(folder: Path, needed: int, about: str = "") -> None:
