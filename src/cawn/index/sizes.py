@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +13,7 @@ from cawn.index.kernels.lists import block_rows, num_slots
 from cawn.index.kinds import DESTINATIONS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
 
 _BYTES = {"link": 4, "partner": 4, "time": 8, "hop": 12}  # of the columns of an entry
-_LINK = 16  # bytes of a link itself: source, destination, time
+LINK_BYTES = 16  # of a link itself: source, destination, time
 
 
 class Counts(NamedTuple):
@@ -26,9 +25,9 @@ class Counts(NamedTuple):
     transitions: int  # distinct pairs of consecutive partners
 
     @classmethod
-    def at_most(cls, links: int, nodes: int) -> Counts:
-        """Those of links of which none repeats another."""
-        return cls(links, nodes, links, 2 * links)
+    def at_most(cls, links: int, nodes: int, pairs: int | None = None, transitions: int | None = None) -> Counts:
+        """Those that are not given are of links of which none repeats another."""
+        return cls(links, nodes, links if pairs is None else pairs, 2 * links if transitions is None else transitions)
 
     def of(self, kind: Kind) -> tuple[int, int]:
         """The numbers of entries and rows of a kind, at most."""
@@ -54,8 +53,8 @@ def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:
 
 def memory_to_build(counts: Counts, num_decays: int, parts: PairParts) -> int:
     """Bytes of memory while an index is built at once, with its links."""
-    building = 56 + 24 * parts.any + 64 * parts.sequences
-    return index_bytes(counts, num_decays, parts) + counts.links * (_LINK + building) + 16 * counts.nodes
+    building = 52 + 4 * parts.any + 36 * parts.sequences  # rows, positions and what is sorted, measured
+    return index_bytes(counts, num_decays, parts) + counts.links * (LINK_BYTES + building) + 16 * counts.nodes
 
 
 def temporary_bytes(counts: Counts, parts: PairParts) -> int:

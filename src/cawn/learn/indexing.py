@@ -41,6 +41,7 @@ from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
+from cawn.index.estimate import settings_to_estimate
 from cawn.index.files import write_index
 from cawn.index.sizes import Counts, index_bytes, temporary_bytes
 from cawn.learn.splits import TimeSplit
@@ -318,10 +319,8 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
         with open(path, "rb") as file:
             sample = file.read(_SAMPLE)
         total += path.stat().st_size * sample.count(b"\n") / max(len(sample), 1)
-    alpha = getattr(config, "alpha", None)
-    num_decays = len(alpha) if isinstance(alpha, tuple) else 8
     counts = Counts.at_most(int(total), 0)
-    return _PER_LINK * counts.links + index_bytes(counts, num_decays, config.pair_parts)  # type: ignore[attr-defined]
+    return _PER_LINK * counts.links + index_bytes(counts, *settings_to_estimate(config))
 
 
 def _free_bytes(folder: Path) -> int:
