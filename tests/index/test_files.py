@@ -1,7 +1,5 @@
 """An index written in pieces has, byte for byte, the files of one built in memory."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +13,6 @@ from cawn.index.files import write_index
 WALKS_ALONE = PairParts(False, False, False, False, False)
 UNDIRECTED = PairParts(rates=True, directed=False, since=False, two_steps=False, transitions=False)
 DECAYS = (0.0, 0.01, 3.0)
-LEAST = 1 << 20  # bytes of memory
 
 
 def links(size: int, nodes: int, kind: str, seed: int = 0) -> cawn.Events:
@@ -43,6 +40,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_RUN", 700)
     monkeypatch.setattr(files, "_GROUP", 300)
     monkeypatch.setattr(files, "_LEAST", 64)
+    monkeypatch.setattr(files, "memory_to_build", lambda *_: 2**39)
 
 
 @pytest.mark.usefixtures("small_pieces")

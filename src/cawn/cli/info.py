@@ -94,9 +94,7 @@ def _show_index(folder: Path, verify: bool, as_json: bool) -> None:
     show_index(found)
 
 
-def _show_estimate(
-    given: list[str], system: str, preset: str, settings: list[str], memory: str, as_json: bool
-) -> None:
+def _show_estimate(given: list[str], system: str, preset: str, settings: list[str], memory: str, as_json: bool) -> None:
     from cawn.checks import parse_bytes
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.index.estimate import estimate, parse_counts, settings_to_estimate

@@ -246,7 +246,7 @@ def show_index(found: dict[str, Any]) -> None:
     counts = ("links", "nodes", "link attributes", "node attributes")
     facts = {
         "index": found["index"],
-        "state": "all checksums verified" if found["verified"] else "links verified; the index when it is used (or --verify)",
+        "state": "all checksums verified" if found["verified"] else "links verified (--verify: all files)",
         "data": ", ".join(
             f"{found[name.replace(' ', '_')]:,} {name}" for name in counts if found[name.replace(" ", "_")]
         ),

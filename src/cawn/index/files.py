@@ -8,12 +8,10 @@ hold, byte for byte, the arrays that would be in memory.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +27,10 @@ from cawn.files import storing, temporary_name
 from cawn.index.features import PairParts
 from cawn.index.index import Index, check_size
 from cawn.index.kernels import building, pieces
-from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, block_rows, num_slots
-from cawn.index.kinds import NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kernels.lists import num_slots
+from cawn.index.kind_files import KindFiles, write_group
+from cawn.index.kinds import NEXT, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.runs import Runs, in_order
 from cawn.index.sizes import Counts, memory_to_build
 from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.cpu.ties import link_keys
@@ -38,13 +38,11 @@ from cawn.kernels.threads import num_threads
 from cawn.progress import progress
 
 Array = npt.NDArray[Any]
-Result = TypeVar("Result")
 
 _RUN, _GROUP = 1 << 20, 1 << 21  # entries of a run and of a group, if memory allows for more
 _LEAST = 1 << 10
 _PER_NODE = 24  # bytes, of what is known about each node while links are read
 _SHARE = 0.8  # of the memory; the rest is lost to fragments
-_SAMPLES = 1 << 12  # of the keys of a run, at most one in so many is sampled
 _COLUMNS = {"nodes": ("link", "time", "other", "cut"), "partners": ("link", "partner")}  # of entries; else link, time
 
 
@@ -134,62 +132,54 @@ class _Writer:
         types += [t.dtype if name == "time" else np.dtype(np.int32) for name in columns]
         with self._runs(types, 2 * len(t)) as runs:
             with self._report(f"dividing {kind.name}", len(t)) as show:
-                for done in _in_order(runs.write, runs.numbered(getattr(streams, kind.name)()), self._threads):
+                for done in in_order(runs.write, runs.numbered(getattr(streams, kind.name)()), self._threads):
                     show(min(done, len(t)))
             groups, done = runs.groups(1 << 62 if kind.keyed else num_rows), 0
             with self._report(f"sorting {kind.name}", runs.size) as show, ExitStack() as stack:
-                files = [
-                    _KindFiles(stack, self._folder, each, runs.size, t.dtype, self._alphas, self._decay)
-                    for each in kinds
-                ]
-
-                def lay_out(group: _Group) -> tuple[int, list[Array], Array]:
-                    return runs.lay_out(group, columns, files)
-
-                for size, spans, keys in _in_order(lay_out, ((group,) for group in groups), self._threads):
+                sizes = runs.size, t.dtype, self._alphas, self._decay
+                files = [KindFiles(stack, self._folder, each, *sizes) for each in kinds]
+                tasks = ((runs, group, columns, files) for group in groups)
+                for size, spans, keys in in_order(write_group, tasks, self._threads):
                     for file, span in zip(files, spans, strict=True):
                         file.append(span, keys)
                     done += size
                     show(done)
-                num_keys = [file.finish() for file in files][0]
+                for file in files:
+                    file.finish()
         if kind.keyed:
-            self._write_slots(kind, num_keys)
+            self._write_slots(kind)
 
-    def _runs(self, types: list[np.dtype[Any]], most: int) -> _Runs:
+    def _runs(self, types: list[np.dtype[Any]], most: int) -> Runs:
         """Runs of as many entries as memory allows for."""
         row = sum(dtype.itemsize for dtype in types)
         run = min(_RUN, self._left // ((self._threads + 1) * (2 * row + 40)))
         group = min(_GROUP, self._left // (self._threads * (2 * row + 64 + 2 * len(self._alphas))))
-        return _Runs(self._folder, types, run, group, -(-most // run))
+        return Runs(self._folder, types, run, group, -(-most // run))
 
-    def _write_slots(self, kind: Kind, num_keys: int) -> None:
+    def _write_slots(self, kind: Kind) -> None:
         """Write the hash table of the keys in parts; a row whose home is full may belong to the part after."""
-        path, size = self._folder / f"{kind.name}.keys.npy", num_slots(num_keys)
-        keys: Array = np.load(path, mmap_mode="r")
-        types = [np.dtype(np.int32)] * 2
+        keys: Array = np.load(self._folder / f"{kind.name}.keys.npy", mmap_mode="r")
+        size = num_slots(len(keys))
         with (
-            self._runs(types, num_keys) as runs,
+            self._runs([np.dtype(np.int32)] * 2, len(keys)) as runs,
             ArrayFile(self._folder / f"{kind.name}.slots.npy", (size,), np.int32) as slots,
-            self._report(f"numbering {kind.name}", num_keys) as show,
+            self._report(f"numbering {kind.name}", len(keys)) as show,
         ):
-            homes = (
+            entries = (
                 [pieces.home_slots(some, size - 1), np.arange(first, first + len(some), dtype=np.int32)]
                 for first, (some,) in blocks(runs.run, keys)
             )
-            for done in _in_order(runs.write, runs.numbered(homes), self._threads):
+            for done in in_order(runs.write, runs.numbered(entries), self._threads):
                 show(done)
-            groups = runs.groups(size)
-            held: list[Array] = []  # what was left by each part
+            groups, given = runs.groups(size), list[Array]()  # what the part before has left to each part
             spilled, turn = np.empty(0, np.int32), 0
-            while turn < len(groups) or not np.array_equal(spilled, held[turn - len(groups)]):
+            while turn < len(groups) or not np.array_equal(spilled, given[turn - len(groups)]):
                 group = groups[turn % len(groups)]
-                home, row = runs.read(group)
-                part = np.empty(group.last - group.first, np.int32)
-                before, spilled = spilled, pieces.fill_slots(
-                    home - np.int32(group.first), row, pieces.sort_keys(row)[1], spilled, part
-                )
+                homes, rows = runs.read(group)
+                order, part = pieces.sort_keys(rows)[1], np.empty(group.last - group.first, np.int32)
+                given.append(spilled)
+                spilled = pieces.fill_slots(homes - np.int32(group.first), rows, order, spilled, part)
                 slots.write(part, group.first)
-                held.append(before)
                 turn += 1
 
     def _write_totals(self) -> None:
@@ -302,246 +292,3 @@ class _Streams:
 def _sources(first: int, count: int) -> Array:
     """Entries of consecutive links as their sources see them."""
     return np.arange(2 * first, 2 * (first + count), 2, dtype=np.int32)
-
-
-class _Group(NamedTuple):
-    """A range of rows or keys, as a part of each run."""
-
-    first: int
-    last: int  # after the last one
-    at: int  # entries before
-    bounds: Array  # [runs, 2]
-
-    @property
-    def size(self) -> int:
-        return int((self.bounds[:, 1] - self.bounds[:, 0]).sum())
-
-
-class _Runs:
-    """Entries in temporary files, sorted in runs; a context, which removes the files.
-
-    Args:
-        types: Of the columns; the first one is sorted.
-        run, group: The most entries of a run and of a group.
-        num_runs: About how many there will be.
-    """
-
-    def __init__(self, folder: Path, types: list[np.dtype[Any]], run: int, group: int, num_runs: int) -> None:
-        self.run, self._group = run, group
-        self._every = min(max(group // (4 * num_runs), 1), _SAMPLES)
-        self._files = [ColumnFile(folder / temporary_name(), dtype) for dtype in types]
-        self._samples: list[Array] = []
-        self._starts = [0]
-
-    @property
-    def size(self) -> int:
-        """The number of entries."""
-        return self._starts[-1]
-
-    def numbered(self, entries: Iterable[Iterable[Array]]) -> Iterator[tuple[int, list[Array]]]:
-        """The runs that entries are divided into: the number and the columns of each."""
-        for columns in entries:
-            columns = list(columns)
-            for first in range(0, len(columns[0]), self.run):
-                some = [column[first : first + self.run] for column in columns]
-                self._starts.append(self.size + len(some[0]))
-                self._samples.append(np.empty(0, np.int64))
-                yield len(self._samples) - 1, some
-
-    def write(self, number: int, columns: list[Array]) -> int:
-        """Sort a run and write it; returns the number of entries up to its end."""
-        keys, order = pieces.sort_keys(columns[0])
-        self._samples[number] = keys[:: self._every]
-        for file, values in zip(self._files, [keys, *(column[order] for column in columns[1:])], strict=True):
-            file.replace(self._starts[number], values)
-        return self._starts[number + 1]
-
-    def groups(self, last: int) -> list[_Group]:
-        """Ranges of rows or keys, up to `last`, with entries that fit into memory, or else a single one."""
-        samples = np.sort(np.concatenate([np.empty(0, np.int64), *self._samples]))
-        cuts = samples[:: max(self._group // (4 * self._every), 1)]
-        single = cuts[1:][cuts[1:] == cuts[:-1]]
-        firsts = np.unique(np.concatenate([[0], cuts, single + 1]))
-        firsts = np.append(firsts[firsts < last], last)
-        bounds = np.array([[self._find(run, first) for first in firsts] for run in range(len(self._samples))], np.int64)
-        bounds = bounds.reshape(-1, len(firsts))
-        at = bounds.sum(axis=0) - np.sum(self._starts[:-1])
-        return [
-            _Group(int(firsts[g]), int(firsts[g + 1]), int(at[g]), bounds[:, g : g + 2]) for g in range(len(firsts) - 1)
-        ]
-
-    def _find(self, run: int, key: int) -> int:
-        """The position of the first entry of a run that has at least this key."""
-        start, stop = self._starts[run : run + 2]
-        first = max(int(np.searchsorted(self._samples[run], key)) - 1, 0) * self._every + start
-        keys = self._files[0].read(first, min(self._every + 1, stop - first))
-        return first + int(np.searchsorted(keys, key))
-
-    def read(self, group: _Group) -> list[Array]:
-        """The columns of a group; entries of equal keys are in order."""
-        return [np.concatenate([np.empty(0, file.dtype), *(file.read(a, b - a) for a, b in group.bounds)]) for file in self._files]
-
-    def lay_out(self, group: _Group, names: tuple[str, ...], files: list[_KindFiles]) -> tuple[int, list[Array], Array]:
-        """Write the lists of a group; returns the number of its entries, the spans of each kind, and the keys."""
-        is_keyed, spans = files[0].kind.keyed, []
-        if group.size > self._group and group.last - group.first == 1:
-            runs = [group._replace(bounds=group.bounds[i : i + 1]) for i in range(len(group.bounds))]
-            for file in files:
-                at = group.at
-                for side in (0, 1) if file.kind is WAYS else (-1,):
-                    long = _LongList(file, at)
-                    for run in runs:
-                        columns = dict(zip(names, self.read(run)[1:], strict=True))
-                        taken = slice(None) if side < 0 else columns["link"] & 1 == side
-                        long.add({name: column[taken] for name, column in columns.items()})
-                    spans.append(np.array([at << START_BITS | EXACT | long.size]))
-                    at += long.size
-            if len(files) > 1:
-                spans[1:] = [np.concatenate(spans[1:])]
-            return group.size, spans, np.array([group.first])
-        keys, *read = self.read(group)
-        sorted_keys, order = pieces.sort_keys(keys - keys.dtype.type(group.first))
-        columns = {name: column[order] for name, column in zip(names, read, strict=True)}
-        del keys, read, order
-        distinct, rows = pieces.number_sorted(sorted_keys) if is_keyed else (np.empty(0, np.int64), sorted_keys)
-        num_rows = len(distinct) if is_keyed else group.last - group.first
-        for file in files:
-            if file.kind is WAYS:
-                rows, num_rows = 2 * rows + (columns["link"] & 1), 2 * num_rows
-            span, position = building.lay_out(rows, num_rows)
-            if file.kind is WAYS:
-                columns = {name: _placed(column, position) for name, column in columns.items()}
-            del position
-            file.write(group.at, span, columns)
-            spans.append(span + (group.at << START_BITS))
-        return group.size, spans, distinct + group.first
-
-    def __enter__(self) -> _Runs:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._files:
-            file.remove()
-
-
-def _placed(values: Array, position: Array) -> Array:
-    found = np.empty_like(values)
-    found[position] = values
-    return found
-
-
-class _KindFiles:
-    """The files of one kind, but for the hash table; groups are written in any order, and spans and keys appended."""
-
-    def __init__(
-        self, stack: ExitStack, folder: Path, kind: Kind, size: int, times: np.dtype[Any], alphas: Array, decay: float
-    ) -> None:
-        self.kind, self.size, self.alphas = kind, size, alphas
-        self.decays = kind.decays(alphas, decay)
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "time": ((size,), times),
-            "hop": ((size, 3), np.int32),
-            "logsum": ((len(alphas), size), np.float64),
-            "sums": ((block_rows(size, kind.bits), len(self.decays)), np.float64),
-        }
-        self.files = {
-            name: stack.enter_context(ArrayFile(folder / f"{kind.name}.{name}.npy", *shapes.get(name, ((size,), np.int32))))
-            for name in (*kind.columns, "sums")
-        }
-        self._appended = [ColumnFile(folder / f"{kind.name}.span.npy", np.int64)]
-        if kind.keyed:
-            self._appended.append(ColumnFile(folder / f"{kind.name}.keys.npy", np.int64))
-        for file in self._appended:
-            stack.callback(file.close)
-
-    def append(self, span: Array, keys: Array) -> None:
-        """Write the spans, and keys, of the next rows."""
-        for file, values in zip(self._appended, (span, keys), strict=False):
-            file.append(values)
-
-    def finish(self) -> int:
-        """Finish the spans and keys; returns the number of rows."""
-        for file in self._appended:
-            file.finish()
-        return self._appended[0].rows
-
-    def write_columns(self, at: int, columns: dict[str, Array]) -> None:
-        """Write what entries from `at` on have, but for their sums."""
-        if self.kind is NODES:
-            columns = {
-                "time": columns["time"],
-                "hop": np.stack([columns["other"], columns["link"], columns["cut"]], axis=1),
-            }
-        for name in self.files.keys() & columns.keys():
-            self.files[name].write(columns[name], at * (3 if name == "hop" else 1))
-
-    def write(self, at: int, span: Array, columns: dict[str, Array]) -> None:
-        """Write the lists of a group from entry `at` on; spans begin at 0."""
-        self.write_columns(at, columns)
-        bits, size = self.kind.bits, int((span & LENGTH).sum())
-        if self.kind is NODES:
-            for a in range(len(self.alphas)):
-                logsum = np.empty((1, size))
-                building.fill_logsums(span, columns["time"], self.alphas[a : a + 1], logsum, 0, len(span))
-                self.files["logsum"].write(logsum, a * self.size + at)
-        if len(self.decays):
-            begin = at & ((1 << bits) - 1)
-            link = (2 * np.arange(-begin, size)).astype(np.int32)
-            sums = np.zeros((block_rows(begin + size, bits), len(self.decays)))
-            building.fill_sums(span + (begin << START_BITS), link, columns["time"], self.decays, bits, sums, 0, len(span))
-            first, stop = block_row(at, 0, bits), block_row(at + size, 0, bits)
-            self.files["sums"].write(sums[first - (at >> bits) : stop - (at >> bits)], first * len(self.decays))
-
-
-class _LongList:
-    """A list that does not fit into memory, written a part at a time, from entry `at` on."""
-
-    def __init__(self, files: _KindFiles, at: int) -> None:
-        self._files, self._at, self.size = files, at, 0
-        self._P, self._newest = np.zeros(len(files.alphas)), np.empty(0)
-        self._times, self._sums, self._blocks = np.empty(0), np.zeros((0, len(files.decays))), 0
-
-    def add(self, columns: dict[str, Array]) -> None:
-        """Write the next entries."""
-        files, at, size = self._files, self._at + self.size, len(columns["link"])
-        files.write_columns(at, columns)
-        self.size += size
-        if files.kind is NODES and size:
-            time, logsum = columns["time"], np.empty((len(files.alphas), size))
-            before = self._newest[-1] if len(self._newest) else time[0]
-            pieces.continue_logsums(time, before, files.alphas, self._P, logsum)
-            self._newest = time[-1:].copy()
-            for a, sums in enumerate(logsum):
-                files.files["logsum"].write(sums, a * files.size + at)
-        if len(files.decays):
-            self._add_sums(columns["time"])
-
-    def _add_sums(self, time: Array) -> None:
-        """Write the sums of full blocks; the times and sums of the last one are kept for the next."""
-        files, bits, known = self._files, self._files.kind.bits, len(self._sums)
-        times = np.concatenate([self._times.astype(time.dtype), time])
-        count = len(times) >> bits
-        sums = np.zeros((count, len(files.decays)))
-        sums[:known] = self._sums
-        pieces.continue_sums(times, files.decays, bits, known, sums)
-        files.files["sums"].write(sums[known:], block_row(self._at, self._blocks, bits) * len(files.decays))
-        self._blocks += count - known
-        self._times, self._sums = times[max(count - 1, 0) << bits :].copy(), sums[max(count - 1, 0) :]
-
-
-def _in_order(
-    work: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], threads: int
-) -> Iterator[Result]:
-    """The results of tasks in their order, computed on several threads; at most `threads` tasks are held at once."""
-    with ThreadPoolExecutor(threads) as pool:
-        waiting = deque[Future[Result]]()
-        try:
-            for task in tasks:
-                if len(waiting) == threads:
-                    yield waiting.popleft().result()
-                waiting.append(pool.submit(work, *task))
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.cancel()

@@ -69,7 +69,8 @@ class Index:
         built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads)
         counts = NEXT in kinds
         totals = build_totals(events.t, decay) if counts else np.empty(0)
-        firsts = building.first_links(events.src, events.dst, 0, np.zeros(events.num_nodes, np.bool_)) if counts else np.empty(0, np.int32)
+        seen = np.zeros(events.num_nodes, np.bool_)
+        firsts = building.first_links(events.src, events.dst, 0, seen) if counts else np.empty(0, np.int32)
         return cls(events.t, events.num_nodes, alphas, decay, built, totals, firsts)
 
     def lists(self, kind: Kind) -> Lists:

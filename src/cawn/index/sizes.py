@@ -6,9 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cawn.data.events import Events
 from cawn.index.features import PairParts
-from cawn.index.index import Index
 from cawn.index.kernels.lists import block_rows, num_slots
 from cawn.index.kinds import DESTINATIONS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
 
