@@ -1,5 +1,7 @@
 """An index written in pieces has, byte for byte, the files of one built in memory."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +57,28 @@ def test_files_are_those_of_an_index_in_memory(
     ours = written(tmp_path / "pieces", events, parts, 2**17 + 40 * nodes)
     assert ours.keys() == theirs.keys()
     assert [name for name in ours if ours[name] != theirs[name]] == []
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_progress_and_attributes(tmp_path: Path) -> None:
+    """Every stage reports its total; attributes order simultaneous links only where they are wanted."""
+    events, reports = links(2000, 50, "tied"), []
+
+    @contextmanager
+    def report(title: str, total: float, *, unit: str = "") -> Iterator[Callable[[float], None]]:
+        yield lambda done: reports.append((title, done, total))
+
+    found = [
+        written(tmp_path / f"{memory}{attributes}", events, PairParts(), memory, attributes=attributes, report=report)
+        for attributes in (True, False)
+        for memory in (2**40, 2**17)
+    ]
+    assert found[0] == found[1] != found[2] == found[3]
+    finished = {title for title, done, total in reports if done == total}
+    assert finished == {title for title, *_ in reports} > {"dividing nodes", "sorting next", "numbering pairs"}
+
+
+def test_too_little_memory(tmp_path: Path) -> None:
+    with pytest.raises(cawn.QueryError, match=r"an index of 403 nodes needs 0\.\d MiB more than the memory limit; give"):
+        write_index(links(5000, 400, "real"), DECAYS, 1.0, WALKS_ALONE, tmp_path, memory=2**18)
+    assert not list(tmp_path.iterdir())

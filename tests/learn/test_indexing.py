@@ -3,6 +3,8 @@
 import json
 import shutil
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import cawn
 from cawn.data.seals import write_sealed
 from cawn.data.stored import read_stored
 from cawn.files import FolderLock
+from cawn.index import files as files_of_index
 from cawn.learn import indexing
 from cawn.learn.indexing import build_index, summary
 from cawn.learn.runs import digest_of_links
@@ -104,6 +107,28 @@ def test_a_finished_stage_is_kept(log: Path, stored: Path, tmp_path: Path, monke
     found = build_index(log, folder, CONFIG, memory=MEMORY)
     assert {name.split("/")[-1] for name in files(folder)} == {name.split("/")[-1] for name in files(stored)}
     assert found["index"]["files"] == read_stored(stored, verify=True).stored.description["index"]["files"]
+
+
+@pytest.mark.parametrize("stage", ["dividing nodes", "sorting pairs", "numbering next"])
+def test_an_interrupted_index_leaves_nothing_half_done(
+    log: Path, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    """Written in pieces, because of little memory."""
+    folder = tmp_path / "index"
+    monkeypatch.setattr(files_of_index, "memory_to_build", lambda *_: 2**60)
+
+    @contextmanager
+    def report(title: str, *_: object, **__: object) -> Iterator[Callable[[float], None]]:
+        if title == stage:
+            raise KeyboardInterrupt
+        yield lambda _: None
+
+    with pytest.raises(KeyboardInterrupt):
+        build_index(log, folder, CONFIG, memory=MEMORY, report=report)
+    assert {path.name.split("-")[0] for path in folder.iterdir()} == {".lock", "building.json", "network"}
+    build_index(log, folder, CONFIG, memory=MEMORY)
+    ours, theirs = ({path.name: path.read_bytes() for path in of.rglob("*.npy")} for of in (folder, stored))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize("name", ["src", "t", "name_ends", "nodes.hop", "nodes.span", "pairs.link"])
