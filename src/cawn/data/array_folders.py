@@ -19,7 +19,7 @@ from cawn.errors import StorageError
 from cawn.files import storing, sync
 
 Arrays = dict[str, npt.NDArray[Any]]
-Manifest = dict[str, Stamp | None]  # of each file
+Manifest = dict[str, Stamp | None]  # size and checksum of each file
 FindFile = Callable[[npt.NDArray[Any]], tuple[Path, Stamp] | None]
 
 TRAIN_AGAIN = "the run must be trained again"
@@ -109,12 +109,13 @@ def verify_files(folder: Path, manifest: Mapping[str, Any], remedy: str) -> None
     for name, stamp in found.items():
         expected = manifest[name]
         if isinstance(expected, list) and len(str(expected[-1])) == _SHA_256:
-            stamp = _former_stamp(folder / name)
+            stamp = stamp_of_file(folder / name)
         if stamp is None or stamp != expected:
             raise StorageError(f"{folder / name}: missing or damaged; {remedy}")
 
 
-def _former_stamp(path: Path) -> Stamp | None:
+def stamp_of_file(path: Path) -> Stamp | None:
+    """Size and SHA-256 of a file; None if it cannot be read."""
     try:
         with open(path, "rb") as file:
             return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]

@@ -144,6 +144,8 @@ def write_columns_description(folder: Path, events: Events, names: Sequence[str]
 def read_columns(folder: Path) -> Events:
     """The events of a folder of columns, memory-mapped; their checksums are compared."""
     found = read_sealed(folder / COLUMNS, READ_AGAIN)
+    if not isinstance(found.get("files"), dict):
+        raise StorageError(f"{folder}: written by another version of cawn; {READ_AGAIN}")
     try:
         return _mapped_events(read_arrays(folder, found["files"], remedy=READ_AGAIN), found)
     except (DataError, KeyError, TypeError, ValueError) as error:
