@@ -79,6 +79,6 @@ def test_progress_and_attributes(tmp_path: Path) -> None:
 
 
 def test_too_little_memory(tmp_path: Path) -> None:
-    with pytest.raises(cawn.QueryError, match=r"an index of 403 nodes needs 0\.\d MiB more than the memory limit; give"):
+    with pytest.raises(cawn.QueryError, match=r"an index of 403 nodes needs 0\.\d MiB more than the memory limit"):
         write_index(links(5000, 400, "real"), DECAYS, 1.0, WALKS_ALONE, tmp_path, memory=2**18)
     assert not list(tmp_path.iterdir())
