@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
+from tests.reference.walks import count_positions
 
 import cawn
 from benchmarks.report import Row, best_time, resident_bytes
-from cawn.kernels.reference.walks import count_positions
 
 M, LENGTH = 64, 2
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +15,9 @@ from benchmarks.report import Row, best_time, resident_bytes
 from cawn.data.decays import ladder, time_unit
 from cawn.data.names import NameIndex
 from cawn.data.updates import GrowingEvents, NewLinks
-from cawn.walks.growing import GrowingIndex
-from cawn.walks.pairs import PairFeatures, PairParts
+from cawn.index.features import PairParts
+from cawn.index.growing import GrowingIndex
+from cawn.index.index import Index
 
 BATCH = 1_000  # links that are appended at once
 FEATURES = {
@@ -27,20 +27,14 @@ FEATURES = {
 }
 
 
-class Index(NamedTuple):
-    history: cawn.History
-    features: PairFeatures | None
-
-    @classmethod
-    def of(cls, events: cawn.Events, whole: cawn.Events, parts: PairParts) -> "Index":
-        """The index of some events; decays and unit are those of the whole network."""
-        history = cawn.History(events, ladder(whole.intensity))
-        return cls(history, PairFeatures.of(parts, events, history, time_unit(whole)))
+def index_of(events: cawn.Events, whole: cawn.Events, parts: PairParts) -> Index:
+    """The index of some events; decays and unit are those of the whole network."""
+    return Index.of(events, np.array(ladder(whole.intensity)), parts.kinds, parts.decay(time_unit(whole)))
 
 
 def grown(events: cawn.Events, first: int, parts: PairParts) -> tuple[GrowingIndex, float, float]:
     """An index of the first links to which all others are appended, links per second, and CPU seconds per link."""
-    index = GrowingIndex(events[:first], *Index.of(events[:first], events, parts))
+    index = GrowingIndex(events[:first], index_of(events[:first], events, parts))
     links, names = GrowingEvents(events[:first]), NameIndex.of(np.arange(events.num_nodes))
 
     def append(start: int, stop: int) -> None:
@@ -64,9 +58,10 @@ def growing(scale: float = 1.0) -> list[Row]:
         index, rate, cpu = grown(events, first, parts)
         detail = f"batches of {BATCH:,} to {first:,} links; {cpu * 1e6:.1f} µs of CPU time per link"
         rows.append(Row(f"append to the index, {name}", rate, 500_000, unit="links/s", detail=detail))
-        assert index.version is not None
         if name == "walks alone":
-            rows.append(_walks(index.version.history, cawn.History(events, ladder(events.intensity)), events, appends))
+            rows.append(
+                _walks(cawn.History.of(index.version), cawn.History(events, ladder(events.intensity)), events, appends)
+            )
     return rows
 
 

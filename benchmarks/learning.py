@@ -8,9 +8,9 @@ import torch
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row, best_time
-from cawn.kernels.cpu.prefixes import Level
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.features import Batch
+from cawn.walks.kernels.prefixes import Level
 
 
 def unshared(batch: Batch, num_walks: int) -> Batch:

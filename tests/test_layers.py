@@ -1,10 +1,11 @@
 """The layers of the package: each module imports only from its own layer and from those before it.
 
-Every import counts: at the top of a module, inside a function and under TYPE_CHECKING.
+There are no import cycles but those in KNOWN_CYCLES. Every import counts: at the top of a module, inside a function and
+under TYPE_CHECKING.
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ LAYERS = (
     "foundation",
     "kernels",
     "data",
+    "index",
     "walks",
     "systems",
     "learn",
@@ -44,6 +46,27 @@ SHARED = {
     "training",
     "versions",
 }  # modules of systems/ that every system may import
+
+KNOWN_CYCLES = (
+    {
+        "cawn.data.attributes",
+        "cawn.data.events",
+        "cawn.data.names",
+        "cawn.data.readers.tables",
+        "cawn.data.stored",
+        "cawn.data.times",
+    },
+    {"cawn.data.external.columns", "cawn.data.external.mapping", "cawn.data.readers"},
+    {
+        "cawn.explain.law",
+        "cawn.explain.link",
+        "cawn.explain.page",
+        "cawn.explain.pictures",
+        "cawn.explain.report",
+        "cawn.explain.what_if",
+    },
+    {"cawn.walks.cuda", "cawn.walks.history", "cawn.walks.rates", "cawn.walks.sequences"},
+)  # modules that reach each other by imports; to be removed here as soon as they no longer do
 
 
 def modules() -> dict[str, Path]:
@@ -94,10 +117,6 @@ def other_system(name: str, other: str) -> bool:
     return theirs != ["systems"] and theirs[1] not in SHARED
 
 
-def slow_reference(name: str, other: str) -> bool:
-    return "reference" in other.split(".") and "reference" not in name.split(".")
-
-
 def one_system(name: str, other: str) -> bool:
     """What serves every system names none of those that are trained: they come from the registry."""
     serves_all = layer(name) in ("learn", "predictor", "cli") and name not in ENTRY_POINTS
@@ -108,7 +127,6 @@ def one_system(name: str, other: str) -> bool:
 RULES = {
     "a layer imports from a later one": later_layer,
     "a system imports another": other_system,
-    "the slow reference is for tests alone": slow_reference,
     "what serves every system imports one of them": one_system,
 }
 
@@ -116,6 +134,25 @@ RULES = {
 def broken() -> dict[str, str]:
     return {
         f"{name} -> {other}": rule for rule, breaks in RULES.items() for name, other in IMPORTS if breaks(name, other)
+    }
+
+
+def reachable(start: str, imports: Iterable[tuple[str, str]]) -> set[str]:
+    """The modules that a module imports, directly or through others."""
+    found, new = set(), {start}
+    while new:
+        new = {other for name, other in imports if name in new} - found
+        found |= new
+    return found
+
+
+def cycles(imports: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
+    """Sets of modules of which each imports, directly or through others, all of the set."""
+    reached = {name: reachable(name, imports) for name, _ in imports}
+    return {
+        frozenset(other for other in reached[name] if name in reached.get(other, ()))
+        for name in reached
+        if name in reached[name]
     }
 
 
@@ -127,6 +164,16 @@ def test_imports_follow_the_layers() -> None:
     assert broken() == {}
 
 
+def test_no_import_cycles_but_the_known_ones() -> None:
+    assert cycles(IMPORTS) == set(map(frozenset, KNOWN_CYCLES))
+
+
+def test_cycles_are_found() -> None:
+    chain = [("a", "b"), ("b", "c"), ("c", "d"), ("d", "b"), ("e", "a")]
+    assert cycles(chain) == {frozenset("bcd")}
+    assert cycles(chain[:3]) == set()
+
+
 @pytest.mark.parametrize(
     ("name", "other", "rule"),
     [
@@ -134,7 +181,6 @@ def test_imports_follow_the_layers() -> None:
         ("cawn.files", "cawn.kernels.jit", later_layer),
         ("cawn.learn.runs", "cawn", later_layer),
         ("cawn.systems.baselines", "cawn.systems.cawn.config", other_system),
-        ("cawn.walks.history", "cawn.kernels.reference.walks", slow_reference),
         ("cawn.learn.trainer", "cawn.systems.cawn.model", one_system),
     ],
 )

@@ -58,14 +58,6 @@ def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor
     assert_same_scores(predictor.score(src, dst, t), expected)
 
 
-def test_a_stored_index_gives_the_same_as_one_built_anew(events, folder, predictor, tmp_path) -> None:
-    src, dst, t = some(events)
-    copy = tmp_path / "copy"
-    shutil.copytree(folder, copy)
-    shutil.rmtree(next(copy.glob("index-*")))
-    np.testing.assert_array_equal(LinkPredictor.load(copy).score(src, dst, t), predictor.score(src, dst, t))
-
-
 def test_one_serves_all(events, predictor) -> None:
     src, dst, t = some(events)
     one = predictor.score(src[0], dst, t[0])
@@ -256,9 +248,7 @@ def test_two_sided_names_and_dates(tmp_path: Path) -> None:
     assert predictor.score("zz", "zz", "2024-12-01") == predictor.score("zz", "other", "2024-12-01")
 
 
-@pytest.mark.parametrize(
-    "part", ["weights.safetensors", "network-*", "index-*", "run.json", "config.toml", "report.json"]
-)
+@pytest.mark.parametrize("part", ["weights.safetensors", "network-*", "run.json", "config.toml", "report.json"])
 def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(folder, copy)
@@ -269,7 +259,7 @@ def test_damage_is_one_line(folder: Path, tmp_path: Path, part: str) -> None:
         LinkPredictor.load(copy)
     assert "\n" not in str(caught.value)
     shutil.rmtree(chosen) if chosen.is_dir() else chosen.unlink()
-    if part in ("index-*", "config.toml"):
+    if part == "config.toml":
         LinkPredictor.load(copy)
     else:
         with pytest.raises(cawn.StorageError):

@@ -5,6 +5,7 @@ A file is written under a random name in the same folder, synced to disk, then r
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
@@ -277,3 +278,12 @@ class FolderLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file as hexadecimal digits."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"{path}: cannot be read ({reason(error)})") from error

@@ -22,7 +22,6 @@ from cawn.checks import check_flags, check_integer, check_path, check_threads, c
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.names import (
-    GrowingNames,
     Name,
     NameIndex,
     Names,
@@ -34,14 +33,24 @@ from cawn.data.names import (
 )
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
-from cawn.data.times import check_span, convert_link_times, numbers_to_dates, parse_query_times
-from cawn.data.updates import ExtendedNames, GrowingEvents, KnownLinks, Update, batch_digest, merged, new_links
+from cawn.data.times import check_span, numbers_to_dates, parse_query_times
+from cawn.data.updates import (
+    ExtendedNames,
+    GrowingEvents,
+    KnownLinks,
+    Update,
+    batch_digest,
+    convert_link_times,
+    merged,
+    new_links,
+)
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import FolderLock, make_folder, temporary_folder
 from cawn.learn.calibration import FITTED_PRIOR, Calibration, RollingCalibration, check_prior
 from cawn.learn.runs import (
     Record,
+    StoredRun,
     load_system,
     read_run,
     refuse_existing,
@@ -58,7 +67,6 @@ from cawn.systems.base import (
     Embedder,
     Growing,
     HasHistory,
-    HasIndex,
     Replaceable,
     Scorer,
     Seeded,
@@ -191,20 +199,29 @@ class LinkPredictor:
         threads: int | None = None,
         verify: bool = True,
         recalibrate: bool = True,
+        cache: bool = True,
     ) -> LinkPredictor:
         """Load a run folder. Every file is checked first, in time linear in its size.
 
         Args:
             verify: Whether to compare checksums; types, shapes and ranges are always checked.
+            cache: Whether to cache the index in the folder if building it from the links takes more than a second. A
+                cached index is used in any case.
             recalibrate: Whether `update` also refits the calibration of the probabilities.
         """
         path = check_path(folder, "folder")
         check_device(device)
-        check_flags(verify=verify)
+        check_flags(verify=verify, cache=cache)
         check_threads(threads)
         run = read_run(path, verify=verify)
+        system = load_system(run, pick_device(device), threads, verify=verify, cache=cache)
+        return cls.of_stored(run, system, recalibrate=recalibrate)
+
+    @classmethod
+    def of_stored(cls, run: StoredRun, system: System, *, recalibrate: bool = True) -> LinkPredictor:
+        """The predictor of a run that was read from its folder, and of its system; most callers need `load`."""
         return cls(
-            load_system(run, pick_device(device), threads),
+            system,
             run.config,
             run.events,
             run.names,
@@ -227,7 +244,7 @@ class LinkPredictor:
             run.system,
             run.config,
             events,
-            NameIndex.of(events.labels),
+            events.names,
             run.calibration,
             prefixes=bipartite_prefixes(events),
             reading=events.reading,
@@ -258,8 +275,7 @@ class LinkPredictor:
                 write_report(part, record.evaluated or own, record.report, record.results, record.metrics)
                 if record.evaluated is not None:
                     write_served(part, own, record.report)
-                index = _index(snapshot.scorer)
-                write_run(part, self._config, snapshot.events, record.description, index, snapshot.names)
+                write_run(part, self._config, snapshot.events, record.description, snapshot.names)
                 part.rename(target)
 
         return write
@@ -269,8 +285,7 @@ class LinkPredictor:
         if self._folder is None:
             raise QueryError("this predictor was not loaded from a run folder: use save")
         snapshot, changes = self._links()
-        index = _index(snapshot.scorer)
-        replace_links(self._folder, snapshot.events, index, names=snapshot.names, lock=lock, **changes)
+        replace_links(self._folder, snapshot.events, names=snapshot.names, lock=lock, **changes)
 
     def _links(self) -> tuple[Snapshot, dict[str, Any]]:
         """The present state, and what updates changed in run.json: the digests of exactly the batches that it includes,
@@ -723,7 +738,7 @@ class LinkPredictor:
     def _grow(self, batches: list[Events]) -> list[int]:
         """Extend the index, and replace the snapshot; if that fails, the state is unchanged."""
         held = self._state.snapshot
-        new, nodes = new_links(held.events, GrowingNames.over(held.names), batches, self._spelling)
+        new, nodes = new_links(held.events, held.names, batches, self._spelling)
         if new.attributes:
             built = self._snapshot_of(merged(held.events, new), new.names, held.calibration)
         else:
@@ -1022,10 +1037,6 @@ class LinkPredictor:
 def _newest(events: Events) -> Any:
     """The time of the newest link, None without links."""
     return events.t[-1].item() if len(events) else None
-
-
-def _index(scorer: Scorer) -> dict[str, Array] | None:
-    return scorer.index() if isinstance(scorer, HasIndex) else None
 
 
 _ALIVE: WeakSet[LinkPredictor] = WeakSet()

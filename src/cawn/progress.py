@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, Protocol
 
 Report = Callable[[float], object]  # takes the amount done so far
+
+
+class ShowProgress(Protocol):
+    """How progress is shown: `progress`, or the same with `quiet` given."""
+
+    def __call__(self, title: str, total: float | None = None, *, unit: Any = "") -> AbstractContextManager[Report]: ...
 
 
 def shows(quiet: bool) -> bool:

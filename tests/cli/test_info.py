@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cawn.data.seals import write_sealed
 from cawn.learn.plots import can_draw
 from cawn.learn.run_info import run_info
 from command_line import assert_refused, call_cawn
@@ -44,3 +45,10 @@ def test_reliability_diagram(trained: Path, tmp_path: Path) -> None:
     drawn = tmp_path / "reliability.svg"
     assert call_cawn("info", trained / "run", "--plot", drawn).code == 0
     assert "fitted on validation links: ECE" in drawn.read_text()
+
+
+def test_a_run_of_a_former_format(trained: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(trained / "run", tmp_path / "run")
+    write_sealed(run / "run.json", json.loads((run / "run.json").read_text()) | {"format": 4, "cawn": "0.1"})
+    for command in ("info", "serve"):
+        assert_refused(call_cawn(command, run), "in format 4, and this one reads format 5; the run must be")

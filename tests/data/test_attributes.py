@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder, joined_attributes
+from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder
 from cawn.data.names import NameIndex, Spelling
 from cawn.data.updates import merged, new_links
 from cawn.learn.runs import read_description, read_events
@@ -182,14 +182,6 @@ def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
     assert read_description(tmp_path / "run")["encoder"] is None
     assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._events.msg.max() == 79
     assert run.events.encoder is None
-
-
-def test_categories_of_several_files_are_coded_alike() -> None:
-    one = (np.array([[0, 5], [1, 6]], np.float32), (Attribute("kind", "category", ("a", "b")), Attribute("n")))
-    two = (np.array([[0, 7], [1, 8]], np.float32), (Attribute("kind", "category", ("c", "a")), Attribute("n")))
-    values, columns = joined_attributes([one, two])
-    assert columns == (Attribute("kind", "category", ("a", "b", "c")), Attribute("n"))
-    assert values.tolist() == [[0, 5], [1, 6], [2, 7], [0, 8]]
 
 
 def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:

@@ -1,50 +1,117 @@
 """Names to ids and back, as they were, from arrays alone."""
 
+import pickle
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
-from cawn.data.names import UNKNOWN, NameIndex, Spelling, as_name, as_names, bipartite_prefixes, number_nodes
+from cawn.data.names import (
+    SLOTS,
+    UNKNOWN,
+    NameIndex,
+    NameTable,
+    Spelling,
+    as_name,
+    as_names,
+    bipartite_prefixes,
+    parse_integers,
+)
+from cawn.data.validation import check_names
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
+INTEGER = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)
 
 
-@given(st.lists(TEXT, min_size=1, max_size=30, unique=True), st.lists(TEXT, max_size=10))
-def test_strings(names: list[str], others: list[str]) -> None:
-    index = NameIndex.of(np.array(names, object))
-    assert index.ids(names).tolist() == list(range(len(names)))
-    assert [index.name(i) for i in range(len(names))] == names
-    place = {name: i for i, name in enumerate(names)}
+def chunked(names: list) -> pa.ChunkedArray:
+    return pa.chunked_array([names], pa.int64() if not names or isinstance(names[0], int) else pa.large_string())
+
+
+@given(st.lists(TEXT, max_size=30, unique=True) | st.lists(INTEGER, max_size=30, unique=True), st.lists(TEXT))
+def test_names_are_found_at_their_places(names: list, others: list[str]) -> None:
+    index = NameIndex.of(np.array(names, np.int64 if names and isinstance(names[0], int) else object))
+    assert index.ids(names).tolist() == index.ids(map(str, names)).tolist() == list(range(len(names)))
+    assert [index.name(i) for i in range(len(names))] == index.all().tolist() == names
+    place = {str(name): i for i, name in enumerate(names)}
     assert index.ids(others).tolist() == [place.get(name, UNKNOWN) for name in others]
+    check_names(index.arrays | {SLOTS: index.slots})
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=30, unique=True))
-def test_integers(names: list[int]) -> None:
-    index = NameIndex.of(np.array(names))
-    assert index.ids(names).tolist() == list(range(len(names)))
-    assert index.ids([str(name) for name in names]).tolist() == list(range(len(names)))
-    assert index.all().tolist() == names
+@given(st.lists(st.lists(INTEGER, max_size=20) | st.lists(TEXT, max_size=20), max_size=6))
+def test_a_table_numbers_names_as_they_come(pieces: list[list]) -> None:
+    table, seen = NameTable(), dict[str, int]()
+    for piece in pieces:
+        expected = [seen.setdefault(str(name), len(seen)) for name in piece]
+        assert table.add(chunked(piece)).tolist() == expected
+    assert [str(name) for name in NameIndex.over(table).all()] == list(seen)
 
 
-@pytest.mark.parametrize("name", ["007", "7.5", "x", "", "+7", 2**70, -1, "-0", "9" * 5_000])
+@pytest.mark.parametrize("kind", ["strings", "small integers", "large integers"])
+def test_tables_grow(kind: str) -> None:
+    numbers = np.random.default_rng(0).permutation(20_000) * (1 if kind == "small integers" else 2**40 + 1)
+    names = pa.chunked_array([[f"name-{i}" for i in numbers.tolist()] if kind == "strings" else numbers])
+    names = names.cast(pa.large_string() if kind == "strings" else pa.int64())
+    used: list[int] = []
+    table = NameTable(reserve=used.append)
+    assert np.array_equal(table.add(names), np.arange(20_000))
+    assert np.array_equal(table.add(names.slice(1_000)), np.arange(1_000, 20_000))
+    assert 20_000 * 8 < sum(used) < 20_000 * 120
+    assert np.array_equal(pickle.loads(pickle.dumps(NameIndex.over(table))).ids(names.to_pylist()), np.arange(20_000))
+
+
+@settings(max_examples=50)
+@given(st.booleans(), st.lists(st.lists(st.integers(0, 40), max_size=9), max_size=9), st.data())
+def test_versions_never_change(strings: bool, batches: list[list[int]], data: st.DataObject) -> None:
+    """An index is extended at any version; all others stay as they are."""
+    spell = (lambda i: f"n{i}") if strings else (lambda i: i)
+    versions = [(NameIndex.of(np.array([spell(0)], object if strings else np.int64)), [spell(0)])]
+    for batch in batches:
+        index, names = data.draw(st.sampled_from(versions))
+        new = list(dict.fromkeys(name for name in map(spell, batch) if name not in names))
+        versions.append((index.extended(new), names + new))
+        for index, names in versions:
+            assert index.ids(map(spell, range(41))).tolist() == [
+                names.index(spell(i)) if spell(i) in names else UNKNOWN for i in range(41)
+            ]
+            assert index.all().tolist() == names
+
+
+def test_integers_become_strings() -> None:
+    mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])
+    assert mixed.all().tolist() == ["5", "3", "ann"]
+    assert mixed.ids([3, "ann"]).tolist() == [1, 2]
+
+
+def test_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
+    index = NameIndex.of(np.array(["b", "a"], object))
+    for name, array in (index.arrays | {SLOTS: index.slots}).items():
+        np.save(tmp_path / f"{name}.npy", array)
+    arrays = {path.stem: np.load(path, mmap_mode="c") for path in tmp_path.iterdir()}
+    assert NameIndex(arrays).extended(["c"]).ids(["a", "c", "d"]).tolist() == [1, 2, UNKNOWN]
+    assert NameIndex(arrays).ids(["c"]).tolist() == [UNKNOWN]
+
+
+@pytest.mark.parametrize("name", ["007", "7.5", "x", "", "+7", 2**70, -1, "-0", "9" * 5_000, 7.5])
 def test_what_is_no_known_integer_is_unknown(name) -> None:
     assert NameIndex.of(np.array([7, 0])).ids([name]).tolist() == [UNKNOWN]
-
-
-def test_integers_may_have_a_point() -> None:
     assert NameIndex.of(np.array([7, 0])).ids(["7.0", "0.0"]).tolist() == [0, 1]
 
 
-def test_new_names() -> None:
-    integers = NameIndex.of(np.array([5, 3]))
-    assert integers.extended([9]).all().tolist() == [5, 3, 9]
-    mixed = integers.extended(["ann"])
-    assert mixed.all().tolist() == ["5", "3", "ann"]
-    assert mixed.ids([3, "ann"]).tolist() == [1, 2]
-    assert NameIndex.of(np.array(["b", "a"], object)).extended(["c"]).ids(["a", "c"]).tolist() == [1, 2]
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (["7", "-3", "0"], ([7, -3, 0], False)),
+        (["7.0", "8"], ([7, 8], True)),
+        *((["7", wrong], None) for wrong in ("", "-", "07", "+7", "-0", "7.", "7.00", "1e3", "9" * 19, "é")),
+    ],
+)
+def test_plain_integers(names: list[str], found: tuple | None) -> None:
+    integers, with_point = parse_integers(pa.chunked_array([names]))
+    assert (None if integers is None else (integers.to_pylist(), with_point)) == found
 
 
 def test_two_sided_networks_are_known_by_their_names() -> None:
@@ -88,16 +155,3 @@ def test_prefixes_may_be_omitted() -> None:
     assert spelling.ids(index, ["1", "item:1", "2"], 1).tolist() == [1, 1, 3]
     assert spelling.same("2", "2") is False
     assert Spelling(None).same("2", 2) is True
-
-
-@pytest.mark.parametrize(
-    ("src", "dst", "src_ids", "dst_ids", "labels"),
-    [
-        ([5, 3], [3, 9], [1, 0], [0, 2], [3, 5, 9]),
-        ([10**12, -4], [-4, 7], [2, 0], [0, 1], [-4, 7, 10**12]),
-        (["b", "a"], ["a", "c"], [0, 1], [1, 2], ["b", "a", "c"]),
-    ],
-)
-def test_numbering(src: list, dst: list, src_ids: list, dst_ids: list, labels: list) -> None:
-    found = number_nodes(pa.chunked_array([src[:1], src[1:]]), pa.chunked_array([dst]))
-    assert [array.tolist() for array in found] == [src_ids, dst_ids, labels]

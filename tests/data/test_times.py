@@ -13,12 +13,12 @@ import cawn
 from cawn.data.reading import Reading
 from cawn.data.times import (
     calendar_dates,
-    convert_link_times,
     dates_in_unit,
     dates_to_numbers,
     parse_query_times,
     time_after,
 )
+from cawn.data.updates import convert_link_times
 
 DATES = Reading(dates=True)
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01

@@ -18,10 +18,10 @@ from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading
 from cawn.data.updates import GrowingEvents, Update, merged, new_links
 from cawn.errors import QueryError
+from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import CawnSystem, WalkScorer
-from cawn.walks.growing import GrowingIndex
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.names import NameIndex
+from cawn.data.names import SLOTS, NameIndex
 from cawn.data.validation import check_links, check_names
 
 LINKS = {
@@ -50,17 +50,23 @@ def test_links_without_times() -> None:
 
 @pytest.mark.parametrize("labels", [np.array([5, -3, 9]), np.array(["b", "", "ä"], object)])
 def test_names_as_they_are_written(labels: np.ndarray) -> None:
-    check_names(NameIndex.of(labels).arrays)
+    index = NameIndex.of(labels)
+    check_names(index.arrays)
+    check_names(index.arrays | {SLOTS: index.slots})
+    check_names(index.arrays | {"name_order": np.argsort(labels)})  # of an earlier version
 
 
 @pytest.mark.parametrize(
     ("labels", "changed", "problem"),
     [
-        ([5, 3], {"name_order": np.array([1, 1])}, "name_order names a node twice"),
-        ([5, 3], {"name_order": np.array([1, 2])}, "name_order has a value outside 0 to 1"),
-        ([5, 3], {"name_order": np.array([0, 1])}, "name_order is not sorted"),
-        ([5, 3], {"names": np.array([5])}, "names has 1 rows"),
-        (["a", "b"], {"name_order": np.array([1, 0])}, "name_order is not sorted"),
+        ([5, 3], {"names": np.array([5, 5])}, "two nodes have it"),
+        ([5, 3], {"names": np.array([5, 3], np.int32)}, "names is int32"),
+        ([5, 3], {SLOTS: np.zeros(4, np.uint64)}, "name_slots have 0 names"),
+        ([5, 3], {SLOTS: np.full(4, 1, np.uint64)}, "name_slots have 4 names"),
+        ([5, 3], {SLOTS: np.array([1, 9, 0, 0], np.uint64)}, "name_slots has a value outside 1 to 2"),
+        ([5, 3], {SLOTS: np.array([1, 2, 0, 0], np.uint64)}, "a name is not found at its node"),
+        ([5, 3], {SLOTS: np.zeros(2, np.uint64)}, "name_slots are uint64 of shape"),
+        (["a", "b"], {"name_bytes": np.array([97, 97], np.uint8)}, "two nodes have it"),
         (["a", "b"], {"name_ends": np.array([0, 3, 2])}, "name_ends do not divide 2 into 2 lists"),
         (["a", "b"], {"name_bytes": np.array([97, 255], np.uint8)}, "name_bytes are not UTF-8"),
         (["ä", "b"], {"name_ends": np.array([0, 1, 3])}, "name_ends split a character"),

@@ -6,10 +6,10 @@ import torch
 
 import cawn
 from cawn.explain.game import Game, StandIns
-from cawn.kernels.cpu.prefixes import Level
+from cawn.index.features import NO_SEQUENCES
 from cawn.systems.cawn.features import WALK_SEED, Batch, columns
 from cawn.systems.cawn.system import WalkScorer
-from cawn.walks.pairs import NO_SEQUENCES
+from cawn.walks.kernels.prefixes import Level
 from networks import random_events
 from small_cawn import OPTIONS, attributed, random_scorer
 from small_explanation import M, random_pairs

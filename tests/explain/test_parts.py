@@ -5,7 +5,7 @@ import pytest
 
 import cawn
 from cawn.explain.parts import TITLES, WALK_PARTS, Parts, feature_parts, walk_kinds
-from cawn.walks.pairs import PairParts
+from cawn.index.features import PairParts
 from networks import random_events
 from small_cawn import attributed, random_scorer
 

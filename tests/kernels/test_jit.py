@@ -46,7 +46,7 @@ def test_no_more_threads_than_cores() -> None:
 
 
 SCRIPT = """
-from cawn.kernels.cpu import counts
+from cawn.walks.kernels import counts
 from cawn.kernels.jit import njit
 
 @njit

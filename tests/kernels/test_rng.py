@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from cawn.kernels import rng
-from cawn.kernels.reference import walks as reference
+from reference import walks as reference
 from statistics_of_draws import assert_follows
 
 

@@ -1,7 +1,8 @@
-"""What `cawn info` says of a run: finished, unfinished, updated, or of an older format."""
+"""What `cawn info` says of a run: finished, unfinished or updated."""
 
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,10 @@ from rich.console import Console
 
 import cawn
 from cawn.cli.reports import show_info
+from cawn.data.array_folders import stamp_of_file
+from cawn.data.seals import write_sealed
 from cawn.learn.run_info import run_info
-from cawn.learn.runs import begin_run, read_events
+from cawn.learn.runs import begin_run, read_report
 from networks import random_events
 
 CONFIG = cawn.Config(num_walks=2, length=1, dim=2, frequencies=1, alpha=(0.1,), epochs=1, batch_size=64)
@@ -95,32 +98,26 @@ def test_an_unfinished_run(tmp_path: Path) -> None:
     assert "0 of at most 1" in text
 
 
-def test_a_run_of_format_2(run: Path, tmp_path: Path) -> None:
-    """As older versions wrote it: folders called network/ and index/, the settings in config.toml, no checksums."""
-    old = tmp_path / "old"
-    (old / "network").mkdir(parents=True)
-    description = json.loads((run / "run.json").read_text())
-    for path in (run / description["network"]["folder"]).iterdir():
-        (old / "network" / path.name).write_bytes(path.read_bytes())
-    for name in ("config.toml", "weights.safetensors", "results.json", "metrics.jsonl"):
-        (old / name).write_bytes((run / name).read_bytes())
-    kept = ("task", "seed", "links", "nodes", "split", "prefixes")
-    description |= description["facts"]
-    (old / "run.json").write_text(
-        json.dumps(
-            {"format": 2, "cawn": "0.1.0"} | {key: description[key] for key in (*kept, "alpha", "unit", "widths")}
-        )
-    )
-    report = json.loads((run / "report.json").read_text())
-    (old / "report.json").write_text(json.dumps({key: report[key] for key in ("calibration", "candidates")}))
-    info = run_info(old)
-    assert info["finished"]
-    assert info["data"]["links"] == len(read_events(run))
-    assert info["data"]["digest"] is None
-    assert "120 links, 16 nodes" in shown(info)
-    (old / "results.json").write_text('[{"links": 3}]')
+def test_no_links_are_read(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    path = next(copy.glob("network-*/src.npy"))
+    path.write_bytes(path.read_bytes()[:-4] + b"\xff\xff\xff\x7f")
+    assert run_info(copy) == run_info(run) | {"run": str(copy)}
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(cawn.StorageError, match=r"src.npy: missing or damaged; the run must be trained again$"):
+        run_info(copy)
+    np.save(path, np.zeros(3, np.int32))
+    with pytest.raises(cawn.StorageError, match="damaged"):
+        run_info(copy)
+
+
+def test_results_that_make_no_sense(run: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(run, tmp_path / "run")
+    (copy / "results.json").write_text('[{"links": 3}]')
+    report = read_report(copy) | {"results": stamp_of_file(copy / "results.json")}
+    write_sealed(copy / "report.json", report)
     with pytest.raises(cawn.StorageError, match=r"results\.json: damaged; cawn evaluate"):
-        run_info(old)
+        run_info(copy)
 
 
 def test_names_of_columns_cannot_reach_the_terminal_raw(run: Path) -> None:

@@ -22,19 +22,18 @@ from cawn.data.seals import checksum
 from cawn.files import FolderLock
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.evaluation import Evaluation
-from cawn.learn.runs import read_description, read_events, read_weights, replace_links
+from cawn.learn.run_info import run_info
+from cawn.learn.runs import read_description, read_events, read_run, replace_links
 from cawn.learn.splits import split
 from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
 from cawn.systems.baselines import STANDING
 from cawn.systems.cawn.config import Config
-from cawn.walks.sequences import STORED
 from ctrl_c import after_each_step, stopped_after
 from networks import store
 
 TINY = Config(alpha=0.5, num_walks=4, length=2, dim=4, frequencies=2, batch_size=64, epochs=1)
 SMALLER = TINY.with_(rates=False)
-FIXTURES = Path(__file__).parents[1] / "fixtures"
 CHANGES = ("mkdir", "replace", "rename", "unlink", "rmdir", "link")
 
 
@@ -82,17 +81,9 @@ def file_in(folder: Path, pattern: str) -> Path:
     return next(folder.glob(pattern))
 
 
-KINDS = ("network", "index")
 FILES = ["run.json", "config.toml", "weights.safetensors", "report.json", "results.json"]
 FILES += [f"network-*/{name}.npy" for name in ("src", "dst", "t", "msg", "x", "weight", "negative", "link_id")]
-FILES += [f"network-*/{name}.npy" for name in ("name_order", "name_ends", "name_bytes")]
-FILES += [f"index-*/history.{name}.npy" for name in ("starts", "time", "hop", "logsum", "alphas")]
-FILES += [
-    f"index-*/rates.{kind}.{name}.npy"
-    for kind in ("pairs", "ways", "sources", "destinations")
-    for name in ("keys", "starts", "time", "logsum", "alphas")
-]
-FILES += [f"index-*/sequences.{name}.npy" for name in STORED]
+FILES += [f"network-*/{name}.npy" for name in ("name_ends", "name_bytes")]
 
 
 def test_every_file_is_among_those_damaged_here(trained: Path) -> None:
@@ -128,7 +119,7 @@ def forge(run: Path, name: str, array: np.ndarray) -> None:
     path = file_in(run, f"*/{name}.npy")
     np.save(path, array)
     found = json.loads((run / "run.json").read_text())
-    found[path.parent.name.split("-")[0]]["files"][path.name] = stamp_of_file(path)
+    found["network"]["files"][path.name] = stamp_of_file(path)
     seal(run / "run.json", found)
 
 
@@ -178,49 +169,12 @@ HARM = [
     ("negative", put(0, 15)),
     ("negative", put(0, -2)),
     ("link_id", as_type(np.int64)),
-    ("name_order", put(0, -BIG)),
-    ("name_order", put(0, 3)),
-    ("name_order", lambda array: array[::-1]),
-    ("name_order", shorter),
+    ("name_ends", lambda array: array[::-1]),
     ("name_ends", put(1, BIG)),
     ("name_ends", put(1, 2)),
     ("name_ends", shorter),
     ("name_bytes", put(0, 0xFF)),
     ("name_bytes", as_type(np.int8)),
-    ("history.starts", put(1, -5)),
-    ("history.starts", put(1, BIG)),
-    ("history.starts", put(-1, BIG)),
-    ("history.starts", as_type(np.int32)),
-    ("history.starts", shorter),
-    ("history.time", put(3, NAN)),
-    ("history.time", put(-1, -1e9)),
-    ("history.time", shorter),
-    ("history.time", as_type(np.int64)),
-    ("history.hop", put(0, -1)),
-    ("history.hop", put(0, 15)),
-    ("history.hop", put(1, -2)),
-    ("history.hop", put(1, BIG)),
-    ("history.hop", put(2, -1)),
-    ("history.hop", put(2, BIG)),
-    ("history.hop", shorter),
-    ("history.hop", np.asfortranarray),
-    ("history.logsum", put(0, NAN)),
-    ("history.logsum", put(0, 1e9)),
-    ("history.logsum", shorter),
-    ("history.logsum", lambda array: np.repeat(array, 2, axis=0)),
-    ("history.alphas", put(0, -1)),
-    ("history.alphas", lambda array: np.repeat(array, 2)),
-    ("rates.pairs.keys", lambda array: array[::-1]),
-    ("rates.pairs.keys", shorter),
-    ("rates.ways.starts", put(1, BIG)),
-    ("rates.sources.starts", put(1, -1)),
-    ("rates.destinations.time", shorter),
-    ("rates.destinations.logsum", put(0, NAN)),
-    ("rates.pairs.alphas", put(0, 3)),
-    ("sequences.partner", put(0, BIG)),
-    ("sequences.next_starts", put(1, -1)),
-    ("sequences.from_time", shorter),
-    ("sequences.pair_sum", put(0, NAN)),
 ]
 
 
@@ -247,10 +201,9 @@ def test_flipped_bits_that_nobody_verifies_never_crash(run: Path) -> None:
         path.write_bytes(whole)
 
 
-def test_links_without_an_index_are_checked_before_one_is_built(run: Path) -> None:
+def test_links_are_checked_before_an_index_is_built(run: Path) -> None:
     """Counting links per node from such ids would write out of bounds."""
     forge(run, "src", np.full(120, -(10**9), np.int32))
-    shutil.rmtree(file_in(run, "index-*"))
     code = f"import cawn; cawn.LinkPredictor.load({str(run)!r}, device='cpu')"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
@@ -291,7 +244,6 @@ def test_links_without_an_index_are_checked_before_one_is_built(run: Path) -> No
         ("network", None),
         ("network", {"folder": "../elsewhere", "files": {}}),
         ("network", {"folder": "network-0123456789abcdef", "files": {"../src.npy": [1, ""]}}),
-        ("index", {"folder": 5, "files": {}}),
     ],
 )
 def test_run_json_that_makes_no_sense(run: Path, key: str, value) -> None:
@@ -387,7 +339,7 @@ def attempt(k: int, error: BaseException, action: Callable[[], object]) -> None:
 
 
 def contents(folder: Path) -> tuple:
-    weights = {name: value.tolist() for name, value in read_weights(folder).items()}
+    weights = {name: value.tolist() for name, value in read_run(folder, evaluated=True).weights.items()}
     names = ("results.json", "metrics.jsonl", "config.toml")
     return weights, *((folder / name).read_text() for name in names), scores(folder).tolist()
 
@@ -415,30 +367,29 @@ def test_a_training_that_fails_anywhere_is_resumed_to_the_same(tmp_path: Path, e
         assert len(list(folder.iterdir())) == len(list((tmp_path / "whole").iterdir())), k
 
 
-def longer(run: Path) -> tuple[cawn.Events, dict[str, np.ndarray]]:
-    """The links of a run and one more, with their index."""
+def longer(run: Path) -> cawn.Events:
+    """The links of a run and one more."""
     events = read_events(run)
     more = {name: np.append(getattr(events, name), getattr(events, name)[-1:]) for name in ("src", "dst", "weight")}
     more |= {"t": np.append(events.t, events.t[-1] + 1), "msg": np.vstack([events.msg, events.msg[-1:]])}
-    new = cawn.Events(**more, x=events.x, labels=events.labels)
-    return new, LinkPredictor.load(run, device="cpu")._system.index(new)
+    return cawn.Events(**more, x=events.x, labels=events.labels)
 
 
 @pytest.mark.parametrize("error", [Killed(), OSError(errno.ENOSPC, "No space left on device")], ids=["kill", "full"])
 def test_links_are_replaced_in_one_step(smaller: Path, tmp_path: Path, error: BaseException) -> None:
-    new, index = longer(smaller)
+    new = longer(smaller)
     first = Path(shutil.copytree(smaller, tmp_path / "first"))
-    operations = operations_of(lambda: replace_links(first, new, index, nodes=77))
+    operations = operations_of(lambda: replace_links(first, new, nodes=77))
     old, after = scores(smaller).tolist(), scores(first).tolist()
     assert old != after
     assert read_description(first)["nodes"] == 77
     assert len(list(first.iterdir())) == len(list(smaller.iterdir()))
     for k in operations:
         folder = Path(shutil.copytree(smaller, tmp_path / f"at {k}"))
-        attempt(k, error, lambda folder=folder: replace_links(folder, new, index, nodes=77))
+        attempt(k, error, lambda folder=folder: replace_links(folder, new, nodes=77))
         seen = scores(folder).tolist()
         assert seen == (after if read_description(folder)["nodes"] == 77 else old)
-        replace_links(folder, new, index, nodes=77)
+        replace_links(folder, new, nodes=77)
         assert scores(folder).tolist() == after
         assert len(list(folder.iterdir())) == len(list(smaller.iterdir()))
 
@@ -461,16 +412,16 @@ def test_readers_see_old_or_new_links_while_they_are_replaced(run: Path) -> None
     """The folder the reader was told of is gone before it looks: it starts over with the new one."""
     from cawn.learn import runs
 
-    new, index = longer(run)
+    new = longer(run)
     old, read = scores(run), runs.read_arrays
 
     def interrupted(folder: Path, *args, **options):
         with mock.patch.object(runs, "read_arrays", read):
-            replace_links(run, new, index)
+            replace_links(run, new)
         with mock.patch.object(runs, "read_arrays", read):
             return read(folder, *args, **options)
 
-    calls = [interrupted, read, read, read]
+    calls = [interrupted, read]
     with mock.patch.object(runs, "read_arrays", lambda *args, **options: calls.pop(0)(*args, **options)):
         seen = scores(run)
     assert seen.tolist() == scores(run).tolist() != old.tolist()
@@ -480,7 +431,7 @@ def test_a_predictor_in_memory_survives_the_replacement(run: Path) -> None:
     names = [f"nöde {i}" for i in range(10)]
     predictor = LinkPredictor.load(run, device="cpu", threads=1)
     before = predictor.score(names[:5], names[5:], 5_000.5)
-    replace_links(run, *longer(run))
+    replace_links(run, longer(run))
     np.testing.assert_array_equal(predictor.score(names[:5], names[5:], 5_000.5), before)
 
 
@@ -522,7 +473,6 @@ def test_resume_writes_again_what_is_missing(run: Path) -> None:
     expected = contents(run)
     for name in ("weights.safetensors", "results.json", "metrics.jsonl", "config.toml", "report.json"):
         (run / name).unlink()
-    shutil.rmtree(file_in(run, "index-*"))
     train(run, resume=True)
     assert contents(run) == expected
 
@@ -601,14 +551,14 @@ def test_modes_are_those_of_the_umask(tmp_path: Path) -> None:
 
 
 def test_one_writer_at_a_time(run: Path) -> None:
-    new, index = longer(run)
+    new = longer(run)
     with FolderLock(run) as lock:
-        for action in (lambda: train(run, resume=True), lambda: replace_links(run, new, index)):
+        for action in (lambda: train(run, resume=True), lambda: replace_links(run, new)):
             with pytest.raises(cawn.StorageError, match="another process is writing to this run"):
                 action()
         assert np.isfinite(scores(run)).all()
-        replace_links(run, new, index, lock=lock)
-    replace_links(run, new, index)
+        replace_links(run, new, lock=lock)
+    replace_links(run, new)
 
 
 def test_a_second_run_started_meanwhile_is_refused(tmp_path: Path) -> None:
@@ -642,33 +592,19 @@ def test_save_needs_nothing_of_the_folder_it_was_loaded_from(run: Path, tmp_path
         LinkPredictor.load(run)
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_runs_written_before_score_the_same(tmp_path: Path, version: int) -> None:
-    expected = json.loads((FIXTURES / f"format-{version}-scores.json").read_text())
-    folder = Path(shutil.copytree(FIXTURES / f"format-{version}", tmp_path / "run"))
-    assert read_description(folder)["format"] == version
-    last = float(read_events(folder).t[-1])
-    names = [f"nöde {i}" for i in range(10)]
-
-    def found(path: Path) -> np.ndarray:
-        return LinkPredictor.load(path, device="cpu", threads=1).score(names[:5], names[5:], last + 1)
-
-    np.testing.assert_allclose(found(folder), expected, rtol=1e-5, atol=1e-6)
-    LinkPredictor.load(folder).save(tmp_path / "saved")
-    replace_links(folder, read_events(folder), LinkPredictor.load(folder)._snapshot().scorer.index())
-    assert not (folder / "network").exists()
-    for path in (tmp_path / "saved", folder):
-        assert read_description(path)["format"] == 4
-        np.testing.assert_allclose(found(path), expected, rtol=1e-5, atol=1e-6)
+@pytest.mark.parametrize("version", [2, 3, 4, 99, None])
+def test_runs_of_other_formats_are_refused(run: Path, version: int | None) -> None:
+    seal(run / "run.json", read_description(run) | {"format": version, "cawn": "9.9"})
+    for ask in (scores, cawn.evaluate, run_info, lambda folder: train(folder, resume=True)):
+        with pytest.raises(cawn.StorageError, match=r"cawn \(9.9\) in format .*5; the run must be trained again$"):
+            ask(run)
 
 
 def test_the_run_folder(events, tmp_path: Path) -> None:
     run = cawn.train(events, TINY, task="inductive", seed=1, out=tmp_path / "run", quiet=True)
     names = sorted(path.name for path in (tmp_path / "run").iterdir())
-    network, index = (
-        json.loads((tmp_path / "run" / "run.json").read_text())[k]["folder"] for k in ("network", "index")
-    )
-    expected = [".lock", "checkpoint.safetensors", "config.toml", index, "metrics.jsonl", network, "report.json"]
+    network = json.loads((tmp_path / "run" / "run.json").read_text())["network"]["folder"]
+    expected = [".lock", "checkpoint.safetensors", "config.toml", "metrics.jsonl", network, "report.json"]
     expected += ["results.json", "run.json", "weights.safetensors"]
     assert names == expected
     assert Config.from_toml((tmp_path / "run" / "config.toml").read_text()) == TINY

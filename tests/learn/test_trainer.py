@@ -11,7 +11,7 @@ import torch
 import cawn
 from cawn.data import laws
 from cawn.learn.run_info import run_info
-from cawn.learn.runs import read_weights
+from cawn.learn.runs import read_run
 from cawn.learn.trainer import Trainer
 from ctrl_c import interrupted, stopped_after
 from networks import with_columns
@@ -191,7 +191,7 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
     best = max(range(len(whole.epochs)), key=lambda epoch: whole.epochs[epoch]["val_ap"]) + 1
     assert run.report["refit"]["epochs"] == best
     assert run.report["refit"]["links"] == len(events)
-    for name, value in read_weights(tmp_path / "run").items():
+    for name, value in read_run(tmp_path / "run", evaluated=True).weights.items():
         np.testing.assert_array_equal(value, weights(whole)[name])
     assert any(not torch.equal(value, weights(whole)[name]) for name, value in weights(run).items())
 

@@ -9,6 +9,7 @@ import pytest
 import cawn
 from cawn.explain.distinct_walks import distinct_walks, format_shape
 from cawn.explain.law import LawLinks
+from cawn.index.features import NO_SEQUENCES
 from cawn.paper.experiments import Request
 from cawn.paper.measurements import Task
 from cawn.paper.results import Results
@@ -22,7 +23,6 @@ from cawn.paper.shapes import (
     walk_groups,
 )
 from cawn.systems.cawn.features import WALK_SEED
-from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from paper_results import gather, result
 from paper_results import row as metrics_row

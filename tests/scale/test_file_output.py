@@ -206,7 +206,7 @@ def test_bad_rows_are_named(predictor, tmp_path: Path) -> None:
     assert not (tmp_path / "out.csv").exists()
     ragged = tmp_path / "ragged.csv"
     ragged.write_text("src,dst,t\nn1,n2,3\nn1,n2\n")
-    with pytest.raises(cawn.DataError, match="cannot be read"):
+    with pytest.raises(cawn.DataError, match="line 3: found 2 fields, expected 3"):
         run_to_file(predictor, job(ragged), tmp_path / "out.csv")
 
 

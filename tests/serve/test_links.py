@@ -33,12 +33,6 @@ def test_slices_selections_and_joins() -> None:
     assert Links.join([]) == Links([], [], [])
 
 
-def test_rows() -> None:
-    rows = [{"src": "a", "dst": "b", "t": 1, "id": "e"}, {"src": "a", "dst": "c", "t": 2, "attributes": [1.0]}]
-    assert Links.from_rows(rows) == Links(["a", "a"], ["b", "c"], [1, 2], [None, [1.0]], ["e", None])
-    assert Links.from_rows([{"src": 1, "dst": 2, "t": 3}]) == Links([1], [2], [3])
-
-
 @pytest.mark.parametrize(
     ("links", "message"),
     [
@@ -46,7 +40,6 @@ def test_rows() -> None:
         (lambda: Links("a", ["b"], [1]), r"src is 'a': give a list"),
         (lambda: Links(["a"], ["b"], [1], None, "x"), r"ids is 'x': give a list"),
         (lambda: Links.from_columns({"src": ["a"], "t": [1]}), r"column dst is missing"),
-        (lambda: Links.from_rows([{"src": "a", "dst": "b"}]), r"no 't'"),
         (lambda: Links.from_json(b"{"), r"not JSON"),
         (lambda: Links.from_json(b"[]"), r"give an object"),
         (lambda: Links(["a"], ["b"], [float("nan")]).to_json(), r"finite numbers"),

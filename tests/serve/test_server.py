@@ -13,9 +13,11 @@ import httpx
 import pytest
 
 import cawn
+from cawn.serve import snapshots
 from cawn.serve.server import Server, listen
 from cawn.serve.service import ServiceSettings
 from cawn.serve.tokens import Tokens
+from cawn.systems.base import System
 
 TOKENS = Tokens({"some-token": "write"})
 
@@ -128,15 +130,15 @@ def test_a_second_signal_ends_the_process(served_copy: Path, monkeypatch: pytest
 @pytest.mark.usefixtures("kept_interval")
 def test_a_signal_while_links_are_loaded(served_copy: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
     server, announced = start(served_copy), []
-    load = cawn.LinkPredictor.load
+    load = snapshots.load_system
 
-    def interrupted(*args, **options) -> cawn.LinkPredictor:
+    def interrupted(*args, **options) -> System:
         os.kill(os.getpid(), signal.SIGTERM)
         while not server._server.should_exit:
             time.sleep(0.001)
         return load(*args, **options)
 
-    monkeypatch.setattr(cawn.LinkPredictor, "load", interrupted)
+    monkeypatch.setattr(snapshots, "load_system", interrupted)
     server.run(lambda: announced.append(server.facts()))
     assert not announced
     assert capfd.readouterr().err.endswith("INFO stopped before all links were loaded\n")

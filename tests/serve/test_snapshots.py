@@ -5,6 +5,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +14,12 @@ import pytest
 
 import cawn
 from cawn.data import laws
+from cawn.data.array_folders import write_arrays
+from cawn.data.seals import write_sealed
 from cawn.files import FolderLock
+from cawn.learn import index_cache
 from cawn.learn.run_info import run_info
+from cawn.learn.runs import read_description
 from cawn.predictor import LinkPredictor
 from cawn.serve.ingest import Ingest, Receipt
 from cawn.serve.links import Links
@@ -153,34 +159,34 @@ def test_nothing_new_needs_no_snapshot(run: Path) -> None:
     assert len(snapshots(run)) == 1
 
 
-def test_links_arrive_while_a_snapshot_is_written(run: Path) -> None:
+def test_links_arrive_while_a_snapshot_is_written(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live = Live(run)
     live.add(0)
 
-    def add_more(folder: Path) -> None:
-        live.add(10)
-        (folder / "weights.bin").write_bytes(b"shadow")
+    saver = live.predictor.saver
 
-    live.snapshots._extras = add_more
+    def interrupted() -> Callable[[Path], None]:
+        save = saver()
+        return lambda target: (live.add(10), save(target))
+
+    monkeypatch.setattr(live.predictor, "saver", interrupted)
     path = live.snapshots.write()
     assert path is not None
     live.kill()
     state = opened(run)
     assert (added(state.predictor), state.replayed) == (list(range(20)), 10)
-    assert state.extras is not None
-    assert (state.extras / "weights.bin").read_bytes() == b"shadow"
     state.log.close()
 
 
-@pytest.mark.parametrize("damage", ["run", "manifest", "extras"])
+@pytest.mark.parametrize("damage", ["run", "manifest"])
 def test_a_damaged_snapshot_is_reported_and_the_one_before_is_used(run: Path, damage: str) -> None:
-    live = Live(run, extras=lambda folder: (folder / "x").write_bytes(b"x"))
+    live = Live(run)
     for first in (0, 10, 20):
         live.add(first)
         live.snapshots.write()
     live.stop()
     newest = run / "live" / "snapshots" / snapshots(run)[-1]
-    where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json", "extras": "extras/x"}[damage]
+    where = {"run": "run/network-*/t.npy", "manifest": "snapshot.json"}[damage]
     (path,) = newest.glob(where)
     content = bytearray(path.read_bytes())
     content[-3 if len(content) > 3 else 0] ^= 1
@@ -357,11 +363,53 @@ def test_the_state_belongs_to_one_run(run: Path, tmp_path: Path) -> None:
         opened(run, tmp_path / "state")
 
 
-def test_a_failed_snapshot_changes_nothing(run: Path) -> None:
+def test_a_state_of_the_former_format_is_opened(run: Path) -> None:
+    """Runs in it also store an index, which is ignored; the same runs elsewhere have to be trained again."""
+    live = Live(run)
+    live.add(0)
+    live.snapshots.write()
+    live.add(10)
+    live.kill()
+    (snapshot,) = (run / "live" / "snapshots").glob("*/run")
+    for folder in (run, snapshot):
+        arrays = {"history.time": np.arange(3)}
+        name, files = write_arrays(folder, "index", arrays)
+        content = read_description(folder) | {"format": 4, "index": {"folder": name, "files": files}}
+        write_sealed(folder / "run.json", content)
+    again = Live(run)
+    assert (added(again.predictor), again.state.replayed, again.state.problems) == (list(range(20)), 10, [])
+    written = again.snapshots.write()
+    again.stop()
+    assert not list((written / "run").glob("index*"))
+    assert "index" not in json.loads((written / "run" / "run.json").read_text())
+    assert recovered(run) == (list(range(20)), 0, [])
+    for folder, state in ((run, run.parent / "new"), (snapshot, None)):
+        with pytest.raises(cawn.StorageError, match="in format 4, and this one reads format 5; the run must be"):
+            opened(folder, state)
+    with pytest.raises(cawn.StorageError, match="in format 4"):
+        LinkPredictor.load(run)
+
+
+def test_snapshots_have_no_cache(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is loaded once at most, as the next stop writes another."""
+    monkeypatch.setattr(index_cache, "SLOW", 0.0)
+    live = Live(run)
+    live.add(0)
+    live.stop()
+    assert recovered(run) == (list(range(10)), 0, [])
+    for thread in threading.enumerate():
+        if thread.name == index_cache.WRITER:
+            thread.join()
+    assert (run / index_cache.FOLDER).exists()
+    assert not list((run / "live").rglob(index_cache.FOLDER))
+
+
+def test_a_failed_snapshot_changes_nothing(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
-    live = Live(run, every=5, extras=fail)
+    live = Live(run, every=5)
+    monkeypatch.setattr(live.predictor, "saver", lambda: fail)
     live.add(0)
     with pytest.raises(cawn.StorageError, match="No space left on device"):
         live.snapshots.write()

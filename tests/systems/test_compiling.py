@@ -10,7 +10,9 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.errors import QueryError
+from cawn.index import kernels as index_kernels
 from cawn.kernels import cpu
+from cawn.walks import kernels as walk_kernels
 
 SMALL = {
     "cawn": cawn.Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1),
@@ -23,10 +25,11 @@ def compiled() -> dict[str, int]:
     """The number of compiled versions of every kernel."""
 
     def kernels() -> Iterator[tuple[str, int]]:
-        for module in iter_modules(cpu.__path__):
-            for name, value in vars(import_module(f"{cpu.__name__}.{module.name}")).items():
-                if hasattr(value, "signatures"):
-                    yield f"{module.name}.{name}", len(value.signatures)
+        for package in (cpu, index_kernels, walk_kernels):
+            for module in iter_modules(package.__path__):
+                for name, value in vars(import_module(f"{package.__name__}.{module.name}")).items():
+                    if hasattr(value, "signatures"):
+                        yield f"{package.__name__}.{module.name}.{name}", len(value.signatures)
 
     return dict(kernels())
 

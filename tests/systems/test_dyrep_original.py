@@ -11,7 +11,15 @@ from torch.nn.functional import softplus
 
 import cawn
 from cawn.data.ties import in_canonical_order
-from cawn.systems.dyrep_original import DyRepOriginal, Intensity
+from cawn.systems.dyrep_original import (
+    DyRepOriginal,
+    Intensity,
+    Messages,
+    Tables,
+    Weights,
+    fill_states,
+    list_partners,
+)
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -199,3 +207,105 @@ def test_a_pair_changes_its_kind_after_its_first_link_in_either_direction() -> N
     scorer = trainer.system.scorer(cawn.Events([0, 1], [1, 2], [1, 5]))
     scores = scorer(np.array([0, 0, 1, 0]), np.array([1, 1, 0, 2]), np.array([1, 2, 2, 9]))
     assert scores[0] == scores[3] < scores[1] == scores[2]
+
+
+# The compiled loops.
+
+
+def one_message(rows: list[int], writer: list[int], share: list[float], kind: int) -> Tables:
+    """One message on two states of width 1: 0.2 with the attention (0.5, 0.5, 0), and 0.4 without any."""
+    one = np.ones((1, 1), np.float32)
+    rate_one = math.log(math.e - 1)  # log(1 + exp(.)) is 1
+    weights = Weights(
+        struct=2 * one,
+        rec=3 * one,
+        h=one,
+        omega=np.zeros((2, 2), np.float32),
+        bias=np.array([rate_one, 3 * rate_one], np.float32),
+        psi=np.array([1, 3], np.float32),
+    )
+    messages = Messages(
+        rows=np.array([rows]),
+        previous=np.array([-1]),
+        writer=np.array([writer]),
+        share=np.array([share], np.float32),
+        kinds=np.array([kind]),
+        drive=0.5 * one,
+    )
+    tables = Tables(
+        z=np.array([[0.2], [0.4], [np.nan]], np.float32),
+        projected=np.full((3, 1), np.nan, np.float32),
+        attention=np.array([[0.5, 0.5, 0], [0, 0, 0], [np.nan] * 3], np.float32),
+        new=np.empty((1, 1), np.float32),
+        averaged=np.empty(1, np.int64),
+        h=np.empty((1, 1), np.float32),
+        best=np.empty((1, 1), np.int64),
+        q=np.empty((1, 3), np.float32),
+        rate=np.empty(1, np.float32),
+    )
+    fill_states(weights, messages, tables)
+    return tables
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def test_attention_after_an_association() -> None:
+    """Two partners with 0.5 each; a third with lambda 1: twice 0.5 - (1/2 - 1/3), and 1/3 + 1, divided by their sum."""
+    tables = one_message([0, 1, -1, -1, -1], writer=[-1, -1, 0], share=[1 / 2, 1 / 3], kind=0)
+    assert tables.rate[0] == pytest.approx(1)
+    np.testing.assert_allclose(tables.attention[2], np.array([1 / 3, 1 / 3, 4 / 3]) / 2, rtol=1e-5)
+
+
+def test_attention_after_a_communication() -> None:
+    """The second of two partners again, with lambda 3."""
+    tables = one_message([0, 1, -1, -1, -1], writer=[-1, 0, -1], share=[1 / 2, 1 / 2], kind=1)
+    np.testing.assert_allclose(tables.attention[2], np.array([0.5, 3.5, 0]) / 4, rtol=1e-5)
+
+
+def test_the_state_without_and_with_partners_of_the_other_end() -> None:
+    alone = one_message([0, 1, -1, -1, -1], writer=[-1, -1, 0], share=[1 / 2, 1 / 3], kind=0)
+    assert alone.z[2, 0] == pytest.approx(sigmoid(3 * 0.2 + 0.5))
+    partners = one_message(
+        [1, 0, 0, 1, -1], writer=[0, -1, -1], share=[0, 1], kind=0
+    )  # states 0.2 and 0.4, q of 1/2 each
+    assert partners.best[0, 0] == 1
+    assert partners.z[2, 0] == pytest.approx(sigmoid(2 * sigmoid(0.4 / 2) + 3 * 0.4 + 0.5))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_lists_of_partners(slots: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    num_nodes, n = 7, 80
+    src, dst = rng.integers(0, num_nodes, (2, n))
+    moments = np.sort(rng.integers(0, 50, n))
+    partners, newest = np.full((2, num_nodes, slots), -1)
+    before, writer = np.empty((2, 2 * n, slots), np.int64)
+    sizes = np.empty((2 * n, 2), np.int64)
+    for first, last in ((0, np.searchsorted(moments, 25)), (np.searchsorted(moments, 25), n)):  # in two parts
+        part, messages = slice(first, last), slice(2 * first, 2 * last)
+        args = src[part], dst[part], moments[part], first, partners, newest
+        list_partners(*args, before[messages], writer[messages], sizes[messages])
+        writer[messages] += np.where(writer[messages] >= 0, 2 * first, 0)
+
+    lists: dict[int, dict[int, int]] = {v: {} for v in range(num_nodes)}  # the last link with each partner
+    for moment in np.unique(moments):
+        links = np.flatnonzero(moments == moment)
+        old = {node: set(held) for node, held in lists.items()}
+        written: dict[int, dict[int, int]] = {}  # the last message about each partner
+        for e in links:
+            for side, (node, other) in enumerate(((src[e], dst[e]), (dst[e], src[e]))):
+                m, held = 2 * e + side, lists[node]
+                assert set(before[m][before[m] >= 0]) == old[other]
+                if other not in held and len(held) == slots:
+                    oldest = min(held, key=held.__getitem__)
+                    del held[oldest]
+                    written.get(node, {}).pop(oldest, None)
+                held[other] = e
+                written.setdefault(node, {})[other] = m
+                assert set(writer[m][writer[m] >= 0]) == set(written[node].values())
+                assert sizes[m].tolist() == [len(old[node]), len(held)]
+    for node, held in lists.items():
+        assert {p: e for p, e in zip(partners[node], newest[node], strict=True) if p >= 0} == held

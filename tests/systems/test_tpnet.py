@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.kernels.cpu.projections import project
-from cawn.systems.tpnet import DECAYS, TPNetSettings, TPNetSystem, projection_width
+from cawn.systems.tpnet import DECAYS, TPNetSettings, TPNetSystem, project, projection_width
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.reference import walks as reference
 from networks import random_events
+from reference import walks as reference
 from statistics_of_draws import assert_follows
 
 DAY = {"s": 86_400, "ms": 86_400_000, "ns": 86_400_000_000_000}

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.cpu import ring as cpu_ring
-from cawn.kernels.cpu.walks import WalkRequest
-from cawn.kernels.reference import walks as reference
+from cawn.walks.kernels import ring as cpu_ring
+from cawn.walks.kernels.sampling import WalkRequest
 from cawn.walks.stream import ring_capacity
 from networks import queries, random_events
+from reference import walks as reference
 from statistics_of_draws import assert_follows
 
 

@@ -69,7 +69,7 @@ def serve(
     from cawn.serve.tokens import Tokens
 
     check_choice(late, "--late", ("insert", "refuse"))
-    read_description(run)
+    read_description(run, in_state=((state or run / "live") / "state.json").exists())
     tokens = Tokens.read(token_file)
     threads = max(num_cores() - 1, 1) if threads is None else threads
     use_threads(threads)

@@ -50,7 +50,8 @@ def update(
     given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}
     columns = {role: said for role, said in given.items() if said is not None}
     with FolderLock(run) as lock:
-        predictor = LinkPredictor.load(run, device="cpu", threads=threads, recalibrate=not keep_calibration)
+        options = {"recalibrate": not keep_calibration, "cache": False}  # the index is about to change
+        predictor = LinkPredictor.load(run, device="cpu", threads=threads, **options)
         done = predictor.update(new, once=once, **columns)
         if done.added:
             predictor.save_links(lock)

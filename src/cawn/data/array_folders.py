@@ -26,7 +26,9 @@ TRAIN_AGAIN = "the run must be trained again"
 _SHA_256 = 64  # digits; earlier versions recorded it
 
 
-def write_arrays(parent: Path, kind: str, arrays: Arrays, stored: FindFile = lambda _: None) -> tuple[str, Manifest]:
+def write_arrays(
+    parent: Path, kind: str, arrays: Arrays, stored: FindFile = lambda _: None, *, durable: bool = True
+) -> tuple[str, Manifest]:
     """Write one .npy file for each array to a new folder `kind`-...; returns its name and its manifest.
 
     Nothing refers to the folder yet, so it need not be written atomically.
@@ -34,6 +36,7 @@ def write_arrays(parent: Path, kind: str, arrays: Arrays, stored: FindFile = lam
     Args:
         stored: Returns the file that an array is mapped from and its stamp, if there is one: the new folder then gets
             a hard link to this file, or a copy where it is on another disk.
+        durable: Whether to flush the files to disk; if not, a crash of the machine may damage them.
     """
     folder, stamps = parent / new_name(kind), dict[str, Stamp | None]()
     with storing(folder):
@@ -44,8 +47,9 @@ def write_arrays(parent: Path, kind: str, arrays: Arrays, stored: FindFile = lam
                 if found is None:
                     with open(path, "xb") as file:
                         np.save(file, np.asarray(array, order="C"), allow_pickle=False)
-                        file.flush()
-                        os.fsync(file.fileno())
+                        if durable:
+                            file.flush()
+                            os.fsync(file.fileno())
                 else:
                     _link_or_copy(found[0], path)
                     stamps[path.name] = found[1]
@@ -77,7 +81,7 @@ def read_arrays(
     """The arrays of a folder by name, memory-mapped copy-on-write.
 
     Args:
-        manifest: What `write_arrays` returned; None, for older formats, to read all files in the folder.
+        manifest: What `write_arrays` returned; None to read all files in the folder.
         verify: Whether to compare checksums.
         remedy: What to do about a damaged file.
     """

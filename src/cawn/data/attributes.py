@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -165,27 +165,6 @@ def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str
     if values is None:
         return ()
     return columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
-
-
-def joined_attributes(
-    parts: Sequence[tuple[Array | None, tuple[Attribute, ...]]],
-) -> tuple[Array | None, tuple[Attribute, ...]]:
-    """Concatenates tables with the same columns, and unifies the codes of their categories."""
-    arrays, columns = [array for array, _ in parts if array is not None], parts[0][1]
-    if len(arrays) < 2:
-        return parts[0]
-    values = np.concatenate(arrays)
-    together = list(columns)
-    for i, column in enumerate(columns):
-        if column.kind == "category":
-            codes: dict[str, int] = {}
-            first = 0
-            for array, (_, part) in zip(arrays, parts, strict=True):
-                new = np.array([codes.setdefault(level, len(codes)) for level in part[i].levels])
-                values[first : first + len(array), i] = new[array[:, i].astype(np.int64)]
-                first += len(array)
-            together[i] = replace(column, levels=tuple(codes))
-    return values, tuple(together)
 
 
 def _by_column(values: Array | None, columns: tuple[Attribute, ...]) -> Iterator[tuple[Array, Attribute]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +11,12 @@ from cawn.checks import as_array, is_integer, refuse_values
 from cawn.data.array_files import blocks
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.hashing import hash_ids
+from cawn.data.names import UNKNOWN, NameIndex
 from cawn.data.reading import Reading
 from cawn.data.times import as_times, check_span, dates_to_numbers
 from cawn.errors import DataError, brief
 
 if TYPE_CHECKING:
-    from cawn.data.names import NameIndex
     from cawn.data.stored import StoredIndex
 
 _MAX_ID = 2**31 - 2
@@ -62,7 +61,7 @@ class Events:
     encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
     stored: StoredIndex | None = None  # the index folder that arrays are mapped from
-    _names: NameIndex | None = None  # of memory-mapped events, whose labels are made when they are asked for
+    _names: NameIndex | None = None  # made of the labels when they are looked up, or the labels of it
 
     def __init__(
         self,
@@ -116,17 +115,17 @@ class Events:
         return events
 
     @classmethod
-    def mapped(cls, num_nodes: int, names: NameIndex, **columns: Array | None) -> Events:
-        """Events of memory-mapped arrays that were checked and sorted when they were written; none is read here.
+    def of_arrays(cls, num_nodes: int, arrays: dict[str, Array]) -> Events:
+        """Events of arrays that were checked and sorted, and may be memory-mapped; none is read here.
 
         Args:
-            columns: src, dst, t, and x, rows and those of `PER_LINK` where there are any.
+            arrays: src, dst, t, those of a `NameIndex`, and x, rows and those of `PER_LINK` where there are any.
         """
         events = cls.__new__(cls)
-        events.num_nodes, events._labels, events._names = num_nodes, None, names
-        events._rows = columns.get("rows")
+        events.num_nodes, events._labels, events._rows = num_nodes, None, arrays.get("rows")
+        events._names = NameIndex({name: array for name, array in arrays.items() if name.startswith("name")})
         for name in ("src", "dst", "t", "x", *PER_LINK):
-            setattr(events, name, columns.get(name))
+            setattr(events, name, arrays.get(name))
         events._freeze()
         return events
 
@@ -147,7 +146,7 @@ class Events:
     def _replace(self, **changed: Any) -> Events:
         """A copy with some attributes changed."""
         events = object.__new__(Events)
-        events.__dict__.update({name: value for name, value in self.__dict__.items() if name != "_id_of"} | changed)
+        events.__dict__.update(self.__dict__ | changed)
         events._freeze()
         return events
 
@@ -250,30 +249,21 @@ class Events:
         return np.arange(self.num_nodes) if self._labels is None else self._labels
 
     @property
-    def names(self) -> NameIndex | None:
-        """The index of the node names, if it is memory-mapped."""
-        return self._names
+    def names(self) -> NameIndex:
+        """The index of the node names."""
+        if self._names is None and self._labels is not None:
+            self._names = NameIndex.of(self._labels)
+        return self._names or NameIndex.of(self.labels)
 
     def ids(self, names: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Ids of nodes given by name. Each unknown name gets a new id, from num_nodes on."""
         if self._labels is None and self._names is None:
             return _ids(names, "names").astype(np.int64)
-        new: dict[Any, int] = {}
         wanted = as_array(names, "names").reshape(-1).tolist()
-        known, first_new = self._known_ids(wanted), self.num_nodes
-        ids = [known[name] if name in known else new.setdefault(name, first_new + len(new)) for name in wanted]
-        return np.array(ids, np.int64)
-
-    def _known_ids(self, names: list[Any]) -> dict[Any, int]:
-        """The id of each name: of all nodes, or of memory-mapped events of those among `names`."""
-        if self._labels is not None or self._names is None:
-            return self._id_of
-        found = self._names.ids(names).tolist()
-        return {name: node for name, node in zip(names, found, strict=True) if node >= 0}
-
-    @cached_property
-    def _id_of(self) -> dict[Any, int]:
-        return {name: i for i, name in enumerate(self.labels.tolist())}
+        ids, new = self.names.ids(wanted), dict[Any, int]()
+        for i in np.flatnonzero(ids == UNKNOWN).tolist():
+            ids[i] = new.setdefault(wanted[i], self.num_nodes + len(new))
+        return ids
 
     @property
     def intensity(self) -> float:

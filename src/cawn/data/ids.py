@@ -16,10 +16,11 @@ class IdSet:
     An array is merged with the next larger one when it reaches half its size, so n additions cost O(n log n).
     """
 
-    def __init__(self, ids: npt.ArrayLike = ()) -> None:
+    def __init__(self, ids: npt.ArrayLike = (), *, recent: int = _RECENT) -> None:
+        """Of these ids; `recent` of those that are added are in the set."""
         first = np.unique(np.asarray(ids, np.uint64))
         self._arrays = [first] if len(first) else []  # from the largest to the smallest
-        self._recent: set[int] = set()
+        self._recent, self._most = set[int](), recent
 
     def __len__(self) -> int:
         return sum(map(len, self._arrays)) + len(self._recent)
@@ -36,7 +37,7 @@ class IdSet:
     def add(self, ids: Ids) -> None:
         """Add ids that are not in the set."""
         self._recent.update(ids.tolist())
-        if len(self._recent) >= _RECENT:
+        if len(self._recent) >= self._most:
             self._arrays.append(np.sort(np.fromiter(self._recent, np.uint64, len(self._recent))))
             self._recent.clear()
             while len(self._arrays) > 1 and 2 * len(self._arrays[-1]) >= len(self._arrays[-2]):

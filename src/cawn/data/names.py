@@ -1,39 +1,40 @@
 """Node names (integers or strings) <-> node ids 0, 1, 2, ...
 
-`number_nodes` assigns ids to the names of a table. `NameIndex` looks names up, in arrays that can be memory-mapped.
-In a bipartite network the names of each side begin with a prefix (`user:7`, `item:7`); `Spelling` lets users omit it.
+`NameTable` gives names numbers; `NameIndex` is a view of the first names of a table, which may be extended. In a
+bipartite network the names of each side begin with a prefix (`user:7`, `item:7`); `Spelling` lets users omit it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from cawn.errors import QueryError, brief
-from cawn.kernels.jit import njit
+from cawn.kernels.cpu import numbering
 
 if TYPE_CHECKING:
     from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
+Arrays = dict[str, Array]
 Ids = npt.NDArray[np.int32]
 Name = int | str
 Names = Name | Iterable[Name]
 
-UNKNOWN = -1
-_ADDED = 10_000  # names that are added before an index is rebuilt, at least
+UNKNOWN = numbering.ABSENT
+SLOTS = "name_slots"  # the array of a hash table
 _BLOCK = 1 << 20  # links that are looked at together
+_LEAST = 1 << 10  # names that a table has room for at first
+_GROWTH = 1.5
+_SMALL = 1 << 22  # integers from 0 that are looked up in an array
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
@@ -98,20 +99,17 @@ class Spelling:
 
 def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
     """("user", "item") where all sources are named user:... and all destinations item:..., as `cawn.read` does."""
-    index = events.names
-    strings = events.labels.dtype.kind not in "iu" if index is None else index.strings
-    if not strings or len(events) == 0:
+    if len(events) == 0 or not events.names.strings:
         return None
-    name = events.labels.__getitem__ if index is None else index.name
-    first, second = (_common_prefix(name, _occurring(ends, events.num_nodes)) for ends in (events.src, events.dst))
+    first, second = (_common_prefix(events.names, ends, events.num_nodes) for ends in (events.src, events.dst))
     return None if first is None or second is None or first == second else (first, second)
 
 
-def _common_prefix(name: Callable[[int], Any], nodes: Array) -> str | None:
-    """What stands before the colon in the name of every node; None unless that is the same."""
+def _common_prefix(names: NameIndex, ends: Ids, num_nodes: int) -> str | None:
+    """What stands before the colon in the name of each of these nodes; None unless that is the same."""
     prefix = None
-    for node in nodes.tolist():
-        found, colon, _ = str(name(node)).partition(":")
+    for node in _occurring(ends, num_nodes).tolist():
+        found, colon, _ = str(names.name(node)).partition(":")
         if not colon or prefix not in (None, found):
             return None
         prefix = found
@@ -126,281 +124,158 @@ def _occurring(ends: Ids, num_nodes: int) -> Array:
     return np.flatnonzero(occurs)
 
 
-# Looking names up.
+# The table of names.
 
 
-class NameIndex:
-    """The names of nodes 0, 1, 2, ...: all integers, or all strings, stored as one buffer of UTF-8 bytes."""
+class NameTable:
+    """Distinct names in the order in which they were added: integers as long as all are, else strings.
 
-    def __init__(self, arrays: dict[str, Array]) -> None:
-        self.arrays = arrays
-        self.strings = "name_bytes" in arrays
-
-    @classmethod
-    def of(cls, labels: Array) -> NameIndex:
-        """Index names, all integers or all strings."""
-        if labels.dtype.kind in "iu":
-            return cls({"names": labels.astype(np.int64), "name_order": np.argsort(labels, kind="stable")})
-        return cls(_ordered(*_utf8(labels.tolist())))
-
-    def __len__(self) -> int:
-        return len(self.arrays["name_order"])
-
-    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
-        """The id of each name, or UNKNOWN. An integer and its text are the same name."""
-        given, order = list(names), self.arrays["name_order"]
-        if self.strings:
-            ends, text = _utf8([str(name) for name in given])
-            return _find_strings(ends, text, self.arrays["name_ends"], self.arrays["name_bytes"], order)
-        if len(order) == 0:
-            return np.full(len(given), UNKNOWN)
-        labels, (numbers, is_integer) = self.arrays["names"], _as_integers(given)
-        found = order[np.minimum(np.searchsorted(labels, numbers, sorter=order), len(order) - 1)]
-        return np.where(is_integer & (labels[found] == numbers), found, UNKNOWN)
-
-    def name(self, node: int) -> Name:
-        """The name of one node."""
-        if not self.strings:
-            return int(self.arrays["names"][node])
-        ends = self.arrays["name_ends"]
-        return self.arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
-
-    def all(self) -> Array:
-        """All names, in the order of the ids: int64 or str objects."""
-        return np.array([self.name(i) for i in range(len(self))], object) if self.strings else self.arrays["names"]
-
-    def canonical(self, name: Name) -> str:
-        """The text of a name; where names are integers, "7" for "7.0"."""
-        number = None if self.strings else _as_integer(name)
-        return str(name) if number is None else str(number)
-
-    def extended(self, names: Sequence[Name]) -> NameIndex:
-        """A new index with further names after these."""
-        if not self.strings:
-            more = [_as_integer(name) for name in names]
-            if None not in more:
-                return NameIndex.of(np.concatenate([self.arrays["names"], np.array(more, np.int64)]))
-        return NameIndex.of(np.array([str(name) for name in [*self.all().tolist(), *names]], object))
-
-
-class GrowingNames(NameIndex):
-    """A `NameIndex` and the names added since. Versions share the added names, so adding a name takes O(1) time.
-
-    Only the newest version may be extended, by one thread at a time.
+    One thread adds names, while others look up those that they know of.
     """
 
-    def __init__(self, base: NameIndex, added: dict[str, int] | None = None, size: int | None = None) -> None:
-        self._base, self._added = base, {} if added is None else added
-        self._size, self.strings = len(base) if size is None else size, base.strings
+    def __init__(self, arrays: Arrays | None = None, reserve: Callable[[int], object] | None = None) -> None:
+        """A table of the names in these arrays (see `arrays`), by default empty.
 
-    @classmethod
-    def over(cls, index: NameIndex) -> GrowingNames:
-        """The same names, ready to grow."""
-        return index if isinstance(index, GrowingNames) else cls(index)
+        `reserve` is called with a number of bytes before that much more memory is used.
+        """
+        held = {"names": np.empty(0, np.int64)} if arrays is None else arrays
+        self._reserve = reserve
+        self._integers, self._text = (
+            held.get("names", np.empty(0, np.int64)),
+            held.get("name_bytes", np.empty(0, np.uint8)),
+        )
+        self._ends = held.get("name_ends", np.zeros(1, np.int64))
+        self.strings = "name_bytes" in held
+        self._size = len(self._ends) - 1 if self.strings else len(self._integers)
+        self._slots: Array | None = held.get(SLOTS)
+        self._small = np.empty(0, np.int32)
 
     def __len__(self) -> int:
         return self._size
 
-    @cached_property
-    def _names(self) -> list[str]:
-        """The names added up to this version, by id."""
-        return list(islice(self._added, self._size - len(self._base)))
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_slots": None, "_small": np.empty(0, np.int32)}
 
-    @cached_property
-    def arrays(self) -> dict[str, Array]:  # type: ignore[override]
-        """The arrays of an index of all names, built from scratch."""
-        if self._size == len(self._base):
-            return self._base.arrays
+    @property
+    def slots(self) -> Array:
+        """The slots of the hash table, filled when they are first used."""
+        if self._slots is None:
+            slots = _empty_slots(self._size)
+            numbering.fill_slots(self.held, self._size, slots)
+            self._slots = slots
+        return self._slots
+
+    @property
+    def held(self) -> numbering.Names:
+        """All names, for a kernel."""
+        return self._integers, self._ends, self._text
+
+    def arrays(self, size: int | None = None) -> Arrays:
+        """The first names: `names`, or `name_ends` [n + 1] and `name_bytes`, their offsets in a buffer of UTF-8."""
+        size = self._size if size is None else size
         if not self.strings:
-            return NameIndex.of(self.all()).arrays
-        base, (ends, text) = self._base.arrays, _utf8(self._names)
-        ends = np.concatenate([base["name_ends"], base["name_ends"][-1] + ends[1:]])
-        return _ordered(ends, np.concatenate([base["name_bytes"], text]))
+            return {"names": self._integers[:size]}
+        return {"name_ends": self._ends[: size + 1], "name_bytes": self._text[: self._ends[size]]}
 
-    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
-        given = list(names)
-        found = self._base.ids(given)
-        if self._size > len(self._base):
-            for i in np.flatnonzero(found == UNKNOWN).tolist():
-                node = self._added.get(self.canonical(given[i]), UNKNOWN)
-                found[i] = node if node < self._size else UNKNOWN
-        return found
-
-    def name(self, node: int) -> Name:
-        if node < len(self._base):
-            return self._base.name(node)
-        name = self._names[node - len(self._base)]
-        return name if self.strings else int(name)
-
-    def all(self) -> Array:
-        base, added = self._base.all(), self._names
-        return np.concatenate([base, np.array(added, object if self.strings else np.int64)]) if added else base
-
-    def extended(self, names: Sequence[Name]) -> GrowingNames:
-        spelled = [self.canonical(name) for name in names]
-        if not self.strings and None in map(_as_integer, spelled):  # all names become strings
-            return GrowingNames(NameIndex.of(self.all()).extended(names))
-        if len(self._added) + len(names) > max(len(self._base), _ADDED):
-            return GrowingNames(NameIndex.of(self.all()).extended(names))
-        added = self._added
-        if len(self._base) + len(added) > self._size:  # links with names that were added later could not be added
-            added = {name: len(self._base) + i for i, name in enumerate(self._names)}
-        for name in spelled:
-            added.setdefault(name, len(self._base) + len(added))
-        return GrowingNames(self._base, added, len(self._base) + len(added))
-
-
-def name_arrays(labels: Array) -> dict[str, Array]:
-    """The arrays of a `NameIndex` without the sorting order."""
-    if labels.dtype.kind in "iu":
-        return {"names": labels.astype(np.int64)}
-    ends, text = _utf8(labels.tolist())
-    return {"name_ends": ends, "name_bytes": text}
-
-
-def _ordered(ends: Array, text: Array) -> dict[str, Array]:
-    """The arrays of a `NameIndex` of strings, with their order by bytes. Sorted by Arrow, which releases the GIL."""
-    names = pa.Array.from_buffers(pa.large_binary(), len(ends) - 1, [None, pa.py_buffer(ends), pa.py_buffer(text)])
-    order = pc.array_sort_indices(names).to_numpy().astype(np.int64)
-    return {"name_ends": ends, "name_bytes": text, "name_order": order}
-
-
-def _as_integers(names: list[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Names as int64, and which of them are integers; the others become 0."""
-    if set(map(type, names)) == {int}:
-        with suppress(OverflowError):
-            return np.array(names, np.int64), np.ones(len(names), bool)
-    found = [_as_integer(name) for name in names]
-    return np.array([name or 0 for name in found], np.int64), np.array([name is not None for name in found], bool)
-
-
-def _as_integer(name: Name) -> int | None:
-    """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not."""
-    if isinstance(name, str):
-        if not _INTEGER.fullmatch(name):
-            return None
-        name = name.removesuffix(".0")
-    number = int(name)
-    return number if -(2**63) <= number < 2**63 else None
-
-
-def _utf8(names: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-    """Offsets [n + 1] of the names in a buffer of UTF-8 bytes, and the buffer."""
-    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
-    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    return ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
-
-
-@njit
-def _find_strings(ends: Array, text: Array, held_ends: Array, held_text: Array, order: Array) -> Array:
-    """A binary search in the sorted names for each wanted one."""
-    found = np.full(ends.size - 1, UNKNOWN, np.int64)
-    for i in range(ends.size - 1):
-        wanted = text[ends[i] : ends[i + 1]]
-        lo, hi = 0, order.size
-        while lo < hi:
-            mid = (lo + hi) >> 1
-            node = order[mid]
-            held = held_text[held_ends[node] : held_ends[node + 1]]
-            sign, shorter = 0, min(wanted.size, held.size)
-            for j in range(shorter):
-                if wanted[j] != held[j]:
-                    sign = -1 if wanted[j] < held[j] else 1
-                    break
-            if sign == 0:
-                sign = wanted.size - held.size
-            if sign == 0:
-                found[i] = node
-                break
-            if sign < 0:
-                hi = mid
-            else:
-                lo = mid + 1
-    return found
-
-
-# Numbering the names of a table.
-
-
-def number_names(src: list[Name], dst: list[Name]) -> tuple[Array, Array, Array]:
-    """Ids of sources and destinations, and the name of each id: integers if all names are, else text."""
-    if set(map(type, src)) | set(map(type, dst)) == {int}:
-        with suppress(OverflowError):
-            labels, ids = np.unique(np.array(src + dst, np.int64), return_inverse=True)
-            return ids[: len(src)], ids[len(src) :], labels
-    texts = [list(map(str, side)) for side in (src, dst)]
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(chain(*texts)))}
-    u, v = (np.array([numbers[name] for name in side], np.int64) for side in texts)
-    return u, v, np.array(list(numbers), object)
-
-
-def number_nodes(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
-    """Ids of sources and destinations, and the name of each id. Both columns are int64, or both are strings.
-
-    Integers keep their order (names 0..N-1 stay as they are); strings are numbered as they appear, sources first.
-    """
-    return _number_integers(src, dst) if pa.types.is_integer(src.type) else _number_strings(src, dst)
-
-
-def number_bipartite(src: pa.ChunkedArray, dst: pa.ChunkedArray, prefixes: tuple[str, str]) -> tuple[Ids, Ids, Array]:
-    """The same where a source and a destination of the same name are different nodes: 'user:7' and 'item:7'."""
-    src_ids, _, src_labels = number_nodes(src, src.slice(0, 0))
-    dst_ids, _, dst_labels = number_nodes(dst, dst.slice(0, 0))
-    sides = zip(prefixes, (src_labels, dst_labels), strict=True)
-    labels = [f"{prefix}:{name}" for prefix, names in sides for name in names]
-    return src_ids, dst_ids + np.int32(len(src_labels)), np.array(labels, dtype=object)
-
-
-def _number_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
-    bounds = [pc.min_max(column) for column in (src, dst) if len(column)]
-    low = min((b["min"].as_py() for b in bounds), default=0)
-    high = max((b["max"].as_py() for b in bounds), default=-1)
-    if high - low > 4 * (len(src) + len(dst)) + 1024:
-        return _number_sparse_integers(src, dst)
-    table = np.zeros(high - low + 1, np.int32)
-    for column in (src, dst):
-        for chunk in column.chunks:
-            _mark(chunk.to_numpy(), low, table)
-    labels = np.flatnonzero(table) + low
-    table = np.cumsum(table, dtype=np.int32) - np.int32(1)
-    src_ids, dst_ids = np.empty(len(src), np.int32), np.empty(len(dst), np.int32)
-    for column, ids in ((src, src_ids), (dst, dst_ids)):
+    def add(self, names: pa.ChunkedArray) -> Ids:
+        """Numbers of names, int64 or large_string; new names get the next numbers."""
+        if pa.types.is_integer(names.type) and self.strings:
+            names = names.cast(pa.large_string())
+        elif not pa.types.is_integer(names.type) and not self.strings:
+            self.to_strings()
+        if not self.strings and not len(self._small):
+            self._small = np.zeros(_SMALL, np.int32)
+        ids = np.empty(len(names), np.int32)
         first = 0
-        for chunk in column.chunks:
-            _look_up(chunk.to_numpy(), low, table, ids[first : first + len(chunk)])
+        for chunk in names.chunks:
+            self._add(_buffers(chunk), ids[first : first + len(chunk)])
             first += len(chunk)
-    return src_ids, dst_ids, labels
+        return ids
+
+    def _add(self, names: numbering.Names, ids: Ids) -> None:
+        names, first = _read_only(names), 0
+        while True:
+            first, self._size = numbering.number(names, self.held, self.slots, self._small, self._size, ids, first)
+            if first == len(ids):
+                return
+            self._grow(int(names[1][first + 1] - names[1][first]) if self.strings else 0)
+
+    def find(self, names: numbering.Names, count: int, size: int) -> npt.NDArray[np.int64]:
+        """The numbers of `count` names among the first `size` ones, or UNKNOWN."""
+        ids = np.empty(count, np.int64)
+        numbering.find(_read_only(names), self.held, self.slots, size, ids)
+        return ids
+
+    def to_strings(self) -> None:
+        """Turn integers into their text."""
+        if self.strings:
+            return
+        self._use(32 * self._size)
+        ends, text = string_buffers(pa.array(self._integers[: self._size]))
+        self._ends, self._text = ends.copy(), text.copy()
+        self.strings, self._integers, self._slots = True, np.empty(0, np.int64), None
+
+    def select(self, order: Array) -> Iterator[Arrays]:
+        """The names with these numbers, in this order: blocks of them as in `arrays`."""
+        for at in range(0, len(order), _BLOCK):
+            chosen = order[at : at + _BLOCK]
+            if not self.strings:
+                yield {"names": self._integers[chosen]}
+            else:
+                ends = np.zeros(len(chosen) + 1, np.int64)
+                np.cumsum(self._ends[chosen + 1] - self._ends[chosen], out=ends[1:])
+                text = np.empty(int(ends[-1]), np.uint8)
+                numbering.gather_strings(chosen, self._ends, self._text, ends, text)
+                yield {"name_ends": ends, "name_bytes": text}
+
+    def _use(self, size: int) -> None:
+        if self._reserve is not None:
+            self._reserve(size)
+
+    def _grow(self, length: int) -> None:
+        """Make room for one more name of this length, and for more. Readers may still use the arrays so far."""
+        room = len(self._ends) - 1 if self.strings else len(self._integers)
+        if self._size >= room - 1:
+            more = max(int(room * _GROWTH), _LEAST)
+            self._use(8 * (more - room))
+            if self.strings:
+                self._ends = _enlarged(self._ends, more + 1)
+            else:
+                self._integers = _enlarged(self._integers, more)
+        if self.strings and int(self._ends[self._size]) + length > len(self._text):
+            more = int((int(self._ends[self._size]) + length) * _GROWTH) + (1 << 12)
+            self._use(more - len(self._text))
+            self._text = _enlarged(self._text, more)
+        if self._size >= len(self.slots) // 4 * 3:
+            self._use(8 * len(self.slots))
+            slots = np.zeros(2 * len(self.slots), np.uint64)
+            numbering.fill_slots(self.held, self._size, slots)
+            self._slots = slots
 
 
-def _number_sparse_integers(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
-    both = pa.chunked_array([*src.chunks, *dst.chunks]).combine_chunks().dictionary_encode()
-    labels = both.dictionary.to_numpy()
-    order = np.argsort(labels)
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    ids = rank[both.indices.to_numpy()]
-    return ids[: len(src)], ids[len(src) :], labels[order]
+def _empty_slots(names: int) -> npt.NDArray[np.uint64]:
+    """A power of two of them, at most three quarters of which are needed."""
+    return np.zeros(1 << max(names * 4 // 3, _LEAST).bit_length(), np.uint64)
 
 
-def _number_strings(src: pa.ChunkedArray, dst: pa.ChunkedArray) -> tuple[Ids, Ids, Array]:
-    with ThreadPoolExecutor(2) as pool:  # Arrow releases the GIL
-        ends = list(pool.map(lambda column: column.combine_chunks().dictionary_encode(), (src, dst)))
-    names = pa.concat_arrays([end.dictionary for end in ends]).dictionary_encode()
-    ids = names.indices.to_numpy()
-    src_rank, dst_rank = ids[: len(ends[0].dictionary)], ids[len(ends[0].dictionary) :]
-    labels = names.dictionary.to_numpy(zero_copy_only=False).astype(object)
-    return src_rank[ends[0].indices.to_numpy()], dst_rank[ends[1].indices.to_numpy()], labels
+def _enlarged(array: Array, size: int) -> Array:
+    larger = np.empty(size, array.dtype)
+    larger[: len(array)] = array
+    return larger
 
 
-def parse_integers(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """A text column as int64, or None unless every name is a plain integer: 7 or 7.0, but not 007, +7 or 0x7."""
-    parsed = []
-    for chunk in column.chunks:
-        values = np.empty(len(chunk), np.int64)
-        if not _parse_integers(*string_buffers(chunk), values):
-            return None
-        parsed.append(pa.array(values))
-    return pa.chunked_array(parsed, pa.int64())
+def _read_only(names: numbering.Names) -> numbering.Names:
+    """Views that are read-only, as those of Arrow are, so that kernels are compiled once."""
+    integers, ends, text = (array.view() for array in names)
+    integers.flags.writeable = ends.flags.writeable = text.flags.writeable = False
+    return integers, ends, text
+
+
+def _buffers(names: pa.Array) -> numbering.Names:
+    """The names of an Arrow array of int64 or large_string for a kernel, without a copy."""
+    if pa.types.is_integer(names.type):
+        return names.to_numpy(), np.zeros(1, np.int64), np.empty(0, np.uint8)
+    return np.empty(0, np.int64), *string_buffers(names)
 
 
 def string_buffers(names: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
@@ -413,36 +288,152 @@ def string_buffers(names: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     return np.frombuffer(ends, np.int64, len(large) + 1, 8 * large.offset), found
 
 
-@njit
-def _parse_integers(ends: npt.NDArray[np.int64], text: npt.NDArray[np.uint8], values: npt.NDArray[np.int64]) -> bool:
-    """-?(0|[1-9][0-9]{0,17})(.0)? in every field."""
-    zero, minus, point = np.uint8(48), np.uint8(45), np.uint8(46)
-    for i in range(values.size):
-        lo, hi = ends[i], ends[i + 1]
-        if hi - lo > 2 and text[hi - 1] == zero and text[hi - 2] == point:
-            hi -= 2
-        negative = hi > lo and text[lo] == minus
-        lo += negative
-        digits = hi - lo
-        if digits < 1 or digits > 18 or (text[lo] == zero and (digits > 1 or negative)):
-            return False
-        value = np.int64(0)
-        for j in range(lo, hi):
-            digit = np.int64(text[j]) - 48
-            if digit < 0 or digit > 9:
-                return False
-            value = 10 * value + digit
-        values[i] = -value if negative else value
-    return True
+def parse_integers(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray | None, bool]:
+    """A text column as int64, and whether 7 is written as 7.0 somewhere.
+
+    None unless every name is a plain integer: 7 or 7.0, but not 007, +7 or 0x7.
+    """
+    parsed, with_point = [], False
+    for chunk in column.chunks:
+        values = np.empty(len(chunk), np.int64)
+        found = numbering.parse_integers(*string_buffers(chunk), values)
+        if found == numbering.NOT_INTEGERS:
+            return None, False
+        with_point |= found == numbering.INTEGERS_WITH_POINT
+        parsed.append(pa.array(values))
+    return pa.chunked_array(parsed, pa.int64()), with_point
 
 
-@njit
-def _mark(names: npt.NDArray[np.int64], low: int, table: Ids) -> None:
-    for i in range(names.size):
-        table[names[i] - low] = 1
+# Looking names up.
 
 
-@njit
-def _look_up(names: npt.NDArray[np.int64], low: int, table: Ids, ids: Ids) -> None:
-    for i in range(names.size):
-        ids[i] = table[names[i] - low]
+class NameIndex:
+    """The names of nodes 0, 1, 2, ...: all integers, or all strings. It never changes; `extended` returns a new one."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        """Of the names in these arrays, which may be memory-mapped; `SLOTS` may be among them."""
+        self._table = NameTable(arrays)
+        self._size = len(self._table)
+
+    @classmethod
+    def of(cls, labels: Array) -> NameIndex:
+        """Index names, all integers or all strings."""
+        if labels.dtype.kind in "iu":
+            return cls({"names": labels.astype(np.int64)})
+        _, ends, text = _utf8(labels.tolist())
+        return cls({"name_ends": ends, "name_bytes": text})
+
+    @classmethod
+    def over(cls, table: NameTable) -> NameIndex:
+        """Of the names that a table has now."""
+        index = cls.__new__(cls)
+        index._table, index._size = table, len(table)
+        return index
+
+    def __len__(self) -> int:
+        return self._size
+
+    @property
+    def strings(self) -> bool:
+        """Whether the names are strings."""
+        return self._table.strings
+
+    @property
+    def arrays(self) -> Arrays:
+        """The names as arrays; see `NameTable.arrays`."""
+        return self._table.arrays(self._size)
+
+    @property
+    def slots(self) -> Array:
+        """The slots of the hash table, from which, with the names, the index can be memory-mapped."""
+        return self._table.slots if len(self._table) == self._size else NameTable(self.arrays).slots
+
+    def is_consistent(self) -> bool:
+        """Whether every name is found at its own node."""
+        return bool((self._table.find(self._table.held, self._size, self._size) == np.arange(self._size)).all())
+
+    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
+        """The id of each name, or UNKNOWN. An integer and its text are the same name."""
+        given = list(names)
+        if self.strings:
+            return self._table.find(_utf8([str(name) for name in given]), len(given), self._size)
+        numbers, is_integer = _as_integers(given)
+        found = self._table.find((numbers, np.zeros(1, np.int64), np.empty(0, np.uint8)), len(given), self._size)
+        return np.where(is_integer, found, UNKNOWN)
+
+    def name(self, node: int) -> Name:
+        """The name of one node."""
+        arrays = self.arrays
+        if not self.strings:
+            return int(arrays["names"][node])
+        ends = arrays["name_ends"]
+        return arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+    def all(self) -> Array:
+        """All names, in the order of the ids: int64 or str objects."""
+        arrays = self.arrays
+        if not self.strings:
+            return arrays["names"].copy()
+        text = arrays["name_bytes"].tobytes()
+        names = (text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(arrays["name_ends"].tolist()))
+        return np.fromiter(names, object, self._size)
+
+    def canonical(self, name: Name) -> str:
+        """The text of a name; where names are integers, "7" for "7.0"."""
+        number = None if self.strings else _as_integer(name)
+        return str(name) if number is None else str(number)
+
+    def extended(self, names: Sequence[Name]) -> NameIndex:
+        """An index with further names after these. Takes time O(len(names)), unless the index was extended before."""
+        table = self._table
+        integers = [] if self.strings else [_as_integer(name) for name in names]
+        if len(table) > self._size or None in integers:
+            table = NameTable(self.arrays)
+        if self.strings or None in integers:
+            table.to_strings()
+            _, ends, text = _utf8([str(name) for name in names])
+            added = pa.Array.from_buffers(pa.large_string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(text)])
+        else:
+            added = pa.array(integers, pa.int64())
+        table.add(pa.chunked_array([added]))
+        return NameIndex.over(table)
+
+
+def _as_integers(names: list[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Names as int64, and which of them are integers; the others become 0."""
+    if set(map(type, names)) == {int}:
+        with suppress(OverflowError):
+            return np.array(names, np.int64), np.ones(len(names), bool)
+    found = [_as_integer(name) for name in names]
+    return np.array([name or 0 for name in found], np.int64), np.array([name is not None for name in found], bool)
+
+
+def _as_integer(name: Any) -> int | None:
+    """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not."""
+    if isinstance(name, str):
+        if not _INTEGER.fullmatch(name):
+            return None
+        name = name.removesuffix(".0")
+    if isinstance(name, float) and not name.is_integer():
+        return None
+    number = int(name)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+def _utf8(names: list[str]) -> numbering.Names:
+    """Names for a kernel."""
+    encoded = [name.encode("utf-8", "surrogatepass") for name in names]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+    return np.empty(0, np.int64), ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
+
+
+def number_names(src: list[Name], dst: list[Name]) -> tuple[Array, Array, Array]:
+    """Ids of sources and destinations, and the name of each id: integers if all names are, else text."""
+    if set(map(type, src)) | set(map(type, dst)) == {int}:
+        with suppress(OverflowError):
+            labels, ids = np.unique(np.array(src + dst, np.int64), return_inverse=True)
+            return ids[: len(src)], ids[len(src) :], labels
+    texts = [list(map(str, side)) for side in (src, dst)]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(chain(*texts)))}
+    u, v = (np.array([numbers[name] for name in side], np.int64) for side in texts)
+    return u, v, np.array(list(numbers), object)

@@ -10,7 +10,7 @@ building.json    while the folder is being written: the stages that are finished
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_folders import Arrays, manifest_of, read_arrays
+from cawn.data.array_folders import Arrays, manifest_of, map_array, read_arrays
 from cawn.data.attributes import Attribute
 from cawn.data.checksums import Stamp
 from cawn.data.events import PER_LINK, Events
-from cawn.data.names import NameIndex
+from cawn.data.names import SLOTS
 from cawn.data.reading import Reading
 from cawn.data.seals import check_seal, read_json, read_sealed, write_sealed
-from cawn.data.validation import check_array, check_links, check_names
+from cawn.data.validation import check_array, check_links, check_names, check_slots, require
 from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
@@ -135,9 +135,9 @@ def is_columns(path: Any) -> bool:
         return False
 
 
-def write_columns_description(folder: Path, events: Events, names: Sequence[str]) -> None:
-    """Write columns.json, with which `read_columns` opens a folder of columns; `names` are those of its arrays."""
-    files = manifest_of(folder, [f"{name}.npy" for name in names])
+def write_columns_description(folder: Path, events: Events) -> None:
+    """Write columns.json, with which `read_columns` opens a folder of columns."""
+    files = manifest_of(folder, sorted(path.name for path in folder.glob("*.npy")))
     write_sealed(folder / COLUMNS, {"files": files} | describe_network(events))
 
 
@@ -152,23 +152,28 @@ def read_columns(folder: Path) -> Events:
         raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
 
 
+def map_events(folder: Path, files: Iterable[str], found: dict[str, Any], *, verify: bool = False) -> Events:
+    """Events of the arrays in these files, as `describe_network` describes them; `verify` checks every value."""
+    arrays = {name.removesuffix(".npy"): map_array(folder / name, READ_AGAIN) for name in files}
+    return _mapped_events(arrays, found, verify=verify)
+
+
 def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:
     """Events of these arrays, as `describe_network` describes them; with `verify`, every value is checked."""
     names = {name: array for name, array in arrays.items() if name.startswith("name")}
     links = {name: array for name, array in arrays.items() if name not in names}
-    _check_columns(links, names, found)
+    check_columns(links, names, found["links"], found["nodes"])
     if verify:
         check_names(names)
         check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
-    events = Events.mapped(found["nodes"], NameIndex(names), **links)
+    events = Events.of_arrays(found["nodes"], arrays)
     events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
     events.reading = Reading.from_dict(found["reading"])
     return events
 
 
-def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
+def check_columns(links: Arrays, names: Arrays, size: int, num_nodes: int) -> None:
     """The types and lengths of the columns, which kernels rely on."""
-    size = found["links"]
     types: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "negative": np.int32}
     types |= {"weight": np.float32, "link_id": np.uint64, "rows": np.int64}
     for name in links:
@@ -176,10 +181,17 @@ def _check_columns(links: Arrays, names: Arrays, found: dict[str, Any]) -> None:
             check_array(links, name, types[name], 1, size)
     for name in ("src", "dst", "t"):
         check_array(links, name, types[name], 1, size)
-    for name, rows in (("msg", size), ("x", found["nodes"])):
+    for name, rows in (("msg", size), ("x", num_nodes)):
         if name in links:
             check_array(links, name, np.float32, 2, rows)
-    check_array(names, "name_order", np.int64, 1, found["nodes"])
+    for name, kind, rows in (("names", np.int64, num_nodes), ("name_ends", np.int64, num_nodes + 1)):
+        if name in names:
+            check_array(names, name, kind, 1, rows)
+    require("name_bytes" in names if "name_ends" in names else "names" in names, "names are missing")
+    if "name_bytes" in names:
+        check_array(names, "name_bytes", np.uint8, 1, int(names["name_ends"][-1]))
+    if SLOTS in names:
+        check_slots(names[SLOTS], num_nodes)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -227,5 +239,11 @@ def matching_index(events: Events) -> StoredIndex | None:
 def recorded_digest(events: Events) -> str | None:
     """The digest of links and names in index.json, if these events are all links of an index folder, unchanged."""
     stored = matching_index(events)
-    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and events._names is not None
+    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and _has_names(events, stored)
     return stored.description["contents"] if unchanged and stored is not None else None
+
+
+def _has_names(events: Events, stored: StoredIndex) -> bool:
+    """Whether the nodes have the stored names."""
+    pairs = ((array, stored.network.get(name)) for name, array in events.names.arrays.items())
+    return all(held is not None and _same_memory(array, held) for array, held in pairs)

@@ -11,6 +11,7 @@ from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.data.stored import matching_index
 from cawn.data.times import format_time, is_unix_seconds
+from cawn.kernels.keys import pair_key
 
 _BLOCK = 1 << 20  # links that are looked at together
 _SPANS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
@@ -48,8 +49,8 @@ def _count_pairs(events: Events) -> int | None:
     if stored is not None:
         keys = stored.index.get("rates.pairs.keys")
         return None if keys is None else len(keys)
-    low, high = np.minimum(events.src, events.dst).astype(np.int64), np.maximum(events.src, events.dst)
-    return len(np.unique(low << 32 | high))
+    low, high = np.minimum(events.src, events.dst), np.maximum(events.src, events.dst)
+    return len(np.unique(pair_key(low, high)))
 
 
 def in_words(found: dict[str, Any]) -> str:

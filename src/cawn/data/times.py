@@ -6,7 +6,7 @@ import math
 import sys
 import warnings
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +14,6 @@ import numpy.typing as npt
 from cawn.checks import as_array, refuse_values
 from cawn.data.reading import Reading, Unit
 from cawn.errors import DataError, QueryError, brief
-
-if TYPE_CHECKING:
-    from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
 Dates = npt.NDArray[np.datetime64]
@@ -104,14 +101,9 @@ def dates_to_numbers(dates: Dates) -> tuple[Array, Unit]:
     Seconds: int64, or float64 where there are fractions. Where float64 would make two different dates equal: int64 in
     the coarsest unit that represents all dates exactly.
     """
-    whole, nanoseconds = _split_seconds(dates)
-    if not nanoseconds.any():
-        return whole, "s"
-    rounded = whole + nanoseconds / 10**9
-    if _is_exact(rounded, whole, nanoseconds):
-        return rounded, "s"
-    unit: Unit = next(unit for unit in ("ms", "us", "ns") if not (nanoseconds % (10**9 // PER_SECOND[unit])).any())
-    return _in_ticks(whole, nanoseconds, unit), unit
+    units = DateUnits()
+    units.add(dates)
+    return dates_in_unit(dates, units.unit, units.dtype), units.unit
 
 
 def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
@@ -128,7 +120,7 @@ def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
 
 
 class DateUnits:
-    """What `dates_to_numbers` decides about dates, found piece by piece."""
+    """The unit that represents dates without rounding them, found piece by piece."""
 
     def __init__(self) -> None:
         self._finest = 10**9  # nanoseconds that divide every fraction of a second
@@ -152,16 +144,16 @@ class DateUnits:
             self._exact[step] = False
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all dates are whole seconds."""
-        return self._finest == 10**9
-
-    @property
     def unit(self) -> Unit:
         """The unit: seconds, unless float64 would round them."""
-        if self.is_whole or self._exact[self._finest]:
+        if self._finest == 10**9 or self._exact[self._finest]:
             return "s"
         return next(unit for unit, factor in PER_SECOND.items() if factor == 10**9 // self._finest)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the numbers: float64 for seconds with fractions."""
+        return np.dtype(np.float64 if self.unit == "s" and self._finest < 10**9 else np.int64)
 
     def check(self, unit: Unit) -> None:
         """Refuse dates that int64 cannot hold in this unit."""
@@ -248,7 +240,7 @@ def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
         values = _parse_text(values, t)
     if values.dtype.kind == "M":
         times = _convert_dates(values, held, reading)
-    elif values.dtype.kind in "iuf" and _has_dates(held, reading):
+    elif values.dtype.kind in "iuf" and has_dates(held, reading):
         times = _numbers_or_dates(values, held, reading)
     else:
         times = cast_times(values, held.dtype)
@@ -256,16 +248,6 @@ def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
         _refuse_overflow(times, held)
         _warn_if_far(times, held, reading)
     return times.reshape(shape)
-
-
-def convert_link_times(new: Events, held: Events) -> Array:
-    """The times of new links in the type and unit of the links that are held."""
-    mine, theirs = new.reading or Reading(), held.reading or Reading()
-    if mine.dates and len(new) and not _has_dates(held.t, theirs):
-        raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
-    if not mine.dates or mine.unit == theirs.unit:
-        return cast_times(new.t, held.t.dtype)
-    return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)
 
 
 def time_after(newest: int | float | None) -> int | float:
@@ -277,13 +259,14 @@ def time_after(newest: int | float | None) -> int | float:
     return min(math.nextafter(newest, math.inf), sys.float_info.max)
 
 
-def _has_dates(held: Array, reading: Reading) -> bool:
+def has_dates(held: Array, reading: Reading) -> bool:
+    """Whether the times of links are dates, or look like Unix seconds."""
     return reading.dates or (held.size > 0 and is_unix_seconds(held[0]) and is_unix_seconds(held[-1]))
 
 
 def _parse_text(values: Array, given: Any) -> Array:
     """Text, or objects written as text, as numbers or dates."""
-    from cawn.data.readers.tables import parse_times  # which loads pyarrow and imports this module
+    from cawn.data.readers.tables import parse_times  # which loads pyarrow
 
     try:
         return parse_times([str(value) for value in values.tolist()])
@@ -294,7 +277,7 @@ def _parse_text(values: Array, given: Any) -> Array:
 
 
 def _convert_dates(dates: Array, held: Array, reading: Reading) -> Array:
-    if not _has_dates(held, reading):
+    if not has_dates(held, reading):
         span = f" from {held[0]} to {held[-1]}" if held.size else ""
         raise QueryError(f"t is {dates[0]}, a date, but the data's times are plain numbers{span}; give a number")
     try:
@@ -331,7 +314,7 @@ def _refuse_overflow(times: Array, held: Array) -> None:
 def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
     first, last = held[0].item(), held[-1].item()
     span = last - first
-    dates = _has_dates(held, reading)
+    dates = has_dates(held, reading)
     century = _CENTURY * PER_SECOND[reading.unit]
     limit = max(span, century) if dates else 10 * span if span > 0 else float("inf")
     early, late = times.min().item(), times.max().item()

@@ -14,7 +14,9 @@ from cawn.data.growing import GrowingArray
 from cawn.data.hashing import digest, hash_ids
 from cawn.data.ids import IdSet
 from cawn.data.names import Name, NameIndex, Spelling
-from cawn.data.times import convert_link_times
+from cawn.data.reading import Reading
+from cawn.data.times import cast_times, dates_in_unit, has_dates, numbers_to_dates
+from cawn.errors import DataError
 
 Array = npt.NDArray[Any]
 
@@ -210,3 +212,13 @@ def _merge_node_attributes(held: Events, num_nodes: int, new: list[tuple[Array, 
 
 def _link_ids(events: Events) -> npt.NDArray[np.uint64]:
     return np.full(len(events), NO_LINK_ID, np.uint64) if events.link_id is None else events.link_id
+
+
+def convert_link_times(new: Events, held: Events) -> Array:
+    """The times of new links in the type and unit of the links that are held."""
+    mine, theirs = new.reading or Reading(), held.reading or Reading()
+    if mine.dates and len(new) and not has_dates(held.t, theirs):
+        raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
+    if not mine.dates or mine.unit == theirs.unit:
+        return cast_times(new.t, held.t.dtype)
+    return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)

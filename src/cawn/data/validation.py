@@ -10,32 +10,39 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.names import SLOTS, NameIndex
 from cawn.errors import DataError
-from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 
 def check_names(arrays: Arrays) -> None:
-    """The arrays of a `NameIndex`: every node has a name, and `name_order` sorts the names."""
-    order = check_array(arrays, "name_order", np.int64, 1)
-    n = len(order)
-    seen = np.zeros(n, bool)
-    seen[check_range(order, "name_order", 0, n)] = True
-    require(bool(seen.all()), "name_order names a node twice")
-    if "name_bytes" not in arrays:
-        names = check_array(arrays, "names", np.int64, 1, n)
-        require(bool((names[order][1:] > names[order][:-1]).all()), "name_order is not sorted")
-        return
-    ends, text = check_array(arrays, "name_ends", np.int64, 1), check_array(arrays, "name_bytes", np.uint8, 1)
-    check_offsets(ends, "name_ends", n, len(text))
-    require(not ((text[ends[:-1][ends[:-1] < len(text)]] & 0xC0) == 0x80).any(), "name_ends split a character")
-    try:
-        text.tobytes().decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError as error:
-        raise DataError("name_bytes are not UTF-8") from error
-    require(_is_sorted(ends, text, order), "name_order is not sorted")
+    """The arrays of a `NameIndex`: every node has a name of its own, at which its hash table finds it."""
+    names = {name: array for name, array in arrays.items() if name in ("names", "name_ends", "name_bytes", SLOTS)}
+    if "name_bytes" in names:
+        ends, text = check_array(names, "name_ends", np.int64, 1), check_array(names, "name_bytes", np.uint8, 1)
+        check_offsets(ends, "name_ends", len(ends) - 1, len(text))
+        require(not ((text[ends[:-1][ends[:-1] < len(text)]] & 0xC0) == 0x80).any(), "name_ends split a character")
+        try:
+            text.tobytes().decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise DataError("name_bytes are not UTF-8") from error
+    else:
+        check_array(names, "names", np.int64, 1)
+    index = NameIndex(names)
+    if SLOTS in names:
+        check_slots(names[SLOTS], len(index))
+        used = names[SLOTS][names[SLOTS] != 0] & np.uint64(0xFFFFFFFF)
+        check_range(used, SLOTS, 1, len(index) + 1)
+        require(len(used) == len(index), f"{SLOTS} have {len(used):,} names")
+    require(index.is_consistent(), "a name is not found at its node, or two nodes have it")
+
+
+def check_slots(slots: Array, count: int) -> None:
+    """Slots of a hash table with room for `count` names."""
+    right = slots.dtype == np.uint64 and slots.ndim == 1 and len(slots) > count and len(slots) & (len(slots) - 1) == 0
+    require(right, f"{SLOTS} are {slots.dtype} of shape {slots.shape}")
 
 
 def check_links(arrays: Arrays, num_nodes: int) -> None:
@@ -89,18 +96,3 @@ def check_times(t: Array, name: str) -> None:
 def require(condition: bool, problem: str) -> None:
     if not condition:
         raise DataError(problem)
-
-
-@njit
-def _is_sorted(ends: Array, text: Array, order: Array) -> bool:
-    """Whether the names are strictly ascending by their bytes, in this order."""
-    for i in range(order.size - 1):
-        a, b = order[i], order[i + 1]
-        first, second = ends[a], ends[b]
-        length, other = ends[a + 1] - first, ends[b + 1] - second
-        j = 0
-        while j < length and j < other and text[first + j] == text[second + j]:
-            j += 1
-        if j == other or (j < length and text[first + j] > text[second + j]):
-            return False
-    return True

@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from cawn.explain.distinct_walks import distinct_walks
 from cawn.explain.parts import Parts, walk_kinds
 from cawn.explain.shapley import all_coalitions, join_weights, shapley_values
-from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import WalkScorer
+from cawn.walks.kernels.prefixes import Level
 
 Array = npt.NDArray[Any]
 

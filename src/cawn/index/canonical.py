@@ -37,6 +37,7 @@ class CanonicalOrder:
         self._attributes, self._num_nodes, self._num_links = attributes, 0, 0
         self._newest, self._checkpoints = _Moment(0, 0, np.empty(0, np.uint64)), list[_Moment]()
         self._keys = GrowingArray(np.empty(0, np.uint64))  # of the links at the newest time
+        self._sums = np.empty(0, np.uint64)  # scratch of `link_keys`
         self._before: tuple[_Moment, int, tuple[Array, Array]] = self._newest, 0, (_NO_NODES, _NOTHING)
         self.extend(events, 0)
         self.publish()
@@ -76,11 +77,11 @@ class CanonicalOrder:
             return begin, self._keys.view()[begin - start :]
         last, moments = int(changes[-1]), number + np.searchsorted(changes, np.arange(start, int(changes[-1])), "right")
         src, dst, attributes = self._columns(events, start, last)
-        nodes = np.unique(np.concatenate([src, dst]))
+        nodes = np.concatenate([src, dst])
         if self._before[0].colours is colours:
             self._before = *self._before[:2], (nodes, colours[nodes])
         keys = np.empty(last - start, np.uint64)
-        link_keys(src, dst, moments.view(np.uint64), attributes, colours, np.zeros_like(colours), keys)
+        link_keys(src, dst, moments.view(np.uint64), attributes, colours, self._sums, keys)
         self._newest = _Moment(last, number + len(changes), colours)
         newest = self._tie_keys(events, last, colours)
         self._keys = GrowingArray(newest)
@@ -101,6 +102,8 @@ class CanonicalOrder:
         """Give new nodes their first colours."""
         first, number, colours = self._newest
         held, self._num_nodes = self._num_nodes, events.num_nodes
+        if len(self._sums) < events.num_nodes:
+            self._sums = np.zeros(events.num_nodes + events.num_nodes // 2, np.uint64)
         if len(colours) < events.num_nodes:
             larger = np.zeros(events.num_nodes + events.num_nodes // 2, np.uint64)
             larger[:held] = colours[:held]

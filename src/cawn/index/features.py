@@ -102,7 +102,8 @@ class PairFeatures:
             used = np.ascontiguousarray(tables.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
             settings = parts.since, PARTNERS * parts.two_steps, DEPTH * parts.transitions
             for column, ends in ((rates, (src, dst)), (rates + end, (dst, src))):
-                work = partial(sequence_features, *ends, times, tables, constant(used), *settings, out, column)
+                asked = (*ends, times, tables, constant(used), *settings)
+                work: Any = partial(sequence_features, *asked, out, column)
                 in_parallel(work, tasks, threads)
         return out
 

@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.array_files import ArrayFile, blocks, write_array
+from cawn.data.columns import ColumnFile
 from cawn.data.events import Events
-from cawn.data.external.columns import ShowProgress
-from cawn.data.external.files import ColumnFile
 from cawn.data.ties import hash_rows
 from cawn.devices import release_freed_memory
 from cawn.errors import QueryError
@@ -35,7 +34,7 @@ from cawn.index.sizes import Counts, memory_to_build
 from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.threads import num_threads
-from cawn.progress import progress
+from cawn.progress import ShowProgress, progress
 
 Array = npt.NDArray[Any]
 
@@ -210,7 +209,7 @@ class _Streams:
     def close(self) -> None:
         """Remove the temporary file."""
         if self._order is not None:
-            self._order.remove()
+            self._order.discard()
 
     def find_order(self, attributes: bool, show: Callable[[int], object]) -> None:
         """Write `ties.canonical_order` to a temporary file."""

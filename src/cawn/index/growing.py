@@ -18,14 +18,15 @@ from cawn.index.canonical import CanonicalOrder
 from cawn.index.growing_lists import Added, GrowingLists
 from cawn.index.index import Index
 from cawn.index.kernels import building, canonical, growth
-from cawn.index.kernels.lists import LENGTH, pair_key
+from cawn.index.kernels.lists import LENGTH
 from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
+from cawn.kernels.keys import pair_key
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
 
 
-_NO_ROWS, _NO_SUMS, _NO_FIRSTS = np.empty(0, np.int64), np.empty(0), np.empty(0, np.int32)
+_NO_ROWS = np.empty(0, np.int64)
 
 
 class GrowingIndex:
@@ -43,7 +44,8 @@ class GrowingIndex:
         self._tails = _tails(self._lists[NODES], flat.alphas)
         self._totals, self._firsts = GrowingArray(flat.totals), GrowingArray(flat.firsts)
         self._order = CanonicalOrder(events, attributes=attributes) if PARTNERS in self._lists else None
-        self._events, self._extended, self._new_counts = events, events, ((_NO_SUMS, 0), (_NO_FIRSTS, 0))
+        self._events = self._extended = events
+        self._new_totals, self._new_firsts = (flat.totals[:0], 0), (flat.firsts[:0], 0)
         self.version = index  # published last
         self.num_appended = 0  # links since it was made
 
@@ -82,11 +84,17 @@ class GrowingIndex:
         held, events = self.version, self._extended
         self.num_appended += max(len(events) - len(self._events), 0)
         self._events = events
-        for counts, new in zip((self._totals, self._firsts), self._new_counts, strict=True):
-            counts.append(*new)
-        counts = self._totals.view(), self._firsts.view()
+        self._totals.append(*self._new_totals)
+        self._firsts.append(*self._new_firsts)
         self.version = Index(
-            events.t, events.num_nodes, held.alphas, held.decay, kinds, *counts, version=held.version + 1
+            events.t,
+            events.num_nodes,
+            held.alphas,
+            held.decay,
+            kinds,
+            self._totals.view(),
+            self._firsts.view(),
+            held.version + 1,
         )
         return self.version
 
@@ -223,7 +231,7 @@ class GrowingIndex:
         totals[: kept - offset] = self._totals.view()[offset:kept]
         building.fill_totals(events.t, self.version.decay, TOTAL_BITS, totals, kept, offset)
         known = int(np.searchsorted(self._firsts.view(), 2 * first))
-        self._new_counts = (totals[kept - offset :], kept), (firsts, known)
+        self._new_totals, self._new_firsts = (totals[kept - offset :], kept), (firsts, known)
 
 
 def _tails(nodes: GrowingLists, alphas: Array) -> Array:

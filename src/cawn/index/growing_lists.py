@@ -1,4 +1,4 @@
-"""GrowingLists: the writer's side of the lists of one kind; `kernels.growth` explains how readers keep out of its way."""
+"""GrowingLists: the writer's side of the lists of one kind; see `kernels.growth`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cawn.index.kinds import NODES, Kind
 Array = npt.NDArray[Any]
 
 _LEAST = 1 << 10  # entries or rows that arrays have room for at first
-_COMPACTED = 1 << 16  # unused entries from which on lists are moved together
+_COMPACTED = 1 << 10  # unused entries from which on lists are moved together
 _NO_ROWS = np.empty(0, np.int64)
 _NOTHING = Extension(*[_NO_ROWS] * len(Extension._fields))
 
@@ -36,16 +36,13 @@ class GrowingLists:
 
     def __init__(self, kind: Kind, index: Index) -> None:
         held = index.kinds[kind.name]
-        self.kind, self._decays = kind, kind.decays(index.alphas, index.decay)
-        entries, self.size = len(held[kind.columns[0]]), len(held["span"])
+        self.kind, self._decays, self._num_links = kind, kind.decays(index.alphas, index.decay), len(index.t)
         self.columns = {name: held[name] for name in kind.columns} | {"sums": held["sums"]}
-        self._span = _with_room(held["span"], max(self.size + self.size // 8, _LEAST), fill=0)
-        self._keys = held.get("keys", np.empty(0, np.int64))
-        self._slots = held.get("slots", np.full(4, FREE, np.int32)).copy()
-        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.array([entries, 0, 0])
-        self._make_entries(max(entries // 8, _LEAST))
+        self.size, self._span = len(held["span"]), _with_room(held["span"], len(held["span"]) + _LEAST, fill=0)
+        self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", np.full(4, FREE, np.int32)).copy()
+        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.zeros(3, np.int64)
         self._extension, self._new_size, self._used_before = _NOTHING, self.size, self._used.copy()
-        self._num_links = len(index.t)
+        self._make_compact()
 
     @property
     def link(self) -> Array:
@@ -92,11 +89,11 @@ class GrowingLists:
         which, order, row, more = np.empty((4, len(every)), np.int64)
         num = growth.distinct_rows(every, len(rows), which, order, row, more)
         extension = Extension(row[:num], more[:num], *np.empty((4, num), np.int64))
-        growth.entries_kept(self._span, self.link, extension.row, num_links, extension.keep)
+        late = num_links < self._num_links
+        growth.entries_kept(self._span, self.link, extension.row, num_links if late else -1, extension.keep)
         extension.keep[: len(keep)] = keep
         # Late links have numbers that earlier versions know: these must not see them in any list.
-        late = np.full(num, num_links < self._num_links)
-        replaced = np.isin(extension.row, rewritten[0]) if len(rewritten[0]) else late
+        replaced = np.isin(extension.row, rewritten[0]) if len(rewritten[0]) else np.full(num, late)
         if len(rewritten[0]):
             fewer = np.empty(num, np.int64)
             growth.entries_kept(self._span, self.link, extension.row, rewritten[1], fewer)
@@ -134,7 +131,7 @@ class GrowingLists:
         growth.publish(self._span, self._keys, self._slots, self.size, self._keyed_size, self._extension)
         self.size, self._used_before, self._extension = self._new_size, self._used.copy(), _NOTHING
         if self._used[UNUSED] > _COMPACTED and 3 * self._used[UNUSED] > self._used[ENTRIES]:
-            self._compact()
+            self._make_compact()
         keyed = {"keys": self._keys, "slots": self._slots} if self.kind.keyed else {}
         return self.columns | {"span": self._span, "chain": self._chain} | keyed
 
@@ -172,19 +169,19 @@ class GrowingLists:
 
     def _make_entries(self, missing: int) -> None:
         held = len(self.link)
-        size = max(held + missing, held + held // 2, _LEAST)
+        size = max(held + missing, 2 * held, _LEAST)
         for name, column in self.columns.items():
             room = block_rows(size, self.kind.bits) if name == "sums" else size
             self.columns[name] = _with_room(column, room, axis=int(name == "logsum"))
         self._replace_span()
 
-    def _compact(self) -> None:
+    def _make_compact(self) -> None:
         """Move all lists to new arrays, with room to grow, and without places that no list uses."""
         span = self._span[: self.size]
         before, count = span >> START_BITS, span & LENGTH
-        ends = np.cumsum(growth.rooms_for(count))
-        start, entries = np.append(0, ends[:-1]), int(ends[-1])
-        size = entries + entries // 8
+        ends = np.append(0, np.cumsum(growth.rooms_for(count)))
+        start, entries = ends[:-1], int(ends[-1])
+        size = max(3 * entries, _LEAST)  # memory that is never written to is never taken
         for name, column in self.columns.items():
             if name == "sums":
                 larger = np.empty((block_rows(size, self.kind.bits), column.shape[1]))

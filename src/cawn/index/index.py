@@ -79,25 +79,25 @@ class Index:
         link = columns["hop"][:, building.LINK] if kind is NODES else columns["link"]
         keys, slots = (columns.get(name, _EMPTY[name]) for name in ("keys", "slots"))
         arrays = columns["span"], link, columns["sums"], kind.decays(self.alphas, self.decay), keys, slots
-        chain = columns.get("chain", _NO_CHAIN)
-        return Lists(*map(constant, (*arrays, chain)), kind.bits, self.version)
+        held = [constant(array) for array in (*arrays, columns.get("chain", _NO_CHAIN))]
+        return Lists._make([*held, kind.bits, self.version])
 
     @cached_property
     def nodes(self) -> Nodes:
         """The lists of nodes, which walks are sampled from."""
         columns = self.kinds[NODES.name]
-        arrays = (columns[name] for name in ("span", "time", "hop", "logsum"))
-        chain = columns.get("chain", _NO_CHAIN)
-        return Nodes(*map(constant, (*arrays, self.alphas, chain)), len(self.t), self.version)
+        arrays = *(columns[name] for name in ("span", "time", "hop", "logsum")), self.alphas
+        held = [constant(array) for array in (*arrays, columns.get("chain", _NO_CHAIN))]
+        return Nodes._make([*held, len(self.t), self.version])
 
     @cached_property
     def tables(self) -> Tables:
         """All lists, which the features of pairs are computed from."""
         partner = self.kinds.get("partners", _EMPTY)["partner"]
         arrays = {"t": self.t, "alphas": self.alphas, "partner": partner, "totals": self.totals, "firsts": self.firsts}
-        nodes, lists = self.nodes, {kind.name: self.lists(kind) for kind in KINDS}
-        held = {name: constant(array) for name, array in arrays.items()}
-        return Tables(**held, **lists, time=nodes.time, logsum=nodes.logsum)
+        found: dict[str, Any] = {name: constant(array) for name, array in arrays.items()}
+        found |= {kind.name: self.lists(kind) for kind in KINDS}
+        return Tables(**found, time=self.nodes.time, logsum=self.nodes.logsum)
 
     @property
     def nbytes(self) -> int:

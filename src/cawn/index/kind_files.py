@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.array_files import ArrayFile
-from cawn.data.external.files import ColumnFile
+from cawn.data.columns import ColumnFile
 from cawn.index.kernels import building, pieces
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, block_rows
 from cawn.index.kinds import NODES, WAYS, Kind
@@ -87,8 +87,6 @@ class KindFiles:
         self._appended = [ColumnFile(folder / f"{kind.name}.span.npy", np.int64)]
         if kind.keyed:
             self._appended.append(ColumnFile(folder / f"{kind.name}.keys.npy", np.int64))
-        for file in self._appended:
-            stack.callback(file.close)
 
     def append(self, span: Array, keys: Array) -> None:
         """Write the spans, and keys, of the next rows."""

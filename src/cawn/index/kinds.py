@@ -32,14 +32,14 @@ class Kind(NamedTuple):
         return np.concatenate([np.empty(0), *(alphas if name == ALPHAS else own for name in self.sums)])
 
 
-NODES = Kind("nodes", "", (TRANSITIONS,), 3, ("time", "hop", "logsum"))  # each link twice, as its two ends see it
-PAIRS = Kind("pairs", RATES, (ALPHAS, TRANSITIONS), 4, keyed=True)  # of two nodes, in either direction
+NODES = Kind("nodes", "", (TRANSITIONS,), 1, ("time", "hop", "logsum"))  # each link twice, as its two ends see it
+PAIRS = Kind("pairs", RATES, (ALPHAS, TRANSITIONS), 2, keyed=True)  # of two nodes, in either direction
 WAYS = Kind("ways", DIRECTED, (ALPHAS,), 4)  # rows 2 * row of the pair, and the next for links to the smaller id
 SOURCES = Kind("sources", DIRECTED, (ALPHAS,), 4)
 DESTINATIONS = Kind("destinations", DIRECTED, (ALPHAS,), 4)
 PARTNERS = Kind("partners", SEQUENCES, (), 4, ("link", "partner"))  # those of nodes, in canonical order (`data.ties`)
-NEXT = Kind("next", SEQUENCES, (TRANSITIONS,), 3, keyed=True)  # two consecutive partners of any node
-ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 3)  # the first of two consecutive partners
+NEXT = Kind("next", SEQUENCES, (TRANSITIONS,), 1, keyed=True)  # two consecutive partners of any node
+ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 1)  # the first of two consecutive partners
 
 KINDS = (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS, PARTNERS, NEXT, ORIGINS)
 TOTAL_BITS = 4  # the decayed count of all links is stored after every 2 ** TOTAL_BITS links

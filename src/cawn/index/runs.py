@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.external.files import ColumnFile
+from cawn.data.columns import ColumnFile
 from cawn.files import temporary_name
 from cawn.index.kernels.pieces import sort_keys
 
@@ -104,7 +104,7 @@ class Runs:
 
     def __exit__(self, *_: object) -> None:
         for file in self._files:
-            file.remove()
+            file.discard()
 
 
 def in_order(work: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], threads: int) -> Iterator[Result]:

@@ -1,1 +1,1 @@
-"""Hot loops: `cpu` (numba), `cuda` (Triton), and `reference`, the slow and obvious versions that tests compare with."""
+"""Hot loops: `cpu` (numba) and `cuda` (Triton)."""

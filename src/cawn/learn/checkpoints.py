@@ -22,6 +22,7 @@ from cawn.learn.runs import (
     begin_run,
     continue_run,
     digest_of_links,
+    link_index,
     load_weights,
     part,
     read_checkpoint,
@@ -29,12 +30,11 @@ from cawn.learn.runs import (
     read_encoder,
     refuse_existing,
     write_checkpoint,
-    write_index,
     write_report,
     write_served,
 )
 from cawn.learn.splits import ALL_LINKS, Split, TimeSplit
-from cawn.systems.base import Context, HasTrainingState, Indexed, System
+from cawn.systems.base import Context, HasTrainingState, System
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer
 
@@ -197,12 +197,11 @@ class Checkpoints:
         return state
 
     def finish(self, events: Events, state: State, report: dict[str, Any], results: list[dict[str, Any]]) -> None:
-        """Write the best weights, their index and their results."""
+        """Write the best weights and their results."""
         if self.folder is None or self._lock is None:
             return
         self._lock.check()
-        if isinstance(self._system, Indexed):
-            write_index(self.folder, events, self._system.index(events))
+        link_index(self.folder, events, self._system)
         write_report(self.folder, as_arrays(state.best), report, results, state.metrics)
 
     def serve(self, report: dict[str, Any], weights: Weights) -> dict[str, Any]:

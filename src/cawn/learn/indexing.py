@@ -23,11 +23,8 @@ from cawn import __version__, systems
 from cawn.checks import check_path
 from cawn.data.array_files import blocks
 from cawn.data.array_folders import Manifest, manifest_of, new_name
-from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
-from cawn.data.external import Columns, write_columns
-from cawn.data.external.columns import ShowProgress, resident_bytes
-from cawn.data.reading import Reading
+from cawn.data.readers.folders import resident_bytes, write_columns
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import (
     BUILDING,
@@ -35,6 +32,7 @@ from cawn.data.stored import (
     FOLDER,
     FORMAT,
     describe_network,
+    map_events,
     read_stored,
 )
 from cawn.data.times import format_as_read
@@ -45,8 +43,8 @@ from cawn.index.estimate import settings_to_estimate
 from cawn.index.files import write_index
 from cawn.index.sizes import Counts, index_bytes, temporary_bytes
 from cawn.learn.splits import TimeSplit
-from cawn.progress import progress
-from cawn.systems.base import Storable
+from cawn.progress import ShowProgress, progress
+from cawn.systems.base import Indexed
 from cawn.systems.settings import Settings
 
 _BLOCK = 1 << 20
@@ -78,7 +76,7 @@ def build_index(
         options: Those of `cawn.read`.
     """
     target = check_path(folder, "folder")
-    if not isinstance(systems.system_type(systems.name_of(config)), Storable):
+    if not isinstance(systems.system_type(systems.name_of(config)), Indexed):
         raise QueryError(f"system {systems.name_of(config)} has no index to store; use cawn or rates")
     _refuse_foreign(target)
     refuse_within(target, source)
@@ -89,7 +87,7 @@ def build_index(
         build = _Build(target, memory, threads, report)
         build.open(wanted)
         try:
-            if build.columns is None:
+            if build.network is None:
                 _check_disk_space(target, _estimated_bytes(source, config), "about ")
             events = build.events(source, options)
             if len(events) == 0:
@@ -97,7 +95,7 @@ def build_index(
             cuts = (split or TimeSplit()).on(events)
             return build.finish(events, config, cuts, str(source))
         except CawnError:
-            if build.columns is None:  # nothing to continue from
+            if build.network is None:  # nothing to continue from
                 build.discard()
             raise
 
@@ -107,7 +105,7 @@ class _Build:
 
     def __init__(self, folder: Path, memory: int, threads: int | None, report: ShowProgress) -> None:
         self._folder, self._memory, self._threads, self._report = folder, memory, threads, report
-        self.columns: Columns | None = None  # once they are written
+        self.network: Events | None = None  # once its columns are written
         self._state: dict[str, Any] = {}
 
     def open(self, wanted: dict[str, Any]) -> None:
@@ -127,7 +125,7 @@ class _Build:
             network = self._folder / held["folder"]
             sizes = {name: stamp[0] for name, stamp in held["files"].items()}
             if all((network / name).is_file() and (network / name).stat().st_size == sizes[name] for name in sizes):
-                self.columns = _columns(network, held)
+                self.network = map_events(network, held["files"], held)
             else:
                 del self._state["network"]
         self._remove_others()
@@ -142,14 +140,14 @@ class _Build:
 
     def events(self, source: Any, options: dict[str, Any]) -> Events:
         """The links, read from the log unless that was done before."""
-        if self.columns is None:
+        if self.network is None:
             with self._new("network") as network:
-                self.columns = write_columns(source, network, memory=self._memory, report=self._report, **options)
+                found = write_columns(source, network, memory=self._memory, report=self._report, **options)
                 files = self._stamps(network)
-            found = self.columns.events()
             self._state["network"] = {"folder": network.name, "files": files} | describe_network(found)
             write_sealed(self._folder / BUILDING, self._state)
-        return self.columns.events()
+            self.network = found
+        return self.network
 
     def finish(self, events: Events, config: Settings, cuts: TimeSplit, source: str) -> dict[str, Any]:
         """Write the index and index.json."""
@@ -214,23 +212,12 @@ def training_period(events: Events, cuts: TimeSplit) -> Events:
     return events[: cuts.bounds(events)[0]]
 
 
-def _columns(folder: Path, held: dict[str, Any]) -> Columns:
-    """The columns of a finished stage."""
-    of_links, of_nodes = (
-        tuple(Attribute(**column | {"levels": tuple(column["levels"])}) for column in held[key])
-        for key in ("columns", "node_columns")
-    )
-    names, reading = tuple(name.removesuffix(".npy") for name in held["files"]), Reading.from_dict(held["reading"])
-    return Columns(folder, names, held["links"], held["nodes"], reading, of_links, of_nodes)
-
-
 def _digest(events: Events) -> str:
     """What `digest_of_links` returns, computed in blocks."""
-    assert events._names is not None
     arrays: dict[str, npt.NDArray[Any]] = {
         name: array for name in ("src", "dst", "t", "x", *PER_LINK) if (array := getattr(events, name)) is not None
     }
-    arrays |= {name: array for name, array in events._names.arrays.items() if name != "name_order"}
+    arrays |= events.names.arrays
     state = hashlib.sha256()
     for name in sorted(arrays):
         array = arrays[name]

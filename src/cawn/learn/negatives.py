@@ -18,6 +18,7 @@ from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
 from cawn.errors import DataError, QueryError
 from cawn.kernels.cpu.negatives import Choices, Partners, first_links, skip_linked
+from cawn.kernels.keys import pair_key
 from cawn.kernels.rng import seed_for
 from cawn.learn import dyglib
 from cawn.learn.protocols import rules_of
@@ -128,7 +129,7 @@ def recent_choices(events: Events, links: Positions, seen: Positions) -> Choices
 
 def earlier_links(events: Events, links: Positions, visible: npt.NDArray[np.bool_]) -> Choices:
     """The distinct pairs that linked before each link, as the position of the first link of each pair."""
-    code = events.src.astype(np.int64) << 32 | events.dst
+    code = pair_key(events.src, events.dst)
     shown = np.flatnonzero(visible)
     first = np.sort(shown[np.unique(code[shown], return_index=True)[1]])
     none = np.zeros(len(links), np.int32)
@@ -245,7 +246,7 @@ def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: i
     Where these are too few, the rest are random sources and destinations that are not in the batch.
     """
     check_kinds((kind,))
-    code = events.src.astype(np.int64) << 32 | events.dst
+    code = pair_key(events.src, events.dst)
     distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)  # of pairs by their first link
     place, since = np.empty(len(order), np.int64), events.t[first[order]]
@@ -263,7 +264,7 @@ def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: i
         found = generator.permutation(candidates)[: len(some)]
         missing = len(some) - len(found)
         fallbacks += missing
-        own = events.src[some].astype(np.int64) << 32 | events.dst[some]
+        own = pair_key(events.src[some], events.dst[some])
         drawn.append(np.concatenate([found, _random_pairs(events, own, missing, generator)]))
     pairs = np.concatenate([np.empty(0, np.int64), *drawn])
     src, dst = (pairs >> 32).astype(np.int32), (pairs & 0x7FFFFFFF).astype(np.int32)
@@ -277,7 +278,7 @@ def _random_pairs(events: Events, own: Positions, count: int, generator: np.rand
         raise DataError(dyglib.NO_NEGATIVES)
     found = np.empty(0, np.int64)
     while len(found) < count:
-        more = generator.choice(src, 2 * count) << 32 | generator.choice(dst, 2 * count)
+        more = pair_key(generator.choice(src, 2 * count), generator.choice(dst, 2 * count))
         found = np.concatenate([found, more[~np.isin(more, own)]])
     return found[:count]
 
@@ -306,7 +307,7 @@ def linked_share(events: Events, links: Positions, drawn: Negatives) -> float:
     """
     period = events[int(np.searchsorted(events.t, events.t[links].min())) :]
     src = events.src[links] if drawn.src is None else drawn.src
-    ends = np.concatenate([period.src, src]).astype(np.int64) << 32 | np.concatenate([period.dst, drawn.dst])
+    ends = pair_key(np.concatenate([period.src, src]), np.concatenate([period.dst, drawn.dst]))
     times = np.concatenate([period.t, events.t[links]])
     key = np.unique(ends, return_inverse=True)[1] * (len(period) + 1) + np.searchsorted(period.t, times)
     return float(np.isin(key[len(period) :], key[: len(period)]).mean())

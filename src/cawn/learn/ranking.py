@@ -107,19 +107,6 @@ def rank_among_all(
     return np.concatenate(found)[inverse] if found else np.empty(0)
 
 
-def mean_reciprocal_rank(
-    scorer: Scorer,
-    events: Events,
-    links: Array,
-    candidates: Array,
-    times: Array | None = None,
-    *,
-    report: Report = lambda _: None,
-) -> float:
-    """The mean reciprocal rank of links [n] among their candidates [n, K]; see `rank_among`."""
-    return metrics.mrr(rank_among(scorer, events, links, candidates, times=times, report=report))
-
-
 def random_candidates(events: Events, links: Array, count: int, seed: int) -> npt.NDArray[np.int32]:
     """Random destinations for each link, among those seen until the last of `links`, except its own: [n, count]."""
     pool, place = destinations(events, int(links[-1]) + 1)

@@ -15,7 +15,7 @@ from cawn.data.reading import Reading
 from cawn.data.times import format_as_read
 from cawn.errors import StorageError
 from cawn.learn.protocols import recorded_protocol
-from cawn.learn.runs import Record, read_record
+from cawn.learn.runs import Record, map_links, read_record
 from cawn.learn.splits import ALL_LINKS
 from cawn.systems.settings import Settings
 
@@ -23,12 +23,12 @@ from cawn.systems.settings import Settings
 def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """Describes the run in a folder, finished or not, as JSON-compatible values."""
     path = check_path(folder, "folder")
-    record, config, events = read_record(path)
+    record, config = read_record(path)
     found = record.description
     return {
         "run": str(path),
         "finished": record.finished,
-        "data": _data(found, events, record),
+        "data": _data(found, map_links(path), record),
         "task": found["task"],
         "seed": found["seed"],
         "split": found.get("split"),

@@ -4,7 +4,6 @@ run.json                 what was trained: system, settings, facts, task, seed, 
                          after updates, also their digests and the calibration refitted on them
 config.toml              the settings, for people to read
 network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
-index-*/                 the index that the system's scorers read, if it has one: likewise
 checkpoint.safetensors   the state of training: weights, best weights, optimizer, progress
 metrics.jsonl            one line per epoch
 weights.safetensors      the best weights, once training has ended
@@ -13,6 +12,7 @@ served.safetensors       its weights at the end, which predictors use instead of
 results.json             the evaluation at the end
 report.json              calibration, candidate recall and cost; holds the checksums of weights and results
 .lock                    held by the process that writes to the run
+index-cache/             the index of the links, if building it takes long (see `cawn.learn.index_cache`); not needed
 
 A reader opens run.json first, and then only what it names: replacing run.json replaces the whole run in one step. Files
 are checked against the sizes and checksums in run.json and report.json, and these two against their own.
@@ -32,23 +32,17 @@ import numpy.typing as npt
 from safetensors.numpy import save as tensor_bytes
 
 from cawn import __version__, systems
-from cawn.data.array_folders import (
-    TRAIN_AGAIN,
-    Arrays,
-    FindFile,
-    read_arrays,
-    remove_arrays,
-    write_arrays,
-)
+from cawn.data.array_folders import TRAIN_AGAIN, Arrays, FindFile, read_arrays, remove_arrays, write_arrays
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
-from cawn.data.names import NameIndex, name_arrays
+from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
-from cawn.data.seals import check_seal, read_json, write_sealed
-from cawn.data.stored import recorded_digest
+from cawn.data.seals import check_seal, checksum, read_json, write_sealed
+from cawn.data.stored import check_columns, recorded_digest
 from cawn.data.validation import check_links, check_names
-from cawn.errors import DataError, QueryError, StorageError
+from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
+from cawn.learn import index_cache
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS, Task
 from cawn.learn.store import check_weights, digest_of, read_tensors, stamp_of
@@ -59,9 +53,9 @@ if TYPE_CHECKING:
 
     from cawn.systems.base import System
 
-FORMAT = 4
-_READABLE = (2, 3, 4)  # up to format 3, the facts of CAW-N were top-level keys; format 2 had no checksums
-_FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
+FORMAT = 5
+_WITH_INDEX = 4  # the format that also stored the index, which is ignored; read only as part of a server's state
+_FOLDER = re.compile(r"network-[0-9a-f]{16}")
 _ATTEMPTS = 10  # at reading a run that is being changed
 _RESUME = "resume the run (--resume) to have it written again"
 
@@ -78,7 +72,6 @@ class StoredRun:
     config: Settings
     events: Events  # with node ids, without names
     names: NameIndex
-    index: Arrays | None  # what `Indexed.index` returned; None if it has to be built
     weights: Weights
     calibration: RollingCalibration
     record: Record
@@ -166,11 +159,10 @@ def write_run(
     config: Settings,
     events: Events,
     description: dict[str, Any],
-    index: Arrays | None = None,
     names: NameIndex | None = None,
 ) -> None:
-    """Write run.json with the folders of arrays it names, and config.toml; `names` are the labels by default."""
-    _commit(folder, description | _stamps(config) | _write_links(folder, events, index, names))
+    """Write run.json with the links, and config.toml; `names` are the labels by default."""
+    _commit(folder, description | _stamps(config) | _write_links(folder, events, names))
     write_text(folder / "config.toml", config.to_toml())
 
 
@@ -179,36 +171,35 @@ def continue_run(folder: Path, config: Settings, events: Events, description: di
     read_description(folder)  # fails before a lock file is left in a folder that is not a run
     with FolderLock(folder).kept() as lock:
         found = _check_same(folder, config, description)
-        if found["format"] != FORMAT:
-            write_run(folder, config, events, description)
-            _remove_format_2(folder)
-        elif found.get("refit") != description.get("refit"):
+        if found.get("refit") != description.get("refit"):
             _commit(folder, found | {"refit": description.get("refit")})
         if not (folder / "config.toml").exists():
             write_text(folder / "config.toml", config.to_toml())
     return lock
 
 
-def write_index(folder: Path, events: Events, index: Arrays) -> None:
-    """Store the index of a system on these events, so that a predictor does not have to build it."""
-    name, files = write_arrays(folder, "index", index, _stored_file(events))
-    _commit(folder, read_description(folder) | {"index": {"folder": name, "files": files}})
+def link_index(folder: Path, events: Events, system: System) -> None:
+    """Cache the index of a system if it is mapped from an index folder, by links to its files."""
+    from cawn.systems.base import Indexed
+
+    if isinstance(system, Indexed) and events.stored is not None:
+        arrays, file_of = system.index(events), _stored_file(events)
+        if all(map(file_of, arrays.values())):
+            index_cache.write(folder, _index_key(read_description(folder)), arrays, file_of)
 
 
 def replace_links(
     folder: Path,
     events: Events,
-    index: Arrays | None,
     *,
     names: NameIndex | None = None,
     lock: FolderLock | None = None,
     **changes: Any,
 ) -> None:
-    """Replace the links of a run: a reader sees either the old ones or the new ones, with their index.
+    """Replace the links of a run: a reader sees either the old ones or the new ones.
 
     Args:
         events: All links.
-        index: The system's index of the same links, if it has one.
         names: The names of the nodes; the labels of the events by default.
         lock: The lock on the folder, if the caller holds it. It must have been acquired before the links were read,
             so that no update by another process is lost.
@@ -216,13 +207,12 @@ def replace_links(
     """
     if lock is None:
         with FolderLock(folder) as own:
-            return replace_links(folder, events, index, names=names, lock=own, **changes)
+            return replace_links(folder, events, names=names, lock=own, **changes)
     lock.check()
     found = read_description(folder)
     content = found | _stamps(_read_config(folder, found)) | changes
-    _commit(folder, content | _write_links(folder, events, index, names))
-    if found["format"] == 2:
-        _remove_format_2(folder)
+    _commit(folder, content | _write_links(folder, events, names))
+    index_cache.remove(folder)
     return None
 
 
@@ -274,20 +264,12 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, An
     write_bytes(path, tensor_bytes(arrays, {"state": text, "checksum": digest_of(arrays, text)}))
 
 
-def _write_links(folder: Path, events: Events, index: Arrays | None, names: NameIndex | None) -> dict[str, Any]:
+def _write_links(folder: Path, events: Events, names: NameIndex | None) -> dict[str, Any]:
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    names = names or events._names or NameIndex.of(events.labels)
+    names = names or events.names
     network, files = write_arrays(folder, "network", held | names.arrays, _stored_file(events))
-    written: dict[str, Any] = {"network": {"folder": network, "files": files}, "index": None}
-    if index is not None:
-        try:
-            name, files = write_arrays(folder, "index", index, _stored_file(events))
-        except StorageError:
-            remove_arrays(folder / network)
-            raise
-        written["index"] = {"folder": name, "files": files}
-    return written
+    return {"network": {"folder": network, "files": files}}
 
 
 def _stored_file(events: Events) -> FindFile:
@@ -298,32 +280,26 @@ def _stored_file(events: Events) -> FindFile:
 def _commit(folder: Path, content: dict[str, Any]) -> None:
     """Replace run.json, and only then remove the arrays it no longer names."""
     write_sealed(folder / "run.json", content)
-    named = {content[kind]["folder"] for kind in ("network", "index") if content[kind] is not None}
     for path in folder.iterdir():
-        if _FOLDER.fullmatch(path.name) and path.name not in named:
+        if _FOLDER.fullmatch(path.name) and path.name != content["network"]["folder"]:
             remove_arrays(path)
-
-
-def _remove_format_2(folder: Path) -> None:
-    for kind in ("network", "index"):
-        remove_arrays(folder / kind)
 
 
 # Reading.
 
 
-def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False) -> StoredRun:
+def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False, in_state: bool = False) -> StoredRun:
     """Everything a predictor needs, in a consistent state; StorageError if anything is damaged.
 
     Args:
         verify: Whether to compare checksums. Shapes, types and ranges are checked in any case.
         evaluated: Whether to read the weights of the results, even if others are served.
+        in_state: As for `read_description`.
     """
 
     def read(found: dict[str, Any]) -> StoredRun:
         config = _read_config(folder, found)
         events, names = _read_network(folder, found, verify=verify)
-        index = _read_index(folder, found, verify=verify)
         record = _read_record(folder, found, verify=verify)
         weights = _read_weights(folder, record, verify=verify)
         if record.served == ALL_LINKS and not evaluated:
@@ -334,13 +310,20 @@ def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False) -> S
         except DataError as error:
             raise StorageError(f"{folder}: its weights are damaged ({error}); {TRAIN_AGAIN}") from error
         calibration = _calibration(folder, record)
-        return StoredRun(folder, found, config, events, names, index, weights, calibration, record)
+        return StoredRun(folder, found, config, events, names, weights, calibration, record)
 
-    return _read_consistently(folder, read, verify=verify)
+    return _read_consistently(folder, read, verify=verify, in_state=in_state)
 
 
-def load_system(run: StoredRun, device: Any, threads: int | None = None) -> System:
-    """The system of a run with its weights and its index, ready to score on a `torch.device`."""
+def load_system(
+    run: StoredRun, device: Any, threads: int | None = None, *, verify: bool = True, cache: bool = True
+) -> System:
+    """The system of a run with its weights and its index, ready to score on a `torch.device`.
+
+    Args:
+        verify: Whether to compare the checksums of a cached index.
+        cache: Whether to cache the index beside the run if building it takes long.
+    """
     from cawn.systems.base import Context, Indexed
 
     found, name = run.description, run.description["system"]
@@ -350,14 +333,14 @@ def load_system(run: StoredRun, device: Any, threads: int | None = None) -> Syst
     except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {TRAIN_AGAIN}") from error
     load_weights(system.module, run.weights, run.folder)
-    if run.index is not None and isinstance(system, Indexed):
-        try:
-            system.load_index(run.events, run.index)
-        except DataError as error:
-            raise StorageError(
-                f"{run.folder}: its index is damaged ({error}); remove the folder index* to have it rebuilt"
-            ) from error
+    if isinstance(system, Indexed):
+        index_cache.prepare(system, run.events, run.folder, _index_key(found), verify=verify, writes=cache)
     return system
+
+
+def _index_key(found: dict[str, Any]) -> str:
+    """Identifies the links and the settings that an index is built from."""
+    return checksum({name: found[name] for name in ("system", "config", "facts", "network")} | {"cawn": __version__})
 
 
 def load_weights(module: nn.Module, weights: Weights, folder: Path) -> None:
@@ -389,12 +372,22 @@ def read_events(folder: Path) -> Events:
     return _read_consistently(folder, read)
 
 
-def read_record(folder: Path) -> tuple[Record, Settings, Events]:
-    """The record of a run, finished or not, its settings, and its links with node ids."""
+def read_record(folder: Path) -> tuple[Record, Settings]:
+    """The record of a run, finished or not, and its settings."""
+    return _read_consistently(folder, lambda found: (_read_record(folder, found), _read_config(folder, found)))
 
-    def read(found: dict[str, Any]) -> tuple[Record, Settings, Events]:
-        events, _ = _read_network(folder, found, verify=True)
-        return _read_record(folder, found), _read_config(folder, found), events
+
+def map_links(folder: Path) -> Events:
+    """The links of a run with node ids, memory-mapped; of their values, nothing is read or checked."""
+
+    def read(found: dict[str, Any]) -> Events:
+        path, arrays, names = _map_network(folder, found, verify=False)
+        try:
+            num_nodes = names["names"].size if "names" in names else names["name_ends"].size - 1
+            check_columns(arrays, names, arrays["t"].size, num_nodes)
+        except (DataError, KeyError) as error:
+            raise StorageError(f"{path}: damaged ({error}); {TRAIN_AGAIN}") from error
+        return Events.of_arrays(num_nodes, arrays | names)
 
     return _read_consistently(folder, read)
 
@@ -409,13 +402,11 @@ def read_encoder(folder: Path) -> Encoder | None:
     return _encoder(read_description(folder))
 
 
-def read_weights(folder: Path) -> Weights:
-    """The best weights of a run."""
-    return _read_consistently(folder, lambda found: _read_weights(folder, _read_record(folder, found)))
+def read_description(folder: Path, *, verify: bool = True, in_state: bool = False) -> dict[str, Any]:
+    """The content of run.json; StorageError if this version cannot read it.
 
-
-def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
-    """The content of run.json; StorageError if this version cannot read it."""
+    With `in_state`, the run belongs to the state of a server, which must not lose links: the former format is read too.
+    """
     path = folder / "run.json"
     if folder.is_file():
         raise StorageError(f"{folder}: is a file, not the folder of a run")
@@ -423,17 +414,16 @@ def read_description(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         found = read_json(path, TRAIN_AGAIN)
     except FileNotFoundError as error:
         raise StorageError(f"{folder}: holds no run (no run.json)") from error
-    if found.get("format") not in _READABLE:
+    if found.get("format") != FORMAT and not (in_state and found.get("format") == _WITH_INDEX):
         version = str(found.get("cawn", "unknown"))[:20]
-        raise StorageError(f"{path}: written by another version of cawn ({version}); this is {__version__}")
-    check_seal(path, found, TRAIN_AGAIN, verify=verify and found["format"] != 2)
-    if found["format"] < 4:
-        facts = {key: found.pop(key) for key in ("alpha", "unit", "widths") if key in found}
-        found |= {"system": systems.DEFAULT, "facts": facts}
+        raise StorageError(
+            f"{path}: written by another version of cawn ({version}) in format {brief(found.get('format'))}, and this "
+            f"one reads format {FORMAT}; {TRAIN_AGAIN}"
+        )
+    check_seal(path, found, TRAIN_AGAIN, verify=verify)
+    found.pop("index", None)
     if wrong := [name for name, holds in _EXPECTED.items() if not holds(found.get(name))]:
         raise StorageError(f"{path}: damaged ({', '.join(wrong)}); {TRAIN_AGAIN}")
-    if found["format"] != 2 and (found.get("network") is None or found.get("config") is None):
-        raise StorageError(f"{path}: damaged (network, config); {TRAIN_AGAIN}")
     systems.recorded(found.get("system"))
     return found
 
@@ -449,33 +439,31 @@ def digest_of_links(events: Events) -> str:
         return recorded
     arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held = {name: array for name, array in arrays.items() if array is not None}
-    return digest_of(held | name_arrays(events.labels))
+    return digest_of(held | events.names.arrays)
 
 
 def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> dict[str, Any]:
     """Refuse to resume a run with other settings or data; returns run.json."""
     found = read_description(folder)
     written = _read_config(folder, found)
-    settled = () if "encoder" in found else ("standardise",)  # older runs used attributes unchanged
-    names = [name for name in config.to_dict() if name not in settled]
-    if changed := [name for name in names if getattr(written, name) != getattr(config, name)]:
+    if changed := [name for name in config.to_dict() if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with the same")
     if found.get("updates"):
         raise QueryError(f"{folder}: links were added after its training; it cannot be resumed")
     mine = json.loads(json.dumps(description))
-    if "contents" not in found:
-        found["contents"] = digest_of_links(read_events(folder))
     if other := [key for key in mine if key != "refit" and found.get(key) != mine[key]]:
         raise QueryError(f"{folder}: was started with other {', '.join(other)}; resume with the same")
     return found
 
 
-def _read_consistently(folder: Path, read: Callable[[dict[str, Any]], Result], *, verify: bool = True) -> Result:
+def _read_consistently(
+    folder: Path, read: Callable[[dict[str, Any]], Result], *, verify: bool = True, in_state: bool = False
+) -> Result:
     """Call `read` with run.json; retries if the run was changed meanwhile."""
     for _ in range(_ATTEMPTS):
         before = _version(folder)
         try:
-            return read(read_description(folder, verify=verify))
+            return read(read_description(folder, verify=verify, in_state=in_state))
         except StorageError:
             if _version(folder) == before:
                 raise
@@ -496,16 +484,13 @@ def _version(folder: Path) -> list[Any]:
 def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
     path, kind = folder / "config.toml", systems.settings_type(found["system"])
     try:
-        if found["format"] == 2:
-            return kind.from_toml(read_file(path).decode(), stored=True)
-        written = kind.from_stored(found["config"])
-    except (OSError, ValueError, KeyError, QueryError, RecursionError) as error:
+        written = kind.from_dict(found["config"])
+    except (ValueError, KeyError, QueryError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        where = path if found["format"] == 2 else folder / "run.json"
-        raise StorageError(f"{where}: missing or damaged ({reason}); {TRAIN_AGAIN}") from error
+        raise StorageError(f"{folder / 'run.json'}: damaged ({reason}); {TRAIN_AGAIN}") from error
     if path.exists():
         try:
-            shown: Settings | None = kind.from_toml(read_file(path).decode(), stored=True)
+            shown: Settings | None = kind.from_toml(read_file(path).decode())
         except (OSError, ValueError, QueryError, RecursionError):
             shown = None
         if shown != written:
@@ -513,18 +498,16 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
     return written
 
 
-def _arrays(folder: Path, found: dict[str, Any], kind: str) -> tuple[Path, dict[str, Any] | None]:
-    """The folder of arrays of this kind, and its manifest (None in format 2)."""
-    if found["format"] == 2:
-        return folder / kind, None
-    return folder / found[kind]["folder"], found[kind]["files"]
+def _map_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Path, Arrays, Arrays]:
+    """The folder of the links, and the arrays of the links and of the names of the nodes."""
+    path = folder / found["network"]["folder"]
+    arrays = read_arrays(path, found["network"]["files"], verify=verify)
+    return path, arrays, {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
 
 
 def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
     """The links with node ids, and the names of the nodes."""
-    path, manifest = _arrays(folder, found, "network")
-    arrays = read_arrays(path, manifest, verify=verify)
-    named = {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
+    path, arrays, named = _map_network(folder, found, verify=verify)
     try:
         check_names(named)
         names = NameIndex(named)
@@ -539,14 +522,6 @@ def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple
     if events.encoder is not None and events.encoder.widths != widths:
         raise StorageError(f"{folder / 'run.json'}: damaged (encoder); {TRAIN_AGAIN}")
     return events, names
-
-
-def _read_index(folder: Path, found: dict[str, Any], *, verify: bool) -> Arrays | None:
-    """The stored index; None if it has to be built from the links."""
-    if found["format"] != 2 and found.get("index") is None:
-        return None
-    path, manifest = _arrays(folder, found, "index")
-    return read_arrays(path, manifest, verify=verify) if path.exists() else None
 
 
 def _read_record(folder: Path, found: dict[str, Any], *, verify: bool = True) -> Record:
@@ -566,8 +541,7 @@ def read_report(folder: Path, *, verify: bool = True) -> dict[str, Any]:
         found = read_json(path, TRAIN_AGAIN)
     except FileNotFoundError as error:
         raise StorageError(f"{path}: missing; {TRAIN_AGAIN}") from error
-    sealed = "weights" in found or "checksum" in found  # not in format 2
-    check_seal(path, found, TRAIN_AGAIN, verify=verify and sealed)
+    check_seal(path, found, TRAIN_AGAIN, verify=verify)
     return found
 
 
@@ -599,9 +573,8 @@ def _read_weights(folder: Path, record: Record, *, verify: bool = True, served: 
     """The weights, checked against the report; if there is no report yet, the best weights of the checkpoint."""
     name, key = ("served.safetensors", "served_weights") if served else ("weights.safetensors", "weights")
     path, stamp = folder / name, record.report.get(key)
-    checkpoint = folder / "checkpoint.safetensors"
-    if not record.report and (checkpoint.exists() or record.description["format"] != 2):
-        return _best_weights(checkpoint)
+    if not record.report:
+        return _best_weights(folder / "checkpoint.safetensors")
     try:
         weights, _, content = read_tensors(path)
     except OSError as error:
@@ -621,8 +594,7 @@ def read_checkpoint(path: Path) -> tuple[Weights, dict[str, Any]] | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, RecursionError, StorageError) as error:
         raise StorageError(f"{path}: damaged; remove it to start over") from error
-    known = texts.get("checksum", digest_of(tensors, texts["state"])) == digest_of(tensors, texts["state"])
-    if not known or not isinstance(best, int):
+    if texts.get("checksum") != digest_of(tensors, texts["state"]) or not isinstance(best, int):
         raise StorageError(f"{path}: damaged; remove it to start over")
     return tensors, state
 
@@ -695,7 +667,6 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "refit": lambda value: value is None or isinstance(value, bool),
     "encoder": _holds(Encoder.from_dict),
     "reading": _holds(Reading.from_dict),
-    "config": lambda value: value is None or isinstance(value, dict),
-    "network": lambda value: value is None or _is_arrays(value),
-    "index": lambda value: value is None or _is_arrays(value),
+    "config": lambda value: isinstance(value, dict),
+    "network": lambda value: _is_arrays(value),
 }

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
+from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
 from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
@@ -123,7 +124,7 @@ def shares_of_ties(events: Events) -> dict[str, npt.NDArray[np.bool_]]:
     """
     rows, ends = np.arange(len(events)), np.stack([events.src, events.dst])  # [E], [2, E]
     _, moment, size = np.unique(events.t, return_inverse=True, return_counts=True)
-    _, pair = np.unique(events.src.astype(np.int64) << 32 | events.dst, return_inverse=True)
+    _, pair = np.unique(pair_key(events.src, events.dst), return_inverse=True)
     _, first, number = np.unique(moment * len(events) + pair, return_index=True, return_inverse=True)
     last = np.full(events.num_nodes, -1)  # moment of each node's last links
     first_of_last = np.full(events.num_nodes, len(events))  # and the first row among them

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from cawn.data.datasets import CATALOG
 from cawn.data.events import Events
 from cawn.data.summary import describe
+from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
 from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table, counted
@@ -69,7 +70,7 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
 def statistics(events: Events) -> dict[str, Any]:
     """Those of `describe`, and shares of links as fractions."""
     found = describe(events)
-    code = events.src.astype(np.int64) << 32 | events.dst
+    code = pair_key(events.src, events.dst)
     _, at, same_time = np.unique(events.t, return_inverse=True, return_counts=True)
     pairs, pair = np.unique(code, return_inverse=True)
     parts = split(events, "transductive", seed=0)

@@ -45,7 +45,6 @@ VARIANTS = (
     Variant("counts", "counts", "default"),
     Variant("rates", "rates", "default"),
 )
-BY_LABEL = {variant.label: variant for variant in VARIANTS}
 _SEARCHED, _NEARLY = ("paper-mean", "paper-attn"), 0.001  # presets of the grid search; difference in AP that is ignored
 BY_NAME = {variant.preset if variant.own else variant.system: variant for variant in VARIANTS}  # as in --systems
 

@@ -81,7 +81,7 @@ class Plan:
 
 def plan_pairs(run: Path, pairs: Sequence[PairFile], at: Any, prior: float, draws: int | None) -> Plan:
     """Score the pairs of these files."""
-    shared = [replace(each, path=_absolute(each.path)) for each in pairs]
+    shared = [replace(each, rows=each.rows.at(_absolute(each.path))) for each in pairs]
     asked = [PairJob(each, at, prior, draws) for each in shared]
     return _plan(run, "pairs", asked, [each.count_rows() for each in pairs])
 
@@ -89,7 +89,10 @@ def plan_pairs(run: Path, pairs: Sequence[PairFile], at: Any, prior: float, draw
 def plan_nodes(run: Path, job: NodeJob, num_nodes: int) -> Plan:
     """Rank for the nodes of a file, or for all `num_nodes` nodes."""
     if (nodes := job.nodes) is not None:
-        job, num_nodes = replace(job, nodes=replace(nodes, path=_absolute(nodes.path))), nodes.count_rows()
+        job, num_nodes = (
+            replace(job, nodes=replace(nodes, rows=nodes.rows.at(_absolute(nodes.path)))),
+            nodes.count_rows(),
+        )
     return _plan(run, "nodes", [job], [num_nodes])
 
 

@@ -74,16 +74,6 @@ class Links:
         return cls.from_columns({name: _join(parts, name) for name in COLUMNS})
 
     @classmethod
-    def from_rows(cls, rows: Sequence[Mapping[str, Any]]) -> Links:
-        """Links given as one mapping each, with the keys src, dst, t and, optionally, attributes and id."""
-        try:
-            src, dst, t = ([row[name] for row in rows] for name in ("src", "dst", "t"))
-        except (KeyError, TypeError) as error:
-            raise DataError(f"a link has no {error}: every link needs src, dst and t") from error
-        attributes, ids = ([row.get(name) for row in rows] for name in ("attributes", "id"))
-        return cls(src, dst, t, attributes if _any(attributes) else None, ids if _any(ids) else None)
-
-    @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Links:
         """Links given as columns under the names of the fields; other keys are ignored."""
         if missing := [name for name in ("src", "dst", "t") if name not in columns]:

@@ -4,7 +4,6 @@ FOLDER/state.json              the run that the state belongs to
 FOLDER/snapshots/POSITION/     a snapshot that includes the log up to this position; the two newest are kept
     snapshot.json              its position in the log, the number of links, how far sources were read, checksums
     run/                       a run folder with all links
-    extras/                    further files, such as the weights of a model in training
 FOLDER/log/, catalog.sqlite    the log (see `log`); segments that the older snapshot covers are removed
 
 A copy of the folder of a stopped service is a backup; `Snapshots.backup` makes one of a running service. One can also
@@ -27,12 +26,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cawn.checks import check_integer, check_path
-from cawn.devices import Device
+from cawn.checks import check_flags, check_integer, check_path, check_threads
+from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, StorageError, reason
 from cawn.files import LOCK, is_temporary, make_folder, read_file, storing, sync, temporary_folder, write_text
-from cawn.learn.runs import read_description, read_report
-from cawn.learn.store import stamp_of
+from cawn.learn.runs import load_system, read_description, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve.catalog import Receipt
 from cawn.serve.ingest import Ingest
@@ -40,7 +38,6 @@ from cawn.serve.links import Links
 from cawn.serve.log import LinkLog, Record, link_or_copy
 
 Progress = Callable[[int, int], object]  # links replayed so far, and in total
-WriteExtras = Callable[[Path], object]  # writes further files of a snapshot into an empty folder
 
 _FORMAT = 1
 _NAME = re.compile(r"[0-9]{20}")
@@ -56,7 +53,6 @@ class LiveState(NamedTuple):
     Attributes:
         predictor: With all stored links.
         log: Opened and locked.
-        extras: The folder of further files in the snapshot that was loaded; None without a snapshot.
         replayed: The number of links replayed from the log.
         torn: The number of incomplete writes cut off at the end of the log: 0 or 1. They were never acknowledged.
         problems: One line for each damaged snapshot that was skipped, and each record that could not be added.
@@ -64,7 +60,6 @@ class LiveState(NamedTuple):
 
     predictor: LinkPredictor
     log: LinkLog
-    extras: Path | None
     replayed: int
     torn: int
     problems: list[str]
@@ -82,7 +77,7 @@ def open_state(
     """Recover the live state of a run.
 
     Args:
-        run: The run folder, which is not changed, unless the state is kept in it.
+        run: The run folder. It is not changed, unless the state is kept in it; its index may be cached beside it.
         folder: Of the state; RUN/live by default. It is created if needed.
         device: As for `LinkPredictor.load`.
         threads: Likewise.
@@ -93,11 +88,16 @@ def open_state(
         StorageError: if the state is used by another process, belongs to another run, or is damaged.
     """
     run = check_path(run, "run")
+    check_device(device)
+    check_flags(verify=verify)
+    check_threads(threads)
     folder = run / "live" if folder is None else check_path(folder, "folder")
     bind_to_run(folder, run)
 
     def load(source: Path) -> LinkPredictor:
-        return LinkPredictor.load(source, device=device, threads=threads, verify=verify)
+        found = read_run(source, verify=verify, in_state=True)
+        system = load_system(found, pick_device(device), threads, verify=verify, cache=source == run)
+        return LinkPredictor.of_stored(found, system)
 
     log = LinkLog(folder)
     try:
@@ -111,8 +111,7 @@ def open_state(
         _logger.warning("%s", problem)
     if log.torn:
         _logger.warning("%s: an incomplete write at the end of the log was cut off; it was not acknowledged", folder)
-    extras = None if snapshot is None else snapshot / "extras"
-    return LiveState(predictor, log, extras, replayed, log.torn, problems)
+    return LiveState(predictor, log, replayed, log.torn, problems)
 
 
 class Snapshots:
@@ -121,7 +120,6 @@ class Snapshots:
     Args:
         every: Links after which a snapshot is written; with a history of more than ten times as many links,
             a tenth of its links.
-        extras: Called for each snapshot to write further files, such as the weights of a model in training.
     """
 
     def __init__(
@@ -131,10 +129,9 @@ class Snapshots:
         ingest: Ingest,
         *,
         every: int = 500_000,
-        extras: WriteExtras | None = None,
     ) -> None:
         self._predictor, self._log, self._ingest = predictor, log, ingest
-        self._every, self._extras = check_integer(every, "every", 1), extras
+        self._every = check_integer(every, "every", 1)
         self._folder = log.folder / "snapshots"
         make_folder(self._folder)
         sync(log.folder)
@@ -240,10 +237,8 @@ class Snapshots:
         target = self._folder / _name(manifest["position"])
         with storing(target), temporary_folder(target) as part:
             save(part / "run")
-            (part / "extras").mkdir()
-            if self._extras is not None:
-                self._extras(part / "extras")
-            _write_manifest(part, manifest)
+            seal = {"checksum": _checksum(manifest)}
+            write_text(part / "snapshot.json", json.dumps(manifest | seal, indent=1) + "\n")
             part.rename(target)
             sync(self._folder)
         self.problem = ""
@@ -345,7 +340,8 @@ class _Replay:
 
 def bind_to_run(folder: Path, run: Path) -> None:
     """Create the folder of a state, or refuse one that belongs to another run."""
-    path, identity = folder / "state.json", _identity(run)
+    path = folder / "state.json"
+    identity = _identity(run, in_state=path.exists())
     try:
         found = json.loads(read_file(path))["run"]
     except FileNotFoundError:
@@ -361,11 +357,11 @@ def bind_to_run(folder: Path, run: Path) -> None:
         )
 
 
-def _identity(run: Path) -> str:
-    """A digest of the links and weights of a run."""
-    found, finished = read_description(run), (run / "report.json").exists()
+def _identity(run: Path, *, in_state: bool) -> str:
+    """A digest of the links and weights of a run; `in_state` as for `read_description`."""
+    found, finished = read_description(run, in_state=in_state), (run / "report.json").exists()
     report = read_report(run) if finished else {}
-    network = (found.get("network") or {}).get("files", found.get("contents"))
+    network = found["network"]["files"]
     content = [found["system"], found["facts"], network, report.get("weights"), report.get("served_weights")]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -413,24 +409,12 @@ def _manifest(log: LinkLog, predictor: LinkPredictor) -> dict[str, Any]:
     return content | {"links": predictor.num_links, "offsets": log.offsets}
 
 
-def _write_manifest(part: Path, content: dict[str, Any]) -> None:
-    names = _files(part / "extras")
-    for name in names:
-        sync(part / "extras" / name)
-    sync(part / "extras")
-    content |= {"extras": {name: stamp_of(read_file(part / "extras" / name)) for name in names}}
-    write_text(part / "snapshot.json", json.dumps(content | {"checksum": _checksum(content)}, indent=1) + "\n")
-
-
 def _read_manifest(path: Path) -> dict[str, Any]:
     where = path / "snapshot.json"
     try:
         found: dict[str, Any] = json.loads(read_file(where))
         if found.pop("checksum") != _checksum(found) or found["format"] != _FORMAT:
             raise ValueError("checksum")
-        for name, stamp in found["extras"].items():
-            if stamp_of(read_file(path / "extras" / name)) != stamp:
-                raise StorageError(f"{path / 'extras' / name}: damaged")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise StorageError(f"{where}: missing or damaged ({reason(error)})") from error
     return found
@@ -438,10 +422,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 def _checksum(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _files(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def _snapshots(folder: Path) -> list[Path]:

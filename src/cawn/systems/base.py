@@ -58,30 +58,17 @@ class System(Protocol):
 
 @runtime_checkable
 class Indexed(Protocol):
-    """A system whose scorers use an index that is stored with the run."""
-
-    def index(self, events: Events) -> dict[str, Array]:
-        """The arrays of the index on these events."""
-
-    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
-        """Use stored arrays for `scorer(events)`; raises DataError if they do not match the events."""
-
-
-@runtime_checkable
-class Storable(Protocol):
-    """A system whose index can be built before it is trained; its settings have `pair_parts` and `attributes`."""
+    """A system whose scorers use an index that can be stored; its settings have `pair_parts` and `attributes`."""
 
     @staticmethod
     def index_facts(config: Any, train: Events) -> dict[str, Any]:
         """The facts that the index depends on, derived from training links as the system itself does: alpha, unit."""
 
+    def index(self, events: Events) -> dict[str, Array]:
+        """The arrays of the index of these events; `scorer(events)` then uses the same index."""
 
-@runtime_checkable
-class HasIndex(Protocol):
-    """A scorer of an `Indexed` system."""
-
-    def index(self) -> dict[str, Array]:
-        """The arrays of its index, as `Indexed.load_index` takes them."""
+    def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
+        """Use stored arrays for `scorer(events)`; raises DataError if they do not match the events."""
 
 
 @runtime_checkable

@@ -15,10 +15,11 @@ import numpy.typing as npt
 from torch import Tensor, nn
 
 from cawn.data.events import Events
+from cawn.index.tallies import Tally
+from cawn.kernels.keys import pair_key
 from cawn.systems.base import Context, Scorer
 from cawn.systems.settings import IgnoresDirection, Settings
 from cawn.systems.training import Optimizer
-from cawn.walks.tallies import Tally, pair_key
 
 Scores = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
@@ -149,7 +150,8 @@ def _combined(first: Scores, second: Scores | None = None) -> Scores:
 
 
 def _undirected(src: Array, dst: Array) -> Array:
-    return pair_key(np.minimum(src, dst), np.maximum(src, dst))
+    found: Array = pair_key(np.minimum(src, dst), np.maximum(src, dst))
+    return found
 
 
 def _parts(order: str) -> list[str]:

@@ -20,10 +20,11 @@ from torch.nn.functional import softplus
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
+from cawn.index.tallies import Tally, first_occurrences
+from cawn.kernels.keys import pair_key
 from cawn.systems.base import Context
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer, mean_loss
-from cawn.walks.tallies import Tally, first_occurrences, pair_key
 
 Array = npt.NDArray[Any]
 

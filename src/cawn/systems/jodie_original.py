@@ -6,8 +6,9 @@ node has a state as a source ("user") and another as a destination ("item"), so 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,8 @@ from torch.nn.functional import normalize
 
 from cawn.data.events import Events
 from cawn.errors import DataError
-from cawn.kernels.cpu import jodie
+from cawn.kernels.cpu.matrices import multiply, multiply_transposed
+from cawn.kernels.jit import njit_fast
 from cawn.systems.base import Context
 from cawn.systems.settings import PublishedSettings
 from cawn.systems.versions import NONE, Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
@@ -26,6 +28,7 @@ Array = npt.NDArray[Any]
 
 SOURCE, ITEM = 0, 1  # the roles
 _MOST_WEIGHTS = 1 << 29  # of the one-hot layer
+_SMALLEST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
@@ -223,22 +226,22 @@ class Recurrence(torch.autograd.Function):
         """The states [L + M, d] before the messages, then after each; A and B by role are [2, d, d]."""
         m, d = drive.shape
         ctx.device, ctx.own, ctx.other = before.device, host_array(own), host_array(other)
-        ctx.messages = jodie.Messages(plan.rows, plan.previous, host_array(drive))
-        ctx.tables = jodie.Tables(
+        ctx.messages = Messages(plan.rows, plan.previous, host_array(drive))
+        ctx.tables = Tables(
             z=np.concatenate([host_array(before), np.empty((m, d), np.float32)]),
             new=np.empty((m, d), np.float32),
             mean=np.empty((m, d), np.float32),
             averaged=np.empty(m, np.int64),
             norm=np.empty(m, np.float32),
         )
-        jodie.forward(ctx.own, ctx.other, ctx.messages, ctx.tables)
+        fill_states(ctx.own, ctx.other, ctx.messages, ctx.tables)
         return torch.from_numpy(ctx.tables.z).to(ctx.device)
 
     @staticmethod
     def backward(ctx: Any, by_table: Tensor) -> Any:
         messages, tables = ctx.messages, ctx.tables
         by_z, by_drive = host_array(by_table).copy(), np.empty_like(messages.drive)
-        jodie.backward(ctx.own, ctx.other, messages, tables, by_z, by_drive)
+        fill_gradients(ctx.own, ctx.other, messages, tables, by_z, by_drive)
         of_role = by_drive.reshape(-1, 2, by_drive.shape[1]).transpose(1, 2, 0)  # [2, d, n]
         read = tables.z[messages.rows].reshape(-1, 2, 2, by_drive.shape[1])  # [n, role, own or other, d]
         by_own, by_other = (of_role @ read[:, :, which].swapaxes(0, 1) for which in (0, 1))  # [2, d, d]
@@ -255,3 +258,78 @@ def _place(known: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """The position of each node in an ascending list of ids, and whether it is in it: [B] each."""
     at = torch.searchsorted(known, nodes).clamp(max=len(known) - 1)
     return at, known[at] == nodes
+
+
+# The states after each link, and their gradients. Row r of the tables is a state from before the links (r < L), or what
+# message r - L makes of one. Message 2e is what link e does to its source, message 2e + 1 what it does to its
+# destination. Messages at one time read rows from before that time, and the state after them is their mean, divided by
+# its norm.
+
+
+class Messages(NamedTuple):
+    """M consecutive messages and what they read."""
+
+    rows: Array  # of the owner and of the other end [M, 2]
+    previous: Array  # the message before it to the same owner at the same time [M]; -1 for none
+    drive: Array  # what gap and attributes add to the state, before the nonlinearity [M, d]
+
+
+class Tables(NamedTuple):
+    """What the forward pass writes."""
+
+    z: Array  # the states [L + M, d]
+    new: Array  # tanh(own z_own + other z_other + drive) [M, d]
+    mean: Array  # its mean with those to the same owner at the same time so far [M, d]
+    averaged: Array  # the number of messages in that mean [M]
+    norm: Array  # of the mean [M]
+
+
+@njit_fast
+def fill_states(own: Array, other: Array, messages: Messages, tables: Tables) -> None:
+    """Fill the tables, of which the first L rows of z are given; `own` and `other` are weights by role [2, d, d]."""
+    z, mean = tables.z, tables.mean
+    num_outside = len(z) - len(messages.rows)
+    for m in range(len(messages.rows)):
+        new = tables.new[m]
+        new[:] = messages.drive[m]
+        multiply(own[m % 2], z[messages.rows[m, 0]], new)
+        multiply(other[m % 2], z[messages.rows[m, 1]], new)
+        before = messages.previous[m]
+        tables.averaged[m] = 1 if before < 0 else tables.averaged[before] + 1
+        total = 0.0
+        for j in range(new.size):
+            new[j] = math.tanh(new[j])
+            mean[m, j] = new[j] if before < 0 else mean[before, j] + (new[j] - mean[before, j]) / tables.averaged[m]
+            total += mean[m, j] * mean[m, j]
+        tables.norm[m] = max(math.sqrt(total), _SMALLEST_NORM)
+        for j in range(new.size):
+            z[num_outside + m, j] = mean[m, j] / tables.norm[m]
+
+
+@njit_fast
+def fill_gradients(own: Array, other: Array, messages: Messages, tables: Tables, grad_z: Array, grad: Array) -> None:
+    """Gradients by the inputs of each message, from those by the states.
+
+    Args:
+        grad_z: By the states [L + M, d]; those of the first L rows are completed.
+        grad: By the drive of each message [M, d], written.
+    """
+    num_outside = len(grad_z) - len(messages.rows)
+    by_mean = np.zeros_like(grad)
+    for m in range(len(messages.rows) - 1, -1, -1):
+        z, by_z, count, before = (
+            tables.z[num_outside + m],
+            grad_z[num_outside + m],
+            tables.averaged[m],
+            messages.previous[m],
+        )
+        along = 0.0
+        for j in range(z.size):
+            along += z[j] * by_z[j]
+        for j in range(z.size):
+            by_mean[m, j] += (by_z[j] - along * z[j]) / tables.norm[m]
+            if before >= 0:
+                by_mean[before, j] += by_mean[m, j] * (count - 1) / count
+            grad[m, j] = by_mean[m, j] / count * (1 - tables.new[m, j] * tables.new[m, j])
+        multiply_transposed(own[m % 2], grad[m], grad_z[messages.rows[m, 0]])
+        multiply_transposed(other[m % 2], grad[m], grad_z[messages.rows[m, 1]])

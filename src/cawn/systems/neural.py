@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from cawn.data.decays import time_unit
 from cawn.data.events import Events
+from cawn.index.neighbours import Neighbours, PastLinks
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
 from cawn.systems.graphs import CapturedEpochs
 from cawn.systems.training import Links, Optimizer, contrast_loss
-from cawn.walks.neighbours import Neighbours, PastLinks
 
 Array = npt.NDArray[Any]
 

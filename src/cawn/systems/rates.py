@@ -55,7 +55,6 @@ class RatesSettings(Settings):
     }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
-    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES | {"scaled": False}
     SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
         "lr": {"low": 3e-4, "high": 3e-2, "log": True},
         "batch_size": [128, 256, 512],
@@ -97,7 +96,7 @@ class RatesSystem:
 
     @staticmethod
     def index_facts(config: RatesSettings, train: Events) -> dict[str, Any]:
-        """See `Storable`."""
+        """See `Indexed`."""
         return {"alpha": ladder(train.intensity), "unit": time_unit(train)}
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
@@ -124,7 +123,7 @@ class RatesSystem:
 
     def index(self, events: Events) -> dict[str, Array]:
         """See `Indexed`."""
-        return self.scorer(events).index()
+        return named_arrays(self.scorer(events).index)
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         """See `Indexed`."""
@@ -135,20 +134,16 @@ class RatesScorer:
     """Scores pairs by their exact features on a history."""
 
     def __init__(self, system: RatesSystem, events: Events, index: Index, growing: GrowingIndex | None = None) -> None:
-        self._system, self._events, self._index, self._growing = system, events, index, growing
+        self._system, self._events, self.index, self._growing = system, events, index, growing
         self._features = PairFeatures(system.config.pair_parts, index, system.unit)
 
     @property
     def history(self) -> History:
-        return History.of(self._index)
-
-    def index(self) -> dict[str, Array]:
-        """See `HasIndex`."""
-        return named_arrays(self._index)
+        return History.of(self.index)
 
     def extended(self, events: Events, kept: int) -> RatesScorer:
         """See `Growing`."""
-        growing = growing_index(self._growing, self._events, self._index, attributes=self._system.config.attributes)
+        growing = growing_index(self._growing, self._events, self.index, attributes=self._system.config.attributes)
         index = growing.append(events, kept)
         self._system._index = events, index
         return RatesScorer(self._system, events, index, growing)
@@ -176,7 +171,7 @@ class RatesScorer:
 
     def with_module(self, module: nn.Module) -> RatesScorer:
         """See `Trainable`."""
-        return RatesScorer(self._system.with_module(module), self._events, self._index)
+        return RatesScorer(self._system.with_module(module), self._events, self.index)
 
     @torch.no_grad()
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:

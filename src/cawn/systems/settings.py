@@ -42,7 +42,6 @@ class Settings:
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
-    FORMER: ClassVar[dict[str, Any]] = {"pool": "training"}  # values for run folders older than the setting
     # What `cawn tune` searches by default, in the form of its TOML files. Not the training negatives: validation
     # negatives are random, so random ones would win, and cost accuracy against harder ones.
     SEARCHED: ClassVar[dict[str, Any]] = {
@@ -120,20 +119,15 @@ class Settings:
         return "".join(f"{name} = {toml_value(value)}\n" for name, value in self.to_dict().items())
 
     @classmethod
-    def from_toml(cls, text: str, *, stored: bool = False) -> Self:
-        """The inverse of `to_toml`; missing settings get their defaults, or those of `from_stored`."""
+    def from_toml(cls, text: str) -> Self:
+        """The inverse of `to_toml`; missing settings get their defaults."""
         if not isinstance(text, str):
             raise QueryError(f"settings are {brief(text)}: give the text of a TOML file")
         try:
             values = tomllib.loads(text)
         except (ValueError, RecursionError) as error:  # also raised for oversized integers and deep nesting
             raise QueryError(f"not TOML: {error}") from error
-        return cls.from_stored(values) if stored else cls.from_dict(values)
-
-    @classmethod
-    def from_stored(cls, values: dict[str, Any]) -> Self:
-        """From the settings in a run folder, which may be older than some settings."""
-        return cls.from_dict(cls.FORMER | values if isinstance(values, dict) else values)
+        return cls.from_dict(values)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from cawn.index.neighbours import PastLinks
 from cawn.kernels.rng import seed_for
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors, distinct
 from cawn.systems.settings import PublishedSettings
-from cawn.walks.neighbours import PastLinks
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from torch import Tensor
 
 from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
+from cawn.index.neighbours import Neighbours
 from cawn.kernels.cpu.sequences import LOG_SCALE, SINCE_SCALE, FlatLists
 from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for, place
 from cawn.kernels.cuda.walks import sample_walks
 from cawn.walks.history import RecentLinks
-from cawn.walks.neighbours import Neighbours
 from cawn.walks.rates import AGES, CLOSENESS_SCALE, LONGEST, Rates, part_widths
 from cawn.walks.sampling import Walks, query_arrays, step_widths
 from cawn.walks.sequences import DEPTH, PARTNERS, STRIDE, SequenceParts, Sequences

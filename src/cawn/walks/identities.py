@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from cawn.checks import check_threads
 from cawn.errors import QueryError, brief, enough_memory
-from cawn.kernels.cpu.counts import count_positions
-from cawn.kernels.cpu.prefixes import Level
 from cawn.kernels.cuda.launch import require_triton
 from cawn.kernels.threads import even_bounds, in_parallel
+from cawn.walks.kernels.counts import count_positions
+from cawn.walks.kernels.prefixes import Level
 from cawn.walks.sampling import Walks
 
 _PAIRS_PER_TASK = 256

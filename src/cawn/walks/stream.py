@@ -13,7 +13,7 @@ from cawn.checks import check_choice, check_integer, check_number, is_integer
 from cawn.data.events import link_arrays
 from cawn.data.times import cast_times
 from cawn.errors import LateEventError, QueryError, brief
-from cawn.kernels.cpu import ring as cpu_ring
+from cawn.walks.kernels import ring as cpu_ring
 from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
 
 _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))

@@ -31,25 +31,25 @@ def expected(events: cawn.Events, link: int, seen: list[int], new: bool) -> list
     return sorted(partners, key=order.index)
 
 
-@pytest.mark.parametrize("at_once", [1, 1 << 16])  # 1: links of one time are divided among calls
 @pytest.mark.parametrize("kind", ["historical", "inductive"])
 @settings(max_examples=60)
 @given(data=st.data(), links=LINKS)
-def test_partners_of_the_source(at_once: int, kind: str, data: st.DataObject, links: list) -> None:
+def test_partners_of_the_source(kind: str, data: st.DataObject, links: list) -> None:
     src, dst, t = np.array(sorted(links, key=lambda link: link[2])).T
     events = cawn.Events(src, dst, t, num_nodes=8)
     seen = data.draw(st.lists(st.integers(0, len(src) - 1), unique=True).map(sorted))
     asked = data.draw(st.lists(st.integers(0, len(src) - 1), min_size=1))  # in any order, some perhaps twice
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(negatives, "_AT_ONCE", at_once)
-        choices = KINDS[kind](events, np.array(asked), np.array(seen, np.int64))
+    choices = KINDS[kind](events, np.array(asked), np.array(seen, np.int64))
     for i, link in enumerate(asked):
         assert allowed(choices, i) == expected(events, link, seen, kind == "inductive")
 
 
+@pytest.mark.parametrize("block", [1, 3, 1 << 20])
 @given(links=LINKS)
-def test_nodes_by_their_first_link(links: list) -> None:
+def test_nodes_by_their_first_link(block: int, links: list) -> None:
     src, dst, _ = np.array(links).T
     nodes = [node for u, v, _ in links for node in (u, v)]
-    assert by_first_link(src, dst, 8).tolist() == list(dict.fromkeys(nodes))
-    assert first_links(dst, 8).tolist() == [dst.tolist().index(v) for v in dict.fromkeys(dst.tolist())]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(negatives, "_BLOCK", block)
+        assert by_first_link(src, dst, 8).tolist() == list(dict.fromkeys(nodes))
+        assert first_links(dst, 8).tolist() == [dst.tolist().index(v) for v in dict.fromkeys(dst.tolist())]

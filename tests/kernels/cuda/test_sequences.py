@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from cawn.walks.rates import Rates
+from cawn.walks.sequences import SequenceParts as Parts
+from cawn.walks.sequences import Sequences
 
 import cawn
 from cawn.kernels.cuda.sequences import sequence_features
 from cawn.walks.cuda import DeviceSequences
-from cawn.walks.rates import Rates
-from cawn.walks.sequences import SequenceParts as Parts
-from cawn.walks.sequences import Sequences
 from networks import queries, random_events
 
 ALPHAS = (0.0, 0.05, 2.0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.runs import read_config, read_weights
+from cawn.learn.runs import read_config, read_run
 from cawn.learn.tuning.outcome import Tuned
 from cawn.systems.rates import RatesSettings
 from small_study import TRIALS
@@ -30,7 +30,7 @@ def test_the_best_model_is_an_ordinary_run(tuned: Tuned, network) -> None:
     assert predictor.finished
     alone = cawn.train(network, tuned.config, seed=0, device="cpu", threads=1, quiet=True, baselines=False)
     for name, value in alone.model.state_dict().items():
-        np.testing.assert_array_equal(read_weights(tuned.run)[name], value)
+        np.testing.assert_array_equal(read_run(tuned.run, evaluated=True).weights[name], value)
 
 
 def test_it_can_be_evaluated_again(tuned: Tuned) -> None:

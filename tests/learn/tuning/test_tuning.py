@@ -12,7 +12,7 @@ import pytest
 
 import cawn
 from cawn import systems
-from cawn.learn.runs import read_weights
+from cawn.learn.runs import read_run
 from cawn.learn.tuning import tune, work_here
 from cawn.learn.tuning.outcome import Tuned
 from cawn.learn.tuning.plan import join
@@ -29,7 +29,7 @@ def same(one: Tuned, other: Tuned) -> None:
         assert (a.number, a.state, a.value, a.curve) == (b.number, b.state, b.value, b.curve)
         assert a.config == b.config
     assert one.test == other.test
-    weights = [read_weights(each.run) for each in (one, other)]
+    weights = [read_run(each.run, evaluated=True).weights for each in (one, other)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 
 

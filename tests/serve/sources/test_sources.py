@@ -4,7 +4,8 @@ import pytest
 
 import cawn
 from cawn.serve.links import Links
-from cawn.serve.sources import Batch, open_source, require_distinct
+from cawn.serve.sources import Batch
+from cawn.serve.sources.pump import open_source, require_distinct
 
 pytest.importorskip("redis")
 pytest.importorskip("confluent_kafka")

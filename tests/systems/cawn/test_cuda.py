@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import cawn
+from cawn.index.features import NO_SEQUENCES
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
 from cawn.systems.cawn.cuda import DeviceEngine, DeviceSteps
@@ -15,7 +16,6 @@ from cawn.systems.cawn.host import HostEngine
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.ranks import SINGLE, Ranks
 from cawn.systems.training import Optimizer, TrainingLinks, seed_step
-from cawn.walks.pairs import NO_SEQUENCES
 from networks import random_events
 from tolerances import assert_same_scores
 

@@ -11,12 +11,12 @@ import torch
 
 import cawn
 from cawn.data import laws
+from cawn.index.features import NO_SEQUENCES
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.cuda import DeviceBatcher, DeviceEngine, DeviceSteps
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.cawn.system import CawnSystem
 from cawn.systems.graphs import CapturedStep
-from cawn.walks.pairs import NO_SEQUENCES
 from ctrl_c import stopped_after
 from networks import random_events
 from small_runs import assert_same_weights

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.kernels.reference import walks as reference
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import FEATURES, LOG_SCALE, Batch, Batcher, columns, input_widths, prefetch
+from reference import walks as reference
 from small_cawn import OPTIONS, SMALL, attributed, pairs
 
 

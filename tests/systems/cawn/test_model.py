@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import cawn
-from cawn.kernels.cpu.prefixes import Level
+from cawn.index.features import NO_SEQUENCES
 from cawn.systems.cawn.attention import TransformerLayer
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
-from cawn.walks.pairs import NO_SEQUENCES
+from cawn.walks.kernels.prefixes import Level
 from networks import random_events
 from small_cawn import OPTIONS, SMALL, attributed, network, pairs
 from tolerances import assert_same_scores

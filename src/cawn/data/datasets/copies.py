@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sys
 from collections.abc import Callable
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cawn.data.datasets.catalog import CATALOG, Dataset, Source
-from cawn.errors import QueryError, StorageError, brief, reason
-from cawn.files import write_text
+from cawn.errors import QueryError, StorageError, brief
+from cawn.files import sha256_of, write_text
 
 Progress = Callable[[int, int | None], object]
 
@@ -121,14 +120,6 @@ def cache_folder() -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "cawn" / "cache"
     return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "cawn"
-
-
-def sha256_of(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise StorageError(f"{path}: cannot be read ({reason(error)})") from error
 
 
 def _installed(dataset: Dataset) -> Path:

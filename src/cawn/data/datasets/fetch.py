@@ -16,8 +16,8 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
-from cawn.data.datasets.copies import sha256_of
 from cawn.errors import StorageError, reason
+from cawn.files import sha256_of
 
 _BLOCK = 1 << 18
 _TIMEOUT = 60.0  # seconds without a byte

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cawn.checks import as_array
+from cawn.data.columns import ArrayStore
 from cawn.data.events import Events
-from cawn.data.readers import files
-from cawn.data.readers.columns import ReadOptions
+from cawn.data.readers import authors, files
+from cawn.data.readers.columns import ReadOptions, partition_columns
+from cawn.data.readers.dialect import sniff
+from cawn.data.readers.links import Limits, Links, Log, read_log
 from cawn.data.readers.nodes import NodeTable
-from cawn.data.readers.tables import Origin, Rows, events_of, refuse_rounded, rows_of_table, with_partitions
-from cawn.data.readers.text import read_text
+from cawn.data.readers.rows import PIECE, TableInMemory, open_rows
 from cawn.data.reading import Column, Reading, column_list
 from cawn.data.stored import is_columns, is_index, read_columns, read_stored
 from cawn.errors import DataError, brief
 
 __all__ = ["read"]
+
+_UNLIMITED = Limits(piece=PIECE, names=1 << 62, sorting=1 << 62, block=1 << 22)
 
 
 def read(
@@ -79,7 +85,7 @@ def read(
     given |= {"bipartite": bipartite, "delimiter": delimiter, "header": header}
     if memory is None and out is None:
         return read_like(source, None, **given)
-    from cawn.data.external.mapping import read_mapped  # which imports this module
+    from cawn.data.readers.folders import read_mapped  # which imports this module
 
     return read_mapped(source, memory, out, **given)
 
@@ -97,12 +103,15 @@ def read_like(
     **given: Any,
 ) -> Events:
     """`read`; columns that are not given are those of an earlier file, as `recorded`, where this one has them."""
-    if is_index(source) or is_columns(source):
-        return _read_stored(source, given | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node})
+    found = found_source(source, msg=msg, categorical=categorical, nodes=nodes, node=node, **given)
+    if isinstance(found, Events):
+        return found
     options, table = read_options(
         recorded, msg=msg, categorical=categorical, nodes=nodes, node=node, delimiter=delimiter, header=header, **given
     )
-    events = _read_links(source, options)
+    parts, total = parts_of(found, options)
+    log = read_log(parts, total, ArrayStore(), _UNLIMITED, lambda *_, **__: nullcontext(lambda _: None))
+    events = authors.with_features(_events(log), found)
     return events if table is None else table.attached(events)
 
 
@@ -129,37 +138,51 @@ def read_options(
     return ReadOptions(wanted, recorded, delimiter, header), table
 
 
+def found_source(source: Any, **given: Any) -> Any:
+    """The files that a source stands for, a table, or events if they are there already."""
+    if is_index(source) or is_columns(source):
+        return _read_stored(source, given)
+    found = files.find_files(source)
+    if isinstance(found, Events) or hasattr(found, "__arrow_c_stream__") or files.are_files(found):
+        return found
+    if all(hasattr(found, name) for name in ("src", "dst", "t")):
+        return _from_temporal_data(found)
+    raise DataError(
+        f"cannot read a {type(found).__name__}: give a path, a table (pyarrow, pandas, polars, DuckDB) or a "
+        "TemporalData; for arrays use cawn.Events(src, dst, t)"
+    )
+
+
+def parts_of(found: Any, options: ReadOptions) -> tuple[list[Callable[[], Links]], float]:
+    """What opens the files or the table that `found_source` returned, and their size in bytes."""
+    if not files.are_files(found):
+        rows = TableInMemory(found)
+        return [lambda: Links.of(rows, options)], rows.size
+    return [partial(_open_links, file, options) for file in found], sum(os.path.getsize(file.path) for file in found)
+
+
+def _open_links(file: files.File, options: ReadOptions) -> Links:
+    """Look at the beginning of a file."""
+    is_text = file.kind == "text" or options.delimiter is not None
+    rows = open_rows(file, sniff(file, options.delimiter, options.header) if is_text else None)
+    keys = partition_columns([key for key, _ in file.partitions], rows.names, options, rows.has_names)
+    return Links.of(rows.with_keys(keys), options)
+
+
+def _events(log: Log) -> Events:
+    """The events of columns in memory."""
+    arrays: dict[str, Any] = {name: column.finish() for name, column in log.columns.items()}
+    events = Events.of_arrays(log.num_nodes, arrays)
+    events.columns, events.reading = log.attributes, log.reading
+    return events
+
+
 def _read_stored(folder: Any, given: dict[str, Any]) -> Events:
     """The links of a folder of columns or of an index, whose columns were chosen when it was written."""
     if chosen := [role for role, column in given.items() if column is not None]:
         what = "a folder of columns" if is_columns(folder) else "an index folder"
         raise DataError(f"{folder}: is {what}; leave out {chosen[0]}, which was chosen when it was written")
     return read_columns(Path(folder)) if is_columns(folder) else read_stored(Path(folder))
-
-
-def _read_links(source: Any, options: ReadOptions) -> Events:
-    if isinstance(source, Events):
-        return source
-    source = files.find_files(source)
-    if isinstance(source, list) and source and isinstance(source[0], files.File):
-        return events_of([_read_file(file, options) for file in source])
-    if hasattr(source, "__arrow_c_stream__"):
-        return events_of([rows_of_table(files.import_stream(source), options, Origin("table"))])
-    if all(hasattr(source, name) for name in ("src", "dst", "t")):
-        return _from_temporal_data(source)
-    raise DataError(
-        f"cannot read a {type(source).__name__}: give a path, a table (pyarrow, pandas, polars, DuckDB) or a "
-        "TemporalData; for arrays use cawn.Events(src, dst, t)"
-    )
-
-
-def _read_file(file: files.File, options: ReadOptions) -> Rows:
-    if file.kind == "text" or options.delimiter is not None:
-        return read_text(file, options)
-    table = with_partitions(files.read_table(file), file, options)
-    rows = rows_of_table(table, options, Origin(str(file)))
-    refuse_rounded(file, rows.t)
-    return rows
 
 
 def _from_temporal_data(data: Any) -> Events:

@@ -38,12 +38,6 @@ class Dialect:
     names: list[str]
     has_header: bool
     padded: bool  # whether fields are padded with blanks, which do not belong to them
-    partitions: tuple[str, ...] = ()  # columns after those of the file, from its folders
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of all columns."""
-        return [*self.names, *self.partitions]
 
     @property
     def is_jodie(self) -> bool:

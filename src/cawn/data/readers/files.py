@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import io
 import os
 import re
 import shutil
@@ -11,12 +10,9 @@ import stat
 import sys
 import tempfile
 import weakref
-from abc import abstractmethod
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import IO, Any, Literal
 from urllib.parse import unquote
 
@@ -34,8 +30,6 @@ _BLOCK = 1 << 20
 _MOST_FILES = 1_000_000
 _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}", re.ASCII)
 _HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
-_DEEPEST = 64  # brackets on one line: Arrow's JSON parser is recursive and could overflow the stack
-_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|$)', re.DOTALL)  # one that is not closed ends with the line
 
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 _AS_CSV = "save the sheet or table as CSV"
@@ -89,6 +83,11 @@ def find_files(source: Any) -> Any:
     if isinstance(source, list | tuple) and source and all(isinstance(each, str | os.PathLike) for each in source):
         return [file for each in source for file in _matching(each)]
     return source
+
+
+def are_files(found: Any) -> bool:
+    """Whether `find_files` has found files."""
+    return isinstance(found, list) and bool(found) and isinstance(found[0], File)
 
 
 def _matching(source: Input) -> list[File]:
@@ -256,61 +255,13 @@ def _kind_of_zip(path: str) -> str:
     return "a zip archive, which is not supported; unpack it first"
 
 
-# Reading files of any kind but text. All values are validated: Arrow's functions trust offsets.
-
-
-def read_table(file: File) -> pa.Table:
-    """The whole table."""
-    with damage_reported(file):
-        if file.kind == "parquet":
-            import pyarrow.parquet as pq
-
-            table = pq.read_table(file.path, memory_map=True)
-        elif file.kind == "json":
-            table = _read_json(file)
-        else:
-            with open_ipc(file) as reader:
-                table = reader.read_all()
-        _ = table.column_names  # raises for some damaged files
-        table.validate(full=True)
-        return table
+# Reading files of any kind but text.
 
 
 def constant(value: Value, rows: int) -> pa.Array:
     """A column with one value."""
     kind = pa.null() if value is None else pa.int64() if isinstance(value, int) else pa.string()
     return pa.repeat(pa.scalar(value, kind), rows)
-
-
-def read_batches(file: File, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows from `first` to `stop` in batches, of about `rows` rows where the kind of file leaves a choice."""
-    for batch in _batches(file, rows, first, stop):
-        batch.validate(full=True)
-        yield batch
-
-
-def rows_between(batches: Iterable[pa.RecordBatch], first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-    """The rows of these batches from `first` to `stop` (exclusive; None: all)."""
-    start = 0
-    for batch in batches:
-        end = start + len(batch)
-        low, high = max(first - start, 0), len(batch) if stop is None else min(stop - start, len(batch))
-        if low < high:
-            yield batch.slice(low, high - low)
-        if stop is not None and end >= stop:
-            return
-        start = end
-
-
-def column_names(file: File) -> list[str]:
-    """The names of the columns."""
-    with damage_reported(file):
-        if file.kind == "parquet":
-            import pyarrow.parquet as pq
-
-            return list(pq.read_schema(file.path).names)
-        with _open_json(file) if file.kind == "json" else open_ipc(file) as reader:
-            return list(reader.schema.names)
 
 
 def import_stream(table: Any) -> pa.Table:
@@ -327,7 +278,6 @@ def damaged(file: File, kind: str, error: BaseException) -> DataError:
     why = reason(error)
     if kind == "json":
         why = TOO_LONG if "straddl" in why else why.removeprefix("JSON parse error: ")
-        why = why.replace("unexpected field", "a field that the first lines lack")
         return DataError(f"{file}: cannot be read as JSON Lines ({why}); write one flat object on each line, as UTF-8")
     return DataError(f"{file}: a damaged {kind.split()[0]} file ({why}); write it again")
 
@@ -346,125 +296,3 @@ def damage_reported(file: File) -> Iterator[None]:
 def open_ipc(file: File) -> Iterator[Any]:
     with pa.OSFile(file.path) as raw:
         yield pa.ipc.open_file(raw) if file.kind == "ipc file" else pa.ipc.open_stream(raw)
-
-
-def _batches(file: File, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-    if file.kind == "parquet":
-        yield from _parquet_batches(file, rows, first, stop)
-    elif file.kind == "json":
-        with _open_json(file) as reader:
-            yield from rows_between(reader, first, stop)
-    else:
-        with open_ipc(file) as reader:
-            indexed = file.kind == "ipc file"
-            batches = (reader.get_batch(i) for i in range(reader.num_record_batches)) if indexed else reader
-            yield from rows_between(batches, first, stop)
-
-
-def _parquet_batches(file: File, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-    """Row groups before `first` are not read."""
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(file.path) as parquet:
-        ends = list(accumulate(parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)))
-        group = bisect_right(ends, first)
-        skipped = ends[group - 1] if group else 0
-        batches = parquet.iter_batches(batch_size=rows, row_groups=list(range(group, len(ends))))
-        yield from rows_between(batches, first - skipped, None if stop is None else stop - skipped)
-
-
-def _read_json(file: File, as_text: Sequence[str] = ()) -> pa.Table:
-    """All rows; what looks like dates stays text."""
-    from pyarrow import json
-
-    with file.open() as raw:
-        table = json.read_json(JsonLines(raw, file.name), **_json_options(as_text))
-    dates = _date_columns(table.schema)
-    return _read_json(file, dates) if dates and not as_text else table
-
-
-@contextmanager
-def _open_json(file: File) -> Iterator[Any]:
-    """A streaming reader; what looks like dates stays text."""
-    from pyarrow import json
-
-    with file.open() as raw:
-        dates = _date_columns(json.open_json(JsonLines(raw, file.name), **_json_options()).schema)
-    with file.open() as raw:
-        yield json.open_json(JsonLines(raw, file.name), **_json_options(dates))
-
-
-def _date_columns(schema: pa.Schema) -> list[str]:
-    return [column.name for column in schema if pa.types.is_timestamp(column.type)]
-
-
-def _json_options(as_text: Sequence[str] = ()) -> dict[str, Any]:
-    from pyarrow import json
-
-    schema = pa.schema([(name, pa.string()) for name in as_text]) if as_text else None
-    return {
-        "read_options": json.ReadOptions(block_size=LONGEST_LINE),
-        "parse_options": json.ParseOptions(explicit_schema=schema, newlines_in_values=False),
-    }
-
-
-# Streams that check or change text on its way to Arrow.
-
-
-class WholeLines(io.RawIOBase):
-    """Reads another file by whole lines, each block passed through `transform`."""
-
-    def __init__(self, file: IO[bytes], name: str) -> None:
-        self._file, self.name = file, name
-        self._rest = b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        """Whole lines of about `size` bytes or more; nothing at the end."""
-        blocks, cut, held = [self._rest], 0, len(self._rest)
-        while held < size or not cut:
-            block = self._file.read(_BLOCK)
-            blocks.append(block)
-            cut = held if not block else held + end if (end := block.rfind(b"\n") + 1) else cut
-            held += len(block)
-            if held - cut > LONGEST_LINE + _BLOCK:
-                raise DataError(f"{self.name}: {TOO_LONG}")
-            if not block:
-                break
-        text = b"".join(blocks)
-        self._rest = text[cut:]
-        return self.transform(text[:cut]) if cut else b""
-
-    @abstractmethod
-    def transform(self, lines: bytes) -> bytes:
-        """What is read instead of these lines."""
-
-
-class SingleSpaces(WholeLines):
-    """Runs of blanks and tabs become one space; those at the ends of a line are dropped."""
-
-    def transform(self, lines: bytes) -> bytes:
-        return re.sub(rb"(?m)^ | (?=\r?$)", b"", re.sub(rb"[ \t]+", b" ", lines))
-
-
-class JsonLines(WholeLines):
-    """Refuses text that does not have one JSON object on each line, or one that is deeply nested."""
-
-    _line = 0
-
-    def transform(self, lines: bytes) -> bytes:
-        if self._line == 0:
-            lines = lines.removeprefix(b"\xef\xbb\xbf")
-        for line in lines.splitlines():
-            self._line += 1
-            if (text := line.strip()) and not (text.startswith(b"{") and text.endswith(b"}")):
-                raise DataError(f"{self.name}, line {self._line}: expected one JSON object on each line")
-            if line.count(b"{") + line.count(b"[") > _DEEPEST:
-                plain = _STRINGS.sub(b"", line)
-                if plain.count(b"{") + plain.count(b"[") > _DEEPEST:
-                    raise DataError(
-                        f"{self.name}, line {self._line}: nested values; write one flat object on each line"
-                    )
-        return lines

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from cawn.data.attributes import Attribute
 from cawn.data.events import Events
-from cawn.data.names import UNKNOWN, NameIndex, bipartite_prefixes
-from cawn.data.readers import files, text
+from cawn.data.names import UNKNOWN, bipartite_prefixes
+from cawn.data.readers import files
+from cawn.data.readers.attributes import AttributeReader, Category
 from cawn.data.readers.columns import find_column, find_node_column
-from cawn.data.readers.tables import Origin, TableColumn, attributes_of
+from cawn.data.readers.dialect import sniff
+from cawn.data.readers.rows import PIECE, Rows, TableInMemory, open_rows
+from cawn.data.readers.tables import Origin, TableColumn
 from cawn.data.reading import Column
 from cawn.errors import DataError, brief
 
@@ -37,33 +39,43 @@ class NodeTable:
         """From a path or a table; `categorical` may also name columns of the links."""
         if isinstance(given, str | os.PathLike):
             file = files.find_file(given)
-            if file.kind == "text":
-                table, origin = text.read_node_text(
-                    file, lambda names: _name_column(names, node, str(file)), categorical
-                )
-            else:
-                table, origin = files.read_table(file), Origin(str(file))
+            rows: Rows = open_rows(file, sniff(file, columns=2) if file.kind == "text" else None)
         elif hasattr(given, "__arrow_c_stream__"):
-            table, origin = files.import_stream(given), Origin("nodes")
+            rows = TableInMemory(given, "nodes")
         else:
             raise DataError(f"nodes is a {type(given).__name__}: give a path or a table (pyarrow, pandas, polars)")
-        return cls._of(table, origin, node, categorical)
+        at = (
+            find_node_column(rows.names, rows.name)
+            if node is None
+            else find_column(node, rows.names, "node", rows.name)
+        )
+        rest = [i for i in range(len(rows.names)) if i != at]
+        if not rest:
+            raise DataError(f"{rows.name}: no columns beside {brief(rows.names[at])}; expected node attributes")
+        return cls._read(rows, at, rest, categorical)
 
     @classmethod
-    def _of(cls, table: pa.Table, origin: Origin, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
-        if table.num_rows == 0:
-            raise DataError(f"{origin.name}: no rows; expected at least one node")
-        at = _name_column(table.column_names, node, origin.name)
-        rest = [i for i in range(table.num_columns) if i != at]
-        if not rest:
-            raise DataError(
-                f"{origin.name}: no columns beside {brief(table.column_names[at])}; expected node attributes"
-            )
-        names = TableColumn.at(table, at, origin).names(needed="every row needs the name of a node")
-        categories = {i for i in rest if table.column_names[i] in categorical}
-        x, columns = attributes_of(table, rest, categories, origin, of="node")
-        assert x is not None
-        return cls(names.to_pylist(), x, columns, origin)
+    def _read(cls, rows: Rows, at: int, rest: list[int], categorical: Sequence[Column]) -> NodeTable:
+        untyped = rows.dialect is not None
+        categories = [Category() for _ in rest]
+        readers = [
+            AttributeReader(category, "node", given=rows.names[i] in categorical, known=False, untyped=untyped)
+            for i, category in zip(rest, categories, strict=True)
+        ]
+        names, x = [], []
+        for piece in rows.pieces(PIECE, [at, *rest]):
+            origin = rows.origin(piece.first)
+            column = TableColumn.at(piece.table, 0, origin)
+            names += column.names(needed="every row needs the name of a node").to_pylist()
+            columns = (TableColumn.at(piece.table, i + 1, origin) for i in range(len(rest)))
+            x.append(np.stack([reader.add(column) for reader, column in zip(readers, columns, strict=True)], axis=1))
+        if not names:
+            raise DataError(f"{rows.name}: no rows; expected at least one node")
+        attributes = (
+            replace(reader.finish(), levels=tuple(category.codes))
+            for reader, category in zip(readers, categories, strict=True)
+        )
+        return cls(names, np.concatenate(x), tuple(attributes), rows.origin())
 
     def attached(self, events: Events) -> Events:
         """The links with these attributes of their nodes; a last column marks the nodes that are in the table."""
@@ -88,7 +100,7 @@ class NodeTable:
 
     def _ids(self, events: Events) -> npt.NDArray[np.int64]:
         """The node of each row. In a bipartite network, a name without its prefix must occur on one side only."""
-        index = NameIndex.of(events.labels) if events.names is None else events.names
+        index = events.names
         ids = index.ids(self.names)
         prefixes = bipartite_prefixes(events)
         if prefixes is None:
@@ -102,7 +114,3 @@ class NodeTable:
             where = f"{self.origin.name}, {self.origin.place(row)}"
             raise DataError(f"{where}: {brief(name)} could be {sides}; write the prefix")
         return np.where(ids != UNKNOWN, ids, np.where(left != UNKNOWN, left, right))
-
-
-def _name_column(names: Sequence[str], node: Column | None, where: str) -> int:
-    return find_node_column(names, where) if node is None else find_column(node, names, "node", where)

@@ -11,12 +11,13 @@ import pyarrow as pa
 from cawn.data.readers import files
 from cawn.data.readers.columns import Layout, find_layout, has_usual_ends, time_columns
 from cawn.data.readers.dialect import Dialect, sniff, split
+from cawn.data.readers.rows import FileRows, open_rows
 from cawn.data.readers.tables import Origin, TableColumn
-from cawn.data.readers.text import open_text, text_origin
 from cawn.data.reading import Reading
-from cawn.errors import DataError, reason
+from cawn.errors import DataError
 
 NODE = "node"
+_PIECE = 1 << 22  # bytes
 _NODE_COLUMNS = ("name", "id", "node_id", "nodes", "src", "source", "user", "user_id")
 
 
@@ -24,31 +25,38 @@ _NODE_COLUMNS = ("name", "id", "node_id", "nodes", "src", "source", "user", "use
 class TableFile:
     """A file with a table in it."""
 
-    path: files.File
-    names: list[str]  # of the columns
-    dialect: Dialect | None  # of text
+    rows: FileRows  # with the folders KEY=VALUE above the file as columns
+
+    @property
+    def path(self) -> files.File:
+        return self.rows.file
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.rows.names
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """Of text."""
+        return self.rows.dialect
 
     def origin(self, first: int) -> Origin:
         """For messages about rows counted from row `first` of the file."""
-        if self.dialect is None:
-            return Origin(str(self.path), lambda row: f"row {first + row + 1}")
-        return text_origin(self.path, self.dialect, first)
+        return self.rows.origin(first)
 
     def chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
         """The rows from `first` to `stop` (exclusive; None: all) in order, `rows` at a time but for the last."""
-        try:
-            for table in _rechunked(self._batches(rows, first, stop), rows):
-                for key, value in self.path.partitions:
-                    if key in self.names and key not in table.column_names:
-                        table = table.append_column(key, files.constant(value, len(table)))
-                yield table
-        except DataError:
-            raise
-        except Exception as error:  # a damaged file can raise almost anything
-            if self.dialect is None:
-                raise files.damaged(self.path, self.path.kind, error) from error
-            why = files.TOO_LONG if "straddl" in reason(error) else reason(error)[:120]
-            raise DataError(f"{self.path}: cannot be read ({why})") from error
+        return _rechunked(self._between(first, stop), rows)
+
+    def _between(self, first: int, stop: int | None) -> Iterator[pa.Table]:
+        for piece in self.rows.pieces(_PIECE, range(len(self.names)), skip=first):
+            low, end = max(first - piece.first, 0), piece.first + len(piece.table)
+            high = len(piece.table) if stop is None else min(stop - piece.first, len(piece.table))
+            if low < high:
+                yield piece.table.slice(low, high - low)
+            if stop is not None and end >= stop:
+                return
 
     def num_rows(self) -> int | None:
         """The approximate number of rows: of text, the number of lines. None if unknown."""
@@ -69,13 +77,6 @@ class TableFile:
         """The exact number of rows. All kinds of files but Parquet are parsed."""
         exact = self.num_rows() if self.path.kind == "parquet" else None
         return sum(map(len, self.chunks(1 << 16))) if exact is None else exact
-
-    def _batches(self, rows: int, first: int, stop: int | None) -> Iterator[pa.RecordBatch]:
-        if self.dialect is None:
-            yield from files.read_batches(self.path, rows, first, stop)
-            return
-        with open_text(self.path, self.dialect) as batches:
-            yield from files.rows_between(batches, first, stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +106,15 @@ class PairFile(TableFile):
         """
         file = files.find_file(path)
         dialect = sniff(file, header=header, columns=2) if file.kind == "text" else None
-        names = dialect.names if dialect else files.column_names(file)
-        names = [*names, *(key for key, _ in file.partitions if key not in names)]
-        has_names = dialect is None or dialect.has_header
-        columns = (wanted or Reading()).completed(recorded, names, has_names)
-        layout = find_layout(names, columns, str(file), has_names=has_names, timed=timed)
-        return cls(file, names, dialect, layout, timed)
+        rows = open_rows(file, dialect)
+        rows = rows.with_keys([key for key, _ in file.partitions if key not in rows.names])
+        columns = (wanted or Reading()).completed(recorded, rows.names, rows.has_names)
+        layout = find_layout(rows.names, columns, rows.name, has_names=rows.has_names, timed=timed)
+        return cls(rows, layout, timed)
 
     def has_times(self) -> bool:
         """Whether there is a column that looks like times, even if it was not asked for."""
-        if self.dialect is not None and not self.dialect.has_header:
+        if not self.rows.has_names:
             return len(self.names) > 2
         return self.layout.time >= 0 or len(time_columns(self.names, (self.layout.src, self.layout.dst))) == 1
 
@@ -130,11 +130,11 @@ class NodeFile(TableFile):
         """Look at the beginning of a file. Text has a header if its first line has the usual name of a column."""
         file = files.find_file(path)
         dialect = _sniff_nodes(file) if file.kind == "text" else None
-        names = dialect.names if dialect else files.column_names(file)
-        if not names:
+        rows = open_rows(file, dialect)
+        if not rows.names:
             raise DataError(f"{file}: has no columns; expected names of nodes")
-        plain = [name.strip().lower() for name in names]
-        return cls(file, names, dialect, plain.index(NODE) if NODE in plain else 0)
+        plain = [name.strip().lower() for name in rows.names]
+        return cls(rows, plain.index(NODE) if NODE in plain else 0)
 
     def name_chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[list[Any]]:
         """The names in rows `first` to `stop`, as `chunks` does."""
@@ -153,17 +153,15 @@ def _sniff_nodes(file: files.File) -> Dialect:
     return sniff(file, delimiter, header=has_header, columns=1)
 
 
-def _rechunked(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
+def _rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
+    held: list[pa.Table] = []
     count = 0
-    for batch in batches:
-        while count + len(batch) >= rows:
-            held.append(batch.slice(0, rows - count))
-            batch = batch.slice(rows - count)
-            yield pa.Table.from_batches(held)
-            held, count = [], 0
-        if len(batch):
-            held.append(batch)
-            count += len(batch)
+    for table in tables:
+        while count + len(table) >= rows:
+            yield pa.concat_tables([*held, table.slice(0, rows - count)])
+            table, held, count = table.slice(rows - count), [], 0
+        if len(table):
+            held.append(table)
+            count += len(table)
     if held:
-        yield pa.Table.from_batches(held)
+        yield pa.concat_tables(held)

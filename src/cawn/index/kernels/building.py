@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import njit, njit_fused
+from cawn.kernels.jit import inner_fused, njit
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -92,16 +93,17 @@ def number_pairs(a: Array, b: Array, num_nodes: int) -> tuple[Array, Array]:
         at[a[i] + 1] += 1
     for node in range(num_nodes):
         at[node + 1] += at[node]
-    for i in by_b:
+    for k in range(a.size):
+        i = by_b[k]
         order[at[a[i]]] = i
         at[a[i]] += 1
     keys, rows, size = np.empty(a.size, np.int64), np.empty(a.size, np.int32), 0
-    for i in order:
-        key = np.int64(a[i]) << 32 | np.int64(b[i])
+    for k in range(a.size):
+        key = pair_key(a[order[k]], b[order[k]])
         if size == 0 or keys[size - 1] != key:
             keys[size] = key
             size += 1
-        rows[i] = size - 1
+        rows[order[k]] = size - 1
     return keys[:size].copy(), rows
 
 
@@ -145,7 +147,7 @@ def fill_logsums(span: Array, time: Array, alphas: Array, logsum: Array, first: 
                 logsum[a, i] = math.log(P)
 
 
-@njit_fused
+@inner_fused
 def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, block: int, sums: Array) -> None:
     """The sums at the end of a block of a list, from those at the end of the block before."""
     first, row = start + (block << bits), block_row(start, block, bits)

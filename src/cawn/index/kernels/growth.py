@@ -51,8 +51,8 @@ class Extension(NamedTuple):
     span: Array  # to be published
 
 
-@intrinsic
-def memory_barrier(typing_context: Any) -> Any:  # type: ignore[no-untyped-def]
+@intrinsic  # type: ignore[untyped-decorator]
+def memory_barrier(typing_context: Any) -> Any:
     """Whoever sees what is stored after it also sees what was stored before."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -101,10 +101,12 @@ def distinct_rows(rows: Array, count: int, which: Array, order: Array, row: Arra
 
 @njit
 def entries_kept(span: Array, link: Array, rows: Array, num_links: int, keep: Array) -> None:
-    """How many entries of each row belong to the first `num_links` links."""
+    """How many entries of each row belong to the first `num_links` links; all of them, if that is negative."""
     for d in range(rows.size):
         packed = span[rows[d]]
-        keep[d] = count_below(link, packed >> START_BITS, packed & LENGTH, num_links)
+        keep[d] = packed & LENGTH
+        if num_links >= 0:
+            keep[d] = count_below(link, packed >> START_BITS, keep[d], num_links)
 
 
 @njit
@@ -129,7 +131,7 @@ def reserve(
             moved_from[d], start[d] = start[d], needed + header
             needed += header + room_for(keep[d] + more[d])
     if needed > link.size:
-        return needed - link.size
+        return int(needed - link.size)
     used[ENTRIES] = needed
     for d in range(row.size):
         packed = span[row[d]]
@@ -214,22 +216,31 @@ def extend_nodes(
 
 @njit
 def extend_logsums(
-    time: Array, alphas: Array, logsum: Array, tails: Array, span: Array, extension: Extension, new_tails: Array
+    time: Array,
+    alphas: Array,
+    logsum: Array,
+    tails: Array,
+    span: Array,
+    extension: Extension,
+    new_tails: Array,
 ) -> None:
-    """Continue Algorithm 2; `tails` are P at the newest entry of each node, and at that of each extended one after."""
+    """Continue Algorithm 2; `tails` are P at the newest entry of each node, `new_tails` of each extended one after."""
     row, more, keep, start, _, _ = extension
-    for a in range(alphas.size):
-        for d in range(row.size):
-            P, first = 0.0, start[d]
-            if keep[d] > 0 and keep[d] == span[row[d]] & LENGTH:
-                P, first = tails[row[d], a], start[d] + keep[d]
-            for i in range(first, start[d] + keep[d] + more[d]):
-                if P > 0.0:
-                    P *= math.exp(-alphas[a] * (time[i] - time[i - 1]))
-                P += 1.0
+    for d in range(row.size):
+        first, last = start[d], start[d] + keep[d] + more[d]
+        P = new_tails[d]
+        P[:] = 0.0
+        if keep[d] > 0 and keep[d] == span[row[d]] & LENGTH:
+            P[:] = tails[row[d]]
+            first += keep[d]
+        for i in range(first, last):
+            elapsed = time[i] - time[i - 1] if i > start[d] else time[i] - time[i]
+            for a in range(alphas.size):
+                if P[a] > 0.0:
+                    P[a] *= math.exp(-alphas[a] * elapsed)
+                P[a] += 1.0
                 if i >= start[d] + keep[d]:
-                    logsum[a, i] = math.log(P)
-            new_tails[d, a] = P
+                    logsum[a, i] = math.log(P[a])
 
 
 @njit

@@ -1,8 +1,8 @@
 """How the lists of an index lie in memory, and how they are read.
 
 A *list* holds the links of one row (a node, a pair, ...), oldest first. All lists of a kind share arrays with one place
-for each entry; `span[row]` says where the list of a row is. An entry is 2 * link + side: side 0 if the link is seen from
-its source, 1 from its destination. Links are numbered in the order of time, so "before time t" is "below a number", and
+for each entry; `span[row]` says where the list of a row is. An entry is 2 * link + side: side 0 if it is that of
+the source, 1 from the destination. Links are numbered in the order of time, so "before time t" is "below a number", and
 the time of an entry is t[link]: lists hold no times of their own.
 
 The sum of exp(-decay * age) over the entries of a list is stored after every 2 ** bits entries only; the rest of a
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inline, njit, njit_fused
+from cawn.kernels.jit import inline, inner_fused, njit
 from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
@@ -124,22 +124,32 @@ def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any
     return total
 
 
-@njit_fused
+@inner_fused
 def all_decayed(
-    lists: Lists, decays: Array, stride: int, t: Array, start: Any, seen: Any, now: Any, out: Array
+    link: Array,
+    sums: Array,
+    bits: Any,
+    decays: Array,
+    stride: int,
+    t: Array,
+    start: Any,
+    seen: Any,
+    now: Any,
+    out: Array,
 ) -> None:
     """`decayed` for every stride-th decay of the lists, which are `decays`: [decays]."""
-    blocks = seen >> lists.bits
-    first = start + (blocks << lists.bits)
-    out[:] = 0.0
+    blocks = seen >> bits
+    first = start + (blocks << bits)
+    for a in range(out.size):
+        out[a] = 0.0
     if blocks > 0:
-        age = float(now - t[lists.link[np.uint64(first - 1)] >> 1])
-        row = block_row(start, blocks - 1, lists.bits)
-        for a in range(decays.size):
-            out[a] = lists.sums[row, a * stride] * exp(-decays[a] * age)
+        age = float(now - t[np.uint64(link[np.uint64(first - 1)] >> 1)])
+        row = block_row(start, blocks - 1, bits)
+        for a in range(out.size):
+            out[a] = sums[row, a * stride] * exp(-decays[a] * age)
     for i in range(first, start + seen):
-        age = float(now - t[np.uint64(lists.link[np.uint64(i)] >> 1)])
-        for a in range(decays.size):
+        age = float(now - t[np.uint64(link[np.uint64(i)] >> 1)])
+        for a in range(out.size):
             out[a] += exp(-decays[a] * age)
 
 
@@ -186,9 +196,4 @@ def slots_for(size: int) -> Array:
 
 def num_slots(size: int) -> int:
     """The size of a hash table for this many keys."""
-    return 1 << max(math.ceil(1.5 * size), 2).bit_length()
-
-
-def pair_key(a: Array, b: Array) -> Array:
-    """One key for two nodes."""
-    return np.asarray(a.astype(np.int64) << 32 | b.astype(np.int64))
+    return 1 << max(math.ceil(1.25 * size), 2).bit_length()

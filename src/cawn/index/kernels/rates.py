@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
+from cawn.index.kernels.lists import Lists, all_decayed, count_before, count_below, find_list, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import njit_fused
+from cawn.kernels.jit import inner_fused, njit_fused
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -105,11 +106,11 @@ def fill_rates(
                 column += 1
             for r in range(AGES if part == PAIR else 1):
                 fill_closeness(found, now, unit, r, to, column + r)
-            if part == SOURCE or part == DESTINATION:
+            if PAIR < part <= DESTINATION:
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
 
 
-@njit_fused
+@inner_fused
 def links_before(times: Array, now: Array, visible: Array) -> None:
     """The number of links before each time."""
     for i in range(now.size):
@@ -117,30 +118,32 @@ def links_before(times: Array, now: Array, visible: Array) -> None:
         visible[i] = visible[i - 1] if same else count_before(times, 0, times.size, now[i])
 
 
-@njit_fused
+@inner_fused
 def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part; unknown ones are -1."""
     for i in range(u.size):
-        pair = find_row(tables.pairs.keys, tables.pairs.slots, min(u[i], v[i]) << 32 | max(u[i], v[i]))
+        pair = find_row(tables.pairs.keys, tables.pairs.slots, pair_key(min(u[i], v[i]), max(u[i], v[i])))
         rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = pair, u[i], v[i]
         rows[DIRECTED_PAIR, i] = 2 * pair + (u[i] > v[i]) if pair >= 0 else -1
         rows[AS_SOURCE, i], rows[AS_DESTINATION, i] = u[i], v[i]
 
 
-@njit_fused
+@inner_fused
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
+    span, link, chain, version = lists.span, lists.link, lists.chain, lists.version
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and visible[i] == visible[i - 1]:
             start[i], seen[i] = start[i - 1], seen[i - 1]
         else:
-            start[i], seen[i] = entries_before(lists, row[i], visible[i])
+            start[i], size = find_list(span, link, chain, version, row[i])
+            seen[i] = count_below(link, start[i], size, visible[i])
         for r in range(min(ages, seen[i])):
-            when[r, i] = t[lists.link[start[i] + seen[i] - 1 - r] >> 1]
+            when[r, i] = t[np.uint64(link[np.uint64(start[i] + seen[i] - 1 - r)] >> 1)]
 
 
-@njit_fused
+@inner_fused
 def find_part(
     lists: Lists,
     alphas: Array,
@@ -155,16 +158,17 @@ def find_part(
     """Look up one part. If it has as many links as the same part in both directions, `whole`, they are the same."""
     find_newest(lists, t, now, visible, ages, found)
     row, start, seen, _, rates = found
+    link, sums, bits = lists.link, lists.sums, lists.bits
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
             rates[i] = rates[i - 1]
         elif is_directed and whole.seen[i] == seen[i]:
             rates[i] = whole.rates[i]
         else:
-            all_decayed(lists, alphas, 1, t, start[i], seen[i], now[i], rates[i])
+            all_decayed(link, sums, bits, alphas, 1, t, start[i], seen[i], now[i], rates[i])
 
 
-@njit_fused
+@inner_fused
 def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
     """Look up an end of each pair; the lists of nodes have the logarithm of every sum."""
     find_newest(tables.nodes, tables.t, now, visible, 1, found)
@@ -183,14 +187,14 @@ def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
 # What the parts consist of. Functions that fill columns of `out` start at `column`.
 
 
-@njit_fused
+@inner_fused
 def fill_logarithms(rates: Array, out: Array, column: int) -> None:
     for i in range(len(out)):
         for a in range(rates.shape[1]):
             out[i, column + a] = log1p(rates[i, a])
 
 
-@njit_fused
+@inner_fused
 def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
     """The probability of a step from an end to the other one, at each decay."""
     for i in range(len(out)):
@@ -198,7 +202,7 @@ def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
             out[i, column + a] = pair[i, a] / max(end[i, a], _TINY)
 
 
-@njit_fused
+@inner_fused
 def fill_closeness(found: Found, now: Array, unit: float, r: int, out: Array, column: int) -> None:
     """Of the r-th newest entry: 1 for age 0, decreasing with the logarithm of the age to about 0; -1 for never."""
     value = np.empty(now.size)

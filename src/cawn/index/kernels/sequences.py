@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import all_decayed, count_before, decayed, entries_before, find_list, find_row
+from cawn.index.kernels.lists import all_decayed, count_before, count_below, decayed, entries_before, find_list, find_row
 from cawn.index.kernels.rates import Tables
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import njit_fused
+from cawn.kernels.jit import inner_fused, njit_fused
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -93,7 +94,7 @@ def sequence_features(
             if depth > 0:
                 own = decayed(tables.nodes, tables.t, 0, start, seen, now)
                 _count_followers(tables, end, visible, now, recent.followed)
-        pair = find_row(pairs.keys, pairs.slots, min(u, v) << 32 | max(u, v))
+        pair = find_row(pairs.keys, pairs.slots, pair_key(min(u, v), max(u, v)))
         pair_start, pair_seen = entries_before(pairs, pair, visible)
         width = 0
         if since:
@@ -115,7 +116,7 @@ def sequence_features(
 # The parts of a row of features.
 
 
-@njit_fused
+@inner_fused
 def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) -> None:
     row[0], row[1] = -1.0, 0.0
     if pair_seen > 0:
@@ -123,11 +124,12 @@ def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) 
         row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
 
 
-@njit_fused
+@inner_fused
 def _fill_two_steps(
     tables: Tables, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
 ) -> None:
-    num_decays, hits, pairs = decays.size, 0, tables.pairs
+    num_decays, hits = decays.size, 0
+    span, link, sums, _, keys, slots, chain, bits, version = tables.pairs
     recent.sums[:] = 0.0
     total, affinity, roots = recent.sums[0], recent.sums[1], recent.sums[2]
     rates = np.empty(num_decays)
@@ -138,10 +140,14 @@ def _fill_two_steps(
         weight, root = recent.weight[k], recent.root[k]
         for a in range(num_decays):
             total[a] += weight[a]
-        start, seen = entries_before(pairs, find_row(pairs.keys, pairs.slots, min(v, w) << 32 | max(v, w)), visible)
+        pair = find_row(keys, slots, pair_key(min(v, w), max(v, w)))
+        if pair < 0:
+            continue
+        start, whole = find_list(span, link, chain, version, pair)
+        seen = count_below(link, start, whole, visible)
         if seen > 0:
             hits += recent.links[k]
-            all_decayed(pairs, decays, STRIDE, tables.t, start, seen, now, rates)
+            all_decayed(link, sums, bits, decays, STRIDE, tables.t, start, seen, now, rates)
             for a in range(num_decays):
                 affinity[a] += weight[a] * rates[a] / (1.0 + rates[a])
                 roots[a] += root[a] * math.sqrt(rates[a])
@@ -151,7 +157,7 @@ def _fill_two_steps(
     row[2 * num_decays] = math.log1p(hits)
 
 
-@njit_fused
+@inner_fused
 def _fill_transitions(
     tables: Tables, end: End, v: int, visible: int, now: Any, base: float, followed: Array, row: Array
 ) -> None:
@@ -163,7 +169,7 @@ def _fill_transitions(
         together = 0.0
         if followed[k] > 0.0:
             w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
-            found = find_row(tables.next.keys, tables.next.slots, w << 32 | v)
+            found = find_row(tables.next.keys, tables.next.slots, pair_key(w, v))
             start, seen = entries_before(tables.next, found, visible)
             together = decayed(tables.next, tables.t, 0, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
@@ -172,7 +178,7 @@ def _fill_transitions(
 # What depends on one end alone.
 
 
-@njit_fused
+@inner_fused
 def _find_recent(tables: Tables, decays: Array, end: End, now: Any, partners: int, recent: Recent) -> int:
     """Fill `recent` from the last links of a node; returns the number of distinct partners."""
     size = 0
@@ -196,7 +202,7 @@ def _find_recent(tables: Tables, decays: Array, end: End, now: Any, partners: in
     return size
 
 
-@njit_fused
+@inner_fused
 def _count_followers(tables: Tables, end: End, visible: int, now: Any, followed: Array) -> None:
     for k in range(min(followed.size, end.seen)):
         w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
@@ -204,7 +210,7 @@ def _count_followers(tables: Tables, end: End, visible: int, now: Any, followed:
         followed[k] = decayed(tables.origins, tables.t, 0, start, seen, now)
 
 
-@njit_fused
+@inner_fused
 def _all_before(tables: Tables, visible: int, now: Any) -> tuple[float, float]:
     """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
     blocks, decay, total = visible >> TOTAL_BITS, tables.nodes.decays[0], 0.0

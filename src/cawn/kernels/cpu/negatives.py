@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import inline, njit
+from cawn.kernels.jit import njit
+from cawn.kernels.keys import pair_key
 from cawn.kernels.rng import mix64
-from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
 
-_AT_ONCE = 1 << 16  # nodes or links of one thread
+_BLOCK = 1 << 20  # links at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +61,9 @@ def _draw(
     key: np.uint64,
 ) -> npt.NDArray[np.int32]:
     """See `Choices`; `kernels.cuda.negatives` draws the same on a GPU."""
-    out = np.full(links.size, -1, np.int32)
+    out = np.empty(links.size, np.int32)
     for i in range(links.size):
+        out[i] = -1
         if count[i] > 0:
             r = np.int64(mix64(mix64(key) ^ np.uint64(links[i])) % np.uint64(count[i]))
             lo, hi = skip_from[i], skip_to[i]
@@ -80,33 +80,25 @@ def _draw(
 # Nodes in the order of their first link.
 
 
-@njit
 def first_links(ends: Array, num_nodes: int) -> npt.NDArray[np.int64]:
     """The position of the first link of each node that occurs, ascending."""
-    seen = np.zeros(num_nodes, np.bool_)
-    out = np.empty(min(ends.size, num_nodes), np.int64)
-    count = 0
-    for i in range(ends.size):
-        if not seen[ends[i]]:
-            seen[ends[i]] = True
-            out[count] = i
-            count += 1
-    return out[:count].copy()
+    first = _first_positions(ends, num_nodes)
+    return np.sort(first[first < len(ends)])
 
 
-@njit
 def by_first_link(src: Array, dst: Array, num_nodes: int) -> npt.NDArray[np.int32]:
     """The nodes with links in the order of their first one, the source before the destination."""
-    seen = np.zeros(num_nodes, np.bool_)
-    out = np.empty(num_nodes, np.int32)
-    count = 0
-    for i in range(src.size):
-        for node in (src[i], dst[i]):
-            if not seen[node]:
-                seen[node] = True
-                out[count] = node
-                count += 1
-    return out[:count].copy()
+    first = np.minimum(2 * _first_positions(src, num_nodes), 2 * _first_positions(dst, num_nodes) + 1)
+    return np.argsort(first)[: np.count_nonzero(first < 2 * len(src))].astype(np.int32)
+
+
+def _first_positions(ends: Array, num_nodes: int) -> npt.NDArray[np.int64]:
+    """The position where each node first occurs, the number of positions for those that do not: [N]."""
+    first = np.full(num_nodes, len(ends))
+    for start in reversed(range(0, len(ends), _BLOCK)):
+        block = ends[start : start + _BLOCK]
+        first[block[::-1]] = np.arange(start, start + len(block))[::-1]  # of equal indices, the last is assigned
+    return first
 
 
 # The partners of every source.
@@ -115,84 +107,26 @@ def by_first_link(src: Array, dst: Array, num_nodes: int) -> npt.NDArray[np.int3
 class Partners(NamedTuple):
     """The distinct partners of source u, by their ranks, ascending: partners[starts[u] : starts[u + 1]]."""
 
+    keys: Array  # `pair_key` of each source and the rank of each of its partners, ascending
     starts: Array  # [N + 1]
-    partners: Array  # int32
 
     @classmethod
     def of(cls, src: Array, dst: Array, links: Array, rank: Array) -> Partners:
         """The partners in these links (positions)."""
-        starts = np.zeros(rank.size + 1, np.int64)
-        partners = _fill_lists(src, dst, links, rank, starts)
-        sizes = np.empty(rank.size, np.int64)
-        in_parallel(partial(_sort_lists, starts, partners, sizes), even_bounds(rank.size, _AT_ONCE), None)
-        return cls._compacted(starts, partners, sizes)
-
-    def without(self, other: Partners) -> Partners:
-        """These partners but for those in `other`."""
-        partners, sizes = self.partners.copy(), np.empty(self.starts.size - 1, np.int64)
-        bounds = even_bounds(len(sizes), _AT_ONCE)
-        in_parallel(partial(_subtract_lists, self.starts, partners, sizes, other.starts, other.partners), bounds, None)
-        return self._compacted(self.starts, partners, sizes)
+        keys = np.sort(pair_key(src[links], rank[dst[links]]))  # np.unique hashes, which takes ten times as long
+        return cls._from_keys(keys[_changes(keys)], rank.size)
 
     @classmethod
-    def _compacted(cls, starts: Array, partners: Array, sizes: Array) -> Partners:
-        """Only the first `sizes` entries of each list; changes `partners`."""
-        kept = np.append(0, np.cumsum(sizes))
-        _move_lists(starts, kept, partners)
-        return cls(kept, partners[: kept[-1]].copy())
+    def _from_keys(cls, keys: Array, num_nodes: int) -> Partners:
+        return cls(keys, np.searchsorted(keys, pair_key(np.arange(num_nodes + 1), 0)))
 
+    @property
+    def partners(self) -> Array:
+        return self.keys & 0x7FFFFFFF
 
-@njit
-def _fill_lists(src: Array, dst: Array, links: Array, rank: Array, starts: Array) -> npt.NDArray[np.int32]:
-    """The ranks of the destinations of each source; `starts`, which is all 0, becomes where their lists start."""
-    for i in range(links.size):
-        starts[src[links[i]] + 1] += 1
-    for node in range(rank.size):
-        starts[node + 1] += starts[node]
-    out, at = np.empty(links.size, np.int32), starts[:-1].copy()
-    for i in range(links.size):
-        u = src[links[i]]
-        out[at[u]] = rank[dst[links[i]]]
-        at[u] += 1
-    return out
-
-
-@njit
-def _sort_lists(starts: Array, partners: Array, sizes: Array, first: int, last: int) -> None:
-    """Sort the lists of some nodes and move their distinct entries to the front."""
-    for node in range(first, last):
-        some = partners[starts[node] : starts[node + 1]]
-        some.sort()
-        size = min(some.size, 1)
-        for i in range(1, some.size):
-            if some[i] != some[i - 1]:
-                some[size] = some[i]
-                size += 1
-        sizes[node] = size
-
-
-@njit
-def _subtract_lists(
-    starts: Array, partners: Array, sizes: Array, other_starts: Array, others: Array, first: int, last: int
-) -> None:
-    """Move the entries that are not in the other list of the same node to the front."""
-    for node in range(first, last):
-        at, end, size = other_starts[node], other_starts[node + 1], 0
-        begin = starts[node]
-        for i in range(begin, starts[node + 1]):
-            while at < end and others[at] < partners[i]:
-                at += 1
-            if at == end or others[at] != partners[i]:
-                partners[begin + size] = partners[i]
-                size += 1
-        sizes[node] = size
-
-
-@njit
-def _move_lists(starts: Array, kept: Array, partners: Array) -> None:
-    for node in range(starts.size - 1):
-        for i in range(kept[node + 1] - kept[node]):
-            partners[kept[node] + i] = partners[starts[node] + i]
+    def without(self, other: Partners) -> Partners:
+        """These partners but for those in `other`, which are some of them."""
+        return self._from_keys(np.delete(self.keys, np.searchsorted(self.keys, other.keys)), self.starts.size - 1)
 
 
 # What a link may not draw: the destinations that its source links to at the same time.
@@ -202,77 +136,33 @@ def skip_linked(
     src: Array, dst: Array, t: Array, links: Array, rank: Array, found: Partners
 ) -> tuple[Array, Array, Array]:
     """`skipped`, `skip_from` and `skip_to` of choices among the partners of each link's source; `links` ascend."""
-    skipped = np.zeros(src.size, np.int32)
-    skip_from, skip_to = np.empty(links.size, np.int32), np.empty(links.size, np.int32)
-    arrays = (src, dst, t, links, rank, found.starts, found.partners, skipped, skip_from, skip_to)
-    in_parallel(partial(_skip_linked, *arrays), even_bounds(links.size, _AT_ONCE), None)
-    return skipped, skip_from, skip_to
+    begin = np.searchsorted(t, t[links])  # the first link at the time of each
+    moments = begin[_changes(begin)]
+    sizes = np.searchsorted(t, t[moments], side="right") - moments
+    moment = np.repeat(np.arange(len(moments)), sizes)  # of each row: rows are all links at these times
+    shift = moments - (np.cumsum(sizes) - sizes)  # from a row to the position of its link
+    rows = np.arange(len(moment))
+    positions = rows + shift[moment]
+    key = pair_key(src[positions], rank[dst[positions]])
+    tied = np.flatnonzero(sizes[moment] > 1)
+    order = tied[np.lexsort((key[tied], moment[tied]))]  # by source, then by the rank of the destination
+    key[tied], rows[order] = key[order], tied  # `rows` is now where each row has moved to
+
+    place = np.searchsorted(found.keys, key)
+    kept = _changes(moment, key) & (np.append(found.keys, -1)[place] == key)
+    before = np.cumsum(kept) - kept  # the number of kept rows before each
+    starts = _changes(moment, key >> 32)
+    group, skip_from = np.cumsum(starts) - 1, before[starts]
+    skip_to = np.append(skip_from, np.count_nonzero(kept))[1:]
+    skipped = (place - found.starts[key >> 32] - (before - skip_from[group]))[kept]
+    own = group[rows[links - shift[np.cumsum(_changes(begin)) - 1]]]
+    return skipped, skip_from[own], skip_to[own]
 
 
-@njit
-def _skip_linked(
-    src: Array,
-    dst: Array,
-    t: Array,
-    links: Array,
-    rank: Array,
-    starts: Array,
-    partners: Array,
-    skipped: Array,
-    skip_from: Array,
-    skip_to: Array,
-    first: int,
-    last: int,
-) -> None:
-    """For links `first` to `last`. What links of one time skip is written to `skipped` at their own positions, so two
-    threads that share a time write the same."""
-    i = first
-    while i < last:
-        begin = end = links[i]
-        while begin > 0 and t[begin - 1] == t[end]:
-            begin -= 1
-        while end < t.size and t[end] == t[begin]:
-            end += 1
-        if end - begin == 1:
-            u = src[begin]
-            place = _place(partners, starts[u], starts[u + 1], rank[dst[begin]])
-            skipped[begin] = max(place, 0)
-            while i < last and links[i] == begin:
-                skip_from[i], skip_to[i] = begin, begin + (place >= 0)
-                i += 1
-            continue
-        keys = np.empty(end - begin, np.int64)
-        for j in range(end - begin):
-            keys[j] = np.int64(src[begin + j]) << 32 | np.int64(rank[dst[begin + j]])
-        keys.sort()  # by source, then by the rank of the destination
-        sources, froms, tos = np.empty_like(keys), np.empty_like(keys), np.empty_like(keys)
-        groups, size = 0, begin
-        for j in range(keys.size):
-            u = keys[j] >> 32
-            if groups == 0 or sources[groups - 1] != u:
-                sources[groups], froms[groups], tos[groups] = u, size, size
-                groups += 1
-            if j > 0 and keys[j] == keys[j - 1]:
-                continue
-            place = _place(partners, starts[u], starts[u + 1], keys[j] & 0x7FFFFFFF)
-            if place >= 0:
-                skipped[size] = place - (size - froms[groups - 1])
-                size += 1
-                tos[groups - 1] = size
-        while i < last and links[i] < end:
-            group = np.searchsorted(sources[:groups], src[links[i]])
-            skip_from[i], skip_to[i] = froms[group], tos[group]
-            i += 1
-
-
-@inline
-def _place(partners: Array, lo: int, hi: int, rank: int) -> int:
-    """The position of an entry in a list, or -1."""
-    begin, end = lo, hi
-    while lo < hi:
-        mid = (lo + hi) >> 1
-        if partners[mid] < rank:
-            lo = mid + 1
-        else:
-            hi = mid
-    return lo - begin if lo < end and partners[lo] == rank else -1
+def _changes(*columns: Array) -> npt.NDArray[np.bool_]:
+    """Whether each row differs from the one before it: [n]."""
+    found = np.zeros(len(columns[0]), np.bool_)
+    found[:1] = True
+    for column in columns:
+        found[1:] |= column[1:] != column[:-1]
+    return found

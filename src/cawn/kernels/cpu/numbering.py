@@ -1,7 +1,8 @@
-"""Numbers for names in the order in which they are seen: hash tables in arrays that the caller enlarges.
+"""A hash table of names, in arrays that the caller enlarges.
 
-A slot holds the upper half of a name's hash and its number plus 1; 0 is an empty slot. Every name has a role, the
-least of those it was seen in, and its rank among the names that got this role.
+A slot holds the upper half of a name's hash and its number plus 1; 0 is an empty slot. Names are either integers or
+strings: each kernel takes them as a tuple (integers, ends, text), of which one side is empty. String i is
+text[ends[i] : ends[i + 1]].
 
 Almost every lookup of a large table misses the cache, several times one after the other. Names are therefore looked up
 in blocks: loops without dependencies first read what the lookups of a block are going to need, so that the processor
@@ -19,9 +20,10 @@ from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import mix64
 
 Array = npt.NDArray[Any]
+Names = tuple[Array, Array, Array]
 
-ROLES = 3
-NO_ROLE = ROLES  # of a name that was not seen yet
+ABSENT = -1
+NOT_INTEGERS, INTEGERS, INTEGERS_WITH_POINT = range(3)  # what `parse_integers` finds
 
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
 _ONE, _EMPTY = np.uint64(1), np.uint64(0)
@@ -48,166 +50,147 @@ def _hash_string(text: Array, lo: int, hi: int) -> np.uint64:
 
 
 @inline
-def _equal(text: Array, lo: int, hi: int, held: Array, first: int, last: int) -> bool:
-    if hi - lo != last - first:
+def _hash(names: Names, i: int) -> np.uint64:
+    integers, ends, text = names
+    if integers.size:
+        return mix64(np.uint64(integers[i]))
+    return _hash_string(text, ends[i], ends[i + 1])
+
+
+@inline
+def _equal(names: Names, i: int, held: Names, node: np.int64) -> bool:
+    if names[0].size:
+        return bool(names[0][i] == held[0][node])
+    lo, first = names[1][i], held[1][node]
+    length = names[1][i + 1] - lo
+    if length != held[1][node + 1] - first:
         return False
-    for j in range(hi - lo):  # noqa: SIM110 - numba compiles the loop
-        if text[lo + j] != held[first + j]:
+    for j in range(length):  # noqa: SIM110 - numba compiles the loop
+        if names[2][lo + j] != held[2][first + j]:
             return False
     return True
 
 
 @inline
-def _see(node: int, role: int, roles: Array, ranks: Array, counts: Array) -> None:
-    """Record that a name was seen in a role."""
-    if role < roles[node]:
-        roles[node] = role
-        ranks[node] = counts[role]
-        counts[role] += 1
-
-
-@inline
-def _first_names(keys: Array, slots: Array, mask: np.uint64, nodes: Array) -> None:
-    """The number of the name in the first slot of each key, if its tag is that of the key, else 0."""
+def _read_ahead(keys: Array, slots: Array, held: Names, nodes: Array) -> None:
+    """Read what the lookups of these keys need, so that it is in the cache."""
+    mask = np.uint64(slots.size - 1)
+    integers, ends, text = held
     for j in range(keys.size):
         slot = slots[keys[j] & mask]
         nodes[j] = np.int64((slot & _LOWER) - _ONE) if slot != _EMPTY and slot & _UPPER == keys[j] & _UPPER else 0
-
-
-@njit
-def number_strings(
-    ends: Array,
-    text: Array,
-    role: int,
-    held_ends: Array,
-    held_text: Array,
-    slots: Array,
-    roles: Array,
-    ranks: Array,
-    counts: Array,
-    ids: Array,
-    first: int,
-) -> int:
-    """Number the names from position `first` on; returns the position of the first name that did not fit.
-
-    Args:
-        ends, text: Name i is text[ends[i] : ends[i + 1]].
-        held_ends, held_text: The names that have numbers, likewise.
-        roles, ranks: Of these names; `roles` of further ones are NO_ROLE.
-        counts: The number of names of each role, followed by the total number of names.
-        ids: The numbers of the names, [n].
-    """
-    mask, most = np.uint64(slots.size - 1), min(roles.size, slots.size // 4 * 3)
-    size = counts[ROLES]
-    keys, nodes, begins = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
-    for i in range(first, ids.size):
-        block = (i - first) % _BLOCK
-        if block == 0:
-            count = min(_BLOCK, ids.size - i)
-            for j in range(count):
-                keys[j] = _hash_string(text, ends[i + j], ends[i + j + 1])
-            _first_names(keys[:count], slots, mask, nodes)
-            for j in range(count):
-                begins[j] = held_ends[nodes[j]]
-            for j in range(count):  # what is read here is not used, but it is in the cache afterwards
-                begins[j] = held_text[min(begins[j], held_text.size - 1)] if held_text.size else 0
-                nodes[j] = roles[nodes[j]]
-        lo, hi = ends[i], ends[i + 1]
-        key = keys[block]
-        at, tag = key & mask, key & _UPPER
-        while True:
-            slot = slots[at]
-            if slot == _EMPTY:
-                if size >= most or held_ends[size] + hi - lo > held_text.size:
-                    counts[ROLES] = size
-                    return i
-                node, begin = size, held_ends[size]
-                held_text[begin : begin + hi - lo] = text[lo:hi]
-                size += 1
-                held_ends[size] = begin + hi - lo
-                slots[at] = tag | np.uint64(size)
-                break
-            node = np.int64((slot & _LOWER) - _ONE)
-            if slot & _UPPER == tag and _equal(text, lo, hi, held_text, held_ends[node], held_ends[node + 1]):
-                break
-            at = (at + _ONE) & mask
-        ids[i] = node
-        _see(node, role, roles, ranks, counts)
-    counts[ROLES] = size
-    return ids.size
-
-
-@njit
-def number_integers(
-    names: Array,
-    role: int,
-    held: Array,
-    slots: Array,
-    roles: Array,
-    ranks: Array,
-    counts: Array,
-    ids: Array,
-    first: int,
-) -> int:
-    """`number_strings` for names that are integers; `held` are those that have numbers."""
-    mask, most = np.uint64(slots.size - 1), min(roles.size, slots.size // 4 * 3)
-    size = counts[ROLES]
-    keys, nodes, values = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
-    for i in range(first, ids.size):
-        block = (i - first) % _BLOCK
-        if block == 0:
-            count = min(_BLOCK, ids.size - i)
-            for j in range(count):
-                keys[j] = mix64(np.uint64(names[i + j]))
-            _first_names(keys[:count], slots, mask, nodes)
-            for j in range(count):  # as above
-                values[j] = held[nodes[j]]
-                nodes[j] = roles[nodes[j]]
-        key = keys[block]
-        at, tag = key & mask, key & _UPPER
-        while True:
-            slot = slots[at]
-            if slot == _EMPTY:
-                if size >= most:
-                    counts[ROLES] = size
-                    return i
-                node = size
-                held[node] = names[i]
-                size += 1
-                slots[at] = tag | np.uint64(size)
-                break
-            node = np.int64((slot & _LOWER) - _ONE)
-            if slot & _UPPER == tag and held[node] == names[i]:
-                break
-            at = (at + _ONE) & mask
-        ids[i] = node
-        _see(node, role, roles, ranks, counts)
-    counts[ROLES] = size
-    return ids.size
-
-
-@njit
-def fill_slots_strings(ends: Array, text: Array, size: int, slots: Array) -> None:
-    """Put names with the numbers 0 to size - 1 into empty slots."""
-    mask = np.uint64(slots.size - 1)
-    for node in range(size):
-        _put(_hash_string(text, ends[node], ends[node + 1]), node, slots, mask)
-
-
-@njit
-def fill_slots_integers(names: Array, size: int, slots: Array) -> None:
-    """Put names with the numbers 0 to size - 1 into empty slots."""
-    mask = np.uint64(slots.size - 1)
-    for node in range(size):
-        _put(mix64(np.uint64(names[node])), node, slots, mask)
+    if integers.size:
+        for j in range(keys.size):
+            nodes[j] = integers[min(nodes[j], integers.size - 1)]
+    elif text.size:
+        for j in range(keys.size):
+            nodes[j] = ends[min(nodes[j], ends.size - 1)]
+        for j in range(keys.size):
+            nodes[j] = text[min(nodes[j], text.size - 1)]
 
 
 @inline
-def _put(key: np.uint64, node: int, slots: Array, mask: np.uint64) -> None:
-    at = key & mask
-    while slots[at] != _EMPTY:
-        at = (at + _ONE) & mask
-    slots[at] = (key & _UPPER) | np.uint64(node + 1)
+def _fits(names: Names, i: int, held: Names, size: int) -> bool:
+    """Whether there is room for one more name."""
+    if names[0].size:
+        return bool(size < held[0].size)
+    return bool(size + 1 < held[1].size and held[1][size] + names[1][i + 1] - names[1][i] <= held[2].size)
+
+
+@inline
+def _store(names: Names, i: int, held: Names, size: int) -> None:
+    if names[0].size:
+        held[0][size] = names[0][i]
+    else:
+        lo, hi, begin = names[1][i], names[1][i + 1], held[1][size]
+        held[2][begin : begin + hi - lo] = names[2][lo:hi]
+        held[1][size + 1] = begin + hi - lo
+
+
+@inline
+def _look_up_small(names: Names, first: int, count: int, small: Array, ids: Array, others: Array) -> int:
+    """Number the names that are known small integers; returns how many others there are, and puts their positions."""
+    missed = 0
+    for i in range(first, first + count):
+        if names[0].size and np.uint64(names[0][i]) < np.uint64(small.size) and small[names[0][i]] > 0:
+            ids[i] = small[names[0][i]] - 1
+        else:
+            others[missed] = i
+            missed += 1
+    return missed
+
+
+@njit
+def number(names: Names, held: Names, slots: Array, small: Array, size: int, ids: Array, first: int) -> tuple[int, int]:
+    """Number names from position `first` on; new names are added to those held.
+
+    Args:
+        names: What is numbered.
+        held: The names that have numbers, with room for more.
+        slots: A power of two of them.
+        small: The number plus 1 of each integer from 0 that is known, which is found faster here; else 0.
+        size: How many names are held.
+        ids: The numbers of the names, [n].
+
+    Returns:
+        The position of the first name for which there is no room, or n, and how many names are held now.
+    """
+    mask, most = np.uint64(slots.size - 1), slots.size // 4 * 3
+    keys, nodes, others = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
+    for begin in range(first, ids.size, _BLOCK):
+        count = _look_up_small(names, begin, min(_BLOCK, ids.size - begin), small, ids, others)
+        for j in range(count):
+            keys[j] = _hash(names, others[j])
+        _read_ahead(keys[:count], slots, held, nodes)
+        for j in range(count):
+            i, key = others[j], keys[j]
+            at, tag = key & mask, key & _UPPER
+            while True:
+                slot = slots[at]
+                if slot == _EMPTY:
+                    if size >= most or not _fits(names, i, held, size):
+                        return i, size
+                    _store(names, i, held, size)
+                    node = np.int64(size)
+                    size += 1
+                    slots[at] = tag | np.uint64(size)
+                    break
+                node = np.int64((slot & _LOWER) - _ONE)
+                if slot & _UPPER == tag and _equal(names, i, held, node):
+                    break
+                at = (at + _ONE) & mask
+            ids[i] = node
+            if names[0].size and np.uint64(names[0][i]) < np.uint64(small.size):
+                small[names[0][i]] = node + 1
+    return ids.size, size
+
+
+@njit
+def find(names: Names, held: Names, slots: Array, size: int, ids: Array) -> None:
+    """The numbers of names, [n], or ABSENT; only the first `size` names that are held are seen."""
+    mask = np.uint64(slots.size - 1)
+    for i in range(ids.size):
+        key = _hash(names, i)
+        at, tag = key & mask, key & _UPPER
+        ids[i] = ABSENT
+        while slots[at] != _EMPTY:
+            node = np.int64((slots[at] & _LOWER) - _ONE)
+            if slots[at] & _UPPER == tag and node < size and _equal(names, i, held, node):
+                ids[i] = node
+                break
+            at = (at + _ONE) & mask
+
+
+@njit
+def fill_slots(held: Names, size: int, slots: Array) -> None:
+    """Put the first `size` names into empty slots."""
+    mask = np.uint64(slots.size - 1)
+    for node in range(size):
+        key = _hash(held, node)
+        at = key & mask
+        while slots[at] != _EMPTY:
+            at = (at + _ONE) & mask
+        slots[at] = (key & _UPPER) | np.uint64(node + 1)
 
 
 @njit
@@ -216,3 +199,39 @@ def gather_strings(order: Array, ends: Array, text: Array, found_ends: Array, fo
     for i in range(order.size):
         lo, hi = ends[order[i]], ends[order[i] + 1]
         found_text[found_ends[i] : found_ends[i + 1]] = text[lo:hi]
+
+
+@njit
+def rank_by_appearance(ids: Array, ranks: Array, count: int) -> int:
+    """Rank ids (or -1 for none) that have no rank yet (-1) in the order of appearance; returns the number of ranks."""
+    for i in range(ids.size):
+        node = ids[i]
+        if node >= 0 and ranks[node] < 0:
+            ranks[node] = count
+            count += 1
+    return count
+
+
+@njit
+def parse_integers(ends: Array, text: Array, values: Array) -> int:
+    """Parse -?(0|[1-9][0-9]{0,17})(.0)? in every field; says whether all fields are integers, and if one has '.0'."""
+    zero, minus, point = np.uint8(48), np.uint8(45), np.uint8(46)
+    found = INTEGERS
+    for i in range(values.size):
+        lo, hi = ends[i], ends[i + 1]
+        if hi - lo > 2 and text[hi - 1] == zero and text[hi - 2] == point:
+            hi -= 2
+            found = INTEGERS_WITH_POINT
+        negative = hi > lo and text[lo] == minus
+        lo += negative
+        digits = hi - lo
+        if digits < 1 or digits > 18 or (text[lo] == zero and (digits > 1 or negative)):
+            return NOT_INTEGERS
+        value = np.int64(0)
+        for j in range(lo, hi):
+            digit = np.int64(text[j]) - 48
+            if digit < 0 or digit > 9:
+                return NOT_INTEGERS
+            value = 10 * value + digit
+        values[i] = -value if negative else value
+    return found

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import inline, njit
+from cawn.kernels.jit import inline, inner, njit
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -76,12 +77,6 @@ def rehash(old: Pairs, new: Pairs) -> None:
             new.keys[slot], new.last[slot], new.before[slot] = old.keys[i], old.last[i], old.before[i]
 
 
-@inline
-def _key(u: Any, v: Any) -> Any:
-    low, high = min(u, v), max(u, v)
-    return np.int64(low) << 32 | np.int64(high)
-
-
 @njit
 def follow(
     src: Array,
@@ -108,9 +103,9 @@ def follow(
         row = questions.row[i]
         if row >= 0:
             _answer(u, v, now, row, counts[2], pairs, nodes, questions)
-        slot = find(pairs.keys, _key(u, v))
+        slot = find(pairs.keys, pair_key(min(u, v), max(u, v)))
         if pairs.keys[slot] == EMPTY:
-            pairs.keys[slot] = _key(u, v)
+            pairs.keys[slot] = pair_key(min(u, v), max(u, v))
             counts[0] += 1
         new_pair[i] = _visible(pairs.last[slot], pairs.before[slot], now) < 0
         new_node[i] = not (0 < nodes.first[u] <= now and 0 < nodes.first[v] <= now)
@@ -132,7 +127,7 @@ def _add_nodes(u: Any, v: Any, now: Any, nodes: Any, counts: Any) -> None:
         counts[1] += 1
 
 
-@njit
+@inner
 def _answer(u: int, v: int, now: int, row: int, known: int, pairs: Pairs, nodes: Nodes, questions: Questions) -> None:
     """Draw the negatives of a link among the `known` destinations, and look up the last links of all its pairs."""
     own = nodes.place[v]
@@ -147,7 +142,7 @@ def _answer(u: int, v: int, now: int, row: int, known: int, pairs: Pairs, nodes:
             at = min(np.int64(questions.uniform[row, k - 1] * choices), choices - 1)
             other = nodes.order[at + (skips and at >= own)]
             questions.negatives[row, k - 1] = other
-        slot = find(pairs.keys, _key(u, other))
+        slot = find(pairs.keys, pair_key(min(u, other), max(u, other)))
         linked = pairs.keys[slot] != EMPTY
         questions.pair[row, k] = _visible(pairs.last[slot], pairs.before[slot], now) if linked else -1
         questions.destination[row, k] = _visible(nodes.last[other], nodes.before[other], now)
@@ -158,9 +153,9 @@ def insert_late(src: Array, dst: Array, rank: Array, pairs: Pairs, nodes: Nodes,
     """Add links that are older than others already added."""
     for i in range(src.size):
         u, v, held = src[i], dst[i], rank[i] + 1
-        slot = find(pairs.keys, _key(u, v))
+        slot = find(pairs.keys, pair_key(min(u, v), max(u, v)))
         if pairs.keys[slot] == EMPTY:
-            pairs.keys[slot] = _key(u, v)
+            pairs.keys[slot] = pair_key(min(u, v), max(u, v))
             counts[0] += 1
         _insert(pairs.last, pairs.before, slot, held)
         _insert(nodes.last, nodes.before, v, held)
@@ -172,7 +167,7 @@ def insert_late(src: Array, dst: Array, rank: Array, pairs: Pairs, nodes: Nodes,
             counts[1] += 1
 
 
-@njit
+@inner
 def _insert(last: Array, before: Array, at: int, held: int) -> None:
     """Keep the newest two of three ranks."""
     if np.int64(last[at]) < held:

@@ -254,7 +254,7 @@ class _Sweep:
 
     def _collect(self, job: Job) -> bool:
         """Read the results of a run, if it is finished."""
-        record, _, _ = read_record(job.folder)
+        record, _ = read_record(job.folder)
         if not record.finished or record.results is None:
             return False
         self.finished[job] = Finished(record.results, record.report, record.metrics)

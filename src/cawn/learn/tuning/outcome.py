@@ -10,6 +10,7 @@ from typing import Any
 
 from cawn.errors import QueryError
 from cawn.files import LOCK, FileLock, make_folder, storing, temporary_folder, write_text
+from cawn.learn import index_cache
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.runs import read_record
 from cawn.learn.tuning.importance import importances
@@ -168,7 +169,7 @@ def _write_best(folder: Path, run: Path, best: Trial) -> None:
     assert best.config is not None
     target = folder / "best"
     with storing(target), temporary_folder(target) as made:
-        ignored = shutil.ignore_patterns(LOCK, ".cawn-*")
+        ignored = shutil.ignore_patterns(LOCK, ".cawn-*", index_cache.FOLDER)
         shutil.copytree(run, made, copy_function=_link, dirs_exist_ok=True, ignore=ignored)
         if target.exists():
             with temporary_folder(target) as old:

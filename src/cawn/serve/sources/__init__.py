@@ -1,6 +1,6 @@
 """Streams of links that a server reads: Redis Streams and Kafka topics.
 
-`open_source(url, stored)` makes a `Source`, and `Pump` (pump.py) is the thread that moves its entries into the log. An
+`open_source(url, stored)` of pump.py makes a `Source`, and `Pump` is the thread that moves its entries into the log. An
 entry counts exactly once in the state of a server:
 
 - The position of a link in its stream is written to the log in the same record as the link, so that either both are on
@@ -21,9 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import urlsplit
 
-from cawn.errors import CawnError, QueryError, printable
+from cawn.errors import CawnError
 from cawn.serve.links import Links
 
 Stored = Callable[[str], str | int | None]
@@ -97,31 +96,3 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Disconnect."""
-
-
-def open_source(url: str, stored: Stored) -> Source:
-    """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
-
-    Args:
-        stored: The positions in the log by the name of a source: `LinkLog.offset`.
-    """
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError as error:
-        raise QueryError(f"--source: not a URL ({error})") from error
-    if scheme in ("redis", "rediss", "unix"):
-        from cawn.serve.sources.redis import RedisSource
-
-        return RedisSource.open(url, stored)
-    if scheme == "kafka":
-        from cawn.serve.sources.kafka import KafkaSource
-
-        return KafkaSource.open(url, stored)
-    raise QueryError(f"--source: {printable(scheme) or 'no scheme'}: give redis://, rediss://, unix:// or kafka://")
-
-
-def require_distinct(sources: Sequence[Source]) -> None:
-    """Refuse two sources that would store their positions under the same name."""
-    names = [source.name for source in sources]
-    if repeated := next((name for name in names if names.count(name) > 1), None):
-        raise QueryError(f"--source: two streams are called {repeated!r}; rename one of them with &name=NAME")

@@ -10,11 +10,12 @@ from concurrent.futures import Future
 from concurrent.futures import wait as wait_for
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
-from cawn.errors import CawnError, DataError, QueryError, one_line
+from cawn.errors import CawnError, DataError, QueryError, one_line, printable
 from cawn.serve.ingest import LateLinks, QueueFull
 from cawn.serve.log import Receipt
-from cawn.serve.sources import Batch, Rejected, Source, Stored, format_position, open_source, require_distinct
+from cawn.serve.sources import Batch, Rejected, Source, Stored, format_position
 from cawn.serve.sources.rejected import RejectedEntries
 
 WAIT = 1.0  # seconds that a read waits for entries
@@ -214,3 +215,31 @@ class Pumps:
 
 class _StoppedError(Exception):
     """The pump was stopped before a batch was stored."""
+
+
+def open_source(url: str, stored: Stored) -> Source:
+    """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
+
+    Args:
+        stored: The positions in the log by the name of a source: `LinkLog.offset`.
+    """
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        raise QueryError(f"--source: not a URL ({error})") from error
+    if scheme in ("redis", "rediss", "unix"):
+        from cawn.serve.sources.redis import RedisSource
+
+        return RedisSource.open(url, stored)
+    if scheme == "kafka":
+        from cawn.serve.sources.kafka import KafkaSource
+
+        return KafkaSource.open(url, stored)
+    raise QueryError(f"--source: {printable(scheme) or 'no scheme'}: give redis://, rediss://, unix:// or kafka://")
+
+
+def require_distinct(sources: Sequence[Source]) -> None:
+    """Refuse two sources that would store their positions under the same name."""
+    names = [source.name for source in sources]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise QueryError(f"--source: two streams are called {repeated!r}; rename one of them with &name=NAME")

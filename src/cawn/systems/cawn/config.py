@@ -17,7 +17,6 @@ from cawn.systems.settings import Settings, is_number
 Alpha = Literal["auto", "ladder", "slow", "fast", "paper"] | float | tuple[float, ...]
 NAMED_LADDERS = {"ladder": "wide", "slow": "slow", "fast": "fast"}  # values of alpha; see `cawn.data.decays.LADDERS`
 
-_FORMER_SIDES = {"together": "joint", "apart": "separate"}  # names in older run folders
 _PAPER = {
     "length": 3,  # `cawn paper grid` chooses 2 or 3
     "alpha": "paper",
@@ -102,7 +101,6 @@ class Config(Settings):
         "num_negatives": (1, 1000),
     }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
-    FORMER: ClassVar[dict[str, Any]] = Settings.FORMER | NO_SEQUENCES
     SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
         "walks": [  # trees whose first fan-out is a multiple of the eight decays of a ladder
             {"num_walks": 32, "length": 1, "tree": ()},
@@ -132,7 +130,6 @@ class Config(Settings):
     }
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "sides", _FORMER_SIDES.get(str(self.sides), self.sides))
         super().__post_init__()
         if self.sides == "auto":
             object.__setattr__(self, "sides", "separate" if self.directed else "symmetric")

@@ -20,13 +20,13 @@ from cawn.index.features import PairFeatures, in_units
 from cawn.index.growing import GrowingIndex, growing_index
 from cawn.index.index import Index
 from cawn.index.kernels.nodes import degrees
-from cawn.kernels.cpu.merge import merge_prefixes
-from cawn.kernels.cpu.prefixes import Level, Walks, share_prefixes
 from cawn.systems.cawn.config import Config
 from cawn.systems.ranks import dropout_of
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
+from cawn.walks.kernels.merge import merge_prefixes
+from cawn.walks.kernels.prefixes import Level, Walks, share_prefixes
 from cawn.walks.kernels.sampling import run_walks, sample_walks
 
 Array = npt.NDArray[Any]
@@ -87,8 +87,9 @@ class Batcher:
     ) -> Batcher:
         """Index the events with `build_threads` threads; make batches with `threads`."""
         parts, alphas = config.pair_parts, np.array(alpha)
-        how = {"attributes": config.attributes, "threads": build_threads}
-        return cls(config, events, Index.of(events, alphas, parts.kinds, parts.decay(unit), **how), unit, threads)
+        decay, attributes = parts.decay(unit), config.attributes
+        index = Index.of(events, alphas, parts.kinds, decay, attributes=attributes, threads=build_threads)
+        return cls(config, events, index, unit, threads)
 
     @property
     def history(self) -> History:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cawn.kernels.cpu.prefixes import Level
 from cawn.kernels.cuda import lstm
 from cawn.kernels.cuda.launch import current
 from cawn.kernels.cuda.lstm import PreviousState
@@ -20,6 +19,7 @@ from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 from cawn.systems.cawn.model import CAWN, CountEncoder, RecurrentWalks
 from cawn.systems.ranks import row_range
+from cawn.walks.kernels.prefixes import Level
 
 _MAX_FEATURES = 64  # of a node's counts, or frequencies: more do not fit the GPU's shared memory
 _ROWS_PER_PRODUCT = 4096  # of the matrix products that sum the gradients of weights over all rows

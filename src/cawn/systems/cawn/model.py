@@ -17,7 +17,6 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 
 from cawn.kernels.cpu.lstm import LstmStep
-from cawn.kernels.cpu.prefixes import Level
 from cawn.systems.base import symmetric, symmetric_features
 from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
 from cawn.systems.cawn.bidirectional import BidirectionalWalks
@@ -25,6 +24,7 @@ from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
 from cawn.systems.layers import TimeEncoding, hashed_dropout, row_keys
 from cawn.systems.ranks import RowDropout
+from cawn.walks.kernels.prefixes import Level
 
 _DECADES = 6  # the periods of f2 range from one time unit to a million
 

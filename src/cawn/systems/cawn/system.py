@@ -78,7 +78,7 @@ class CawnSystem:
 
     @staticmethod
     def index_facts(config: Config, train: Events) -> dict[str, Any]:
-        """See `Storable`."""
+        """See `Indexed`."""
         return {"alpha": decays(config, train.intensity), "unit": time_unit(train)}
 
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
@@ -132,9 +132,11 @@ class CawnSystem:
         return self.context.threads if self.context.training is None else 1
 
     def index(self, events: Events) -> dict[str, Array]:
-        return WalkScorer(self, self.batcher(events)).index()
+        """See `Indexed`."""
+        return named_arrays(self.batcher(events).index)
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
+        """See `Indexed`."""
         self._adopt(events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays))
 
     def with_module(self, module: nn.Module) -> CawnSystem:
@@ -163,10 +165,6 @@ class WalkScorer:
     @property
     def module(self) -> CAWN:
         return self._system.module
-
-    def index(self) -> dict[str, Array]:
-        """See `HasIndex`."""
-        return named_arrays(self.batcher.index)
 
     def __call__(self, src: Array, dst: Array, t: Array) -> Array:
         return self.logits(src, dst, t, seed=WALK_SEED)

@@ -99,11 +99,11 @@ def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> N
             width = widths[s - 1]
             shared, a = M // width, 0
             for k in range(width):
-                w = np.uint64(k * shared)
+                w = k * shared
                 if s > 1:
                     seen = 0
-                    if at[w] >= 0:
-                        i = np.uint64(at[w])
+                    if at[np.uint64(w)] >= 0:
+                        i = np.uint64(at[np.uint64(w)])
                         start, _ = find_list(span, link, chain, version, hop[i, NODE])
                         seen = np.int64(hop[i, CUT])
                 if seen > 0:
@@ -111,10 +111,10 @@ def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> N
                         a += 1
                     i = np.uint64(draw_entry(time, logsum[a], alphas[a], start, start + seen - 1, uniform(key, k, s)))
                     node, now, event = hop[i, NODE], time[i], link[i] >> 1
-                    for j in range(w, w + np.uint64(shared)):
+                    for j in range(w, w + shared):
                         at[j] = i
                         walked[j, s], when[j, s], links[j, s] = node, now, event
                 else:
-                    for j in range(w, w + np.uint64(shared)):
+                    for j in range(w, w + shared):
                         at[j] = -1
                         walked[j, s], when[j, s], links[j, s] = -1, -1, -1

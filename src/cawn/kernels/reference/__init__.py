@@ -1,1 +1,0 @@
-"""Slow reference implementations of the kernels, for tests only."""

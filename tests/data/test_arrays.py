@@ -1,0 +1,130 @@
+"""What the room stores things in: arrays and columns in memory and in files, sets of ids, hashes, sealed files."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import cawn
+from cawn.data.array_files import ArrayFile, blocks
+from cawn.data.columns import ArrayStore, FileStore
+from cawn.data.growing import GrowingArray
+from cawn.data.hashing import digest, hash_ids
+from cawn.data.ids import IdSet
+from cawn.data.readers.sorting import sort_by_time
+from cawn.data.seals import read_json, read_sealed, write_sealed
+
+
+def test_a_file_written_in_blocks_is_that_of_numpy(tmp_path: Path) -> None:
+    array = np.arange(24, dtype=np.int32).reshape(8, 3)
+    np.save(tmp_path / "whole.npy", array)
+    with ArrayFile(tmp_path / "blocks.npy", array.shape, array.dtype) as file:
+        file.write(array[4:], 12)
+        file.write(array[:4])
+        np.testing.assert_array_equal(file.read(10, 5), np.arange(10, 15))
+        with pytest.raises(cawn.StorageError, match=r"blocks\.npy: ended early"):
+            file.read(20, 5)
+    assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_blocks_of_a_mapped_array_can_be_read_twice(tmp_path: Path) -> None:
+    array = np.arange(10_000)
+    np.save(tmp_path / "array.npy", array)
+    mapped = np.load(tmp_path / "array.npy", mmap_mode="c")
+    for _ in range(2):
+        found = [(first, part.copy()) for first, (part, none) in blocks(3_000, mapped, None) if none is None]
+        assert [first for first, _ in found] == [0, 3_000, 6_000, 9_000]
+        np.testing.assert_array_equal(np.concatenate([part for _, part in found]), array)
+
+
+@pytest.mark.parametrize("width", [None, 2])
+@pytest.mark.parametrize("in_files", [False, True])
+def test_columns(tmp_path: Path, width: int | None, in_files: bool) -> None:
+    column = (FileStore(tmp_path) if in_files else ArrayStore()).create("a", np.int64, width)
+    rows = np.arange(4_000 * (width or 1)).reshape(4_000, *([] if width is None else [width]))
+    for first in range(0, 4_000, 1_500):
+        column.append(rows[first : first + 1_500])
+    column.replace(10, -rows[10:20])
+    assert np.array_equal(column.read(5, 20), np.concatenate([rows[5:10], -rows[10:20], rows[20:25]]))
+    column.retype(np.uint64)
+    found = column.finish()
+    found = np.load(found) if isinstance(found, Path) else found
+    assert (found.dtype, found.shape) == (np.uint64, rows.shape)
+
+
+@settings(max_examples=40)
+@given(
+    times=st.lists(st.integers(0, 6) | st.integers(-(2**62), 2**62), min_size=1, max_size=60),
+    memory=st.sampled_from([40, 200, 1_000, 100_000]),
+    in_files=st.booleans(),
+)
+def test_sorting_in_pieces(tmp_path_factory: pytest.TempPathFactory, times: list[int], memory: int, in_files) -> None:
+    folder = tmp_path_factory.mktemp("sorting")
+    store = FileStore(folder) if in_files else ArrayStore()
+    columns = {"t": store.create("t", np.int64), "msg": store.create("msg", np.float32, 2)}
+    t, msg = np.array(times), np.arange(2 * len(times), dtype=np.float32).reshape(-1, 2)
+    columns["t"].append(t)
+    columns["msg"].append(msg)
+    done: list[int] = []
+    found = sort_by_time(columns, store, memory, lambda name, x: x + 1 if name == "msg" else x, done.append)
+    order = np.argsort(t, kind="stable")
+    for name, expected in (("t", t[order]), ("rows", order), ("msg", msg[order] + 1)):
+        assert np.array_equal(found[name].read(0, len(t)), expected)
+    assert done[-1] == len(times)
+    assert len(list(folder.iterdir())) == (3 if in_files else 0)
+
+
+def test_views_of_a_growing_array_never_change() -> None:
+    array, expected, views = GrowingArray(np.arange(3)), [0, 1, 2], []
+    rng = np.random.default_rng(0)
+    for step in range(300):
+        kept = len(expected) if rng.random() < 0.7 else int(rng.integers(0, len(expected) + 1))
+        rows = np.full(rng.integers(0, 30), step)
+        array.append(rows, kept)
+        expected = [*expected[:kept], *rows.tolist()]
+        views.append((array.view(), expected))
+    assert len(array) == len(expected)
+    for view, rows in views:
+        assert view.tolist() == rows
+        assert not view.flags.writeable
+
+
+@given(st.lists(st.lists(st.integers(1, 2**64 - 1), max_size=40), max_size=9))
+def test_a_set_of_ids_that_grows(batches: list[list[int]]) -> None:
+    held, expected = IdSet([7, 7], recent=10), {7}
+    for batch in batches:
+        new = np.array(sorted(set(batch) - expected), np.uint64)
+        assert not held.contains(new).any()
+        held.add(new)
+        expected.update(new.tolist())
+        assert held.contains(np.array([*expected, 3], np.uint64)).tolist() == [True] * len(expected) + [3 in expected]
+    assert len(held) == len(expected)
+
+
+def test_hashes_are_the_same_in_every_version() -> None:
+    """They are stored in run folders."""
+    assert hash_ids(["a", 7]).tolist() == [3405396810240292928, 9407870976149377255]
+    assert hash_ids([7]) == hash_ids(["7"]) != hash_ids(["007"])
+    assert hash_ids([]).dtype == np.uint64
+    whole = np.arange(4)
+    assert digest(whole) == "4a871df19664"
+    others = (whole + 1, whole.astype(np.int32), whole.reshape(2, 2), whole[:2])
+    assert len({digest(array) for array in (whole, *others)}) == 5
+    assert digest(whole, whole) != digest(whole)
+
+
+def test_sealed_files_are_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    write_sealed(path, {"b": [1, 2.5], "a": None, "checksum": "of an earlier content"})
+    assert read_sealed(path, "") == {"b": [1, 2.5], "a": None}
+    assert set(read_json(path, "")) == {"a", "b", "checksum"}
+    with pytest.raises(FileNotFoundError):
+        read_sealed(tmp_path / "none", "")
+    changed = json.dumps(json.loads(path.read_text()) | {"a": 2})
+    for content in (changed, '{"a": 2, "checksum": "x"}', '{"a": 1}', "[1]", "{", ""):
+        path.write_text(content)
+        with pytest.raises(cawn.StorageError, match=r"file\.json: .*damaged.*; start again"):
+            read_sealed(path, "start again")

@@ -1,0 +1,446 @@
+"""`cawn.read`: the same few links, written in every way people write them, and what their columns become."""
+
+import bz2
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import cawn
+from cawn.data.attributes import Attribute
+from cawn.data.hashing import hash_ids
+from cawn.data.reading import Reading
+from link_files import ROWS, SORTED, named_links, written
+
+
+def lines(delimiter: str, header: str = "") -> str:
+    return header + "".join(delimiter.join(map(str, row)) + "\n" for row in ROWS)
+
+
+def read_text(tmp_path: Path, text: str, **options: object) -> cawn.Events:
+    return cawn.read(written(tmp_path / "a.csv", text), **options)
+
+
+# Formats.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        lines(",", "src,dst,t\n"),
+        lines(",", "u,i,ts\n"),
+        lines(",", "Source,Target,Timestamp\n"),
+        lines("\t", "from\tto\ttime\n"),
+        lines(";", "sender;receiver;date\n"),
+        lines("|", "caller|callee|unix_time\n"),
+        lines(","),
+        lines("\t"),
+        lines(" "),
+        lines("  "),
+        lines(" \t "),
+        lines(" ", "# a SNAP file\n# src dst unixtime\n"),
+        lines(" ", "% a comment\n\n"),
+        lines(",", "\ufeffsrc,dst,t\n"),
+        lines(",", "src,dst,t\n").replace("\n", "\r\n"),
+        lines(",", "src,dst,t\n").replace("\n", "\r"),
+        lines(",", "src,dst,t\n").rstrip("\n"),
+        lines(",", '"src","dst","t"\n'),
+        lines(",", "src,dst,t\n").replace("\n20,", "\n\n20,"),
+        lines(", ", "src, dst, t\n"),
+        lines(",", "src,dst,note,t\n").replace(",3\n", ",,3\n").replace(",1\n", ",,1\n").replace(",2\n", ",,2\n"),
+        "# a\x0c# b\n" + lines(","),
+        " 10 20 3\n 20 30 1\n 10 30 2 \n30  30 2\n",
+        "t,weight,src,dst\n3,0.5,10,20\n1,0.5,20,30\n2,0.5,10,30\n2,0.5,30,30\n",
+    ],
+)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress])
+def test_text_whatever_it_is_called(tmp_path: Path, text: str, compress) -> None:
+    path = tmp_path / "edges.anything"
+    path.write_bytes(compress(text.encode()))
+    events = cawn.read(path)
+    assert named_links(events) == SORTED
+    assert events.t.dtype == np.int64
+    assert events.labels.tolist() == [10, 20, 30]
+    assert events.rows.tolist() == [1, 2, 3, 0]
+
+
+def table() -> pa.Table:
+    src, dst, t = zip(*ROWS, strict=True)
+    return pa.table({"src": src, "dst": dst, "t": t, "weight": [0.5, 1.5, 2.5, 3.5]})
+
+
+def test_parquet_and_arrow_files(tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "a.parquet")
+    with pa.ipc.new_file(tmp_path / "a.arrow", table().schema) as sink:
+        sink.write(table())
+    with pa.ipc.new_stream(tmp_path / "a.arrows", table().schema) as sink:
+        sink.write(table())
+    for name in ("a.parquet", "a.arrow", "a.arrows"):
+        events = cawn.read(tmp_path / name, msg="weight")
+        assert named_links(events) == SORTED
+        assert events.msg.tolist() == [[1.5], [2.5], [3.5], [0.5]]
+
+
+def test_tables_of_other_libraries() -> None:
+    pandas, polars, duckdb = (pytest.importorskip(name) for name in ("pandas", "polars", "duckdb"))
+    frame = pandas.DataFrame(ROWS, columns=["src", "dst", "t"])
+    relation = duckdb.sql("select 10 as src, 20 as dst, 3 as t union all select 20, 30, 1")
+    assert named_links(cawn.read(table())) == SORTED
+    assert named_links(cawn.read(frame)) == SORTED
+    assert named_links(cawn.read(polars.DataFrame(ROWS, schema=["src", "dst", "t"], orient="row"))) == SORTED
+    assert named_links(cawn.read(relation)) == [(20, 30, 1), (10, 20, 3)]
+    frame["t"] = pandas.to_datetime(frame["t"], unit="s")
+    assert cawn.read(frame).t.tolist() == [1, 2, 2, 3]
+    frame["src"] = frame["src"].astype(str).astype("category")
+    assert cawn.read(frame).labels.tolist() == ["10", "20", "30"]
+    names = polars.Series(["a", "b"], dtype=polars.Categorical)
+    frame = polars.DataFrame({"src": names, "dst": ["a", "c"], "t": ["2020-01-01", "2020-01-02"], "w": ["1", "2"]})
+    events = cawn.read(frame, msg="w")
+    assert events.labels.tolist() == ["a", "b", "c"]
+    assert events.t.tolist() == [1577836800, 1577923200]
+
+
+def test_tables_of_any_type() -> None:
+    good = {"src": [1, 2], "dst": [2, 3], "t": [1, 2]}
+    assert cawn.read(pa.table(good | {"src": [1.0, 2.0]})).labels.tolist() == [1, 2, 3]
+    assert cawn.read(pa.table(good | {"src": ["a", "2"]})).labels.tolist() == ["a", "2", "3"]
+    column = np.array([5, 6, 7])
+    events = cawn.read(pa.table({"src": [b"a", b"b", b"a"], "dst": [b"a", b"c", b"b"], "t": pa.array(column)}))
+    column[0] = 99
+    assert named_links(events) == [("a", "a", 5), ("b", "c", 6), ("a", "b", 7)]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # on the import of PyTorch Geometric
+def test_temporal_data() -> None:
+    torch = pytest.importorskip("torch")
+    from torch_geometric.data import TemporalData
+
+    src, dst, t = (torch.tensor(column) for column in zip(*ROWS, strict=True))
+    events = cawn.read(TemporalData(src=src, dst=dst, t=t, msg=torch.arange(8.0).reshape(4, 2)))
+    assert list(zip(events.src.tolist(), events.dst.tolist(), events.t.tolist(), strict=True)) == SORTED
+    assert events.msg.tolist() == [[2, 3], [4, 5], [6, 7], [0, 1]]
+    assert cawn.read(TemporalData(src=src, dst=dst, t=t, msg=torch.empty(4, 0))).msg is None
+    assert cawn.read(events) is events
+
+
+@pytest.mark.parametrize(
+    ("name", "links", "nodes", "loops"),
+    [
+        ("uci", 59_835, 1_899, 0),
+        ("wikipedia", 157_474, 9_227, 0),
+        ("enron", 125_235, 184, 16_410),
+        ("mooc", 411_749, 7_144, 0),
+        ("bitcoin-otc", 35_592, 5_881, 0),
+    ],
+)
+def test_real_networks(network, name: str, links: int, nodes: int, loops: int) -> None:
+    events = network(name)
+    assert (len(events), events.num_nodes, int((events.src == events.dst).sum())) == (links, nodes, loops)
+    assert (np.diff(events.t) >= 0).all()
+    assert events.t.dtype == (np.float64 if name == "bitcoin-otc" else np.int64)
+
+
+JODIE = "user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n"
+
+
+def test_jodie(tmp_path: Path, data_folder: Path, network) -> None:
+    events = read_text(tmp_path, JODIE + "0,0,0.0,0,0.5,1.5\n1,0,36.0,1,2.5,3.5\n")
+    assert named_links(events) == [("user:0", "item:0", 0.0), ("user:1", "item:0", 36.0)]
+    assert events.msg.tolist() == [[0.5, 1.5], [2.5, 3.5]]
+    assert events.reading.msg == ("feature 0", "feature 1")
+    zeros = read_text(tmp_path, JODIE + "0,0,0.0,0,0\n")  # a column of zeros stands for no features
+    assert (zeros.msg, zeros.reading.msg) == (None, ())
+    sample, wikipedia = cawn.read(data_folder / "jodie_format_sample.csv"), network("wikipedia")
+    assert (len(sample), sample.msg) == (200, None)
+    np.testing.assert_array_equal(sample.t, wikipedia.t[:200])
+
+
+def test_the_authors_triple(tmp_path: Path) -> None:
+    path = written(tmp_path / "ml_x.csv", ",u,i,ts,label,idx\n0,1,3,5.0,0.0,1.0\n1,2,3,4.0,0.0,2.0\n")
+    np.save(tmp_path / "ml_x.npy", np.array([[0, 0], [1, 2], [3, 4]]))
+    np.save(tmp_path / "ml_x_node.npy", np.array([[0.0], [10], [20], [30]]))
+    for options in ({}, {"memory": "64GiB"}):
+        events = cawn.read(path, **options)
+        assert events.labels.tolist() == [1, 2, 3]
+        assert events.t.tolist() == [4.0, 5.0]
+        assert events.msg.tolist() == [[3, 4], [1, 2]]
+        assert events.x.tolist() == [[10], [20], [30]]
+    assert cawn.read(path, msg="label").msg.tolist() == [[0], [0]]
+    both = cawn.read([path, path])
+    assert (both.msg.tolist(), both.x) == ([[3, 4], [3, 4], [1, 2], [1, 2]], None)
+    np.save(tmp_path / "ml_x.npy", np.zeros((3, 4)))
+    assert cawn.read(path).msg is None
+    np.save(tmp_path / "ml_x.npy", np.ones((2, 4)))
+    with pytest.raises(cawn.DataError, match=r"ml_x.npy: has shape \(2, 4\), but the links refer to idx 2"):
+        cawn.read(path)
+    (tmp_path / "ml_x.npy").unlink()
+    assert cawn.read(path).msg is None
+
+
+# Columns.
+
+
+def test_columns_can_be_given(tmp_path: Path) -> None:
+    path = written(tmp_path / "a.csv", "a,b,when,src,dst\n10,20,3,x,y\n20,30,1,x,y\n10,30,2,x,y\n30,30,2,x,y\n")
+    assert named_links(cawn.read(path, src="a", dst="b", time="when")) == SORTED
+    assert named_links(cawn.read(path, src=0, dst=1, time=2)) == SORTED
+    assert cawn.read(path, time="when").labels.tolist() == ["x", "y"]
+    bare = written(tmp_path / "b.csv", "3,10,20\n1,20,30\n2,10,30\n2,30,30\n")
+    assert named_links(cawn.read(bare, src=1, dst=2, time=0)) == SORTED
+    shared = written(tmp_path / "c.csv", "src,dst,t\n1,2,3\n4,5,6\n")
+    assert cawn.read(shared, msg=["t", "src"]).msg.tolist() == [[3, 1], [6, 4]]
+    assert len(cawn.read(shared, src="dst", dst="src", header=True, delimiter=",")) == 2
+
+
+def test_a_header_can_be_denied_or_demanded(tmp_path: Path) -> None:
+    assert len(read_text(tmp_path, "from,to,5\na,b,6\n", header=False)) == 2
+    assert len(read_text(tmp_path, "1,2,3\n4,5,6\n", header=True, src="1", dst="2", time="3")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("from,to,date\na,b,2024-01-01\n", {}, Reading("from", "to", "date", bipartite=False, dates=True)),
+        ("user_id,item_id,t\n1,1,5\n", {}, Reading("user_id", "item_id", "t", bipartite=True)),
+        ("user_id,item_id,t\n1,1,5\n", {"bipartite": False}, Reading("user_id", "item_id", "t", bipartite=False)),
+        ("1 2 3\n4 5 6\n", {}, Reading(0, 1, 2, bipartite=False)),
+        ("3 1 2\n6 4 5\n", {"src": 1, "dst": 2, "time": 0}, Reading(1, 2, 0, bipartite=False)),
+        (
+            "rater,ratee,when,r\na,b,5,1\n",
+            {"src": "rater", "dst": 1, "time": "when", "msg": "r"},
+            Reading("rater", "ratee", "when", msg=("r",), bipartite=False),
+        ),
+        ("a,a,t,w\n1,2,3,4\n", {"src": 0, "dst": 1, "weight": "w"}, Reading(0, 1, "t", weight="w", bipartite=False)),
+        ("src,dst,t\n1,2,20240131\n", {}, Reading("src", "dst", "t", bipartite=False, dates=True)),
+    ],
+)
+def test_the_reading_is_recorded(tmp_path: Path, text: str, options: dict, expected: Reading) -> None:
+    reading = read_text(tmp_path, text, **options).reading
+    assert reading == expected == Reading.from_dict(expected.to_dict())
+
+
+def test_readings_of_tables_and_arrays() -> None:
+    dates = pa.array(np.array(["2024-01-01", "2024-01-02"], "datetime64[s]"))
+    events = cawn.read(pa.table({"u": [1, 2], "v": [2, 3], "time": dates}))
+    assert events.reading == events[:1].reading == Reading("u", "v", "time", bipartite=False, dates=True)
+    assert cawn.Events([0], [1], np.array(["2024-01-01"], "datetime64[D]")).reading == Reading(dates=True)
+    assert cawn.Events([0], [1], [5]).reading is None
+    with pytest.raises(cawn.DataError):
+        Reading.from_dict({"unit": "weeks"})
+
+
+@pytest.mark.parametrize("kind", ["text", "parquet", "table"])
+def test_optional_columns(tmp_path: Path, kind: str) -> None:
+    text = "src,dst,t,w,no,id\nann,bob,2,1.5,eve,x1\nbob,ann,1,0,,x2\nann,cid,3,2,bob,007\n"
+    columns = [line.split(",") for line in text.splitlines()]
+    source = pa.table({name: [row[i] or None for row in columns[1:]] for i, name in enumerate(columns[0])})
+    source = source.set_column(3, "w", pa.array([1.5, 0, 2], pa.float32()))
+    if kind == "parquet":
+        pq.write_table(source, tmp_path / "a.parquet")
+    path = {"text": written(tmp_path / "a.csv", text), "parquet": tmp_path / "a.parquet", "table": source}[kind]
+    events = cawn.read(path, weight="w", negative="no", link_id="id", bipartite=False)
+    assert events.weight.tolist() == [0, 1.5, 2]
+    assert [None if i < 0 else events.labels[i] for i in events.negative] == [None, "eve", "bob"]
+    assert set(events.labels) == {"ann", "bob", "cid", "eve"}
+    assert events.link_id.tolist() == hash_ids(["x2", "x1", "007"]).tolist()
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    ("text", "labels"),
+    [
+        ("src,dst,t\n1.0,2,1\n2.0,1,2\n", [1, 2]),
+        ("src,dst,t\n1.0,2,1\n1,a,2\n", ["1.0", "1", "2", "a"]),
+        ("src,dst,t\n5,3,1\n3,9,2\n", [3, 5, 9]),
+        ("src,dst,t\nb,a,1\na,c,2\n", ["b", "a", "c"]),
+        ("src,dst,t\n1000000000000,-4,1\n-4,7,2\n", [-4, 7, 10**12]),
+        ("src,dst,t\n007,7,1\n0x10,16,2\n+5,5,3\n", ["007", "0x10", "+5", "7", "16", "5"]),
+        ("src\tdst\tt\tw\nAl  Bo\tCy\t7\t\nCy\tAl  Bo\t9\t\n", ["Al  Bo", "Cy"]),
+        (
+            "src,dst,t\n2024-01-01,true,1\n12:30,nan,2\n1.50,1.5,3\n",
+            ["2024-01-01", "12:30", "1.50", "true", "nan", "1.5"],
+        ),
+        ("user_id,item_id,time\n0,0,1\n1,0,2\n", ["user:0", "user:1", "item:0"]),
+        ("user,item,t\nb,a,1\na,b,2\n", ["user:b", "user:a", "item:a", "item:b"]),
+    ],
+)
+def test_names(tmp_path: Path, text: str, labels: list) -> None:
+    """Integers are numbered in their order, strings as they appear, sources first."""
+    assert read_text(tmp_path, text).labels.tolist() == labels
+
+
+def test_two_sides_can_be_given(tmp_path: Path) -> None:
+    assert read_text(tmp_path, "user,item,t\n0,0,1\n1,0,2\n", bipartite=False).labels.tolist() == [0, 1]
+    text = "src,dst,t\n0,0,1\n1,0,2\n"
+    assert read_text(tmp_path, text, bipartite=True).labels.tolist() == ["src:0", "src:1", "dst:0"]
+
+
+def test_names_of_negatives(tmp_path: Path) -> None:
+    text = "user,item,t,no\n3,1,2,9\n3,2,1,\n"
+    events = read_text(tmp_path, text, negative="no", bipartite=False)
+    assert (events.labels.tolist(), events.negative.tolist()) == ([1, 2, 3, 9], [-1, 3])
+    two_sided = read_text(tmp_path, text, negative="no")
+    assert two_sided.labels[two_sided.negative[1]] == "item:9"
+    assert read_text(tmp_path, "src,dst,t,no\n3,1,2,nine\n", negative="no").labels.tolist() == ["3", "1", "nine"]
+    assert read_text(tmp_path, "src,dst,t,no\n3,1,2,\n4,1,2,\n", negative="no").negative.tolist() == [-1, -1]
+
+
+def test_names_that_look_like_numbers_at_first(tmp_path: Path) -> None:
+    """A file is read in pieces; a later name must not break the reading."""
+    rows = [f"{i % 1000}.0,{i % 777},{i}" for i in range(1_300_000)] + ["A17,5,200000", f"{'9' * 20},A17,1300001.5"]
+    events = read_text(tmp_path, "src,dst,t\n" + "\n".join(rows) + "\n")
+    assert events.labels[events.src[-1]] == "9" * 20
+    assert events.t[-1] == 1300001.5
+    assert {"5", "5.0", "A17"} < set(events.labels.tolist())
+
+
+# Times.
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (["1.25", "2", "3"], [1.25, 2, 3]),
+        (["1.0", "2.0"], [1.0, 2.0]),
+        (["1", "2", "2.5"], [1, 2, 2.5]),
+        (["1e3", "2e3", "1082040961.5"], [1000, 2000, 1082040961.5]),
+        (["-5", "0", "5"], [-5, 0, 5]),
+        (["1700000000000000001", "1700000000000000002"], [1700000000000000001, 1700000000000000002]),
+        (["+1600000000000000001", " 1600000000000000002"], [1600000000000000001, 1600000000000000002]),
+        (["1970-01-01", "1970-01-02", "1970-01-03"], [0, 86400, 172800]),
+        (["19700101", "19700102"], [0, 86400]),
+        (["1970-01-01T00:00:00Z", "1970-01-01T02:00:00+01:00", "1970-01-02T00:00:00Z"], [0, 3600, 86400]),
+        (["1970-01-01 00:00:00.5", "1970-01-01 00:00:01", "1970-01-01 00:00:02.25"], [0.5, 1, 2.25]),
+        (["2300-01-01T00:00:00.5"], [10413792000.5]),
+    ],
+)
+def test_times(tmp_path: Path, times: list[str], expected: list) -> None:
+    events = read_text(tmp_path, "src,dst,t\n" + "".join(f"1,2,{t}\n" for t in times))
+    assert events.t.tolist() == expected
+    assert events.t.dtype == (np.float64 if any(isinstance(e, float) for e in expected) else np.int64)
+
+
+def test_string_names_and_dates(tmp_path: Path) -> None:
+    rows = ["payer,payee,date,amount", "ana,bo,2024-01-02T00:00:00,5", "bo,NA,2024-01-01 12:00,7.5"]
+    events = read_text(tmp_path, "\n".join([*rows, "né,ana,2024-01-03T01:00:00,1"]), msg=["amount"])
+    assert named_links(events) == [("bo", "NA", 1704110400), ("ana", "bo", 1704153600), ("né", "ana", 1704243600)]
+    assert events.msg.ravel().tolist() == [7.5, 5, 1]
+    assert events.ids(["ana", "nobody", "né", "nobody", "none"]).tolist() == [0, 4, 2, 4, 5]
+
+
+def test_dates_of_several_files_share_a_unit(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "src,dst,t\n1,2,2024-01-01\n")
+    written(tmp_path / "b.csv", "src,dst,t\n1,2,2024-01-01T00:00:00.0000001\n")
+    events = cawn.read(tmp_path / "*.csv")
+    assert events.t.tolist() == [1_704_067_200 * 10**9, 1_704_067_200 * 10**9 + 100]
+    assert events.reading.unit == "ns"
+
+
+# Attributes.
+
+
+LINKS = "src,dst,t,amount,currency,code\nann,bob,1,2.5,eur,7\nbob,cid,2,4,usd,07\nann,cid,3,1,,7\n"
+
+
+def test_text_is_a_category(tmp_path: Path) -> None:
+    events = read_text(tmp_path, LINKS, msg=["amount", "currency"])
+    assert events.columns == (Attribute("amount"), Attribute("currency", "category", ("eur", "usd", "")))
+    assert events.msg.tolist() == [[2.5, 0], [4, 1], [1, 2]]
+    assert (events.reading.msg, events.reading.categorical) == (("amount", "currency"), ("currency",))
+    assert events[1:].columns == events.columns
+
+
+def test_numbers_may_be_categories(tmp_path: Path) -> None:
+    events = read_text(tmp_path, LINKS, msg="amount", categorical="code")
+    assert events.columns[1] == Attribute("code", "category", ("7", "07"))
+    assert events.msg[:, 1].tolist() == [0, 1, 0]
+    assert cawn.read(tmp_path / "a.csv", msg=["amount", "code"]).columns[1].kind == "number"
+
+
+def test_categories_of_several_files_are_coded_alike(tmp_path: Path) -> None:
+    for name, rows in (("a", "1,2,3,a,5\n1,2,4,b,6\n"), ("b", "1,2,5,c,7\n1,2,6,a,8\n")):
+        written(tmp_path / f"{name}.csv", "src,dst,t,kind,n\n" + rows)
+    events = cawn.read(tmp_path / "*.csv", msg=["kind", "n"])
+    assert events.columns == (Attribute("kind", "category", ("a", "b", "c")), Attribute("n"))
+    assert events.msg.tolist() == [[0, 5], [1, 6], [2, 7], [0, 8]]
+
+
+def test_categories_of_binary_files(tmp_path: Path) -> None:
+    columns = pa.table({"src": [1, 2], "dst": [2, 3], "t": [1, 2], "kind": [5, None], "flag": [True, False]})
+    columns = columns.append_column("word", pa.array(["a", "b"]).dictionary_encode())
+    pq.write_table(columns, tmp_path / "a.parquet")
+    events = cawn.read(tmp_path / "a.parquet", msg=["word", "flag"], categorical=["kind"])
+    assert [column.levels for column in events.columns] == [("a", "b"), (), ("5", "")]
+    assert events.msg.tolist() == [[0, 1, 0], [1, 0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "levels", "found"),
+    [
+        (["1", "2.5", "0"], (), [1, 2.5, 0]),
+        (["true", "false", "1"], (), [1, 0, 1]),
+        (["true", "maybe", "false"], ("true", "maybe", "false"), [0, 1, 2]),
+        (["", "red", "7"], ("", "red", "7"), [0, 1, 2]),
+        (["2024-01-01", "never"], ("2024-01-01", "never"), [0, 1]),
+    ],
+)
+def test_numbers_booleans_and_words(tmp_path: Path, values: list[str], levels: tuple, found: list) -> None:
+    events = read_text(tmp_path, "src,dst,t,w\n" + "".join(f"1,2,{i},{w}\n" for i, w in enumerate(values)), msg="w")
+    assert (events.columns[0].levels, events.msg.ravel().tolist()) == (levels, found)
+
+
+NODES = "name,age,city\nbob,40,rome\nann,20,oslo\nzoe,99,paris\n"
+
+
+@pytest.mark.parametrize("kind", ["path", "table"])
+def test_tables_of_nodes(tmp_path: Path, kind: str) -> None:
+    nodes = pa.table({"name": ["bob", "ann", "zoe"], "age": [40, 20, 99], "city": ["rome", "oslo", "paris"]})
+    nodes = written(tmp_path / "nodes.csv", NODES) if kind == "path" else nodes
+    events = read_text(tmp_path, LINKS, nodes=nodes)
+    by_name = dict(zip(events.labels.tolist(), events.x.tolist(), strict=True))
+    assert by_name == {"ann": [20, 1, 1], "bob": [40, 0, 1], "cid": [0, 0, 0]}
+    assert [column.kind for column in events.node_columns] == ["number", "category", "presence"]
+    assert events.node_columns[1].levels == ("rome", "oslo", "paris")
+    events = cawn.read(tmp_path / "a.csv", nodes=nodes, categorical=["age", "code"])
+    assert events.node_columns[0].kind == "category"
+    assert [column.name for column in events.columns] == ["code"]
+
+
+def test_nodes_of_two_sides(tmp_path: Path) -> None:
+    nodes = written(tmp_path / "n.csv", "id,size\n2,5\n3,6\nuser:1,7\n")
+    events = read_text(tmp_path, "user,item,t\n1,1,1\n2,3,2\n", nodes=nodes)
+    sizes = dict(zip(events.labels.tolist(), events.x[:, 0].tolist(), strict=True))
+    assert sizes == {"user:1": 7, "user:2": 5, "item:1": 0, "item:3": 6}
+
+
+# Unusual text.
+
+
+def test_line_breaks_in_quotes_and_long_lines(tmp_path: Path) -> None:
+    note = "x" * 20 + "\n" + "y" * 20
+    rows = "".join(f'{i},{i + 1},{i},"{note}"\n' for i in range(400_000))
+    assert len(read_text(tmp_path, "src,dst,t,note\n" + rows)) == 400_000
+    wide = "".join(f"{i},0,{i}.0,0," + ",".join(["0.123456789"] * 7_000) + "\n" for i in range(3))
+    assert read_text(tmp_path, JODIE + wide).msg.shape == (3, 7_000)
+
+
+def test_fields_of_any_size(tmp_path: Path) -> None:
+    import csv
+
+    limit, long = csv.field_size_limit(), "x" * 200_000
+    assert len(read_text(tmp_path, f'src,dst,t,note\n1,2,3,"{long}"\n1,3,4,{long}\n')) == 2
+    with pytest.raises(cawn.DataError, match="line 3, column 't': found 'noon'"):
+        read_text(tmp_path, f'src,dst,t,note\n1,2,3,"{long}"\n1,3,noon,{long}\n')
+    assert csv.field_size_limit() == limit
+
+
+@pytest.mark.parametrize("content", [b"# " + b"x" * (4 << 20) + b"\n", b"# a comment\n" * 400_000])
+def test_long_comments(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content + b"1,2,3\n" * 3)
+    assert len(cawn.read(path, header=False)) == 3

@@ -1,0 +1,227 @@
+"""Exact features of pairs against the same sums written out, link by link."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import cawn
+from cawn.data.ties import canonical_order
+from cawn.index.features import DEPTH, PARTNERS, SCALE, PairFeatures, PairParts
+from cawn.index.index import Index
+from cawn.index.kernels.rates import AGES
+from cawn.index.kernels.sequences import STRIDE
+from networks import queries, random_events
+
+ALPHAS = (0.0, 0.003, 0.05, 2.0, 40.0)
+RATES = PairParts(since=False, two_steps=False, transitions=False)
+SEQUENCES = PairParts(rates=False)
+UNIT = 40 / SCALE  # transitions decay over 40 units of time
+
+
+def features_of(
+    events: cawn.Events, parts: PairParts, unit: float = UNIT, alphas: tuple[float, ...] = ALPHAS
+) -> PairFeatures:
+    return PairFeatures(parts, Index.of(events, np.array(alphas), parts.kinds, parts.decay(unit)), unit)
+
+
+def rates(events: cawn.Events, u: int, v: int, now: float, unit: float, directed: bool) -> list[float]:
+    s, d = events.src, events.dst
+    before = events.t < now
+
+    def look(mask: np.ndarray) -> tuple[list[float], np.ndarray]:
+        ages = np.sort((now - events.t[mask & before]).astype(float))
+        return list(ages), np.array([np.exp(-a * ages).sum() for a in ALPHAS])
+
+    def closeness(ages: list[float], count: int) -> list[float]:
+        return [1 - np.log1p(a / unit) / 14 for a in ages[:count]] + [-1.0] * (count - len(ages))
+
+    ages, pair = look(((s == u) & (d == v)) | ((s == v) & (d == u)))
+    row = [*np.log1p(pair), np.log1p(len(ages)), *closeness(ages, AGES)]
+    for end in (u, v):
+        ages, found = look((s == end) | (d == end))
+        row += [*np.log1p(found), *closeness(ages, 1)]
+        row += np.divide(pair, found, out=np.zeros_like(pair), where=found > 0).tolist()
+    if directed:
+        for mask in ((s == u) & (d == v), s == u, d == v):
+            ages, found = look(mask)
+            row += [*np.log1p(found), *closeness(ages, 1)]
+    return row
+
+
+def check_rates(events: cawn.Events, src: np.ndarray, dst: np.ndarray, t: np.ndarray, directed: bool = True) -> None:
+    parts = RATES._replace(directed=directed)
+    found = features_of(events, parts, 4.0).features(src, dst, t)
+    assert found.shape == (len(src), parts.width(len(ALPHAS)))
+    slow = [rates(events, *asked, 4.0, directed) for asked in zip(src, dst, t, strict=True)]
+    np.testing.assert_allclose(found, np.array(slow).reshape(found.shape), rtol=3e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_rates_are_sums_over_the_past(dtype: type, directed: bool) -> None:
+    """Lists of fewer links than a block of sums, and of many blocks."""
+    for seed, nodes in enumerate((4, 12, 60)):
+        events = random_events(seed, num_nodes=nodes, num_links=300, dtype=dtype, offset=seed * 1_000_000_000)
+        src, t = queries(events, seed, 150)
+        check_rates(events, src, np.random.default_rng(seed).integers(-1, nodes + 2, 150), t, directed)
+
+
+@pytest.mark.parametrize("per_query", [1, 3, 64, 100, 400])
+def test_consecutive_pairs_of_one_source(per_query: int) -> None:
+    """As in ranking: they share what depends on the source; groups that end within a block of pairs, and at its end."""
+    events = random_events(1, num_nodes=12, num_links=300)
+    src, t = (np.repeat(values, per_query)[:400] for values in queries(events, 5, 400))
+    check_rates(events, src, np.arange(400) % 13, t)
+
+
+def test_a_bipartite_network() -> None:
+    """Every list of directed links is also a list without direction, except those of node 0 and one partner."""
+    rng = np.random.default_rng(0)
+    src, dst, t = rng.integers(0, 6, 200), rng.integers(6, 12, 200), np.sort(rng.integers(0, 50, 200))
+    src[50], dst[50] = dst[50], 0
+    check_rates(cawn.Events(src, dst, t), rng.integers(0, 12, 150), rng.integers(0, 12, 150), rng.integers(0, 60, 150))
+
+
+def test_no_links_before_the_query() -> None:
+    check_rates(
+        cawn.Events([0, 0, 1], [2, 3, 2], [1, 2, 7]), np.array([0, 1, 1, 0]), np.array([2, 2, 3, 1]), np.full(4, 5)
+    )
+    check_rates(
+        cawn.Events([], [], np.empty(0, np.int64), num_nodes=3), np.array([0, 1]), np.array([2, 5]), np.full(2, 4)
+    )
+    none = features_of(random_events(0, num_links=5)[:0], SEQUENCES)
+    found = none.features(np.array([0, 99]), np.array([1, 98]), np.array([3, 4]))
+    assert np.isfinite(found).all()
+
+
+def test_far_away_times_do_not_overflow() -> None:
+    events = cawn.Events([0, 0], [1, 1], np.array([0, 2**62], np.int64))
+    far = features_of(events, PairParts(), 1e-9, (1e300,))
+    assert np.isfinite(far.features(np.array([0]), np.array([1]), np.array([2**62 + 1]))).all()
+
+
+def test_the_share_of_a_pair_is_how_often_walks_step_there() -> None:
+    """P(u -> v): among 200,000 first steps, within five standard deviations (a false alarm in two million)."""
+    events = random_events(5, num_links=150)
+    u, v = events.src[100:101], events.dst[100:101]
+    found = features_of(events, RATES._replace(directed=False), 1.0, (0.05,)).features(u, v, np.array([35]))
+    share = found[0, 1 + 1 + AGES + 1 + 1]
+    steps = cawn.History(events, 0.05).sample(u, 35, num_walks=200_000, length=1, seed=0).nodes[0, :, 1]
+    assert 0 < share < 1
+    assert abs((steps == v[0]).mean() - share) < 5 * np.sqrt(share * (1 - share) / 200_000)
+
+
+def sequences(events: cawn.Events, u: int, v: int, now: float) -> list[float]:
+    """The features of u, given v."""
+    order = canonical_order(events)
+    columns = (events.src[order], events.dst[order], events.t[order])
+    links = [(int(a), int(b), float(t)) for a, b, t in zip(*columns, strict=True) if t < now]
+
+    def of(node: int) -> list[tuple[int, float]]:
+        return [(b if a == node else a, t) for a, b, t in links if node in (a, b)]
+
+    def together(a: int, b: int) -> list[float]:
+        return [t for x, y, t in links if {x, y} == {a, b}]
+
+    def decayed(times: list[float], alpha: float = 1 / 40) -> float:
+        return sum(math.exp(-alpha * (now - t)) for t in times)
+
+    mine, pair = of(u), together(u, v)
+    since = sum(t >= pair[-1] for _, t in mine) if pair else 0
+    row = [math.log1p(since) / 3, 1 / since] if pair else [-1.0, 0.0]
+
+    steps = [(w, t) for w, t in mine[-PARTNERS:] if w != v]
+    used = ALPHAS[::STRIDE]
+    for alpha in used:
+        weights = [math.exp(-alpha * (now - t)) for _, t in steps]
+        found = [decayed(together(w, v), alpha) for w, _ in steps]
+        row.append(sum(a * r / (1 + r) for a, r in zip(weights, found, strict=True)) / (sum(weights) + 1e-6))
+    for alpha in used:
+        roots = [math.sqrt(math.exp(-alpha * (now - t)) * decayed(together(w, v), alpha)) for w, t in steps]
+        row.append(math.log1p(sum(roots)))
+    row.append(math.log1p(sum(bool(together(w, v)) for w, _ in steps)))
+
+    nodes = {node for a, b, _ in links for node in (a, b)}
+    follows = [(w, z, t) for node in nodes for (w, _), (z, t) in pairwise(of(node))]
+    total = 2 * decayed([t for _, _, t in links])
+    base = (decayed([t for _, t in of(v)]) + 1) / (total + max(len(nodes), 1))
+    row += [math.log(base) / 3, math.log((decayed(pair) + base) / (decayed([t for _, t in mine]) + 1)) / 3]
+    for k in range(DEPTH):
+        if k >= len(mine):
+            row.append(0.0)
+            continue
+        w = mine[-1 - k][0]
+        next_to_v = decayed([t for before, after, t in follows if (before, after) == (w, v)])
+        row.append(math.log((next_to_v + base) / (decayed([t for before, _, t in follows if before == w]) + 1)) / 3)
+    return row
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("nodes", [4, 8])
+def test_sequences_are_what_the_links_say(nodes: int, dtype: type) -> None:
+    events = random_events(3, num_nodes=nodes, num_links=150, dtype=dtype)
+    u, t = queries(events, 1, 60)
+    v = np.roll(u, 7)
+    found = np.split(features_of(events, SEQUENCES).features(u, v, t), 2, axis=1)
+    for half, ends in zip(found, ((u, v), (v, u)), strict=True):
+        slow = [sequences(events, *asked) for asked in zip(*ends, t, strict=True)]
+        np.testing.assert_allclose(half, slow, rtol=1e-5, atol=1e-6)
+
+
+def test_a_literal_case() -> None:
+    """1 and 2 linked last, two links of 1 ago; 1's last partner 3 was twice followed by 2, of three times in all."""
+    src, dst = [1, 4, 4, 1, 5, 5, 6, 6], [2, 3, 2, 3, 3, 2, 3, 7]
+    events = cawn.Events(src, dst, np.arange(8), num_nodes=9)
+    asked = np.array([1]), np.array([2]), np.array([8])
+    found = features_of(events, SEQUENCES, 1e9 / SCALE, (0.0,)).features(*asked)[0]
+    base = (3 + 1) / (16 + 7)
+    assert found[:2] == pytest.approx([math.log(3) / 3, 1 / 2])
+    assert found[2:5] == pytest.approx([0.0, 0.0, 0.0], abs=1e-6)  # 3 and 2 never linked
+    transitions = [math.log(x) / 3 for x in (base, (1 + base) / (2 + 1), (2 + base) / (3 + 1))]
+    assert found[5:8] == pytest.approx(transitions, rel=1e-5)
+
+
+@pytest.mark.parametrize("parts", [PairParts(a, a, b, c, d) for a in (True, False) for b, c, d in np.ndindex(2, 2, 2)])
+def test_each_part_by_itself(parts: PairParts) -> None:
+    """The rates, then the source, then the destination; a part has the same values whatever else is asked for."""
+    events = random_events(4, num_links=100)
+    u, t = queries(events, 2, 30)
+    v = np.roll(u, 3)
+    whole, width = features_of(events, PairParts()).features(u, v, t), PairParts().widths(len(ALPHAS))
+    ends = np.cumsum([0, width[0], *[2, 2 * -(-len(ALPHAS) // STRIDE) + 1, 2 + DEPTH] * 2])
+    used = [parts.rates, *[parts.since, parts.two_steps, parts.transitions] * 2]
+    kept = [whole[:, ends[i] : ends[i + 1]] for i, use in enumerate(used) if use]
+    found = features_of(events, parts).features(u, v, t)
+    np.testing.assert_array_equal(found, np.concatenate([whole[:, :0], *kept], axis=1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2047, 2048, 5001])
+def test_neither_threads_nor_the_batch_matter(size: int) -> None:
+    features = features_of(random_events(2, num_links=300), PairParts())
+    src, t = queries(random_events(2, num_links=300), 3, size)
+    dst = np.roll(src, 1)
+    found = [features.features(src, dst, t, threads=threads) for threads in (1, 2)]
+    np.testing.assert_array_equal(*found)
+    one_by_one = [features.features(src[i : i + 1], dst[i : i + 1], t[i : i + 1]) for i in range(0, size, 500)]
+    np.testing.assert_array_equal(found[0][::500], np.concatenate([found[0][:0], *one_by_one]))
+
+
+def test_neither_rows_nor_names_nor_the_unit_of_time_nor_the_future_matter() -> None:
+    events = random_events(6, num_links=150)
+    u, t = queries(events, 3, 40)
+    u, v = u % events.num_nodes, np.roll(u % events.num_nodes, 5)
+    expected = features_of(events, PairParts()).features(u, v, t)
+    rng = np.random.default_rng(0)
+    rows, names = rng.permutation(len(events)), rng.permutation(events.num_nodes).astype(np.int32)
+    shuffled = cawn.Events(events.src[rows], events.dst[rows], events.t[rows], num_nodes=events.num_nodes)
+    renamed = cawn.Events(names[events.src], names[events.dst], events.t, num_nodes=events.num_nodes)
+    assert np.array_equal(features_of(shuffled, PairParts()).features(u, v, t), expected)
+    assert np.allclose(features_of(renamed, PairParts()).features(names[u], names[v], t), expected, atol=1e-6)
+    stretched = cawn.Events(events.src, events.dst, events.t * 1024, num_nodes=events.num_nodes)
+    scaled = features_of(stretched, PairParts(), UNIT * 1024, tuple(a / 1024 for a in ALPHAS))
+    assert np.allclose(scaled.features(u, v, t * 1024), expected, atol=1e-6)
+    early = t < np.median(events.t)
+    past = features_of(events[events.t < np.median(events.t)], PairParts())
+    assert np.allclose(past.features(u[early], v[early], t[early]), expected[early], atol=1e-6)

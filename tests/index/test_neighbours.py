@@ -1,0 +1,88 @@
+"""Past links of nodes: exact, strict, the same on every device."""
+
+import numpy as np
+import pytest
+import torch
+
+import cawn
+from cawn.index.neighbours import Neighbours
+from networks import queries, random_events
+
+
+def naive(events: cawn.Events, node: int, t: float, k: int) -> list[tuple[int, float, int]]:
+    """The last k links of a node strictly before t, newest first, by reading all links."""
+    found = []
+    for e, (u, v, now) in enumerate(zip(events.src, events.dst, events.t, strict=True)):
+        if now < t and node in (u, v):
+            found.append((int(v if u == node else u), now, e))
+    return found[::-1][:k]
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+@pytest.mark.parametrize("k", [1, 3, 50])
+def test_history_recent_against_reading_all_links(dtype: type, k: int) -> None:
+    events = random_events(1, num_links=200, span=50, dtype=dtype, offset=-20)
+    nodes, t = queries(events, 2, 60)
+    found = cawn.History(events, 0.1).recent(nodes, t, k)
+    assert found.nodes.shape == found.t.shape == found.events.shape == (60, k)
+    assert found.t.dtype == events.t.dtype
+    for b, (node, now) in enumerate(zip(nodes, t, strict=True)):
+        expected = naive(events, node, now, k)
+        rows = list(zip(found.nodes[b], found.t[b], found.events[b], strict=True))
+        assert rows[: len(expected)] == expected
+        assert all(row == (-1, 0, -1) for row in rows[len(expected) :])
+
+
+def test_neighbours_follow_the_canonical_order_and_the_number_of_visible_links() -> None:
+    events = random_events(3, num_links=150, span=10)
+    neighbours = Neighbours(events)
+    nodes = torch.arange(-1, events.num_nodes + 2)
+    for visible in (0, 1, 70, 150):
+        found = neighbours.recent(nodes, torch.full_like(nodes, visible), 4)
+        past = neighbours.events[:visible]
+        for b, node in enumerate(nodes.tolist()):
+            expected = naive(past, node, np.inf, 4)
+            assert found.events[b].tolist() == [e for *_, e in expected] + [-1] * (4 - len(expected))
+            assert found.is_source[b].tolist() == [bool(past.src[e] == node) for *_, e in expected] + [False] * (
+                4 - len(expected)
+            )
+        degree = neighbours.degree(nodes, torch.full_like(nodes, visible))
+        assert degree.tolist() == [len(naive(past, node, np.inf, 1_000)) for node in nodes.tolist()]
+
+
+def test_before_is_strict() -> None:
+    neighbours = Neighbours(cawn.Events([0, 1, 2, 3], [1, 2, 3, 4], [5, 7, 7, 9]))
+    assert neighbours.before(torch.tensor([4, 5, 6, 7, 8, 9, 10])).tolist() == [0, 0, 1, 1, 3, 3, 4]
+
+
+def test_uniform_links_have_a_uniform_law_and_do_not_depend_on_the_batch() -> None:
+    """Chi-squared with 9 degrees of freedom; false alarm 1e-6. The seed is fixed."""
+    events = cawn.Events(np.zeros(20, int), 1 + np.arange(20), np.arange(20))
+    neighbours = Neighbours(events)
+    zeros, ten = torch.zeros(1, dtype=torch.int64), torch.tensor([10])
+    drawn = torch.cat([neighbours.uniform(zeros, ten, ten, 100, seed).nodes for seed in range(50)]).ravel()
+    counts = np.bincount(drawn.numpy() - 1, minlength=10)
+    assert len(counts) == 10
+    assert ((counts - 500) ** 2 / 500).sum() < 45.1
+    nodes, t = torch.tensor([0, 5, 0, 40]), torch.tensor([10, 10, 15, 3])
+    whole = neighbours.uniform(nodes, neighbours.before(t), t, 7, 3)
+    for b in range(4):
+        alone = neighbours.uniform(nodes[b : b + 1], neighbours.before(t[b : b + 1]), t[b : b + 1], 7, 3)
+        for column, expected in zip(alone, whole, strict=True):
+            assert torch.equal(column[0], expected[b])
+    assert (whole.t.diff(dim=1) <= 0).all()
+    assert not whole.mask[3].any()
+
+
+def test_no_links_at_all() -> None:
+    neighbours = Neighbours(cawn.Events([], [], [], num_nodes=3))
+    nodes = torch.tensor([0, 5])
+    for found in (neighbours.recent(nodes, nodes * 0, 2), neighbours.uniform(nodes, nodes * 0, nodes, 2, 0)):
+        assert not found.mask.any()
+    assert cawn.History(cawn.Events([], [], [], num_nodes=3), 0.0).recent([0], [1], 2).nodes.tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5, "a"])
+def test_a_bad_k_is_refused(k: object) -> None:
+    with pytest.raises(cawn.QueryError, match="k is"):
+        cawn.History(random_events(0), 0.0).recent([0], [1], k)
