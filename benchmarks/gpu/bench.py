@@ -12,7 +12,6 @@ import torch
 import cawn
 from benchmarks.gpu.torch_walks import sample_walks
 from cawn.data.names import NameIndex
-from cawn.kernels.cuda.walks import sample_walks as device_walks
 from cawn.learn.calibration import Calibration
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
@@ -20,6 +19,7 @@ from cawn.systems.base import Context
 from cawn.systems.cawn.cuda import DeviceSteps
 from cawn.systems.cawn.system import CawnSystem
 from cawn.systems.training import Optimizer
+from cawn.walks.kernels.cuda import sample_walks as device_walks
 
 QUERIES = 1 << 17  # at once, where walks alone are timed
 
@@ -66,7 +66,7 @@ class Bench:
     def walks_per_second(self, queries: int = QUERIES) -> float:
         nodes, t = self._queries(queries)
         history, M = self.batcher.history, self.config.num_walks
-        index, seed = list(history.index.values()), history.seed(1)
+        index, seed = history.index.walks, history.seed(1)
         widths = torch.full((self.config.length,), M, device="cuda")
         took = seconds(lambda: device_walks(index, nodes, t, widths, seed, M))
         return queries * self.config.num_walks / took
@@ -74,7 +74,7 @@ class Bench:
     def torch_walks_per_second(self) -> float:
         """The same walks in plain PyTorch."""
         nodes, t = self._queries(QUERIES)
-        index, widths = self.batcher.history.index, [self.config.num_walks] * self.config.length
+        index, widths = self.batcher.history.index.walks, [self.config.num_walks] * self.config.length
         took = seconds(lambda: sample_walks(index, nodes, t, widths, 1), 3)
         return QUERIES * self.config.num_walks / took
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cawn.index.kernels.lists import LENGTH, START_BITS
 from cawn.kernels.rng import GOLDEN, shift_right
 from cawn.kernels.rng import mix64_tensor as mix64
 
@@ -22,14 +23,14 @@ def count_before(time: Tensor, start: Tensor, stop: Tensor, t: Tensor) -> Tensor
 
 
 def sample_walks(
-    index: dict[str, Tensor], nodes: Tensor, t: Tensor, widths: list[int], seed: int
+    index: list[Tensor], nodes: Tensor, t: Tensor, widths: list[int], seed: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """As `cawn.kernels.cuda.walks.sample_walks`, [B, M, L] each."""
-    starts, time, hop, logsum, alphas = index.values()
-    known = (nodes >= 0) & (nodes < len(starts) - 1)
-    place = torch.where(known, nodes, 0)
-    start, stop = (torch.where(known, starts[place + i], 0) for i in (0, 1))
-    seen = count_before(time, start, stop, t)
+    """As `cawn.walks.kernels.cuda.sample_walks`, [B, M, L] each."""
+    span, time, hop, logsum, alphas = index
+    known = (nodes >= 0) & (nodes < len(span))
+    packed = torch.where(known, span[torch.where(known, nodes, 0)], 0)
+    start = packed >> START_BITS
+    seen = count_before(time, start, start + (packed & LENGTH), t)
     link = torch.where(seen > 0, hop[(start + seen - 1).clamp(min=0), 1], 0).long()
     word = torch.tensor(seed if seed < 1 << 63 else seed - (1 << 64), device=nodes.device)
     key = mix64(mix64(mix64(word) ^ t.view(torch.int64)) ^ link)[:, None]  # [B, 1]
@@ -55,7 +56,7 @@ def sample_walks(
             lo = torch.where(searching & ~enough, mid, lo)
         node, link, cut = hop[hi].unbind(-1)
         count = torch.where(alive, cut, 0).long()
-        first = torch.where(alive, starts[node.long()], 0)
+        first = torch.where(alive, span[node.long()] >> START_BITS, 0)
         path.append((*(torch.where(alive, x, -1) for x in (node, time[hi], link)), count))
     found_nodes, times, links, counts = (torch.stack(parts, dim=-1) for parts in zip(*path, strict=True))
     return found_nodes.int(), times, links.int(), counts.int()

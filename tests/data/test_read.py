@@ -124,6 +124,8 @@ def test_temporal_data() -> None:
     assert events.msg.tolist() == [[2, 3], [4, 5], [6, 7], [0, 1]]
     assert cawn.read(TemporalData(src=src, dst=dst, t=t, msg=torch.empty(4, 0))).msg is None
     assert cawn.read(events) is events
+    nodes = pa.table({"node": [10, 30], "size": [5, 6]})
+    assert cawn.read(events, nodes=nodes).x[[0, 10, 30]].tolist() == [[0, 0], [5, 1], [6, 1]]
 
 
 @pytest.mark.parametrize(

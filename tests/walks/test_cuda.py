@@ -6,8 +6,8 @@ import torch
 
 import cawn
 from cawn import Walks
-from cawn.kernels.cuda.walks import sample_walks
 from cawn.walks.cuda import DeviceHistory
+from cawn.walks.kernels.cuda import sample_walks
 from networks import queries, random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
@@ -42,7 +42,7 @@ def test_links_and_degrees(gpu) -> None:
     device = DeviceHistory(history, gpu)
     nodes, t = queries(events, 4, 5)
     asked = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu), torch.full((3,), 8, device=gpu)
-    found = sample_walks(list(device.index.values()), *asked, device.seed(7), 8)
+    found = sample_walks(device.index.walks, *asked, device.seed(7), 8)
     walked, times, links, degrees = (tensor.cpu().numpy() for tensor in found)
     expected = history.sample(nodes, t, num_walks=8, length=3, seed=7)
     assert np.array_equal(walked, expected.nodes)

@@ -28,7 +28,21 @@ from cawn.index.index import Index
 from cawn.index.kernels.lists import constant
 from cawn.index.kernels.rates import AGES, LONGEST, fill_rates
 from cawn.index.kernels.sequences import STRIDE, sequence_features
-from cawn.index.kinds import DIRECTED, RATES, SEQUENCES, Kind, kinds_for
+from cawn.index.kinds import (
+    DESTINATIONS,
+    DIRECTED,
+    NEXT,
+    NODES,
+    ORIGINS,
+    PAIRS,
+    RATES,
+    SEQUENCES,
+    SOURCES,
+    WAYS,
+    Kind,
+    kinds_for,
+)
+from cawn.index.kinds import PARTNERS as PARTNERS_IN_ORDER
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
@@ -89,20 +103,22 @@ class PairFeatures:
 
     def features(self, src: Array, dst: Array, t: Array, *, threads: int | None = None) -> npt.NDArray[np.float32]:
         """[B, `PairParts.width`]."""
-        parts, tables = self.parts, self.index.tables
-        num_decays = len(tables.alphas)
+        parts, common, lists = self.parts, self.index.common, self.index.every
+        num_decays = len(common.alphas)
         out = np.empty((len(src), parts.width(num_decays)), np.float32)
         src, dst = (constant(np.ascontiguousarray(nodes, np.int64)) for nodes in (src, dst))
-        times, tasks = constant(np.ascontiguousarray(t, tables.t.dtype)), even_bounds(len(src), _PER_TASK)
+        times, tasks = constant(np.ascontiguousarray(t, common.t.dtype)), even_bounds(len(src), _PER_TASK)
         rates, end = parts.widths(num_decays)
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
-            in_parallel(partial(fill_rates, tables, columns, src, dst, times, self.unit, out), tasks, threads)
+            held = [lists[kind] for kind in (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS)]
+            in_parallel(partial(fill_rates, common, *held, columns, src, dst, times, self.unit, out), tasks, threads)
         if parts.sequences:
-            used = np.ascontiguousarray(tables.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
+            used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
             settings = parts.since, PARTNERS * parts.two_steps, DEPTH * parts.transitions
             for column, ends in ((rates, (src, dst)), (rates + end, (dst, src))):
-                asked = (*ends, times, tables, constant(used), *settings)
+                held = [lists[kind] for kind in (NODES, PAIRS, PARTNERS_IN_ORDER, NEXT, ORIGINS)]
+                asked = (*ends, times, common, *held, constant(used), *settings)
                 work: Any = partial(sequence_features, *asked, out, column)
                 in_parallel(work, tasks, threads)
         return out

@@ -20,7 +20,7 @@ from cawn.index.building import Columns, build_lists, build_sums, build_totals, 
 from cawn.index.kernels import building, flattening
 from cawn.index.kernels.lists import Lists, constant
 from cawn.index.kernels.nodes import Nodes
-from cawn.index.kernels.rates import Tables
+from cawn.index.kernels.rates import Common
 from cawn.index.kinds import KINDS, NEXT, NODES, WAYS, Kind
 
 Array = npt.NDArray[Any]
@@ -91,13 +91,16 @@ class Index:
         return Nodes._make([*held, len(self.t), self.version])
 
     @cached_property
-    def tables(self) -> Tables:
-        """All lists, which the features of pairs are computed from."""
+    def common(self) -> Common:
+        """What features of pairs need beside lists."""
         partner = self.kinds.get("partners", _EMPTY)["partner"]
-        arrays = {"t": self.t, "alphas": self.alphas, "partner": partner, "totals": self.totals, "firsts": self.firsts}
-        found: dict[str, Any] = {name: constant(array) for name, array in arrays.items()}
-        found |= {kind.name: self.lists(kind) for kind in KINDS}
-        return Tables(**found, time=self.nodes.time, logsum=self.nodes.logsum)
+        arrays = self.t, self.alphas, self.nodes.time, self.nodes.logsum, partner, self.totals, self.firsts
+        return Common(*map(constant, arrays))
+
+    @cached_property
+    def every(self) -> dict[Kind, Lists]:
+        """The lists of all kinds."""
+        return {kind: self.lists(kind) for kind in KINDS}
 
     @property
     def nbytes(self) -> int:

@@ -166,25 +166,23 @@ class TestDownload:
         assert server.asked == [None, "bytes=20-"]
         assert set(self.files(own_cache)) == {"CollegeMsg.txt", "CollegeMsg.txt.sha256"}
 
-    def test_begun_anew_where_the_server_cannot_continue(self, server: Server) -> None:
-        server.ranges = False
+    @pytest.mark.parametrize(
+        ("changes", "asked"),
+        [
+            ({"ranges": False}, [None, "bytes=20-"]),
+            ({"body": SNAP.replace(b"1", b"7"), "mark": ("ETag", '"second"')}, [None, "bytes=20-"]),
+            ({"mark": None}, [None, None]),
+            ({"mark": ("ETag", 'W/"weak"')}, [None, None]),
+        ],
+        ids=["the server cannot continue", "the file has changed", "no mark", "a weak mark"],
+    )
+    def test_begun_anew(self, server: Server, changes: dict, asked: list) -> None:
+        if "body" not in changes:  # so from the beginning
+            vars(server).update(changes)
         self.broken_off(server)
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked == [None, "bytes=20-"]
-
-    def test_begun_anew_where_the_file_has_changed(self, server: Server) -> None:
-        self.broken_off(server)
-        server.mark, server.body = ("ETag", '"second"'), SNAP.replace(b"1", b"7")
+        vars(server).update(changes)
         assert datasets.download("uci").read_bytes() == server.body
-
-    @pytest.mark.parametrize("mark", [None, ("ETag", 'W/"weak"')])
-    def test_begun_anew_where_nothing_tells_one_file_from_another(
-        self, server: Server, mark: tuple[str, str] | None
-    ) -> None:
-        server.mark = mark
-        self.broken_off(server)
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked == [None, None]
+        assert server.asked == asked
 
     def test_begun_anew_where_nothing_is_left_to_send(self, server: Server, own_cache: Path) -> None:
         self.broken_off(server)

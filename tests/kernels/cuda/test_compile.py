@@ -9,13 +9,16 @@ import pytest
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
-from cawn.kernels.cuda import counts, features, links, lstm, negatives, positions, sequences, walks
+from cawn.index.kernels import cuda as index
+from cawn.index.kernels.cuda import DeviceIndex, DeviceLists
+from cawn.kernels.cuda import counts, features, links, lstm, negatives, positions
 from cawn.kernels.cuda.lstm import _launch_shape
+from cawn.walks.kernels import cuda as walks
 
 target = GPUTarget("cuda", {capability}, 32)
 
 def check(kernel, types, num_warps=4, **constants):
-    given = iter(types.split())
+    given = iter(types.split() if isinstance(types, str) else types)
     signature = {{name: "constexpr" if name in constants else next(given) for name in kernel.arg_names}}
     compile(ASTSource(kernel, signature, constants), target=target, options={{"num_warps": num_warps}})
 
@@ -26,16 +29,16 @@ for T in ("*i64", "*fp64"):
     for first in (0, -1):
         check(features.position_features_kernel, f"{{T}} *i32 *i32 *i32 *i64 *fp32 *fp32 *u8 *fp64 i32 i32",
               L=3, TIME=first, DIRECTION=first, DEGREE=first, LOG_SCALE=6.0, LONGEST=1e30, BLOCK=256)
-    check(features.rate_features_kernel, f"*i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp32 i32 i32 i32",
-          1, D=8, AGES=3, PAIR=12, END=17, SCALE=14.0, LONGEST=1e30, BLOCK=16, DECAYS=16)
+    lists = DeviceLists(*"*i64 *i32 *fp64 i32 i32 i32 *i64 *i32 i32".split())
+    columns = f"{{T}} *fp64 *fp64 {{T}} *i32 *fp64 *i32 *fp64 *i32".split()
+    pairs = DeviceIndex(*columns, *[lists] * 7), "*i64", "*i64", T
+    check(index.rate_features_kernel, (*pairs, "*fp64", "*fp32", *["i32"] * 5), 1,
+          D=8, AGES=3, PAIR=12, END=17, BLOCK=16, DECAYS=16)
     check(links.take_links_kernel, f"*i64 *i64 *i64 *i64 *i64 {{T}} *fp32 *i64 *i64 {{T}} *fp32 *fp32 i32 i32 i32 i32",
           K=2, BLOCK=128)
     for since, partners, depth in ((True, 24, 5), (False, 0, 5), (True, 24, 0)):
-        check(sequences.sequence_features_kernel,
-              f"*i64 {{T}} *i32 *fp64 *i64 *i64 *i64 {{T}} *fp64 *fp64 *i64 *i64 *i64 {{T}} *fp64 *i64 {{T}} *fp64 "
-              f"{{T}} *fp64 {{T}} *fp64 *fp64 *i64 *i64 {{T}} *fp32 i32 i32 i32 i32 i32 i32 i32", 1,
-              SINCE=since, PARTNERS=partners, STRIDE=2, DEPTH=depth, D=4 * (partners > 0), DECAYS=4, SINCE_SCALE=3.0,
-              LOG_SCALE=3.0, BLOCK=32)
+        check(index.sequence_features_kernel, (*pairs, "*fp32", *["i32"] * 6), 1,
+              SINCE=since, PARTNERS=partners, STRIDE=2, DEPTH=depth, D=4 * (partners > 0), DECAYS=4, BLOCK=32)
 for fallback in (False, True):
     check(negatives.draw_kernel, "*i64 " * 10 + "i32", 2, SALT=0x5851F42D4C957F2D, HAS_FALLBACK=fallback, BLOCK=128)
 check(counts.count_positions_kernel, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)

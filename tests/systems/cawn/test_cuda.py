@@ -82,17 +82,6 @@ def test_embeddings_and_scores_are_those_of_the_cpu(gpu, changes: dict) -> None:
         assert_same_scores(there.head(torch.from_numpy(found).to(gpu)), model.head(expected))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-@pytest.mark.parametrize("directed", [False, True])
-def test_pair_features_without_attributes(gpu, dtype, directed: bool) -> None:
-    host, engine, _, _, (src, dst, t) = prepared(gpu, {"directed": directed}, attributes=False, dtype=dtype)
-    device = engine.batcher
-    with device._pair_features(device.nodes(src), device.nodes(dst), device.times(t)) as found:
-        pass
-    expected = host.pair_features.features(src, dst, t)
-    assert np.allclose(found.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
-
-
 def test_an_index_that_grew(gpu) -> None:
     host, engine, _, there, (src, dst, t) = prepared(gpu, SEQUENCES | {"num_walks": 4})
     grown = Batcher.of(host.config, host.events[:150], host.history.alpha, host.unit).extended(host.events, 150)

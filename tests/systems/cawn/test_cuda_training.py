@@ -195,7 +195,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     }
     batcher = trainer.system._engine.batcher
     assert batcher.tables["msg"].is_pinned()
-    assert all(tensor.is_pinned() for tensor in batcher.history.index.values())
+    assert all(tensor.is_pinned() for tensor in batcher.history.index.walks)
     with pytest.warns(UserWarning, match="stay in pinned host memory"):
         found = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
     assert_same_weights(expected, found)

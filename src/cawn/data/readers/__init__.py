@@ -104,15 +104,17 @@ def read_like(
 ) -> Events:
     """`read`; columns that are not given are those of an earlier file, as `recorded`, where this one has them."""
     found = found_source(source, msg=msg, categorical=categorical, nodes=nodes, node=node, **given)
-    if isinstance(found, Events):
-        return found
     options, table = read_options(
         recorded, msg=msg, categorical=categorical, nodes=nodes, node=node, delimiter=delimiter, header=header, **given
     )
+    events = found if isinstance(found, Events) else _read(found, options)
+    return events if table is None else table.attached(events)
+
+
+def _read(found: Any, options: ReadOptions) -> Events:
     parts, total = parts_of(found, options)
     log = read_log(parts, total, ArrayStore(), _UNLIMITED, lambda *_, **__: nullcontext(lambda _: None))
-    events = authors.with_features(_events(log), found)
-    return events if table is None else table.attached(events)
+    return authors.with_features(_events(log), found)
 
 
 def read_options(

@@ -6,7 +6,8 @@ import os
 import shutil
 import tempfile
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,43 +77,53 @@ def write_columns(source: Any, folder: Path, *, memory: int, report: ShowProgres
 def write_limited(source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any) -> Events:
     """`write_columns` with separate limits."""
     found = found_source(source)
-    with temporary_folder(folder / ROWS) as work, storing(folder):
+    with storing(folder), _removed_on_error(folder):
         if isinstance(found, Events) or authors.are_of_authors(found):
-            events = _written(read_like(found, None, **options), work)
+            events = _written(read_like(found, None, **options), folder)
         else:
-            events = _read_into(work, found, limits, report, options)
-        write_array(work / f"{SLOTS}.npy", events.names.slots)
-        names = sorted(path.name for path in work.glob("*.npy"))
-        for name in names:
-            os.rename(work / name, folder / name)
+            events = _read_into(folder, found, limits, report, options)
+        write_array(folder / f"{SLOTS}.npy", events.names.slots)
         sync(folder)
-    return _mapped(folder, names, events)
+        return _mapped(folder, sorted(path.name for path in folder.glob("*.npy")), events)
 
 
-def _read_into(work: Path, found: Any, limits: Limits, report: ShowProgress, options: dict[str, Any]) -> Events:
+@contextmanager
+def _removed_on_error(folder: Path) -> Iterator[None]:
+    """Remove the arrays that were written to the folder if this context fails."""
+    before = set(folder.glob("*.npy"))
+    try:
+        yield
+    except BaseException:
+        for path in set(folder.glob("*.npy")) - before:
+            path.unlink()
+        raise
+
+
+def _read_into(folder: Path, found: Any, limits: Limits, report: ShowProgress, options: dict[str, Any]) -> Events:
     chosen, nodes = read_options(None, **options)
     parts, total = parts_of(found, chosen)
-    log = read_log(parts, total, FileStore(work), limits, report)
-    for name, column in log.columns.items():
-        os.rename(str(column.finish()), work / f"{name}.npy")
-    arrays = {name: map_array(work / f"{name}.npy", READ_AGAIN) for name in log.columns}
+    with temporary_folder(folder / ROWS) as work:
+        log = read_log(parts, total, FileStore(work), limits, report)
+        for name, column in log.columns.items():
+            os.rename(str(column.finish()), folder / f"{name}.npy")
+    arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in log.columns}
     events = Events.of_arrays(log.num_nodes, arrays)
     events.columns, events.reading = log.attributes, log.reading
     if nodes is None:
         return events
     events = nodes.attached(events)
     assert events.x is not None
-    write_array(work / "x.npy", events.x)
+    write_array(folder / "x.npy", events.x)
     return events
 
 
-def _written(events: Events, work: Path) -> Events:
+def _written(events: Events, folder: Path) -> Events:
     """Write the columns of events in memory."""
     held = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)} | events.names.arrays
     held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
     for name, array in held.items():
         if array is not None:
-            write_array(work / f"{name}.npy", array)
+            write_array(folder / f"{name}.npy", array)
     return events
 
 

@@ -206,9 +206,7 @@ class _FileReader:
             return
         origin, layout, columns = self._links.rows.origin(piece.first), self._layout, self._scan.columns
         at = partial(TableColumn.at, piece.table, origin=origin)
-        src, dst, *negatives = self._ends([at(i) for i in (layout.src, layout.dst, layout.negative) if i is not None])
-        columns["src"].append(self._scan.tables[0].add(src.names()))
-        columns["dst"].append(self._scan.tables[-1].add(dst.names()))
+        self._add_names(at, len(piece.table))
         columns["t"].append(self._times.add(at(layout.time)))
         if layout.weight is not None:
             column = at(layout.weight)
@@ -216,8 +214,6 @@ class _FileReader:
             weights = column.weights(booleans=self._boolean_weights)
             self._any_weight |= bool(weights.any())
             columns["weight"].append(weights)
-        if negatives:
-            columns["negative"].append(self._numbered_negatives(negatives[0], len(piece.table)))
         if layout.link_id is not None:
             columns["link_id"].append(at(layout.link_id).link_ids())
         if layout.msg:
@@ -244,27 +240,30 @@ class _FileReader:
             reading = replace(reading, msg=(), categorical=())
         return _Part(reading, origin, self._times.has_dates)
 
+    def _add_names(self, at: Callable[[int], TableColumn], count: int) -> None:
+        layout, columns, tables = self._layout, self._scan.columns, self._scan.tables
+        given, rows = (None, None) if layout.negative is None else at(layout.negative).negatives()
+        src, dst, *negatives = self._ends([at(layout.src), at(layout.dst), *([] if given is None else [given])])
+        columns["src"].append(tables[0].add(src.names()))
+        columns["dst"].append(tables[-1].add(dst.names()))
+        if negatives:
+            found = np.full(count, NO_NEGATIVE, np.int32)
+            found[rows] = tables[-1].add(negatives[0].names())
+            columns["negative"].append(found)
+
     def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
         """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
         if not self._integers:
             return ends
-        given = [*ends[:2], *(negatives.without_empty() for negatives in ends[2:])]
-        parsed = [parse_integers(column.values) for column in given]
+        parsed = [parse_integers(column.values) if column.is_text else (column.values, False) for column in ends]
         if all(integers is not None for integers, _ in parsed):
             self._with_point |= any(with_point for _, with_point in parsed)
-            columns = [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
-            return [*columns[:2], *(negatives.spread(ends[2]) for negatives in columns[2:])]
+            return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
         if self._with_point:  # 7.0 was read as 7, but is a string
             self._kinds.names_are_text = True
             raise ReadAgainError
         self._integers = False
         return ends
-
-    def _numbered_negatives(self, column: TableColumn, count: int) -> Array:
-        names, rows = column.negatives()
-        found = np.full(count, NO_NEGATIVE, np.int32)
-        found[rows] = self._scan.tables[-1].add(names)
-        return found
 
     def _readers(self) -> Iterator[tuple[int, AttributeReader]]:
         return zip(self._layout.msg, self._attributes, strict=True)

@@ -88,8 +88,9 @@ class FileRows(Rows):
 
     def with_keys(self, keys: Sequence[str]) -> FileRows:
         """The same with these keys of the file's folders as further columns."""
-        self.names += keys
-        return self
+        rows = copy(self)
+        rows.names = [*self.names, *keys]
+        return rows
 
     def at(self, file: File) -> FileRows:
         """The rows of the same file at another path."""

@@ -65,15 +65,12 @@ class _Sort:
         self._report(found["t"].rows)
 
     def _sort_in_memory(self, columns: Columns, found: Columns) -> None:
-        t = columns["t"].read(0, columns["t"].rows)
-        order = np.argsort(t, kind="stable")
-        found["t"].append(t[order])
-        del t
-        for name, column in found.items():
-            if name == ROWS and name not in columns:
-                column.append(order)
-            elif name != "t":
-                column.append(self._convert(name, columns[name].read(0, columns[name].rows)[order]))
+        order = np.argsort(columns["t"].read(0, columns["t"].rows), kind="stable")
+        for name, column in columns.items():
+            found[name].append(self._convert(name, column.read(0, column.rows)[order]))
+            column.discard()
+        if ROWS not in columns:
+            found[ROWS].append(order)
 
     def _copy(self, columns: Columns, found: Columns, most: int) -> None:
         """Append rows of one time, which need no sorting."""

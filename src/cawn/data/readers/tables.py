@@ -63,12 +63,6 @@ class TableColumn:
         """The values that are not the empty text."""
         return replace(self, values=self.values.filter(pc.not_equal(self.values, "")))
 
-    def spread(self, column: TableColumn) -> TableColumn:
-        """These values at the places of the column's values that are not the empty text, and nothing elsewhere."""
-        given = pc.not_equal(column.values, "")
-        place = pc.subtract(pc.cumulative_sum(pc.cast(given, pa.int64())), 1)
-        return replace(self, values=self.values.take(pc.if_else(given, place, None)))
-
     def names(self, what: str = "node names", needed: str = "every link needs two nodes") -> pa.ChunkedArray:
         """Names of nodes (or of `what`) as int64 or large_string, none missing."""
         self._refuse_nulls(needed)
@@ -205,15 +199,15 @@ class TableColumn:
         """Hashes of the ids of links; none missing."""
         return hash_ids(self.names("link ids", "every link needs an id").to_pylist())
 
-    def negatives(self) -> tuple[pa.ChunkedArray, npt.NDArray[np.int64]]:
-        """The names that are given, and their rows."""
+    def negatives(self) -> tuple[TableColumn, npt.NDArray[np.int64]]:
+        """The values that are given, and their rows."""
         given = pc.is_valid(self.values)
         if self.is_text:
             given = pc.and_(given, pc.fill_null(pc.not_equal(self.values, ""), False))
         rows = np.flatnonzero(given.to_numpy())
         values = self.values.filter(given)
         origin = Origin(self.origin.name, lambda row: self.origin.place(int(rows[row])))
-        return TableColumn(values if len(values) else values.cast(pa.int64()), self.name, origin).names(), rows
+        return TableColumn(values if len(values) else values.cast(pa.int64()), self.name, origin), rows
 
     def _cast(self, kind: pa.DataType, rule: str) -> pa.ChunkedArray:
         try:

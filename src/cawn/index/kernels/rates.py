@@ -35,22 +35,14 @@ _TINY = float(np.finfo(np.float64).tiny)
 _BLOCK = 64
 
 
-class Tables(NamedTuple):
-    """All lists of one version of an index; those of kinds that it lacks are empty."""
+class Common(NamedTuple):
+    """What features of pairs need beside lists."""
 
     t: Array  # [E] times of all links
     alphas: Array  # [decays]
-    nodes: Lists
     time: Array  # [entries of nodes]
     logsum: Array  # [decays, entries of nodes]
-    pairs: Lists
-    ways: Lists  # of pairs by direction: rows 2 * row of the pair, and the next one for links to the smaller id
-    sources: Lists
-    destinations: Lists
-    partners: Lists  # the lists of nodes in canonical order
     partner: Array  # [entries of partners] int32, the other end
-    next: Lists  # of pairs (node, next partner)
-    origins: Lists  # of the transitions from each node
     totals: Array  # [blocks] decayed count of all links, at the end of every full block
     firsts: Array  # first entry of each node, ascending
 
@@ -67,37 +59,50 @@ class Found(NamedTuple):
 
 @njit_fused
 def fill_rates(
-    tables: Tables, columns: Array, src: Array, dst: Array, t: Array, unit: float, out: Array, lo: int, hi: int
+    common: Common,
+    nodes: Lists,
+    pairs: Lists,
+    ways: Lists,
+    sources: Lists,
+    destinations: Lists,
+    columns: Array,
+    src: Array,
+    dst: Array,
+    t: Array,
+    unit: float,
+    out: Array,
+    lo: int,
+    hi: int,
 ) -> None:
     """Rows lo..hi of the features [B, R] of pairs, a block at a time: loops are vectorized, and cache misses overlap.
 
     Args:
         columns: Where each part starts, and R.
     """
-    D, num_parts = tables.alphas.size, columns.size - 1
+    D, num_parts = common.alphas.size, columns.size - 1
     rows, starts, seen = np.empty((3, 6, _BLOCK), np.int64)
     when, rates = np.empty((6, AGES, _BLOCK), t.dtype), np.empty((6, _BLOCK, D))
     visible = np.empty(_BLOCK, np.int64)
     for first in range(lo, hi, _BLOCK):
         last = min(first + _BLOCK, hi)
         u, v, now, to = src[first:last], dst[first:last], t[first:last], out[first:last]
-        links_before(tables.t, now, visible)
-        find_rows(tables, u, v, rows)
+        links_before(common.t, now, visible)
+        find_rows(pairs.keys, pairs.slots, u, v, rows)
         seen[DIRECTED_PAIR:] = -1
         for part in range(num_parts):
             found = Found(rows[part], starts[part], seen[part], when[part], rates[part])
             like = max(part - DIRECTED_PAIR, 0)
             whole = Found(rows[like], starts[like], seen[like], when[like], rates[like])
             if part == PAIR:
-                find_part(tables.pairs, tables.alphas, tables.t, now, visible, AGES, found, False, whole)
+                find_part(pairs, common.alphas, common.t, now, visible, AGES, found, False, whole)
             elif part <= DESTINATION:
-                find_end(tables, now, visible, found)
+                find_end(common, nodes, now, visible, found)
             elif part == DIRECTED_PAIR:
-                find_part(tables.ways, tables.alphas, tables.t, now, visible, 1, found, True, whole)
+                find_part(ways, common.alphas, common.t, now, visible, 1, found, True, whole)
             elif part == AS_SOURCE:
-                find_part(tables.sources, tables.alphas, tables.t, now, visible, 1, found, True, whole)
+                find_part(sources, common.alphas, common.t, now, visible, 1, found, True, whole)
             else:
-                find_part(tables.destinations, tables.alphas, tables.t, now, visible, 1, found, True, whole)
+                find_part(destinations, common.alphas, common.t, now, visible, 1, found, True, whole)
             fill_logarithms(found.rates, to, columns[part])
             column = columns[part] + D
             if part == PAIR:
@@ -119,10 +124,10 @@ def links_before(times: Array, now: Array, visible: Array) -> None:
 
 
 @inner_fused
-def find_rows(tables: Tables, u: Array, v: Array, rows: Array) -> None:
+def find_rows(keys: Array, slots: Array, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part; unknown ones are -1."""
     for i in range(u.size):
-        pair = find_row(tables.pairs.keys, tables.pairs.slots, pair_key(min(u[i], v[i]), max(u[i], v[i])))
+        pair = find_row(keys, slots, pair_key(min(u[i], v[i]), max(u[i], v[i])))
         rows[PAIR, i], rows[SOURCE, i], rows[DESTINATION, i] = pair, u[i], v[i]
         rows[DIRECTED_PAIR, i] = 2 * pair + (u[i] > v[i]) if pair >= 0 else -1
         rows[AS_SOURCE, i], rows[AS_DESTINATION, i] = u[i], v[i]
@@ -169,10 +174,11 @@ def find_part(
 
 
 @inner_fused
-def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
+def find_end(common: Common, nodes: Lists, now: Array, visible: Array, found: Found) -> None:
     """Look up an end of each pair; the lists of nodes have the logarithm of every sum."""
-    find_newest(tables.nodes, tables.t, now, visible, 1, found)
+    find_newest(nodes, common.t, now, visible, 1, found)
     row, start, seen, when, rates = found
+    alphas, logsum = common.alphas, common.logsum
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
             rates[i] = rates[i - 1]
@@ -180,8 +186,8 @@ def find_end(tables: Tables, now: Array, visible: Array, found: Found) -> None:
             rates[i] = 0.0
         else:
             age, at = float(now[i] - when[0, i]), start[i] + seen[i] - 1
-            for a in range(tables.alphas.size):
-                rates[i, a] = exp(tables.logsum[a, at] - tables.alphas[a] * age)
+            for a in range(alphas.size):
+                rates[i, a] = exp(logsum[a, at] - alphas[a] * age)
 
 
 # What the parts consist of. Functions that fill columns of `out` start at `column`.

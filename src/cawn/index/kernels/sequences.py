@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import all_decayed, count_before, count_below, decayed, entries_before, find_list, find_row
-from cawn.index.kernels.rates import Tables
+from cawn.index.kernels.lists import Lists, all_decayed, count_before, decayed, entries_before, find_list, find_row
+from cawn.index.kernels.rates import Common
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import inner_fused, njit_fused
@@ -29,7 +29,7 @@ class Recent(NamedTuple):
     links: Array  # [P] int64, number of recent links with each
     weight: Array  # [P, decays], the sum of their weights
     root: Array  # [P, decays], the sum of the square roots of their weights
-    sums: Array  # [3, decays], for sums over the partners
+    sums: Array  # [4, decays], for sums over the partners
     followed: Array  # [depth] decayed count of the links after each of the last partners
 
 
@@ -46,10 +46,15 @@ def sequence_features(
     owner: Array,
     other: Array,
     t: Array,
-    tables: Tables,
+    common: Common,
+    nodes: Lists,
+    pairs: Lists,
+    partners: Lists,
+    following: Lists,
+    origins: Lists,
     decays: Array,
     since: bool,
-    partners: int,
+    num_recent: int,
     depth: int,
     out: Array,
     column: int,
@@ -61,20 +66,24 @@ def sequence_features(
     Args:
         owner: The end, [B] int64.
         other: The other end.
+        following: The lists of the kind "next".
         decays: Those of two-step counts.
         since: Whether to count links since the pair's last one.
-        partners: Number of recent links whose partners' counts with the other end are summed; 0 for no two-step counts.
+        num_recent: Number of recent links whose partners' counts with the other end are summed; 0 for no two-step
+            counts.
         depth: Number of recent partners for which transitions are computed; 0 for none.
     """
     recent = Recent(
-        np.empty(partners, np.int64),
-        np.empty(partners, np.int64),
-        np.empty((partners, decays.size)),
-        np.empty((partners, decays.size)),
-        np.empty((3, decays.size)),
+        np.empty(num_recent, np.int64),
+        np.empty(num_recent, np.int64),
+        np.empty((num_recent, decays.size)),
+        np.empty((num_recent, decays.size)),
+        np.empty((4, decays.size)),
         np.empty(depth),
     )
-    pairs, scale_column = tables.pairs, tables.alphas.size
+    times, scale_column, decay = common.t, common.alphas.size, 0.0
+    if depth > 0:
+        decay = nodes.decays[0]
     end = End(0, 0, 0)
     visible = size = 0
     own = num_links = num_known = 0.0
@@ -82,35 +91,59 @@ def sequence_features(
         u, v, now, row = owner[q], other[q], t[q], out[q, column:]
         same_time = q > first and now == t[q - 1]
         if not same_time:
-            visible = count_before(tables.t, 0, tables.t.size, now)
+            visible = count_before(times, 0, times.size, now)
             if depth > 0:
-                num_links, num_known = _all_before(tables, visible, now)
+                num_links, num_known = _all_before(times, common.totals, common.firsts, decay, visible, now)
         if not (same_time and u == owner[q - 1]):
-            start, seen = entries_before(tables.nodes, u, visible)
-            same = tables.partners
-            end = End(start, find_list(same.span, same.link, same.chain, same.version, u)[0], seen)
-            if partners > 0:
-                size = _find_recent(tables, decays, end, now, partners, recent)
+            end = _find_end(nodes, partners, u, visible)
+            if num_recent > 0:
+                size = _find_recent(common.partner, common.time, decays, end, now, num_recent, recent)
             if depth > 0:
-                own = decayed(tables.nodes, tables.t, 0, start, seen, now)
-                _count_followers(tables, end, visible, now, recent.followed)
-        pair = find_row(pairs.keys, pairs.slots, pair_key(min(u, v), max(u, v)))
-        pair_start, pair_seen = entries_before(pairs, pair, visible)
+                own = sum_before(nodes, times, 0, end.start, end.seen, now)
+                _count_followers(common.partner, origins, times, end, visible, now, recent.followed)
+        pair_start, pair_seen = pair_before(pairs, min(u, v), max(u, v), visible)
         width = 0
         if since:
-            newest = tables.t[pairs.link[pair_start + pair_seen - 1] >> 1] if pair_seen > 0 else now
-            _fill_since(tables.time, end, newest, pair_seen, row)
+            newest = times[pairs.link[pair_start + pair_seen - 1] >> 1] if pair_seen > 0 else now
+            _fill_since(common.time, end, newest, pair_seen, row)
             width = 2
-        if partners > 0:
-            _fill_two_steps(tables, decays, recent, size, v, visible, now, row[width:])
+        if num_recent > 0:
+            _fill_two_steps(times, pairs, decays, recent, size, v, visible, now, row[width:])
             width += 2 * decays.size + 1
         if depth > 0:
-            start, seen = entries_before(tables.nodes, v, visible)
-            base = (decayed(tables.nodes, tables.t, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
-            together = decayed(pairs, tables.t, scale_column, pair_start, pair_seen, now)
+            start, seen = list_before(nodes, v, visible)
+            base = (sum_before(nodes, times, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
+            together = sum_before(pairs, times, scale_column, pair_start, pair_seen, now)
             row[width] = math.log(base) / LOG_SCALE
             row[width + 1] = math.log((together + base) / (own + 1.0)) / LOG_SCALE
-            _fill_transitions(tables, end, v, visible, now, base, recent.followed, row[width + 2 :])
+            to = row[width + 2 :]
+            _fill_transitions(common.partner, following, times, end, v, visible, now, base, recent.followed, to)
+
+
+# Reading lists; as functions of their own, so that no references to the arrays are counted in loops.
+
+
+@inner_fused
+def list_before(lists: Lists, row: Any, visible: Any) -> tuple[Any, Any]:
+    return entries_before(lists, row, visible)
+
+
+@inner_fused
+def pair_before(lists: Lists, u: Any, v: Any, visible: Any) -> tuple[Any, Any]:
+    """`list_before` of the pair (u, v)."""
+    row = find_row(lists.keys, lists.slots, pair_key(u, v))
+    return entries_before(lists, row, visible)
+
+
+@inner_fused
+def sum_before(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
+    return decayed(lists, t, column, start, seen, now)
+
+
+@inner_fused
+def _find_end(nodes: Lists, partners: Lists, node: Any, visible: Any) -> End:
+    start, seen = entries_before(nodes, node, visible)
+    return End(start, find_list(partners.span, partners.link, partners.chain, partners.version, node)[0], seen)
 
 
 # The parts of a row of features.
@@ -126,40 +159,44 @@ def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) 
 
 @inner_fused
 def _fill_two_steps(
-    tables: Tables, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
+    t: Array, pairs: Lists, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
 ) -> None:
-    num_decays, hits = decays.size, 0
-    span, link, sums, _, keys, slots, chain, bits, version = tables.pairs
-    recent.sums[:] = 0.0
-    total, affinity, roots = recent.sums[0], recent.sums[1], recent.sums[2]
-    rates = np.empty(num_decays)
+    hits = 0
+    recent.sums[:3] = 0.0
+    total, affinity, roots, rates = recent.sums[0], recent.sums[1], recent.sums[2], recent.sums[3]
+    link, sums, bits, partner, links = pairs.link, pairs.sums, pairs.bits, recent.partner, recent.links
+    weight, root = recent.weight, recent.root
     for k in range(size):
-        w = recent.partner[k]
+        w = partner[k]
         if w == v:
             continue
-        weight, root = recent.weight[k], recent.root[k]
-        for a in range(num_decays):
-            total[a] += weight[a]
-        pair = find_row(keys, slots, pair_key(min(v, w), max(v, w)))
-        if pair < 0:
-            continue
-        start, whole = find_list(span, link, chain, version, pair)
-        seen = count_below(link, start, whole, visible)
+        for a in range(decays.size):
+            total[a] += weight[k, a]
+        start, seen = pair_before(pairs, min(v, w), max(v, w), visible)
         if seen > 0:
-            hits += recent.links[k]
-            all_decayed(link, sums, bits, decays, STRIDE, tables.t, start, seen, now, rates)
-            for a in range(num_decays):
-                affinity[a] += weight[a] * rates[a] / (1.0 + rates[a])
-                roots[a] += root[a] * math.sqrt(rates[a])
-    for a in range(num_decays):
+            hits += links[k]
+            all_decayed(link, sums, bits, decays, STRIDE, t, start, seen, now, rates)
+            for a in range(decays.size):
+                affinity[a] += weight[k, a] * rates[a] / (1.0 + rates[a])
+                roots[a] += root[k, a] * math.sqrt(rates[a])
+    for a in range(decays.size):
         row[a] = affinity[a] / (total[a] + 1e-6)
-        row[num_decays + a] = log1p(roots[a])
-    row[2 * num_decays] = math.log1p(hits)
+        row[decays.size + a] = log1p(roots[a])
+    row[2 * decays.size] = math.log1p(hits)
 
 
 @inner_fused
 def _fill_transitions(
-    tables: Tables, end: End, v: int, visible: int, now: Any, base: float, followed: Array, row: Array
+    partner: Array,
+    following: Lists,
+    t: Array,
+    end: End,
+    v: int,
+    visible: int,
+    now: Any,
+    base: float,
+    followed: Array,
+    row: Array,
 ) -> None:
     """log P(v | w) for each of the last partners w; 0 where there is none."""
     for k in range(followed.size):
@@ -168,10 +205,8 @@ def _fill_transitions(
             continue
         together = 0.0
         if followed[k] > 0.0:
-            w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
-            found = find_row(tables.next.keys, tables.next.slots, pair_key(w, v))
-            start, seen = entries_before(tables.next, found, visible)
-            together = decayed(tables.next, tables.t, 0, start, seen, now)
+            start, seen = pair_before(following, partner[end.partners + end.seen - 1 - k], v, visible)
+            together = sum_before(following, t, 0, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
@@ -179,52 +214,46 @@ def _fill_transitions(
 
 
 @inner_fused
-def _find_recent(tables: Tables, decays: Array, end: End, now: Any, partners: int, recent: Recent) -> int:
+def _find_recent(
+    partner: Array, time: Array, decays: Array, end: End, now: Any, num_recent: int, recent: Recent
+) -> int:
     """Fill `recent` from the last links of a node; returns the number of distinct partners."""
-    size = 0
-    for i in range(max(end.seen - partners, 0), end.seen):
-        w = np.int64(tables.partner[end.partners + i])
+    size, partners, links, weight, root = 0, recent.partner, recent.links, recent.weight, recent.root
+    for i in range(max(end.seen - num_recent, 0), end.seen):
+        w = np.int64(partner[end.partners + i])
         k = 0
-        while k < size and recent.partner[k] != w:
+        while k < size and partners[k] != w:
             k += 1
-        weight, root = recent.weight[k], recent.root[k]
         if k == size:
-            recent.partner[k], recent.links[k] = w, 0
-            weight[:] = 0.0
-            root[:] = 0.0
+            partners[k], links[k] = w, 0
+            for a in range(decays.size):
+                weight[k, a], root[k, a] = 0.0, 0.0
             size += 1
-        recent.links[k] += 1
-        age = float(now - tables.time[end.start + i])
+        links[k] += 1
+        age = float(now - time[end.start + i])
         for a in range(decays.size):
             x = exp(-decays[a] * age)
-            weight[a] += x
-            root[a] += math.sqrt(x)
+            weight[k, a] += x
+            root[k, a] += math.sqrt(x)
     return size
 
 
 @inner_fused
-def _count_followers(tables: Tables, end: End, visible: int, now: Any, followed: Array) -> None:
+def _count_followers(
+    partner: Array, origins: Lists, t: Array, end: End, visible: int, now: Any, followed: Array
+) -> None:
     for k in range(min(followed.size, end.seen)):
-        w = np.int64(tables.partner[end.partners + end.seen - 1 - k])
-        start, seen = entries_before(tables.origins, w, visible)
-        followed[k] = decayed(tables.origins, tables.t, 0, start, seen, now)
+        start, seen = list_before(origins, partner[end.partners + end.seen - 1 - k], visible)
+        followed[k] = sum_before(origins, t, 0, start, seen, now)
 
 
 @inner_fused
-def _all_before(tables: Tables, visible: int, now: Any) -> tuple[float, float]:
+def _all_before(t: Array, totals: Array, firsts: Array, decay: float, visible: int, now: Any) -> tuple[float, float]:
     """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
-    blocks, decay, total = visible >> TOTAL_BITS, tables.nodes.decays[0], 0.0
+    blocks, total = visible >> TOTAL_BITS, 0.0
     if blocks > 0:
-        age = float(now - tables.t[(blocks << TOTAL_BITS) - 1])
-        total = tables.totals[blocks - 1] * exp(-decay * age)
+        total = totals[blocks - 1] * exp(-decay * float(now - t[(blocks << TOTAL_BITS) - 1]))
     for e in range(blocks << TOTAL_BITS, visible):
-        total += exp(-decay * float(now - tables.t[e]))
-    known = 0
-    size = tables.firsts.size
-    while known < size:  # the first links are sorted
-        mid = (known + size) >> 1
-        if tables.firsts[mid] < 2 * visible:
-            known = mid + 1
-        else:
-            size = mid
+        total += exp(-decay * float(now - t[e]))
+    known = count_before(firsts, 0, firsts.size, 2 * visible)
     return total, max(float(known), 1.0)

@@ -1,4 +1,4 @@
-"""Position features and decayed counts on a GPU; `systems.cawn.features` and `walks.rates` define them.
+"""Features of positions on a GPU; `systems.cawn.features` defines them.
 
 Constants of the definitions are compile-time arguments: Triton would round them to float32 otherwise.
 """
@@ -13,9 +13,6 @@ import triton.language as tl
 from torch import Tensor
 
 from cawn.kernels.cuda.launch import block_of
-
-_PAIRS = 16  # per program of `rate_features`: few, because its binary searches are a chain of dependent loads
-_TINY = tl.constexpr(2.2250738585072014e-308)  # the smallest normal float64
 
 
 def position_features(
@@ -64,43 +61,6 @@ def gather_rows(table: Tensor, ids: Tensor, sets: Tensor, x: Tensor, column: int
     if S:
         gather_rows_kernel[(S, -(-M * L // 32), -(-width // 64))](
             *(table, ids, sets, x, n, M * L, shift, width, x_width, column), BLOCK=32, COLUMNS=64
-        )
-
-
-def rate_features(
-    lists: Sequence[Tensor],
-    src: Tensor,
-    dst: Tensor,
-    t: Tensor,
-    unit: Tensor,
-    out: Tensor,
-    *,
-    directed: bool,
-    pair_width: int,
-    end_width: int,
-    num_ages: int,
-    closeness_scale: float,
-    longest: float,
-) -> None:
-    """Fill out [B, R] with `Rates.features` of the pairs (src, dst) at times t, [B] each.
-
-    Args:
-        lists: The arguments `keys` to `bounds` of the kernel.
-        pair_width, end_width: Number of features of a pair and of each of its ends.
-    """
-    if len(src):
-        _, _, time, _, alphas, _ = lists
-        rate_features_kernel[(-(-len(src) // _PAIRS), 6 if directed else 3)](
-            *(*lists, src, dst, t, unit, out, len(src), len(time), out.shape[1]),
-            D=len(alphas),
-            AGES=num_ages,
-            PAIR=pair_width,
-            END=end_width,
-            SCALE=closeness_scale,
-            LONGEST=longest,
-            BLOCK=_PAIRS,
-            DECAYS=block_of(len(alphas), 1 << 20),
-            num_warps=1,
         )
 
 
@@ -187,111 +147,3 @@ def gather_rows_kernel(
         value,
         mask=inside[:, None] & (c < width)[None, :],
     )
-
-
-@triton.jit
-def count_below(values, first, last, limit, inside):
-    """Number of entries of the sorted values[first:last] that are below a limit; 0 outside."""
-    lo, hi = first, last
-    going = inside & (lo < hi)
-    while tl.max(going.to(tl.int32), axis=0) > 0:
-        mid = (lo + hi) >> 1
-        below = tl.load(values + mid, mask=going, other=0) < limit
-        lo = tl.where(going & below, mid + 1, lo)
-        hi = tl.where(going & (below == 0), mid, hi)
-        going = inside & (lo < hi)
-    return tl.where(inside, lo - first, 0)
-
-
-@triton.jit
-def find_newest(keys, starts, time, first, last, key, t, inside):
-    """The position of each key's newest entry before t, and the number of entries before t; 0 for an unknown key.
-
-    Keys are searched in the sorted keys[first:last].
-    """
-    none = tl.zeros(key.shape, tl.int64)
-    at = first + count_below(keys, first + none, last + none, key, inside)
-    known = inside & (at < last)
-    known = known & (tl.load(keys + at, mask=known, other=-1) == key)
-    start = tl.load(starts + at, mask=known, other=0)
-    count = count_below(time, start, tl.load(starts + at + 1, mask=known, other=0), t, known)
-    return start + count - 1, count
-
-
-@triton.jit
-def rate_of(time, logsum, num_entries, alpha, a, decays, newest, count, t):
-    """Decayed counts, the sums of exp(-alpha age): [BLOCK, DECAYS] float64."""
-    there = (count > 0)[:, None] & decays[None, :]
-    age = (t - tl.load(time + newest, mask=count > 0, other=0)).to(tl.float64)
-    past = tl.load(logsum + a.to(tl.int64)[None, :] * num_entries + newest[:, None], mask=there, other=0.0)
-    return tl.where(there, tl.exp(past - alpha[None, :] * age[:, None]), 0.0)
-
-
-@triton.jit
-def closeness(time, newest, count, r, t, unit, SCALE: tl.constexpr, LONGEST: tl.constexpr):
-    """See `walks.rates`: of the r-th newest entry, float32."""
-    ever = count > r
-    age = (t - tl.load(time + newest - r, mask=ever, other=0)).to(tl.float64)
-    return tl.where(ever, 1.0 - log1p(tl.minimum(age / unit, LONGEST)) / SCALE, -1.0).to(tl.float32)
-
-
-@triton.jit(do_not_specialize=["num_pairs", "num_entries"])
-def rate_features_kernel(
-    keys,  # [K] int64, of the counts of pairs, nodes, directed pairs, sources and destinations, concatenated
-    starts,  # [K + 1] where the entries of each key start
-    time,  # [entries]
-    logsum,  # [D, entries] float64
-    alphas,  # [D] float64
-    bounds,  # [6] where the keys of each kind start
-    src,  # [B] int64
-    dst,
-    t,  # [B]
-    unit,  # [1] float64
-    out,  # [B, width] float32
-    num_pairs,
-    num_entries,
-    width,
-    D: tl.constexpr,
-    AGES: tl.constexpr,
-    PAIR: tl.constexpr,  # number of features of a pair
-    END: tl.constexpr,  # and of an end
-    SCALE: tl.constexpr,
-    LONGEST: tl.constexpr,
-    BLOCK: tl.constexpr,
-    DECAYS: tl.constexpr,  # a power of two >= D
-):
-    """One program computes one part of the features of a block of pairs.
-
-    Parts: 0 the pair, 1 and 2 its ends, 3 the directed pair, 4 the source as a source, 5 the destination as one.
-    """
-    part = tl.program_id(1)
-    b = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    inside = b < num_pairs
-    u, v = tl.load(src + b, mask=inside, other=0), tl.load(dst + b, mask=inside, other=0)
-    now = tl.load(t + b, mask=inside, other=0)
-    a = tl.arange(0, DECAYS)
-    decays = a < D
-    alpha = tl.load(alphas + a, mask=decays, other=0.0)
-    scale = tl.load(unit)
-    pair = (tl.minimum(u, v) << 32) | tl.maximum(u, v)
-    kind = tl.where(part == 0, 0, tl.where(part < 3, 1, part - 1))
-    key = tl.where(part == 0, pair, tl.where(part == 3, (u << 32) | v, tl.where((part == 1) | (part == 4), u, v)))
-    newest, count = find_newest(
-        keys, starts, time, tl.load(bounds + kind), tl.load(bounds + kind + 1), key, now, inside
-    )
-    rate = rate_of(time, logsum, num_entries, alpha, a, decays, newest, count, now)
-    first = tl.where(part == 0, 0, tl.where(part < 3, PAIR + (part - 1) * END, PAIR + 2 * END + (part - 3) * (D + 1)))
-    at = out + b.to(tl.int64) * width + first
-    both = inside[:, None] & decays[None, :]
-    tl.store(at[:, None] + a[None, :], log1p(rate).to(tl.float32), mask=both)
-    if part == 0:
-        tl.store(at + D, log1p(count.to(tl.float64)).to(tl.float32), mask=inside)
-        for r in tl.static_range(AGES):
-            tl.store(at + D + 1 + r, closeness(time, newest, count, r, now, scale, SCALE, LONGEST), mask=inside)
-    else:
-        tl.store(at + D, closeness(time, newest, count, 0, now, scale, SCALE, LONGEST), mask=inside)
-        if part < 3:
-            newest, count = find_newest(keys, starts, time, tl.load(bounds), tl.load(bounds + 1), pair, now, inside)
-            shared = rate_of(time, logsum, num_entries, alpha, a, decays, newest, count, now)
-            one_step = shared / tl.maximum(rate, _TINY)
-            tl.store(at[:, None] + D + 1 + a[None, :], one_step.to(tl.float32), mask=both)

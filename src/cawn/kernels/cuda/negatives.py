@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cawn.kernels.cuda.walks import mix64
+from cawn.kernels.cuda.rng import mix64
 
 _LINKS = 128  # per program
 

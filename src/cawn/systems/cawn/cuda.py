@@ -16,14 +16,13 @@ import torch
 from torch import Tensor
 
 from cawn.data.events import NO_NEGATIVE
+from cawn.index.cuda import DevicePairFeatures
 from cawn.index.kernels.rates import LONGEST
 from cawn.kernels.cuda.counts import count_positions
-from cawn.kernels.cuda.features import gather_rows, position_features, rate_features
+from cawn.kernels.cuda.features import gather_rows, position_features
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, free_memory, memory_for, place
 from cawn.kernels.cuda.links import take_links
 from cawn.kernels.cuda.negatives import DeviceChoices
-from cawn.kernels.cuda.sequences import sequence_features
-from cawn.kernels.cuda.walks import sample_walks
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
@@ -42,8 +41,9 @@ from cawn.systems.training import (
     recent_seed,
     seed_step,
 )
-from cawn.walks.cuda import DeviceHistory, DeviceRates, DeviceSequences
+from cawn.walks.cuda import DeviceHistory
 from cawn.walks.identities import first_occurrences
+from cawn.walks.kernels.cuda import sample_walks
 
 Array = npt.NDArray[Any]
 
@@ -92,15 +92,9 @@ class DeviceBatcher:
         config = host.config
         self.config, self.events, self.device = config, host.events, device
         self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
-        self._index = list(self.history.index.values())
         self._widths = torch.tensor(config.widths, device=device)
-        pairs, num_decays = host.pair_features, len(host.history.alpha)
-        self.rates = DeviceRates(pairs.rates, device) if pairs is not None and pairs.parts.rates else None
-        self.sequences: DeviceSequences | None = None
-        if pairs is not None and pairs.sequences is not None:
-            self.sequences = DeviceSequences(pairs.sequences, pairs.parts.sequences, device)
-        self.x_width, self.pair_width = input_widths(config, host.events, num_decays)
-        self._first_sequence_column, _ = config.pair_parts.widths(num_decays)
+        self._features = DevicePairFeatures(config.pair_parts, self.history.index)
+        self.x_width, self.pair_width = input_widths(config, host.events, len(host.history.alpha))
         self._unit = torch.tensor([host.unit], dtype=torch.float64, device=device)
         budget = int(min(_MAX_SCORING_BYTES, _MEMORY_SHARE * free_memory(device)))
         self.pieces = Pieces(max(pairs_within(budget, config, self.x_width) // 16 * 16, 2))
@@ -146,7 +140,7 @@ class DeviceBatcher:
             seed: [1] int64.
         """
         with current(self.device), self._pair_features(*pairs) as pair_features:
-            walks = sample_walks(self._index, nodes, times, self._widths, seed, self.config.num_walks)
+            walks = sample_walks(self.history.index.walks, nodes, times, self._widths, seed, self.config.num_walks)
             counts = count_positions(walks[0], rows).flatten(0, 1)
             sets = rows.flatten()
             elapsed, x, alive = self._position_features(walks, sets)
@@ -163,11 +157,7 @@ class DeviceBatcher:
             return
         try:
             with self._side_stream():
-                if self.rates is not None:
-                    rate_features(self.rates.lists, src, dst, t, self._unit, out, **self.rates.constants)
-                if self.sequences is not None:
-                    index, constants = self.sequences.index, self.sequences.constants
-                    sequence_features(index, src, dst, t, out, column=self._first_sequence_column, **constants)
+                self._features.fill(src, dst, t, self._unit, out)
             yield out
         finally:
             self._side_stream.join()

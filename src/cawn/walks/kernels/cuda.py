@@ -1,4 +1,4 @@
-"""Walk sampling on a GPU: the index, random numbers and walks of `kernels.cpu.walks`.
+"""Walk sampling on a GPU: the index, random numbers and walks of `walks.kernels.sampling`.
 
 One program samples all steps of one block of walks of one query. The walks of a query read entries that lie close
 together in memory, so the lanes share cache lines.
@@ -13,10 +13,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cawn.kernels import rng
+from cawn.index.kernels.lists import LENGTH, START_BITS
 from cawn.kernels.cuda.launch import block_of, current
+from cawn.kernels.cuda.rng import GOLDEN, mix64
 
-_GOLDEN, _MIX_1, _MIX_2 = tl.constexpr(rng.GOLDEN), tl.constexpr(rng.MIX_1), tl.constexpr(rng.MIX_2)
+_START_BITS, _LENGTH = tl.constexpr(START_BITS), tl.constexpr(LENGTH)
 
 
 def sample_walks(
@@ -27,7 +28,7 @@ def sample_walks(
     `links` are 2 * event + side, -1 where a walk has ended; `degrees` count the earlier links of a node.
 
     Args:
-        index: The fields of `kernels.cpu.walks.Index`, on the device.
+        index: `span` to `alphas` of `index.kernels.nodes.Nodes`, on the device.
         nodes: [Q] int64; an id below 0 has no history.
         t: [Q] in the dtype of the index's times.
         widths: [m] int64, links drawn at each step.
@@ -37,25 +38,17 @@ def sample_walks(
     walked, links, degrees = (torch.empty(shape, device=nodes.device, dtype=torch.int32) for _ in range(3))
     walks = walked, torch.empty(shape, device=nodes.device, dtype=t.dtype), links, degrees
     if len(nodes):
-        starts, time, _, _, alphas = index
+        span, time, _, _, alphas = index
         block = block_of(num_walks, 128)
         with current(nodes.device):
             sample_walks_kernel[(len(nodes), -(-num_walks // block))](
                 *(*index, nodes, t, widths, seed, *walks),
-                *(len(starts) - 1, len(time), len(alphas), num_walks),
+                *(len(span), len(time), len(alphas), num_walks),
                 LENGTH=len(widths),
                 BLOCK=block,
                 num_warps=max(block // 64, 1),
             )
     return walks
-
-
-@triton.jit
-def mix64(x):
-    """The SplitMix64 finalizer of uint64, see `kernels.rng`."""
-    x = (x ^ (x >> 30)) * _MIX_1
-    x = (x ^ (x >> 27)) * _MIX_2
-    return x ^ (x >> 31)
 
 
 @triton.jit
@@ -72,7 +65,7 @@ def count_before(time, start, stop, t):
 
 @triton.jit
 def draw_entry(time, sums, alpha, first, newest, u, alive):
-    """See `kernels.cpu.walks.draw_entry`; `sums` points to the log-sums of each lane's decay."""
+    """See `walks.kernels.sampling.draw_entry`; `sums` points to the log-sums of each lane's decay."""
     now = tl.load(time + newest, mask=alive, other=0)
     target = tl.load(sums + newest, mask=alive, other=0.0) + tl.log(u)
     lo, hi, probe = first - 1, newest, newest - 1
@@ -100,7 +93,7 @@ def draw_entry(time, sums, alpha, first, newest, u, alive):
 
 @triton.jit(do_not_specialize=["num_nodes", "num_entries"])
 def sample_walks_kernel(
-    starts,  # the index, see `kernels.cpu.walks.Index`
+    span,  # the lists of nodes, see `index.kernels.nodes`
     time,
     hop,
     logsum,
@@ -120,14 +113,15 @@ def sample_walks_kernel(
     LENGTH: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """See `kernels.cpu.walks.sample_walks`."""
+    """See `walks.kernels.sampling.sample_walks`."""
     q = tl.program_id(0).to(tl.int64)
     w = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = w < M
     root, when = tl.load(nodes + q), tl.load(t + q)
     known = (root >= 0) & (root < num_nodes)
-    start = tl.load(starts + root, mask=known, other=0)
-    seen = count_before(time, start, tl.load(starts + root + 1, mask=known, other=0), when)
+    packed = tl.load(span + root, mask=known, other=0)
+    start = packed >> _START_BITS
+    seen = count_before(time, start, start + (packed & _LENGTH), when)
     link = tl.load(hop + 3 * (start + seen - 1) + 1, mask=seen > 0, other=0)
     key = mix64(tl.load(seed).to(tl.uint64, bitcast=True)) ^ when.to(tl.uint64, bitcast=True)
     key = mix64(mix64(key) ^ link.to(tl.uint64))
@@ -143,12 +137,12 @@ def sample_walks_kernel(
         a = k * num_decays // width
         alpha = tl.load(alphas + a, mask=inside, other=0.0)
         draw = ((k.to(tl.int64) << 8) | s).to(tl.uint64)
-        u = ((mix64(key + draw * _GOLDEN) >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16
+        u = ((mix64(key + draw * GOLDEN) >> 12).to(tl.float64) + 0.5) * 2.220446049250313e-16
         alive = inside & (count > 0)
         at = draw_entry(time, logsum + a.to(tl.int64) * num_entries, alpha, first, first + count - 1, u, alive)
         node = tl.load(hop + 3 * at, mask=alive, other=-1)
         count = tl.load(hop + 3 * at + 2, mask=alive, other=0).to(tl.int64)
-        first = tl.load(starts + node, mask=alive, other=0)
+        first = tl.load(span + node, mask=alive, other=0) >> _START_BITS
         tl.store(out_nodes + out + s, node, mask=inside)
         tl.store(out_t + out + s, tl.load(time + at, mask=alive, other=-1), mask=inside)
         tl.store(out_links + out + s, tl.load(hop + 3 * at + 1, mask=alive, other=-1), mask=inside)
