@@ -53,11 +53,11 @@ def build(log: str, folder: str, memory: int) -> Built:
 def compile_kernels(folder: str) -> None:
     """Build a small index in pieces, so that all compiled functions are on disk."""
     from benchmarks.logs import write_log
-    from cawn.walks import external
+    from cawn.index import files
 
     Path(folder).mkdir()
     write_log(Path(folder, "log.csv"), 2_000)
-    external.memory_in_core = lambda *_: 1 << 62
+    files.memory_to_build = lambda *_: 1 << 62
     build(str(Path(folder, "log.csv")), str(Path(folder, "index")), 1 << 31)
     walks_per_second(str(Path(folder, "index")), str(Path(folder, "log.csv")))
     build_in_memory(str(Path(folder, "log.csv")), str(Path(folder, "log.csv")))
@@ -79,16 +79,19 @@ def build_in_memory(log: str, small: str) -> tuple[float, float]:
 
 def walks_per_second(folder: str, log: str) -> tuple[float, float]:
     """Walks from an index folder, and from the links of a log in memory, on one core; in turns, the best of several."""
-    from cawn.walks.pairs import named
-
     import cawn
     from benchmarks.engine import LENGTH, M, late_queries
     from cawn.data.decays import ladder
+    from cawn.index.features import PairParts
+    from cawn.index.stored import stored_index
 
     stored, small = cawn.read(folder), cawn.read(log)
     assert stored.stored is not None
+    facts, alone = stored.stored.description["facts"], PairParts(*[False] * len(PairParts._fields))
+    index = stored_index(stored, tuple(facts["alpha"]), facts["unit"], alone, attributes=True)
+    assert index is not None
     pairs = [
-        (cawn.History.adopt(named(stored.stored.index, "history.")), late_queries(stored, QUERIES)),
+        (cawn.History.of(index), late_queries(stored, QUERIES)),
         (cawn.History(small, ladder(small.intensity)), late_queries(small, QUERIES)),
     ]
     seconds = [[best_time(partial(_sample, *pair, M, LENGTH), 2) for pair in pairs] for _ in range(5)]
@@ -118,6 +121,52 @@ def first_step(folder: str) -> tuple[float, int, int]:
     ended.set()
     thread.join()
     return seconds, peak[-1] - before, len(trainer.split.train)
+
+
+def opening(folder: str) -> tuple[float, float]:
+    """Seconds until an index folder is open and all of its files are verified, and the same again."""
+    import cawn
+
+    seconds = []
+    for path in (str(Path(folder).parent / "compiled" / "index"), folder, folder):
+        start = time.perf_counter()
+        _ = cawn.read(path).stored.index
+        seconds.append(time.perf_counter() - start)
+    return seconds[1], seconds[2]
+
+
+SETTINGS = {
+    "walks": WALKS_ALONE,
+    "and rates": {"since": False, "two_steps": False, "transitions": False},
+    "and all": {},
+}
+
+
+def estimated(links: int, changes: dict[str, bool]) -> tuple[float, float]:
+    """Bytes and peak memory of an index that is built in memory, as estimated, over those that were measured."""
+    import numpy as np
+
+    import cawn
+    from cawn.index.index import Index
+    from cawn.index.sizes import Counts, index_bytes, memory_to_build
+    from cawn.systems.cawn.config import Config
+
+    parts, alphas, rng = Config(**changes).pair_parts, np.geomspace(1e-7, 1e-2, 8), np.random.default_rng(0)
+
+    def build_of(links: int) -> Index:
+        nodes = max(links // 10, 10)
+        src, dst = (rng.random((2, links)) ** 2 * nodes).astype(np.int32)
+        events = cawn.Events(src, dst, np.sort(rng.integers(0, 5 * links, links)), num_nodes=nodes)
+        return Index.of(events, alphas, parts.kinds, parts.decay(1.0))
+
+    build_of(2_000)
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")
+    index = build_of(links)
+    keys = [len(index.kinds[kind]["keys"]) if kind in index.kinds else 0 for kind in ("pairs", "next")]
+    counts = Counts(links, index.num_nodes, *keys)
+    peak = _status("VmHWM") - before
+    return index_bytes(counts, 8, parts) / index.nbytes, memory_to_build(counts, 8, parts) / peak
 
 
 def _sample(history: Any, queries: tuple[Any, Any], num_walks: int, length: int) -> None:
@@ -166,7 +215,23 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
     built: Built = _in_new_process(build, str(logs[links]), str(folder / "index"), memory)
     read, indexed = _in_new_process(build_in_memory, str(logs[tenth]), str(folder / "compiled" / "log.csv"))
     walks, reference = _in_new_process(walks_per_second, str(folder / "index"), str(logs[small]))
+    cold, warm = _in_new_process(opening, str(folder / "index"))
     seconds, held, trained = _in_new_process(first_step, str(folder / "index"))
+    sizes = {max(links // part, 100_000): part for part in (10, 2)}
+    estimates = [
+        Row(
+            f"estimated over measured memory to build {size:,} links in memory, walks {name}".replace(
+                "walks walks", "walks"
+            ),
+            memory_ratio,
+            1.15,
+            "<=",
+            detail=f"bytes of the index: {size_ratio:.3f}",
+        )
+        for size in sizes
+        for name, changes in SETTINGS.items()
+        for size_ratio, memory_ratio in [_in_new_process(estimated, size, changes)]
+    ]
     per_link, in_memory = built.total / links, (read + indexed) / tenth
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in built.seconds.items() if seconds >= 0.05)
     gib = 2**30
@@ -200,6 +265,13 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
             detail=f"{held / 1e9:.2f} GB for {trained:,} training links",
         ),
         Row("training from the files: time until the first step", seconds, None, unit="s"),
+        Row(
+            "opening, the checksums of all files included",
+            warm,
+            None,
+            unit="s",
+            detail=f"{built.disk / warm / 1e9:.1f} GB/s from the cache; {cold:.2f} s the first time",
+        ),
         Row("index folder", built.disk / links, None, unit="B/link", detail=f"the log has {log_bytes / links:.0f}"),
         Row(
             "a billion links, extrapolated",
@@ -208,6 +280,7 @@ def external(links: int, memory: int, folder: Path) -> list[Row]:
             unit="hours",
             detail=f"{built.disk / links:,.0f} GB of disk beside the log",
         ),
+        *estimates,
     ]
 
 

@@ -15,7 +15,11 @@ def test_index_info_and_train(workshop: Path, tmp_path: Path) -> None:
     assert built.out.startswith(f"{folder}: 1,200 links, 30 nodes, 0.00 GB")
     assert "next: cawn train" in built.err
     found = json.loads(call_cawn("info", folder, "--json", "--verify").out)
-    assert (found["links"], found["verified"], found["parts"]) == (1_200, True, ["history", "rates", "sequences"])
+    assert (found["links"], found["verified"], found["parts"]) == (
+        1_200,
+        True,
+        [*("all", "destinations", "next", "nodes", "origins", "pairs", "partners", "sources", "ways")],
+    )
     shown = call_cawn("info", folder)
     assert "src sender; dst receiver; time date" in shown.out
     assert "2024-01-01" in shown.out

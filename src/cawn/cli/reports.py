@@ -246,7 +246,7 @@ def show_index(found: dict[str, Any]) -> None:
     counts = ("links", "nodes", "link attributes", "node attributes")
     facts = {
         "index": found["index"],
-        "state": "all checksums verified" if found["verified"] else "sizes checked (--verify checks the checksums)",
+        "state": "all checksums verified" if found["verified"] else "links verified (--verify: all files)",
         "data": ", ".join(
             f"{found[name.replace(' ', '_')]:,} {name}" for name in counts if found[name.replace(" ", "_")]
         ),
@@ -261,6 +261,29 @@ def show_index(found: dict[str, Any]) -> None:
     for name, text in facts.items():
         table.add_row(name, Text(printable(text)))
     Console(highlight=False).print(table)
+
+
+def show_estimate(counts: dict[str, int], num_decays: int, limit: int, found: dict[str, float]) -> None:
+    """Print what an index would take."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    is_divided, hours = found["building"] > limit, found["seconds"] / 3600
+    rows = {
+        "index of": ", ".join(f"{count:,} {name}" for name, count in counts.items()) + f"; {num_decays} decays",
+        "in memory": f"{_gigabytes(found['memory'])}, and {_gigabytes(found['building'])} while it is built",
+        "on disk": f"{_gigabytes(found['disk'])}, without names and attributes"
+        + (f", and {_gigabytes(found['temporary'])} while it is written" if is_divided else ""),
+        "time to write": f"{hours:,.1f} h" if hours >= 1 else f"{found['seconds'] / 60:,.1f} min",
+        "": f"within {_gigabytes(limit)}; time extrapolated from a trial on this machine, without reading the log",
+    }
+    for name, text in rows.items():
+        table.add_row(name, Text(text))
+    Console(highlight=False).print(table)
+
+
+def _gigabytes(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def facts_of_run(info: dict[str, Any]) -> dict[str, str]:

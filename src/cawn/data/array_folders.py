@@ -7,7 +7,6 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,16 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.checksums import Stamp, stamps_of
 from cawn.errors import StorageError
 from cawn.files import storing, sync
 
 Arrays = dict[str, npt.NDArray[Any]]
-Stamp = list[Any]  # size and SHA-256 of a file
-Manifest = dict[str, Stamp | None]  # of each file
+Manifest = dict[str, Stamp | None]  # size and checksum of each file
 FindFile = Callable[[npt.NDArray[Any]], tuple[Path, Stamp] | None]
 
 TRAIN_AGAIN = "the run must be trained again"
-_HASH_THREADS = 4
+_SHA_256 = 64  # digits; earlier versions recorded it
 
 
 def write_arrays(
@@ -56,9 +55,8 @@ def write_arrays(
                     stamps[path.name] = found[1]
             sync(folder)
             names = [f"{name}.npy" for name in arrays]
-            return folder.name, {
-                name: stamps[name] if name in stamps else stamp_of_file(folder / name) for name in names
-            }
+            stamps |= manifest_of(folder, [name for name in names if name not in stamps])
+            return folder.name, {name: stamps[name] for name in names}
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -91,9 +89,7 @@ def read_arrays(
     if not folder.is_dir():
         raise StorageError(f"{folder}: missing; {remedy}")
     if manifest is not None and verify:
-        stamps = stamps_of(folder, names)
-        if wrong := [name for name in names if stamps[name] != manifest[name]]:
-            raise StorageError(f"{folder / wrong[0]}: missing or damaged; {remedy}")
+        verify_files(folder, manifest, remedy)
     return {name.removesuffix(".npy"): map_array(folder / name, remedy) for name in names}
 
 
@@ -106,17 +102,25 @@ def remove_arrays(folder: Path) -> None:
             folder.rmdir()
 
 
-def stamps_of(folder: Path, names: list[str]) -> Manifest:
-    """Size and SHA-256 of each file; None for those that cannot be read."""
-    with ThreadPoolExecutor(_HASH_THREADS) as pool:
-        return dict(zip(names, pool.map(lambda name: stamp_of_file(folder / name), names), strict=True))
+def manifest_of(folder: Path, names: list[str]) -> Manifest:
+    """Size and checksum of each file; None for those that cannot be read."""
+    return dict(zip(names, stamps_of(folder / name for name in names), strict=True))
+
+
+def verify_files(folder: Path, manifest: Mapping[str, Any], remedy: str) -> None:
+    """Raise StorageError if a file is not the one in the manifest."""
+    found = manifest_of(folder, sorted(manifest))
+    for name, stamp in found.items():
+        expected = manifest[name]
+        if isinstance(expected, list) and len(str(expected[-1])) == _SHA_256:
+            stamp = stamp_of_file(folder / name)
+        if stamp is None or stamp != expected:
+            raise StorageError(f"{folder / name}: missing or damaged; {remedy}")
 
 
 def stamp_of_file(path: Path) -> Stamp | None:
     """Size and SHA-256 of a file; None if it cannot be read."""
     try:
-        if not path.is_file():
-            return None
         with open(path, "rb") as file:
             return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
     except OSError:

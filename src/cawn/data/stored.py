@@ -3,17 +3,14 @@
 index.json       what the folder holds: settings and facts of the index, how the log was read, sizes and checksums
 network-*/       the columns of the links, and the names of the nodes
 index-*/         the arrays of the index
-verified.json    which files, by their times of change, are known to have the checksums in index.json
 building.json    while the folder is being written: the stages that are finished
 .lock            held by the process that writes to the folder
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,8 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_folders import Arrays, Stamp, map_array, read_arrays
+from cawn.data.array_folders import Arrays, manifest_of, map_array, read_arrays
 from cawn.data.attributes import Attribute
+from cawn.data.checksums import Stamp
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import SLOTS
 from cawn.data.reading import Reading
@@ -33,8 +31,8 @@ from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
 
-DESCRIPTION, BUILDING, VERIFIED, COLUMNS = "index.json", "building.json", "verified.json", "columns.json"
-FORMAT = 1
+DESCRIPTION, BUILDING, COLUMNS = "index.json", "building.json", "columns.json"
+FORMAT = 2
 BUILD_AGAIN = "build the index again (cawn index)"
 READ_AGAIN = "read the log again"
 FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
@@ -42,11 +40,13 @@ FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredIndex:
-    """An index folder whose description was read; `Events.stored` of its links."""
+    """An index folder whose description was read; `Events.stored` of its links.
+
+    The first use of its arrays reads all of their files and compares the checksums.
+    """
 
     folder: Path
     description: dict[str, Any]  # index.json
-    verified: bool  # whether checksums are compared when arrays are read, even if the files have not changed
 
     def __repr__(self) -> str:
         return f"StoredIndex({str(self.folder)!r}, {self.description['links']:,} links)"
@@ -71,13 +71,7 @@ class StoredIndex:
     def _arrays(self, kind: str) -> Arrays:
         self.check_sizes(kind)
         held = self.description[kind]
-        folder, manifest = self.folder / held["folder"], held["files"]
-        verify = self.verified or _recorded(self.folder).get(kind) != _times_of_change(folder, manifest)
-        arrays = read_arrays(folder, manifest, verify=verify, remedy=BUILD_AGAIN)
-        if verify:
-            with suppress(StorageError):  # the folder may be read-only
-                record_verified(self.folder, self.description, kind)
-        return arrays
+        return read_arrays(self.folder / held["folder"], held["files"], remedy=BUILD_AGAIN)
 
     def holds(self, events: Events, *names: str) -> bool:
         """Whether these columns of the events are the stored ones, all rows of them."""
@@ -115,14 +109,12 @@ def is_index(path: Any) -> bool:
 def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """The links of an index folder, memory-mapped; `events.stored` leads to their index.
 
-    Opening it checks index.json, the sizes of the files and the headers of the arrays, which takes no time. Checksums
-    are compared only if files have changed, or were copied, since they were written or last compared: for a log larger
-    than memory that takes minutes.
+    The checksums of the links are compared, and those of the index when it is used: any change of a file is noticed.
 
     Args:
-        verify: Whether to compare the checksums of all files in any case, and to check the links.
+        verify: Whether to compare all checksums now, and to check the values of the links as well.
     """
-    stored = StoredIndex(folder, read_description(folder), verify)
+    stored = StoredIndex(folder, read_description(folder))
     found, arrays = stored.description, stored.network
     stored.check_sizes("index")
     try:
@@ -143,40 +135,19 @@ def is_columns(path: Any) -> bool:
         return False
 
 
-def _times_of_change(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
-    """What tells that a file was changed, replaced or copied: its time of change and its number in the file system."""
-    found = {name: os.stat(folder / name) for name in names}
-    return {name: [stat.st_mtime_ns, stat.st_ino] for name, stat in found.items()}
-
-
-def _recorded(folder: Path) -> dict[str, Any]:
-    """The content of verified.json; empty if it cannot be used."""
-    try:
-        return read_sealed(folder / VERIFIED, "")
-    except (FileNotFoundError, StorageError):
-        return {}
-
-
-def record_verified(folder: Path, description: dict[str, Any], *kinds: str) -> None:
-    """Note that files of these kinds ("network", "index") have the checksums of the description."""
-    held = {kind: description[kind] for kind in kinds}
-    found = {kind: _times_of_change(folder / of["folder"], of["files"]) for kind, of in held.items()}
-    write_sealed(folder / VERIFIED, {name: _recorded(folder).get(name) for name in ("network", "index")} | found)
-
-
 def write_columns_description(folder: Path, events: Events) -> None:
     """Write columns.json, with which `read_columns` opens a folder of columns."""
-    names = sorted(path.stem for path in folder.glob("*.npy"))
-    files = _times_of_change(folder, [f"{name}.npy" for name in names])
-    write_sealed(folder / COLUMNS, {"files": names, "changed": files} | describe_network(events))
+    files = manifest_of(folder, sorted(path.name for path in folder.glob("*.npy")))
+    write_sealed(folder / COLUMNS, {"files": files} | describe_network(events))
 
 
 def read_columns(folder: Path) -> Events:
-    """The events of a folder of columns, memory-mapped; every value is checked if the files were changed or copied."""
+    """The events of a folder of columns, memory-mapped; their checksums are compared."""
     found = read_sealed(folder / COLUMNS, READ_AGAIN)
+    if not isinstance(found.get("files"), dict):
+        raise StorageError(f"{folder}: written by another version of cawn; {READ_AGAIN}")
     try:
-        names = [f"{name}.npy" for name in found["files"]]
-        return map_events(folder, names, found, verify=found.get("changed") != _times_of_change(folder, names))
+        return _mapped_events(read_arrays(folder, found["files"], remedy=READ_AGAIN), found)
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
 

@@ -85,7 +85,7 @@ class _Network:
     def _transitions(self) -> tuple[Array, Array, Array]:
         nodes, _, link, _ = self.partners
         partner = kernels.other_ends(self.events.src, self.events.dst, link)
-        return kernels.transitions(nodes, partner, link, self.num_nodes)
+        return kernels.transitions(nodes, partner, link, np.full(self.num_nodes, -1, np.int32))
 
 
 def build_lists(

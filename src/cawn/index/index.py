@@ -65,12 +65,12 @@ class Index:
         threads: int | None = None,
     ) -> Index:
         """Index the events; `attributes` may order simultaneous links."""
-        if len(events) >= MAX_EVENTS:
-            raise QueryError(f"{len(events):,} events: one index holds fewer than 2**30; split the events by time")
+        check_size(events)
         built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads)
         counts = NEXT in kinds
         totals = build_totals(events.t, decay) if counts else np.empty(0)
-        firsts = building.first_links(events.src, events.dst, events.num_nodes) if counts else np.empty(0, np.int32)
+        seen = np.zeros(events.num_nodes, np.bool_)
+        firsts = building.first_links(events.src, events.dst, 0, seen) if counts else np.empty(0, np.int32)
         return cls(events.t, events.num_nodes, alphas, decay, built, totals, firsts)
 
     def lists(self, kind: Kind) -> Lists:
@@ -122,6 +122,12 @@ class Index:
         firsts = self.firsts[self.firsts < 2 * len(self.t)]
         totals = build_totals(self.t, self.decay) if NEXT.name in self.kinds else np.empty(0)
         return Index(self.t, self.num_nodes, self.alphas, self.decay, flat, totals, firsts)
+
+
+def check_size(events: Events) -> None:
+    """Raise QueryError if one index cannot hold so many links."""
+    if len(events) >= MAX_EVENTS:
+        raise QueryError(f"{len(events):,} events: one index holds fewer than 2**30; split the events by time")
 
 
 def _flattened(index: Index, kind: Kind, order: Array | None) -> tuple[Columns, Array]:

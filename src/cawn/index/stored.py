@@ -38,8 +38,14 @@ def array_names(kinds: tuple[Kind, ...]) -> list[str]:
     return found + (["all.totals", "all.firsts"] if NEXT in kinds else [])
 
 
-def index_of(events: Events, alphas: tuple[float, ...], unit: float, parts: PairParts, arrays: Arrays) -> Index:
-    """The index of these events that `arrays` are; raises DataError where compiled code could not read them."""
+def index_of(
+    events: Events, alphas: tuple[float, ...], unit: float, parts: PairParts, arrays: Arrays, decay: float | None = None
+) -> Index:
+    """The index of these events that `arrays` are; raises DataError where compiled code could not read them.
+
+    Args:
+        decay: That of the transitions in `arrays`, which may be there although `parts` do not need them.
+    """
     names = array_names(parts.kinds)
     for name in names:
         require(name in arrays, f"{name} is missing")
@@ -49,7 +55,8 @@ def index_of(events: Events, alphas: tuple[float, ...], unit: float, parts: Pair
         if kind in found:
             found[kind][field] = arrays[name]
     totals, firsts = arrays.get("all.totals", np.empty(0)), arrays.get("all.firsts", np.empty(0, np.int32))
-    index = Index(events.t, events.num_nodes, np.array(alphas), parts.decay(unit), found, totals, firsts)
+    decay = parts.decay(unit) if decay is None else decay
+    index = Index(events.t, events.num_nodes, np.array(alphas), decay, found, totals, firsts)
     check_index(index)
     return index
 
@@ -116,8 +123,10 @@ def stored_index(
             f"{stored.folder}: the stored index does not match ({differs}); building one in memory", stacklevel=2
         )
         return None
+    has_transitions = "all.totals.npy" in stored.description["index"]["files"]
+    decay = parts._replace(transitions=has_transitions).decay(stored.description["facts"]["unit"])
     try:
-        return index_of(events, alphas, unit, parts, stored.index)
+        return index_of(events, alphas, unit, parts, stored.index, decay)
     except DataError as error:
         raise StorageError(f"{stored.folder}: damaged ({error}); build the index again (cawn index)") from error
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from cawn import __version__, systems
 from cawn.checks import check_path
 from cawn.data.array_files import blocks
-from cawn.data.array_folders import Manifest, new_name, stamp_of_file
+from cawn.data.array_folders import Manifest, manifest_of, new_name
 from cawn.data.events import PER_LINK, Events
 from cawn.data.readers.folders import resident_bytes, write_columns
 from cawn.data.seals import read_sealed, write_sealed
@@ -31,17 +31,17 @@ from cawn.data.stored import (
     DESCRIPTION,
     FOLDER,
     FORMAT,
-    VERIFIED,
     describe_network,
     map_events,
     read_stored,
-    record_verified,
 )
 from cawn.data.times import format_as_read
 from cawn.devices import release_freed_memory
 from cawn.errors import CawnError, DataError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_within, storing, sync
-from cawn.index.files import bytes_per_link, index_bytes, temporary_bytes, write_index
+from cawn.index.estimate import settings_to_estimate
+from cawn.index.files import write_index
+from cawn.index.sizes import Counts, index_bytes, temporary_bytes
 from cawn.learn.splits import TimeSplit
 from cawn.progress import ShowProgress, progress
 from cawn.systems.base import Indexed
@@ -155,8 +155,8 @@ class _Build:
         facts = systems.system_type(systems.name_of(config)).index_facts(config, training)
         parts, attributes = config.pair_parts, config.attributes  # type: ignore[attr-defined]
         alphas, unit = tuple(map(float, facts["alpha"])), float(facts["unit"])
-        needed = index_bytes(events, len(alphas), parts) + temporary_bytes(events, parts)
-        _check_disk_space(self._folder, needed)
+        counts = Counts.at_most(len(events), events.num_nodes)
+        _check_disk_space(self._folder, index_bytes(counts, len(alphas), parts) + temporary_bytes(counts, parts))
         with self._new("index") as index:
             release_freed_memory()
             left = self._memory - resident_bytes()
@@ -177,7 +177,6 @@ class _Build:
             "network": {name: held[name] for name in ("folder", "files")},
             "index": {"folder": index.name, "files": files},
         } | describe_network(events)
-        record_verified(self._folder, content, "network", "index")
         write_sealed(self._folder / DESCRIPTION, content)
         (self._folder / BUILDING).unlink()
         return content
@@ -196,14 +195,9 @@ class _Build:
                 raise
 
     def _stamps(self, folder: Path) -> Manifest:
-        """Size and SHA-256 of each file."""
-        paths, done, found = sorted(folder.iterdir()), 0, {}
-        with self._report("checksums", sum(path.stat().st_size for path in paths), unit="bytes") as report:
-            for path in paths:
-                found[path.name] = stamp_of_file(path)
-                done += path.stat().st_size
-                report(done)
-        return found
+        """Size and checksum of each file."""
+        with self._report("checksums"):
+            return manifest_of(folder, sorted(path.name for path in folder.iterdir()))
 
     def _remove_others(self) -> None:
         """Remove what unfinished stages have left."""
@@ -271,7 +265,7 @@ def _is_ours(path: Path) -> bool:
     """Whether an interrupted build may have left this."""
     if path.is_dir():
         return not path.is_symlink() and FOLDER.fullmatch(path.name) is not None
-    return path.name in (LOCK, BUILDING, VERIFIED) or is_temporary(path.name)
+    return path.name in (LOCK, BUILDING) or is_temporary(path.name)
 
 
 def _check_disk_space(folder: Path, needed: int, about: str = "") -> None:
@@ -312,9 +306,8 @@ def _estimated_bytes(source: Any, config: Settings) -> int:
         with open(path, "rb") as file:
             sample = file.read(_SAMPLE)
         total += path.stat().st_size * sample.count(b"\n") / max(len(sample), 1)
-    alpha = getattr(config, "alpha", None)
-    num_decays = len(alpha) if isinstance(alpha, tuple) else 8
-    return int(total * (_PER_LINK + bytes_per_link(num_decays, config.pair_parts)))  # type: ignore[attr-defined]
+    counts = Counts.at_most(int(total), 0)
+    return _PER_LINK * counts.links + index_bytes(counts, *settings_to_estimate(config))
 
 
 def _free_bytes(folder: Path) -> int:

@@ -62,9 +62,11 @@ def other_ends(src: Array, dst: Array, entries: Array) -> Array:
 
 
 @njit
-def transitions(nodes: Array, partners: Array, entries: Array, num_nodes: int) -> tuple[Array, Array, Array]:
-    """Each two consecutive partners of a node, and the entry of the later one, given all entries in order."""
-    last = np.full(num_nodes, -1, np.int32)
+def transitions(nodes: Array, partners: Array, entries: Array, last: Array) -> tuple[Array, Array, Array]:
+    """Each two consecutive partners of a node, and the entry of the later one, given the next entries in order.
+
+    `last` is the last partner of each node so far, -1 if it has none; updated.
+    """
     before, after, later = np.empty((3, nodes.size), np.int32)
     n = 0
     for i in range(nodes.size):
@@ -173,14 +175,14 @@ def fill_sums(span: Array, link: Array, t: Array, decays: Array, bits: int, sums
 
 
 @njit
-def first_links(src: Array, dst: Array, num_nodes: int) -> Array:
-    """The first link of each node that has any, as entries, in the order of time."""
-    seen, found, n = np.zeros(num_nodes, np.bool_), np.empty(num_nodes, np.int32), 0
+def first_links(src: Array, dst: Array, first: int, seen: Array) -> Array:
+    """The first links of nodes, as entries, among the links from `first` on; `seen` [nodes] bool is updated."""
+    found, n = np.empty(min(2 * src.size, seen.size), np.int32), 0
     for e in range(src.size):
         for node in (src[e], dst[e]):
             if not seen[node]:
                 seen[node] = True
-                found[n] = 2 * e
+                found[n] = 2 * (first + e)
                 n += 1
     return found[:n].copy()
 

@@ -191,4 +191,9 @@ def add_keys(keys: Array, first: int, stop: int, slots: Array) -> None:
 
 def slots_for(size: int) -> Array:
     """An empty hash table for this many keys."""
-    return np.full(1 << max(math.ceil(1.25 * size), 2).bit_length(), FREE, np.int32)
+    return np.full(num_slots(size), FREE, np.int32)
+
+
+def num_slots(size: int) -> int:
+    """The size of a hash table for this many keys."""
+    return 1 << max(math.ceil(1.25 * size), 2).bit_length()

@@ -1,0 +1,60 @@
+"""How much memory, disk and time an index takes, from the table of kinds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from cawn.index.features import PairParts
+from cawn.index.kernels.lists import block_rows, num_slots
+from cawn.index.kinds import DESTINATIONS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
+
+_BYTES = {"link": 4, "partner": 4, "time": 8, "hop": 12}  # of the columns of an entry
+LINK_BYTES = 16  # of a link itself: source, destination, time
+
+
+class Counts(NamedTuple):
+    """What the size of an index depends on, besides its settings."""
+
+    links: int
+    nodes: int
+    pairs: int  # distinct ones, in either direction
+    transitions: int  # distinct pairs of consecutive partners
+
+    @classmethod
+    def at_most(cls, links: int, nodes: int, pairs: int | None = None, transitions: int | None = None) -> Counts:
+        """Those that are not given are of links of which none repeats another."""
+        return cls(links, nodes, links if pairs is None else pairs, 2 * links if transitions is None else transitions)
+
+    def of(self, kind: Kind) -> tuple[int, int]:
+        """The numbers of entries and rows of a kind, at most."""
+        entries = {NODES: 2, PARTNERS: 2, PAIRS: 1, WAYS: 1, SOURCES: 1, DESTINATIONS: 1, NEXT: 2, ORIGINS: 2}[kind]
+        rows = {PAIRS: self.pairs, WAYS: 2 * self.pairs, NEXT: self.transitions}.get(kind, self.nodes)
+        return entries * self.links, rows
+
+
+def kind_bytes(kind: Kind, counts: Counts, num_decays: int, parts: PairParts) -> int:
+    """Bytes of the arrays of one kind."""
+    entries, rows = counts.of(kind)
+    columns = sum(8 * num_decays if name == "logsum" else _BYTES[name] for name in kind.columns)
+    sums = 8 * len(kind.decays(np.empty(num_decays), float(parts.sequences)))
+    keys = 8 * rows + 4 * num_slots(rows) if kind.keyed else 0
+    return entries * columns + 8 * rows + block_rows(entries, kind.bits) * sums + keys
+
+
+def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:
+    """Bytes of an index, in memory and in files."""
+    totals = (8 * counts.links >> TOTAL_BITS) + 4 * counts.nodes if parts.sequences else 0
+    return totals + sum(kind_bytes(kind, counts, num_decays, parts) for kind in parts.kinds)
+
+
+def memory_to_build(counts: Counts, num_decays: int, parts: PairParts) -> int:
+    """Bytes of memory while an index is built at once, with its links."""
+    building = 52 + 4 * parts.any + 36 * parts.sequences  # rows, positions and what is sorted, measured
+    return index_bytes(counts, num_decays, parts) + counts.links * (LINK_BYTES + building) + 16 * counts.nodes
+
+
+def temporary_bytes(counts: Counts, parts: PairParts) -> int:
+    """Bytes of temporary files while an index is built in files, at most."""
+    return counts.links * (48 + 4 * parts.sequences)
