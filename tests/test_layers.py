@@ -55,6 +55,7 @@ KNOWN_CYCLES = (
         "cawn.data.readers.tables",
         "cawn.data.stored",
         "cawn.data.times",
+        "cawn.data.validation",
     },
     {"cawn.data.readers", "cawn.data.readers.folders"},
     {
