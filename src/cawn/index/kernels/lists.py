@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inline, inner_fused, njit
+from cawn.kernels.jit import inline, njit, reader, reader_fused
 from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
@@ -57,17 +57,23 @@ def constant(array: Array) -> Array:
     return view
 
 
+@reader
+def replaced(link: Array, chain: Array, version: Any, packed: Any) -> Any:
+    """The span that a version sees of a list that was replaced."""
+    while packed & CHAINED:
+        at = link[np.uint64((packed >> START_BITS) - 1)]
+        if chain[at, SINCE] <= version:
+            break
+        packed = chain[at, BEFORE]
+    return packed
+
+
 @inline
 def find_list(span: Array, link: Array, chain: Array, version: Any, row: Any) -> tuple[Any, Any]:
     """The first entry of a row's list, and the number of its entries, newer links included; 0, 0 for an unknown row."""
-    packed = np.int64(0)
-    if 0 <= row < span.size:
-        packed = span[np.uint64(row)]
-        while packed & CHAINED:
-            at = link[np.uint64((packed >> START_BITS) - 1)]
-            if chain[at, SINCE] <= version:
-                break
-            packed = chain[at, BEFORE]
+    packed = span[np.uint64(row)] if 0 <= row < span.size else 0
+    if packed & CHAINED:
+        packed = replaced(link, chain, version, packed)
     return packed >> START_BITS, packed & LENGTH
 
 
@@ -85,7 +91,7 @@ def count_below(link: Array, start: Any, size: Any, num_links: Any) -> Any:
     return at - start + (link[np.uint64(at)] < limit)
 
 
-@inline
+@reader
 def entries_before(lists: Lists, row: Any, num_links: Any) -> tuple[Any, Any]:
     """The first entry of a row's list, and how many of its entries belong to the first `num_links` links."""
     start, size = find_list(lists.span, lists.link, lists.chain, lists.version, row)
@@ -124,7 +130,7 @@ def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any
     return total
 
 
-@inner_fused
+@reader_fused
 def all_decayed(
     link: Array,
     sums: Array,

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, count_below, find_list, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import inner_fused, njit_fused
+from cawn.kernels.jit import inner_fused, njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -115,7 +115,7 @@ def fill_rates(
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
 
 
-@inner_fused
+@reader_fused
 def links_before(times: Array, now: Array, visible: Array) -> None:
     """The number of links before each time."""
     for i in range(now.size):
@@ -123,7 +123,7 @@ def links_before(times: Array, now: Array, visible: Array) -> None:
         visible[i] = visible[i - 1] if same else count_before(times, 0, times.size, now[i])
 
 
-@inner_fused
+@reader_fused
 def find_rows(keys: Array, slots: Array, u: Array, v: Array, rows: Array) -> None:
     """The row of each pair in the lists of each part; unknown ones are -1."""
     for i in range(u.size):
@@ -133,7 +133,7 @@ def find_rows(keys: Array, slots: Array, u: Array, v: Array, rows: Array) -> Non
         rows[AS_SOURCE, i], rows[AS_DESTINATION, i] = u[i], v[i]
 
 
-@inner_fused
+@reader_fused
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
@@ -148,7 +148,7 @@ def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, f
             when[r, i] = t[np.uint64(link[np.uint64(start[i] + seen[i] - 1 - r)] >> 1)]
 
 
-@inner_fused
+@reader_fused
 def find_part(
     lists: Lists,
     alphas: Array,
@@ -163,17 +163,23 @@ def find_part(
     """Look up one part. If it has as many links as the same part in both directions, `whole`, they are the same."""
     find_newest(lists, t, now, visible, ages, found)
     row, start, seen, _, rates = found
-    link, sums, bits = lists.link, lists.sums, lists.bits
+    link, sums, bits, whole_seen, whole_rates = lists.link, lists.sums, lists.bits, whole.seen, whole.rates
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
-            rates[i] = rates[i - 1]
-        elif is_directed and whole.seen[i] == seen[i]:
-            rates[i] = whole.rates[i]
+            copy_row(rates, i - 1, rates, i)
+        elif is_directed and whole_seen[i] == seen[i]:
+            copy_row(whole_rates, i, rates, i)
         else:
             all_decayed(link, sums, bits, alphas, 1, t, start[i], seen[i], now[i], rates[i])
 
 
-@inner_fused
+@reader_fused
+def copy_row(before: Array, i: int, after: Array, j: int) -> None:
+    for a in range(before.shape[1]):
+        after[j, a] = before[i, a]
+
+
+@reader_fused
 def find_end(common: Common, nodes: Lists, now: Array, visible: Array, found: Found) -> None:
     """Look up an end of each pair; the lists of nodes have the logarithm of every sum."""
     find_newest(nodes, common.t, now, visible, 1, found)
@@ -181,9 +187,10 @@ def find_end(common: Common, nodes: Lists, now: Array, visible: Array, found: Fo
     alphas, logsum = common.alphas, common.logsum
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
-            rates[i] = rates[i - 1]
+            copy_row(rates, i - 1, rates, i)
         elif seen[i] == 0:
-            rates[i] = 0.0
+            for a in range(alphas.size):
+                rates[i, a] = 0.0
         else:
             age, at = float(now[i] - when[0, i]), start[i] + seen[i] - 1
             for a in range(alphas.size):
@@ -193,14 +200,14 @@ def find_end(common: Common, nodes: Lists, now: Array, visible: Array, found: Fo
 # What the parts consist of. Functions that fill columns of `out` start at `column`.
 
 
-@inner_fused
+@reader_fused
 def fill_logarithms(rates: Array, out: Array, column: int) -> None:
     for i in range(len(out)):
         for a in range(rates.shape[1]):
             out[i, column + a] = log1p(rates[i, a])
 
 
-@inner_fused
+@reader_fused
 def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
     """The probability of a step from an end to the other one, at each decay."""
     for i in range(len(out)):

@@ -12,7 +12,7 @@ from cawn.index.kernels.lists import Lists, all_decayed, count_before, decayed, 
 from cawn.index.kernels.rates import Common
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import inner_fused, njit_fused
+from cawn.kernels.jit import njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -111,7 +111,7 @@ def sequence_features(
             _fill_two_steps(times, pairs, decays, recent, size, v, visible, now, row[width:])
             width += 2 * decays.size + 1
         if depth > 0:
-            start, seen = list_before(nodes, v, visible)
+            start, seen = entries_before(nodes, v, visible)
             base = (sum_before(nodes, times, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
             together = sum_before(pairs, times, scale_column, pair_start, pair_seen, now)
             row[width] = math.log(base) / LOG_SCALE
@@ -123,24 +123,19 @@ def sequence_features(
 # Reading lists; as functions of their own, so that no references to the arrays are counted in loops.
 
 
-@inner_fused
-def list_before(lists: Lists, row: Any, visible: Any) -> tuple[Any, Any]:
-    return entries_before(lists, row, visible)
-
-
-@inner_fused
+@reader_fused
 def pair_before(lists: Lists, u: Any, v: Any, visible: Any) -> tuple[Any, Any]:
     """`list_before` of the pair (u, v)."""
     row = find_row(lists.keys, lists.slots, pair_key(u, v))
     return entries_before(lists, row, visible)
 
 
-@inner_fused
+@reader_fused
 def sum_before(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
     return decayed(lists, t, column, start, seen, now)
 
 
-@inner_fused
+@reader_fused
 def _find_end(nodes: Lists, partners: Lists, node: Any, visible: Any) -> End:
     start, seen = entries_before(nodes, node, visible)
     return End(start, find_list(partners.span, partners.link, partners.chain, partners.version, node)[0], seen)
@@ -149,7 +144,7 @@ def _find_end(nodes: Lists, partners: Lists, node: Any, visible: Any) -> End:
 # The parts of a row of features.
 
 
-@inner_fused
+@reader_fused
 def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) -> None:
     row[0], row[1] = -1.0, 0.0
     if pair_seen > 0:
@@ -157,7 +152,7 @@ def _fill_since(time: Array, end: End, newest: Any, pair_seen: int, row: Array) 
         row[0], row[1] = math.log1p(links) / SINCE_SCALE, 1.0 / links
 
 
-@inner_fused
+@reader_fused
 def _fill_two_steps(
     t: Array, pairs: Lists, decays: Array, recent: Recent, size: int, v: int, visible: int, now: Any, row: Array
 ) -> None:
@@ -185,7 +180,7 @@ def _fill_two_steps(
     row[2 * decays.size] = math.log1p(hits)
 
 
-@inner_fused
+@reader_fused
 def _fill_transitions(
     partner: Array,
     following: Lists,
@@ -213,7 +208,7 @@ def _fill_transitions(
 # What depends on one end alone.
 
 
-@inner_fused
+@reader_fused
 def _find_recent(
     partner: Array, time: Array, decays: Array, end: End, now: Any, num_recent: int, recent: Recent
 ) -> int:
@@ -238,16 +233,16 @@ def _find_recent(
     return size
 
 
-@inner_fused
+@reader_fused
 def _count_followers(
     partner: Array, origins: Lists, t: Array, end: End, visible: int, now: Any, followed: Array
 ) -> None:
     for k in range(min(followed.size, end.seen)):
-        start, seen = list_before(origins, partner[end.partners + end.seen - 1 - k], visible)
+        start, seen = entries_before(origins, partner[end.partners + end.seen - 1 - k], visible)
         followed[k] = sum_before(origins, t, 0, start, seen, now)
 
 
-@inner_fused
+@reader_fused
 def _all_before(t: Array, totals: Array, firsts: Array, decay: float, visible: int, now: Any) -> tuple[float, float]:
     """The decayed count of all links before a time, and the number of nodes they have, at least 1."""
     blocks, total = visible >> TOTAL_BITS, 0.0

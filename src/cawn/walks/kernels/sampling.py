@@ -13,7 +13,7 @@ import numpy.typing as npt
 from cawn.index.kernels.building import CUT, LINK, NODE
 from cawn.index.kernels.lists import find_list
 from cawn.index.kernels.nodes import Nodes, entries_of
-from cawn.kernels.jit import inline, njit
+from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.rng import query_key, uniform
 from cawn.kernels.threads import even_bounds, in_parallel, total_memory
 
@@ -84,37 +84,43 @@ def draw_entry(time: Array, logsum: Array, alpha: float, start: Any, newest: Any
 @njit
 def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> None:
     """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks."""
+    at = np.empty(request.out_nodes.shape[1], np.int64)  # the entry each walk stands at, -1 where it has ended
+    link = index.hop[:, LINK]
+    for q in range(first, last):
+        sample_query(index, request, link, q, at)
+
+
+@reader
+def sample_query(index: Nodes, request: WalkRequest, link: Array, q: int, at: Array) -> None:
+    """The walks of one query."""
     span, time, hop, logsum, alphas, chain, _, version = index
     nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
     M, length, num_decays = out_nodes.shape[1], out_nodes.shape[2] - 1, alphas.size
-    link = hop[:, LINK]
-    at = np.empty(M, np.int64)  # the entry each walk stands at, -1 where it has ended
-    for q in range(first, last):
-        start, seen = entries_of(index, link, nodes[q], t[q])
-        key = query_key(seed, t_bits[q], link[start + seen - 1] if seen > 0 else 0)
-        walked, when, links = out_nodes[q], out_t[q], out_events[q]
-        for w in range(M):
-            walked[w, 0], when[w, 0], links[w, 0] = nodes[q], t[q], -1
-        for s in range(1, length + 1):
-            width = widths[s - 1]
-            shared, a = M // width, 0
-            for k in range(width):
-                w = k * shared
-                if s > 1:
-                    seen = 0
-                    if at[np.uint64(w)] >= 0:
-                        i = np.uint64(at[np.uint64(w)])
-                        start, _ = find_list(span, link, chain, version, hop[i, NODE])
-                        seen = np.int64(hop[i, CUT])
-                if seen > 0:
-                    while (a + 1) * width <= k * num_decays:  # decays have equal shares of the walks
-                        a += 1
-                    i = np.uint64(draw_entry(time, logsum[a], alphas[a], start, start + seen - 1, uniform(key, k, s)))
-                    node, now, event = hop[i, NODE], time[i], link[i] >> 1
-                    for j in range(w, w + shared):
-                        at[j] = i
-                        walked[j, s], when[j, s], links[j, s] = node, now, event
-                else:
-                    for j in range(w, w + shared):
-                        at[j] = -1
-                        walked[j, s], when[j, s], links[j, s] = -1, -1, -1
+    start, seen = entries_of(index, link, nodes[q], t[q])
+    key = query_key(seed, t_bits[q], link[start + seen - 1] if seen > 0 else 0)
+    walked, when, links = out_nodes[q], out_t[q], out_events[q]
+    for w in range(M):
+        walked[w, 0], when[w, 0], links[w, 0] = nodes[q], t[q], -1
+    for s in range(1, length + 1):
+        width = widths[s - 1]
+        shared, a = M // width, 0
+        for k in range(width):
+            w = k * shared
+            if s > 1:
+                seen = 0
+                if at[np.uint64(w)] >= 0:
+                    i = np.uint64(at[np.uint64(w)])
+                    start, _ = find_list(span, link, chain, version, hop[i, NODE])
+                    seen = np.int64(hop[i, CUT])
+            if seen > 0:
+                while (a + 1) * width <= k * num_decays:  # decays have equal shares of the walks
+                    a += 1
+                i = np.uint64(draw_entry(time, logsum[a], alphas[a], start, start + seen - 1, uniform(key, k, s)))
+                node, now, event = hop[i, NODE], time[i], hop[i, LINK] >> 1
+                for j in range(w, w + shared):
+                    at[j] = i
+                    walked[j, s], when[j, s], links[j, s] = node, now, event
+            else:
+                for j in range(w, w + shared):
+                    at[j] = -1
+                    walked[j, s], when[j, s], links[j, s] = -1, -1, -1
