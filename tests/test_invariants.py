@@ -92,7 +92,7 @@ def test_threads_and_batches_change_nothing(kind: str) -> None:
 def test_threads_change_no_count_and_no_index() -> None:
     events = random_events(1, num_nodes=3_000, num_links=100_000, span=5_000)
     one, two = (cawn.History(events, (0.01, 0.1), threads=threads) for threads in (1, 2))
-    for a, b in zip(one.arrays.values(), two.arrays.values(), strict=True):
+    for a, b in zip(one.index.kinds["nodes"].values(), two.index.kinds["nodes"].values(), strict=True):
         np.testing.assert_array_equal(a, b)
     walks_u, walks_v = (one.sample(events.src[50_000:51_000], 3_000, seed=s) for s in (0, 1))
     np.testing.assert_array_equal(

@@ -54,9 +54,9 @@ def test_every_changed_word_changes_the_checksum(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "at", "value", "problem"),
     [
-        ("nodes.hop", (0, 0), 3, "nodes.hop points outside a list"),
-        ("nodes.hop", (0, 1), 8, "nodes.hop points outside a list"),
-        ("nodes.hop", (0, 2), 9, "nodes.hop points outside a list"),
+        ("nodes.hop", (0, 0), 3, "nodes.hop and nodes.time are not those"),
+        ("nodes.hop", (0, 1), 8, "nodes.hop and nodes.time are not those"),
+        ("nodes.hop", (0, 2), 9, "nodes.hop and nodes.time are not those"),
         ("nodes.span", (1,), 7 << 32, "nodes.span points outside the lists"),
         ("pairs.link", (0,), 8, "pairs.link has a value outside 0 to 7"),
         ("pairs.slots", (0,), 3, "pairs.slots are damaged"),

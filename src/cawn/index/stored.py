@@ -10,7 +10,7 @@ import numpy as np
 from cawn.data.array_folders import Arrays
 from cawn.data.events import Events
 from cawn.data.stored import StoredIndex, matching_index
-from cawn.data.validation import check_array, check_range, require
+from cawn.data.validation import Array, check_array, check_range, require
 from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index
@@ -19,6 +19,7 @@ from cawn.index.kernels.lists import block_rows
 from cawn.index.kinds import KINDS, NEXT, NODES, PAIRS, TOTAL_BITS, WAYS, Kind
 
 _TYPES: dict[str, Any] = {"hop": np.int32, "logsum": np.float64, "link": np.int32, "partner": np.int32}
+_ROUNDING = 1e-9
 _DIMENSIONS = {"hop": 2, "logsum": 2}
 
 
@@ -81,10 +82,13 @@ def check_index(index: Index) -> None:
             shape = shapes.get(name, (size,) if name in kind.columns else array.shape)
             require(array.shape == shape, f"{kind.name}.{name} has shape {array.shape}")
         rows = {PAIRS: -1, NEXT: -1, WAYS: 2 * len(index.kinds.get("pairs", {}).get("span", ()))}.get(kind, num_rows)
+        check_sums(columns["sums"], f"{kind.name}.sums", 0, size)
         span = check_array(columns, "span", np.int64, 1, None if rows < 0 else rows)
         require(checking.spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
         if kind is NODES:
-            require(checking.hops_are_inside(span, columns["hop"], num_links), "nodes.hop points outside a list")
+            sound = checking.hops_are_sound(span, columns["hop"], columns["time"], index.t)
+            require(sound, "nodes.hop and nodes.time are not those of the links")
+            check_sums(columns["logsum"], "nodes.logsum", 0, float(np.log(max(size, 1))))
         else:
             check_range(columns["link"], f"{kind.name}.link", 0, 2 * num_links)
         if "partner" in columns:
@@ -94,12 +98,21 @@ def check_index(index: Index) -> None:
                 check_array(columns, "keys", np.int64, 1, len(span)),
                 check_array(columns, "slots", np.int32, 1),
             )
+            require(bool((keys[1:] > keys[:-1]).all()), f"{kind.name}.keys are not sorted")
             power = len(slots) > len(keys) and len(slots) & (len(slots) - 1) == 0
             require(power and checking.slots_are_free(slots, len(keys)), f"{kind.name}.slots are damaged")
     if NEXT.name in index.kinds:
-        check_array({"totals": index.totals}, "totals", np.float64, 1, num_links >> TOTAL_BITS)
+        totals = check_array({"totals": index.totals}, "totals", np.float64, 1, num_links >> TOTAL_BITS)
+        check_sums(totals, "totals", 0, num_links)
         firsts = check_array({"firsts": index.firsts}, "firsts", np.int32, 1)
         require(len(firsts) <= num_rows and bool((firsts[1:] >= firsts[:-1]).all()), "firsts are not sorted")
+
+
+def check_sums(values: Array, name: str, low: float, high: float) -> None:
+    """Require that all values are numbers from `low` to `high`, up to rounding."""
+    if values.size:
+        lowest, highest = float(values.min()), float(values.max())  # NaN, if there is any
+        require(low - _ROUNDING <= lowest and highest <= high * (1 + _ROUNDING) + _ROUNDING, f"{name} is out of range")
 
 
 def stored_index(

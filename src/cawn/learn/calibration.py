@@ -300,7 +300,8 @@ def _probability(logits: Array, weights: Array, prior: float) -> npt.NDArray[np.
     """`weights` are the two slopes and the shift: [3] or [3, B]."""
     high, low, shift = weights
     prior_shift = np.log(prior / (1 - prior)) - np.log(FITTED_PRIOR / (1 - FITTED_PRIOR))
-    bend = (high - low) * np.logaddexp(0, -logits)  # 0 if both slopes are equal
+    with np.errstate(invalid="ignore"):  # no number stays no number
+        bend = (high - low) * np.logaddexp(0, -logits)  # 0 if both slopes are equal
     return sigmoid(high * logits + bend + shift + prior_shift)
 
 

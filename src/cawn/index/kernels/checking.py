@@ -26,11 +26,13 @@ def spans_are_inside(span: Array, size: int) -> bool:
 
 
 @njit
-def hops_are_inside(span: Array, hop: Array, num_links: int) -> bool:
-    """Whether every hop leads to a node, and to no more entries than its list has."""
+def hops_are_sound(span: Array, hop: Array, time: Array, t: Array) -> bool:
+    """Whether every hop leads to a node, to no more entries than its list has, and has the time of its link."""
     for i in range(len(hop)):
         node, link, cut = hop[i, NODE], hop[i, LINK], hop[i, CUT]
-        if not (0 <= node < span.size and 0 <= link < 2 * num_links and 0 <= cut <= span[node] & LENGTH):
+        if not (0 <= node < span.size and 0 <= link < 2 * t.size and 0 <= cut <= span[node] & LENGTH):
+            return False
+        if time[i] != t[link >> 1]:
             return False
     return True
 
