@@ -1,7 +1,8 @@
 """`make bench`, or `python -m benchmarks [--quick] [name ...]`: exit code 1 where a bar is missed.
 
 Parts with options of their own, see `python -m benchmarks NAME --help`: `serving` (the live service), `external` (logs
-larger than memory), `ranks` (training by several processes) and `scoring` (folders of pairs, with Ray).
+larger than memory), `ranks` (training by several processes), `scoring` (folders of pairs, with Ray) and `against`
+(this version against another one).
 """
 
 import sys
@@ -23,7 +24,7 @@ PARTS = {
     "growing": growing.growing,
     "growth": engine.growth,
 }
-WITH_OPTIONS = ("serving", "external", "ranks", "scoring")  # modules with a main function of their own
+WITH_OPTIONS = ("serving", "external", "ranks", "scoring", "against")  # modules with a main function of their own
 ASKED_FOR = {"growth"}  # too large to run unasked
 
 
