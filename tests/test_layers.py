@@ -36,9 +36,11 @@ MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data"
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
 SHARED = {
     "base",
+    "choices",
     "compiling",
     "graphs",
     "layers",
+    "matrices",
     "neural",
     "ranks",
     "replay",

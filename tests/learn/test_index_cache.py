@@ -65,7 +65,7 @@ def cached(run: Path) -> Path:
 def load(run: Path, **options: bool) -> LinkPredictor:
     predictor = LinkPredictor.load(run, device="cpu", threads=1, **options)
     for thread in threading.enumerate():
-        if thread.name == index_cache.WRITER:
+        if thread.name == index_cache.WRITER and thread.ident is not None:  # else its starter is about to wait for it
             thread.join()
     return predictor
 

@@ -17,12 +17,12 @@ from cawn.checks import check_words
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
 from cawn.errors import DataError, QueryError
-from cawn.kernels.cpu.negatives import Choices, Partners, first_links, skip_linked
 from cawn.kernels.keys import pair_key
 from cawn.kernels.rng import seed_for
 from cawn.learn import dyglib
 from cawn.learn.protocols import rules_of
 from cawn.learn.splits import Split, by_appearance, lower_quantile
+from cawn.systems.choices import Choices, Partners, first_links, skip_linked
 from cawn.systems.settings import Settings
 from cawn.systems.training import TrainingLinks
 

@@ -14,9 +14,9 @@ from cawn.data.hashing import digest
 from cawn.data.reading import Reading
 from cawn.data.times import format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
-from cawn.kernels.cpu.negatives import by_first_link
 from cawn.learn import dyglib
 from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rules_of
+from cawn.systems.choices import by_first_link
 
 Task = Literal["transductive", "inductive"]
 

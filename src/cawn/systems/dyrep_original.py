@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from cawn.data.events import Events
-from cawn.kernels.cpu.matrices import multiply, multiply_transposed
 from cawn.kernels.jit import inline_fast, njit, njit_fast
 from cawn.systems.base import Context
+from cawn.systems.matrices import multiply, multiply_transposed
 from cawn.systems.settings import PublishedSettings
 from cawn.systems.versions import Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 

@@ -18,9 +18,9 @@ from torch.nn.functional import normalize
 
 from cawn.data.events import Events
 from cawn.errors import DataError
-from cawn.kernels.cpu.matrices import multiply, multiply_transposed
 from cawn.kernels.jit import njit_fast
 from cawn.systems.base import Context
+from cawn.systems.matrices import multiply, multiply_transposed
 from cawn.systems.settings import PublishedSettings
 from cawn.systems.versions import NONE, Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 

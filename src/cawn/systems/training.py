@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.kernels import rng
-from cawn.kernels.cpu.negatives import Choices
+from cawn.systems.choices import Choices
 from cawn.systems.ranks import SINGLE, Bucket, Ranks, Rows
 from cawn.systems.settings import Settings
 

@@ -13,10 +13,10 @@ from cawn.checks import check_integer, check_seed
 from cawn.errors import QueryError
 from cawn.index.cuda import place_index
 from cawn.index.neighbours import Neighbours
-from cawn.kernels.cuda.counts import count_positions
 from cawn.kernels.cuda.launch import memory_for
 from cawn.walks.history import RecentLinks
 from cawn.walks.kernels.cuda import sample_walks
+from cawn.walks.kernels.cuda_counts import count_positions
 from cawn.walks.sampling import Walks, query_arrays, step_widths
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch.nn.functional import embedding
 
-from cawn.kernels.cpu.lstm import LstmStep, bounds_between_owners, sigmoid, tanh
+from cawn.systems.cawn.kernels.lstm import LstmStep, bounds_between_owners, sigmoid, tanh
 from cawn.systems.cawn.model import lstm
 
 D, F = 24, 7

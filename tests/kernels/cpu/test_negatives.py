@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
-from cawn.kernels.cpu import negatives
-from cawn.kernels.cpu.negatives import Choices, by_first_link, first_links
 from cawn.learn.negatives import KINDS
+from cawn.systems import choices as negatives
+from cawn.systems.choices import Choices, by_first_link, first_links
 
 LINKS = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 4)), min_size=1, max_size=40)
 

@@ -11,8 +11,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from cawn.index.kernels import cuda as index
 from cawn.index.kernels.cuda import DeviceIndex, DeviceLists
-from cawn.kernels.cuda import counts, features, links, lstm, negatives, positions
-from cawn.kernels.cuda.lstm import _launch_shape
+from cawn.systems.cawn.kernels.cuda import features, links, lstm, negatives, positions
+from cawn.walks.kernels import cuda_counts as counts
+from cawn.systems.cawn.kernels.cuda.lstm import _launch_shape
 from cawn.walks.kernels import cuda as walks
 
 target = GPUTarget("cuda", {capability}, 32)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.learn.negatives import choices
+from cawn.systems.cawn.kernels.cuda.negatives import DeviceChoices
 from networks import random_events
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]

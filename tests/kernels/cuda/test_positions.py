@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from cawn.kernels.cuda.positions import EncoderShape, Layers, position_inputs
+from cawn.systems.cawn.kernels.cuda.positions import EncoderShape, Layers, position_inputs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:overflow encountered")]
 

@@ -16,8 +16,7 @@ from cawn.index.kernels import lists
 from cawn.index.kernels.rates import CLOSENESS_SCALE, LONGEST
 from cawn.index.kernels.sequences import LOG_SCALE, SINCE_SCALE
 from cawn.index.kinds import TOTAL_BITS
-from cawn.kernels.cuda.features import log1p
-from cawn.kernels.cuda.rng import GOLDEN
+from cawn.kernels.cuda.functions import GOLDEN, log1p
 
 _START_BITS, _LENGTH, _TOTAL_BITS = tl.constexpr(lists.START_BITS), tl.constexpr(lists.LENGTH), tl.constexpr(TOTAL_BITS)
 _CLOSENESS_SCALE, _LONGEST = tl.constexpr(CLOSENESS_SCALE), tl.constexpr(LONGEST)

@@ -18,15 +18,14 @@ from torch import Tensor
 from cawn.data.events import NO_NEGATIVE
 from cawn.index.cuda import DevicePairFeatures
 from cawn.index.kernels.rates import LONGEST
-from cawn.kernels.cuda.counts import count_positions
-from cawn.kernels.cuda.features import gather_rows, position_features
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, free_memory, memory_for, place
-from cawn.kernels.cuda.links import take_links
-from cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
 from cawn.systems.cawn.fused import Dense
+from cawn.systems.cawn.kernels.cuda.features import gather_rows, position_features
+from cawn.systems.cawn.kernels.cuda.links import take_links
+from cawn.systems.cawn.kernels.cuda.negatives import DeviceChoices
 from cawn.systems.cawn.model import CAWN
 from cawn.systems.graphs import CapturedStep
 from cawn.systems.ranks import Rows, dropout_of
@@ -44,6 +43,7 @@ from cawn.systems.training import (
 from cawn.walks.cuda import DeviceHistory
 from cawn.walks.identities import first_occurrences
 from cawn.walks.kernels.cuda import sample_walks
+from cawn.walks.kernels.cuda_counts import count_positions
 
 Array = npt.NDArray[Any]
 

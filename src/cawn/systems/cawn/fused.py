@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cawn.kernels.cuda import lstm
 from cawn.kernels.cuda.launch import current
-from cawn.kernels.cuda.lstm import PreviousState
-from cawn.kernels.cuda.positions import EncoderShape, Layers, padded, position_gradients, position_inputs
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
+from cawn.systems.cawn.kernels.cuda import lstm
+from cawn.systems.cawn.kernels.cuda.lstm import PreviousState
+from cawn.systems.cawn.kernels.cuda.positions import EncoderShape, Layers, padded, position_gradients, position_inputs
 from cawn.systems.cawn.model import CAWN, CountEncoder, RecurrentWalks
 from cawn.systems.ranks import row_range
 from cawn.walks.kernels.prefixes import Level
@@ -146,7 +146,7 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
 
 
 def _gate_weights(f1: CountEncoder, bias: Tensor, features: Tensor, past: Tensor, shape: EncoderShape) -> Tensor:
-    """All linear maps from an input row (see `kernels.cuda.positions`) to the gates, as one matrix [4d, span]."""
+    """All linear maps from an input row (see `kernels.cuda.positions` here) to the gates, as one matrix [4d, span]."""
     d = shape.d
     own: Any = f1.mlps[0][-1]  # type: ignore[index]
     other: Any = f1.mlps[-1][-1]  # type: ignore[index]

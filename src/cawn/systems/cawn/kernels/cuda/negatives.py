@@ -1,4 +1,4 @@
-"""Drawing a negative destination for each of many links, on a GPU; draws what `kernels.cpu.negatives` draws."""
+"""Drawing a negative destination for each of many links, on a GPU; draws what `systems.choices` draws."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from cawn.kernels.cuda.rng import mix64
+from cawn.kernels.cuda.functions import mix64
 
 _LINKS = 128  # per program
 
 
 class DeviceChoices:
-    """Draws on the device what `learn.negatives.Choices` draws; `choices` is any object with its fields."""
+    """Draws on the device what `systems.choices.Choices` draws; `choices` is any object with its fields."""
 
     def __init__(self, choices: Any, device: torch.device) -> None:
         names = ("links", "nodes", "first", "count", "skipped", "skip_from", "skip_to")

@@ -1,0 +1,1 @@
+"""Compiled loops of CAW-N: the LSTM of walks."""
