@@ -83,14 +83,13 @@ class _Execution:
 
     def check_run(self, at: Any) -> StoredRun:
         """Read the run, with all checksums, which workers do not compare; refuse a time that is none."""
-        from cawn.data.reading import Reading
         from cawn.data.times import parse_query_times
         from cawn.learn.runs import read_run
 
         found = read_run(self.run)
         say_unfinished(self.run, found.record.finished, self.quiet)
         if at is not None:
-            parse_query_times(at, found.events.t, found.reading or Reading())
+            parse_query_times(at, found.events.t, found.form.times)
         return found
 
     def partition_engine(self) -> Engine:

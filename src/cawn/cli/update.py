@@ -18,7 +18,7 @@ def update(
         str | None, typer.Option("--id", metavar="COLUMN", help="Column of link ids; links with known ids are skipped.")
     ] = None,
     once: Annotated[
-        bool, typer.Option("--once", help="Do nothing if the same links were added as one file before.")
+        bool, typer.Option("--once", help="Skip links that the run has already: the same ends, time and attributes.")
     ] = False,
     keep_calibration: Annotated[
         bool, typer.Option("--keep-calibration", help="Do not refit the calibration of probabilities on the new links.")
@@ -38,8 +38,8 @@ def update(
     """
     from cawn.errors import QueryError
     from cawn.files import FolderLock
-    from cawn.learn.runs import read_description
-    from cawn.predictor import LinkPredictor
+    from cawn.learn.runs import read_description, replace_links
+    from cawn.predictor import LinkPredictor, changes_of
 
     read_description(run)
     if (run / "live" / "state.json").exists():
@@ -54,7 +54,8 @@ def update(
         predictor = LinkPredictor.load(run, device="cpu", threads=threads, **options)
         done = predictor.update(new, once=once, **columns)
         if done.added:
-            predictor.save_links(lock)
+            state = predictor.snapshot()
+            replace_links(run, state.events, names=state.names, lock=lock, **changes_of(state))
     if as_json:
         print(json.dumps(done._asdict() | {"links": predictor.num_links, "run": str(run)}))
     else:

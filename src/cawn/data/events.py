@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,15 +82,15 @@ class Events:
             t, unit = dates_to_numbers(dates)
             self.reading = Reading(dates=True, unit=unit)
         src, dst, times = link_arrays(src, dst, t)
-        self.msg = None if msg is None else _attributes(msg, "msg", len(src), "links")
+        self.msg = None if msg is None else as_attributes(msg, "msg", len(src), "links")
         self.weight = None if weight is None else _weights(weight, len(src))
         self.negative = None if negative is None else _negatives(negative, len(src))
-        self.link_id = None if link_id is None else _link_ids(link_id, len(src))
+        self.link_id = None if link_id is None else link_ids(link_id, len(src))
         names = None if labels is None else _label_array(labels)
         nodes = (src, dst) if self.negative is None else (src, dst, self.negative)
         occurring = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
         self.num_nodes = _count_nodes(occurring, num_nodes, names)
-        self.x = None if x is None else _attributes(x, "x", self.num_nodes, "nodes")
+        self.x = None if x is None else as_attributes(x, "x", self.num_nodes, "nodes")
         self._sort(src, dst, times, names)
 
     @classmethod
@@ -107,7 +108,7 @@ class Events:
         """Events of arrays that are checked already, without a copy; `columns` are those of `PER_LINK`."""
         events = cls.__new__(cls)
         events.num_nodes = _count_nodes(0, num_nodes, labels)
-        events.x = None if x is None else _attributes(x, "x", events.num_nodes, "nodes")
+        events.x = None if x is None else as_attributes(x, "x", events.num_nodes, "nodes")
         for name in PER_LINK:
             setattr(events, name, columns.get(name))
         check_span(t)
@@ -189,7 +190,7 @@ class Events:
         _count_nodes(0, self.num_nodes, names)
         return self._replace(_labels=names, _names=None)
 
-    def grown(self, columns: dict[str, Array], num_nodes: int) -> Events:
+    def grown(self, columns: Mapping[str, Array | None], num_nodes: int) -> Events:
         """A copy with these columns, which are sorted by time and not copied; link weights, negatives and node names
         are dropped."""
         dropped = {"weight": None, "negative": None, "_rows": None, "_labels": None, "_names": None}
@@ -301,7 +302,8 @@ def _ids(values: npt.ArrayLike, what: str) -> npt.NDArray[np.int32]:
     return np.array(ids, np.int32)
 
 
-def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
+def as_attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDArray[np.float32]:
+    """Attributes as finite float32 [size, d]."""
     table = as_array(values, what)
     if table.dtype.kind not in "iufb":
         raise DataError(f"{what} is {table.dtype}, expected numbers")
@@ -318,7 +320,7 @@ def _attributes(values: npt.ArrayLike, what: str, size: int, of: str) -> npt.NDA
 
 
 def _weights(values: npt.ArrayLike, size: int) -> npt.NDArray[np.float32]:
-    weights = _attributes(values, "weight", size, "links")
+    weights = as_attributes(values, "weight", size, "links")
     if weights.shape[1] != 1:
         raise DataError(f"weight has {weights.shape[1]} columns, expected one number for each link")
     weights = weights[:, 0]
@@ -339,7 +341,8 @@ def _negatives(values: npt.ArrayLike, size: int) -> npt.NDArray[np.int32]:
     return np.array(given, np.int32)
 
 
-def _link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
+def link_ids(values: npt.ArrayLike, size: int) -> npt.NDArray[np.uint64]:
+    """Ids of links as hashes; a uint64 array holds hashes already."""
     given = as_array(values, "link_id")
     if given.ndim != 1 or len(given) != size:
         raise DataError(f"link_id has shape {given.shape}, expected an id for each of the {size:,} links")

@@ -1,7 +1,7 @@
 """Node names (integers or strings) <-> node ids 0, 1, 2, ...
 
 `NameTable` gives names numbers; `NameIndex` is a view of the first names of a table, which may be extended. In a
-bipartite network the names of each side begin with a prefix (`user:7`, `item:7`); `Spelling` lets users omit it.
+bipartite network the names of each side begin with a prefix (`user:7`, `item:7`), which users may omit (`forms`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from difflib import get_close_matches
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +35,7 @@ _BLOCK = 1 << 20  # links that are looked at together
 _LEAST = 1 << 10  # names that a table has room for at first
 _GROWTH = 1.5
 _SMALL = 1 << 22  # integers from 0 that are looked up in an array
+_CLOSE = 10_000  # names that are compared letter by letter
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 
 
@@ -66,35 +67,6 @@ def as_name(name: Any, what: str) -> Name:
     if len(found) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
         raise QueryError(f"{what} is {brief(name)}: give one name")
     return found[0]
-
-
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """How a network spells the names of sources (side 0) and destinations (side 1).
-
-    Args:
-        prefixes: Of the sources and of the destinations of a bipartite network; None for any other network.
-    """
-
-    prefixes: tuple[str, str] | None
-
-    def spelled(self, name: Name, side: int) -> Name:
-        """The name with the prefix of its side."""
-        if self.prefixes is None or str(name).startswith(f"{self.prefixes[side]}:"):
-            return name
-        return f"{self.prefixes[side]}:{name}"
-
-    def same(self, u: Name, v: Name) -> bool:
-        """Whether an unknown source and an unknown destination of these names are the same node."""
-        return self.spelled(str(u), 0) == self.spelled(str(v), 1)
-
-    def ids(self, names: NameIndex, given: list[Name], side: int) -> npt.NDArray[np.int64]:
-        """Ids of names. Unknown sources get the id len(names), unknown destinations len(names) + 1."""
-        ids = names.ids(given if self.prefixes is None else [self.spelled(name, side) for name in given])
-        missing = np.flatnonzero(ids == UNKNOWN)
-        if self.prefixes is not None and len(missing):
-            ids[missing] = names.ids([given[i] for i in missing])
-        return np.where(ids == UNKNOWN, len(names) + side, ids)
 
 
 def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
@@ -378,13 +350,11 @@ class NameIndex:
         names = (text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(arrays["name_ends"].tolist()))
         return np.fromiter(names, object, self._size)
 
-    def canonical(self, name: Name) -> str:
-        """The text of a name; where names are integers, "7" for "7.0"."""
-        number = None if self.strings else _as_integer(name)
-        return str(name) if number is None else str(number)
+    def extended(self, names: Sequence[Name]) -> tuple[Ids, NameIndex]:
+        """The ids of names, and an index in which those that are new have the next free ones.
 
-    def extended(self, names: Sequence[Name]) -> NameIndex:
-        """An index with further names after these. Takes time O(len(names)), unless the index was extended before."""
+        Takes time O(len(names)), unless the index was extended before.
+        """
         table = self._table
         integers = [] if self.strings else [_as_integer(name) for name in names]
         if len(table) > self._size or None in integers:
@@ -395,8 +365,8 @@ class NameIndex:
             added = pa.Array.from_buffers(pa.large_string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(text)])
         else:
             added = pa.array(integers, pa.int64())
-        table.add(pa.chunked_array([added]))
-        return NameIndex.over(table)
+        ids = table.add(pa.chunked_array([added]))
+        return ids, NameIndex.over(table)
 
 
 def _as_integers(names: list[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
@@ -427,13 +397,17 @@ def _utf8(names: list[str]) -> numbering.Names:
     return np.empty(0, np.int64), ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
 
 
-def number_names(src: list[Name], dst: list[Name]) -> tuple[Array, Array, Array]:
-    """Ids of sources and destinations, and the name of each id: integers if all names are, else text."""
-    if set(map(type, src)) | set(map(type, dst)) == {int}:
-        with suppress(OverflowError):
-            labels, ids = np.unique(np.array(src + dst, np.int64), return_inverse=True)
-            return ids[: len(src)], ids[len(src) :], labels
-    texts = [list(map(str, side)) for side in (src, dst)]
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(chain(*texts)))}
-    u, v = (np.array([numbers[name] for name in side], np.int64) for side in texts)
-    return u, v, np.array(list(numbers), object)
+def near_names(index: NameIndex, name: Name, most: int = 3) -> list[Name]:
+    """Names that look like this one: first those that differ in case, white space or punctuation alone."""
+    wanted, found = _plain(name), list[Name]()
+    held: list[Name] = index.all().tolist()
+    texts = {_plain(each): each for each in held}
+    if wanted in texts:
+        found.append(texts[wanted])
+    close = [text for text in texts if text[:3] == wanted[:3] or text[-3:] == wanted[-3:]]
+    return [*found, *(texts[text] for text in get_close_matches(wanted, close[:_CLOSE], most) if text != wanted)][:most]
+
+
+def _plain(name: Name) -> str:
+    """The letters and digits of a name."""
+    return "".join(letter for letter in str(name).casefold() if letter.isalnum())

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,9 @@ import numpy.typing as npt
 from cawn.checks import as_array, refuse_values
 from cawn.data.reading import Reading, Unit
 from cawn.errors import DataError, QueryError, brief
+
+if TYPE_CHECKING:
+    from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
 Dates = npt.NDArray[np.datetime64]
@@ -25,6 +29,8 @@ _EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely date
 _LAST = int(np.iinfo(np.int64).max)
 _STEPS = (10**6, 10**3, 1)  # nanoseconds
 _CENTURY = 100 * 365.2425 * 86_400  # seconds
+_FIRST_YEAR, _LAST_CALENDAR = 1900, 2199_12_31  # between them, an integer may be a year or a date such as 20160123
+SPANS = 10  # a time that is farther from the data than so many times its span is unlikely
 
 
 # Arrays of times.
@@ -223,31 +229,131 @@ def _in_ticks(whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], 
 # Times of queries and of new links, in the unit of the data.
 
 
-def parse_query_times(t: Any, held: Array, reading: Reading) -> Array:
-    """Times of a query in the type and unit of the data's times `held` (sorted, read as `reading` says).
+@dataclass(frozen=True, slots=True)
+class TimeForm:
+    """How a run writes times: a fact of its training data, so that a time always means the same.
 
-    Numbers are in the data's unit. Where the data has dates (`reading.dates`, or numbers that can only be Unix
-    seconds), dates are accepted as well: datetime64, ISO text, or integers such as 20160123; a bare year is refused.
-    Warns about a time far from all of the data (with dates: more than a century and more than the data's span; with
+    Numbers are in the data's unit. Where the data has dates, or numbers that can only be Unix seconds, dates are
+    accepted as well: datetime64, ISO text, or integers such as 20160123 outside the range of the training data.
+
+    Args:
+        dates: Whether dates are accepted.
+        unit: The unit of times that were dates.
+        dtype: "int64" or "float64".
+        first: The first time of the training data; None without links.
+        last: The last one.
+    """
+
+    dates: bool
+    unit: Unit
+    dtype: str
+    first: int | float | None = None
+    last: int | float | None = None
+
+    @classmethod
+    def of(cls, t: Array, reading: Reading) -> TimeForm:
+        """That of the times of a training [E], in ascending order."""
+        first, last = (t[0].item(), t[-1].item()) if len(t) else (None, None)
+        return cls.between(first, last, str(t.dtype), reading)
+
+    @classmethod
+    def between(cls, first: Any, last: Any, dtype: str, reading: Reading) -> TimeForm:
+        """That of a training with these first and last times, both None without links."""
+        dates = reading.dates or (first is not None and is_unix_seconds(first) and is_unix_seconds(last))
+        return cls(dates, reading.unit, dtype, first, last)
+
+    def parse(self, t: Any) -> Array:
+        """Times as users write them, in the type and unit of the data; any shape.
+
+        Raises:
+            QueryError: for what is not a time, or would be rounded, and for a bare year.
+        """
+        dtype = np.dtype(self.dtype)
+        if isinstance(t, list):
+            if self._are_plain(t):
+                return np.array(t, dtype) + dtype.type(0)
+            if _are_mixed(t):
+                return np.concatenate([np.empty(0, dtype), *(self.parse(each).reshape(-1) for each in t)])
+        values = as_array(t, "t")
+        shape, values = values.shape, values.reshape(-1)
+        if values.dtype.kind in "UO":
+            values = _parse_text(values, t)
+        if values.dtype.kind == "M":
+            times = self._of_dates(values)
+        elif values.dtype.kind in "iuf" and self.dates:
+            times = self._numbers_or_dates(values)
+        else:
+            times = cast_times(values, dtype)
+        return np.asarray(times.reshape(shape))
+
+    def shown(self, t: Any) -> str:
+        """A time for a message, with its date if there are dates."""
+        return f"{t} ({numbers_to_dates(np.array([t], self.dtype), self.unit)[0]})" if self.dates else str(t)
+
+    def convert(self, new: Events) -> Array:
+        """The times of other events, which were read in their own way."""
+        theirs = new.reading or Reading()
+        if theirs.dates and len(new) and not self.dates:
+            raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
+        if not theirs.dates or theirs.unit == self.unit:
+            return cast_times(new.t, np.dtype(self.dtype))
+        return dates_in_unit(numbers_to_dates(new.t, theirs.unit), self.unit, np.dtype(self.dtype))
+
+    def _are_plain(self, t: list[Any]) -> bool:
+        """Whether these are numbers that stand for themselves; most are."""
+        if set(map(type, t)) != {int if self.dtype == "int64" else float}:
+            return False
+        low, high = min(t), max(t)
+        return -(2**63) <= low <= high < 2**63 and (not self.dates or low > _LAST_CALENDAR or high < _FIRST_YEAR)
+
+    def _of_dates(self, dates: Array) -> Array:
+        if not self.dates:
+            span = f" from {self.first} to {self.last}" if self.first is not None else ""
+            raise QueryError(f"t is {dates[0]}, a date, but the data's times are plain numbers{span}; give a number")
+        try:
+            return dates_in_unit(dates, self.unit, np.dtype(self.dtype))
+        except DataError as error:
+            raise QueryError(f"t: {error}") from error
+
+    def _numbers_or_dates(self, values: Array) -> Array:
+        """Numbers; one outside the range of the training data that looks like a date is that date. Refuses a year."""
+        outside = np.ones(len(values), bool)
+        if self.first is not None:
+            outside = (values < self.first) | (values > self.last)
+        years = outside & (values >= _FIRST_YEAR) & (values < 2200) & (values == np.floor(values))
+        if years.any():
+            year = int(values[np.argmax(years)])
+            raise QueryError(f"t is {year}: if that is a year, write a date, such as {year}-01-01")
+        dates = calendar_dates(values)
+        is_date = outside & ~np.isnat(dates)
+        times = np.empty(len(values), self.dtype)
+        times[is_date] = self._of_dates(dates[is_date])
+        times[~is_date] = cast_times(values[~is_date], np.dtype(self.dtype))
+        return times
+
+
+def parse_query_times(t: Any, held: Array, form: TimeForm) -> Array:
+    """Times of a query about links at the times `held` (sorted).
+
+    Warns about a time far from all of them (with dates: more than a century and more than the span of the links; with
     other numbers: more than ten spans), and about one that would fit the data in another unit.
 
     Raises:
-        QueryError: for what is not a time, would be rounded, or is too far away to compute an age.
+        QueryError: as for `TimeForm.parse`, and for a time that is too far away to compute an age.
     """
-    values = as_array(t, "t")
-    shape, values = values.shape, values.reshape(-1)
-    if values.dtype.kind in "UO":
-        values = _parse_text(values, t)
-    if values.dtype.kind == "M":
-        times = _convert_dates(values, held, reading)
-    elif values.dtype.kind in "iuf" and has_dates(held, reading):
-        times = _numbers_or_dates(values, held, reading)
-    else:
-        times = cast_times(values, held.dtype)
+    times = form.parse(t)
     if times.size and held.size:
         _refuse_overflow(times, held)
-        _warn_if_far(times, held, reading)
-    return times.reshape(shape)
+        _warn_if_far(times, held, form)
+    return times
+
+
+def _are_mixed(t: list[Any]) -> bool:
+    """Whether an array would make these times mean something else than each means alone."""
+    kinds = set(map(type, t))
+    if kinds == {int, float}:
+        return any(isinstance(each, int) and abs(each) > 2**53 for each in t)
+    return len(kinds) > 1
 
 
 def time_after(newest: int | float | None) -> int | float:
@@ -257,11 +363,6 @@ def time_after(newest: int | float | None) -> int | float:
     if isinstance(newest, int):
         return min(newest + 1, _LAST)
     return min(math.nextafter(newest, math.inf), sys.float_info.max)
-
-
-def has_dates(held: Array, reading: Reading) -> bool:
-    """Whether the times of links are dates, or look like Unix seconds."""
-    return reading.dates or (held.size > 0 and is_unix_seconds(held[0]) and is_unix_seconds(held[-1]))
 
 
 def _parse_text(values: Array, given: Any) -> Array:
@@ -276,31 +377,6 @@ def _parse_text(values: Array, given: Any) -> Array:
         ) from error
 
 
-def _convert_dates(dates: Array, held: Array, reading: Reading) -> Array:
-    if not has_dates(held, reading):
-        span = f" from {held[0]} to {held[-1]}" if held.size else ""
-        raise QueryError(f"t is {dates[0]}, a date, but the data's times are plain numbers{span}; give a number")
-    try:
-        return dates_in_unit(dates, reading.unit, held.dtype)
-    except DataError as error:
-        raise QueryError(f"t: {error}") from error
-
-
-def _numbers_or_dates(values: Array, held: Array, reading: Reading) -> Array:
-    """Numbers; one outside the data's range that looks like a date is read as that date, a year is refused."""
-    outside = (values < held[0]) | (values > held[-1]) if held.size else np.ones(len(values), bool)
-    years = outside & (values >= 1900) & (values < 2200) & (values == np.floor(values))
-    if years.any():
-        year = int(values[np.argmax(years)])
-        raise QueryError(f"t is {year}: if that is a year, write a date, such as {year}-01-01")
-    dates = calendar_dates(values)
-    is_date = outside & ~np.isnat(dates)
-    times = np.empty(len(values), held.dtype)
-    times[is_date] = _convert_dates(dates[is_date], held, reading)
-    times[~is_date] = cast_times(values[~is_date], held.dtype)
-    return times
-
-
 def _refuse_overflow(times: Array, held: Array) -> None:
     """Refuse a time whose distance from the data overflows its type: no age could be computed."""
     for t in (times.min().item(), times.max().item()):
@@ -311,18 +387,17 @@ def _refuse_overflow(times: Array, held: Array) -> None:
             )
 
 
-def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
+def _warn_if_far(times: Array, held: Array, form: TimeForm) -> None:
     first, last = held[0].item(), held[-1].item()
     span = last - first
-    dates = has_dates(held, reading)
-    century = _CENTURY * PER_SECOND[reading.unit]
-    limit = max(span, century) if dates else 10 * span if span > 0 else float("inf")
+    century = _CENTURY * PER_SECOND[form.unit]
+    limit = max(span, century) if form.dates else SPANS * span if span > 0 else float("inf")
     early, late = times.min().item(), times.max().item()
     t, distance = max((early, first - early), (late, late - last), key=lambda pair: pair[1])
-    cause = _likely_unit(t, first, last) if distance > span else ""
+    cause = likely_unit(t, first, last) if distance > span else ""
     if distance > limit or cause:
         spans = f"{_rounded(distance / (span or 1))} times the data's span"
-        size = f"{_rounded(100 * distance / century)} years" if dates else spans
+        size = f"{_rounded(100 * distance / century)} years" if form.dates else spans
         side = "after the last" if t > last else "before the first"
         warnings.warn(
             f"t is {t}: {size} {side} link ({last if t > last else first}){cause}",
@@ -331,7 +406,7 @@ def _warn_if_far(times: Array, held: Array, reading: Reading) -> None:
         )
 
 
-def _likely_unit(t: float, first: float, last: float) -> str:
+def likely_unit(t: float, first: float, last: float) -> str:
     """A hint, for a time that would fit the data in another unit."""
     span = last - first
     if min(abs(first), abs(last)) <= span:

@@ -1,24 +1,31 @@
-"""Updates of a history: which links are new, and the history with them added."""
+"""Links that are added to a history: which of them are new, which cannot be, and the history with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import NO_LINK_ID, Events
+from cawn.data.forms import Arrivals, Form
 from cawn.data.growing import GrowingArray
-from cawn.data.hashing import digest, hash_ids
 from cawn.data.ids import IdSet
-from cawn.data.names import Name, NameIndex, Spelling
-from cawn.data.reading import Reading
-from cawn.data.times import cast_times, dates_in_unit, has_dates, numbers_to_dates
-from cawn.errors import DataError
+from cawn.data.names import UNKNOWN, Name, NameIndex
+from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
+from cawn.errors import CawnError, DataError
 
 Array = npt.NDArray[Any]
+
+DAY = 86_400.0  # seconds that a link may be ahead of the clock
+
+
+class LateLinks(CawnError):  # noqa: N818
+    """Links older than the newest one, where such links are refused."""
 
 
 class Update(NamedTuple):
@@ -29,88 +36,20 @@ class Update(NamedTuple):
     nodes_added: int
 
 
-class KnownLinks:
-    """The ids of links and the digests of batches that a history has. Not thread-safe."""
-
-    def __init__(self, digests: Sequence[str] = ()) -> None:
-        self.digests = list(digests)
-        self._ids: IdSet | None = None  # of the history and of all links added since
-
-    def has_ids(self, held: Events, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-        """Which of these ids a known link has; `held` is the history at the first call: [n]."""
-        if self._ids is None:
-            given = () if held.link_id is None else held.link_id[held.link_id != NO_LINK_ID]
-            self._ids = IdSet(given)
-        return self._ids.contains(ids)
-
-    def is_unknown(self, held: Events, new: Events) -> npt.NDArray[np.bool_]:
-        """Which new links have no id, or one that no known link and no earlier new link has: [E]."""
-        if new.link_id is None:
-            return np.ones(len(new), bool)
-        ids = new.link_id
-        is_first = np.zeros(len(ids), bool)
-        is_first[np.unique(ids, return_index=True)[1]] = True
-        return np.asarray((~self.has_ids(held, ids) & is_first) | (ids == NO_LINK_ID))
-
-    @contextmanager
-    def adding(self, held: Callable[[], Sequence[Events]]) -> Iterator[None]:
-        """If this context fails, links that `add` recorded in it are removed; `held` returns the links that remain."""
-        digests = len(self.digests)
-        try:
-            yield
-        except BaseException:
-            del self.digests[digests:]
-            self._ids = None
-            ids = [links.link_id[links.link_id != NO_LINK_ID] for links in held() if links.link_id is not None]
-            self._ids = IdSet(np.concatenate([np.empty(0, np.uint64), *ids]))
-            raise
-
-    def add(self, new: Events, batch: str | None = None) -> None:
-        """Record added links, which `is_unknown` has checked, and the digest of their batch."""
-        if new.link_id is not None and self._ids is not None:
-            self._ids.add(new.link_id[new.link_id != NO_LINK_ID])
-        if batch is not None and batch not in self.digests:
-            self.digests.append(batch)
-
-
-def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -> str:
-    """Identifies a batch by its links, regardless of their order and of node ids.
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which links are accepted.
 
     Args:
-        names: The names of the distinct sources and of the distinct destinations, in the order of their ids.
-        held: Links whose unit of time is used.
+        late: Whether links may be older than the newest one.
+        max_ahead: How far links may be ahead: of the clock, in seconds, where the data has dates (by default a day);
+            else of the newest link, in the data's unit (by default ten times the span of the links).
+        once: Whether a link that the history has already, with the same ends, time and attributes, is skipped.
     """
-    ends = []
-    for side, distinct in zip((links.src, links.dst), names, strict=True):
-        ends.append(hash_ids(distinct)[np.unique(side, return_inverse=True)[1]])
-    t = convert_link_times(links, held)
-    order = np.lexsort((ends[1], ends[0], t))
-    columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
-    return digest(*(column[order] for column in columns))
 
-
-class ExtendedNames:
-    """Ids of the nodes of a history and of those that updates add."""
-
-    def __init__(self, index: NameIndex, spelling: Spelling) -> None:
-        self._index, self._spelling = index, spelling
-        self.added: dict[str, int] = {}
-
-    def ids(self, given: list[Any], side: int) -> npt.NDArray[np.int64]:
-        """Ids of names; new names get the next free ids."""
-        ids = self._spelling.ids(self._index, given, side)
-        for i in np.flatnonzero(ids >= len(self._index)).tolist():
-            spelled, plain = (self._index.canonical(n) for n in (self._spelling.spelled(given[i], side), given[i]))
-            known = spelled if spelled in self.added or plain not in self.added else plain
-            ids[i] = self.added.setdefault(known, len(self._index) + len(self.added))
-        return ids
-
-    def __len__(self) -> int:
-        return len(self._index) + len(self.added)
-
-    def index(self) -> NameIndex:
-        """An index of all names, old and new."""
-        return self._index.extended(list(self.added)) if self.added else self._index
+    late: bool = True
+    max_ahead: float | None = None
+    once: bool = False
 
 
 class NewLinks(NamedTuple):
@@ -128,32 +67,151 @@ class NewLinks(NamedTuple):
         return len(self.t)
 
 
-def new_links(
-    held: Events, names: NameIndex, batches: Sequence[Events], spelling: Spelling
-) -> tuple[NewLinks, list[int]]:
-    """The links of all batches, and the number of nodes that each adds.
+class Draft:
+    """Links to add to a history, batch after batch.
 
-    Weights and negatives, which only training uses, are dropped.
+    A batch is accepted or refused as if those before it had been added already; a batch that is refused leaves no
+    trace. So batches that are added together have the effect of the same batches added one by one.
     """
-    everyone, attributes, sizes = ExtendedNames(names, spelling), [], [0]
-    ends: tuple[list[Array], list[Array]] = [], []
-    for new in batches:
-        for side, nodes in enumerate((new.src, new.dst)):
-            distinct, at = np.unique(nodes, return_inverse=True)
-            ids = everyone.ids(new.labels[distinct].tolist(), side)
-            ends[side].append(ids[at])
-            if new.x is not None:
-                attributes.append((ids, new.x[distinct]))
-        sizes.append(len(everyone.added))
-    src, dst = map(np.concatenate, ends)
-    t = np.concatenate([convert_link_times(new, held) for new in batches])
-    msg = None if held.msg is None else np.concatenate([new.msg for new in batches if new.msg is not None])
-    has_ids = any(links.link_id is not None for links in (held, *batches))
-    link_id = np.concatenate([_link_ids(links) for links in batches]) if has_ids else None
-    order = slice(None) if len(batches) == 1 else np.argsort(t, kind="stable")
-    msg, link_id = (None if column is None else column[order] for column in (msg, link_id))
-    links = NewLinks(src[order], dst[order], t[order], msg, link_id, everyone.index(), attributes)
-    return links, np.diff(sizes).tolist()
+
+    def __init__(self, held: Events, names: NameIndex, form: Form, known: IdSet, rules: Rules) -> None:
+        self._held, self._names, self._form, self._known, self._rules = held, names, form, known, rules
+        self._range = (held.t[0].item(), held.t[-1].item()) if len(held) else None
+        self._ids = set[int]()  # of the links in this draft
+        self._batches: list[Arrivals] = []
+        self._skipped: list[int] = []
+
+    def add(self, batch: Arrivals) -> None:
+        """Accept a batch, without the links whose id is known; DataError or LateLinks if it cannot be added."""
+        unknown = self._is_unknown(batch)
+        new = batch if unknown.all() else batch.where(unknown)
+        if len(new):
+            self._range = self._extended_range(new.t)
+        if new.link_id is not None:
+            self._ids.update(new.link_id[new.link_id != NO_LINK_ID].tolist())
+        self._batches.append(new)
+        self._skipped.append(len(batch) - len(new))
+
+    def finish(self) -> tuple[NewLinks, list[Update]]:
+        """All links, and what each batch adds."""
+        batches, before = self._batches, len(self._names)
+        ids, names = self._names.extended([name for batch in batches for name in batch.names])
+        starts = np.cumsum([0, *(len(batch.names) for batch in batches)]).tolist()
+        of = [ids[first : first + len(batch.names)] for first, batch in zip(starts, batches, strict=False)]
+        seen = np.maximum.accumulate([before, *(int(each.max(initial=before - 1)) + 1 for each in of)])
+        updates = [
+            Update(len(batch), skipped, nodes)
+            for batch, skipped, nodes in zip(batches, self._skipped, np.diff(seen).tolist(), strict=True)
+        ]
+        src, dst = (
+            np.concatenate([_NONE, *(each[getattr(b, end)] for each, b in zip(of, batches, strict=True))])
+            for end in ("src", "dst")
+        )
+        t = np.concatenate([self._held.t[:0], *(batch.t for batch in batches)])
+        order = np.argsort(t, kind="stable")
+        msg, link_id = (None if column is None else column[order] for column in (self._msg(), self._link_ids()))
+        attributes = [(each, batch.x) for each, batch in zip(of, batches, strict=True) if batch.x is not None]
+        return NewLinks(src[order], dst[order], t[order], msg, link_id, names, attributes), updates
+
+    def count_repeated(self, batch: Arrivals) -> int:
+        """The number of links that the history has already, with the same ends, time and attributes."""
+        return int(self._is_repeated(batch).sum())
+
+    def _msg(self) -> Array | None:
+        if self._held.msg is None:
+            return None
+        return np.concatenate([self._held.msg[:0], *(batch.msg for batch in self._batches if batch.msg is not None)])
+
+    def _link_ids(self) -> npt.NDArray[np.uint64] | None:
+        if self._held.link_id is None and all(batch.link_id is None for batch in self._batches):
+            return None
+        return np.concatenate([np.empty(0, np.uint64), *(_ids_of(batch) for batch in self._batches)])
+
+    def _is_unknown(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
+        """Which links have no id, or one that no known link and no earlier new link has: [n]."""
+        unknown = np.ones(len(batch), bool)
+        if batch.link_id is not None:
+            ids = batch.link_id
+            unknown[:] = False
+            unknown[np.unique(ids, return_index=True)[1]] = True
+            unknown &= ~self._known.contains(ids) & [each not in self._ids for each in ids.tolist()]
+            unknown |= ids == NO_LINK_ID
+        if self._rules.once:
+            unknown &= ~self._is_repeated(batch)
+        return unknown
+
+    def _is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
+        """Which links the history has already; of n equal ones, as many as it has: [n]."""
+        held, repeated = self._held, np.zeros(len(batch), bool)
+        ids = self._names.ids(batch.names)
+        known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))
+        if not len(known) or not len(held):
+            return repeated
+        first = np.searchsorted(held.t, batch.t[known].min())
+        last = np.searchsorted(held.t, batch.t[known].max(), side="right")
+        near = slice(int(first), int(last))
+        mine = _rows(held.src[near], held.dst[near], held.t[near], None if held.msg is None else held.msg[near])
+        msg = None if batch.msg is None else batch.msg[known]
+        theirs = _rows(ids[batch.src[known]], ids[batch.dst[known]], batch.t[known], msg)
+        _, at = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
+        counts, at = np.bincount(at[: len(mine)], minlength=at.max() + 1), at[len(mine) :]
+        order = np.argsort(at, kind="stable")
+        nth = np.arange(len(at)) - np.searchsorted(at[order], at[order])  # among equal ones
+        repeated[known[order]] = nth < counts[at[order]]
+        return repeated
+
+    def _extended_range(self, t: Array) -> tuple[Any, Any]:
+        """The first and the last time with these links; DataError or LateLinks if they cannot be added."""
+        low, high = t.min().item(), t.max().item()
+        form, limits = self._form.times, self._range
+        check_span(np.array([low, high] if limits is None else [min(low, limits[0]), max(high, limits[1])]))
+        if limits is None:
+            return low, high
+        if not self._rules.late and low < limits[1]:
+            late = int((t < limits[1]).sum())
+            raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
+        _refuse_impossible(low, high, limits, form, self._rules.max_ahead)
+        return min(low, limits[0]), max(high, limits[1])
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _ids_of(batch: Arrivals) -> npt.NDArray[np.uint64]:
+    return np.full(len(batch), NO_LINK_ID, np.uint64) if batch.link_id is None else batch.link_id
+
+
+def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
+    """Links as single values that are equal if the links are."""
+    columns = [src.astype(np.int64), dst.astype(np.int64), t]
+    parts = [np.ascontiguousarray(column).view(np.uint8).reshape(len(t), -1) for column in columns]
+    if msg is not None:
+        parts.append(np.ascontiguousarray(msg + np.float32(0)).view(np.uint8).reshape(len(t), -1))
+    rows = np.ascontiguousarray(np.concatenate(parts, axis=1))
+    return rows.view(f"V{rows.shape[1]}").reshape(-1)
+
+
+def _refuse_impossible(low: Any, high: Any, held: tuple[Any, Any], form: TimeForm, max_ahead: float | None) -> None:
+    """Refuse times that cannot be: far ahead, or in another unit."""
+    first, last = held
+    remedy = "nothing was added; if the time is right, allow it with max_ahead"
+    if high > _limit(first, last, form, max_ahead):
+        cause = likely_unit(high, first, last) or f"; the newest link is at {form.shown(last)}"
+        raise DataError(f"t is {form.shown(high)}: too far ahead{cause}; {remedy}")
+    if max_ahead is None and first - low > last - first and (cause := likely_unit(low, first, last)):
+        raise DataError(f"t is {form.shown(low)}: long before the first link ({form.shown(first)}){cause}; {remedy}")
+
+
+def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None) -> float:
+    """The last time that a link may have."""
+    if form.dates:
+        tick = PER_SECOND[form.unit]
+        clock = (time.time() + (DAY if max_ahead is None else max_ahead)) * tick
+        if form.last is None or form.last <= clock:
+            return float(max(clock, last))
+    if max_ahead is not None:
+        return float(last + max_ahead)
+    return float(last + SPANS * (last - first)) if last > first else math.inf
 
 
 class GrowingEvents:
@@ -168,7 +226,7 @@ class GrowingEvents:
         """All links, and how many of the first kept their positions: all earlier ones, unless new links are late."""
         held, columns = self.events, self._columns
         if new.link_id is not None and "link_id" not in columns:
-            columns["link_id"] = GrowingArray(_link_ids(held))
+            columns["link_id"] = GrowingArray(np.full(len(held), NO_LINK_ID, np.uint64))
         given = {name: getattr(new, name) for name in ("src", "dst", "t", "msg", "link_id")}
         added = {name: column for name, column in given.items() if column is not None}
         kept = len(held)
@@ -179,46 +237,44 @@ class GrowingEvents:
             added = {name: value[order] for name, value in added.items()}
         for name, value in added.items():
             columns[name].append(value, kept)
-        if "x" in columns:
-            zeros = np.zeros((len(new.names) - held.num_nodes, *columns["x"].values.shape[1:]), np.float32)
-            columns["x"].append(zeros, held.num_nodes)
+        self._add_nodes(new)
         self.events = held.grown({name: column.view() for name, column in columns.items()}, len(new.names))
         return self.events, kept
 
-
-def merged(held: Events, new: NewLinks) -> Events:
-    """The history with the new links, copied."""
-    src, dst, t = (np.concatenate([getattr(held, name), getattr(new, name)]) for name in ("src", "dst", "t"))
-    msg = None if held.msg is None else np.concatenate([held.msg, cast("Array", new.msg)])
-    link_id = None if new.link_id is None else np.concatenate([_link_ids(held), new.link_id])
-    x = _merge_node_attributes(held, len(new.names), new.attributes)
-    events = Events(src, dst, t, msg, x=x, num_nodes=len(new.names), link_id=link_id)
-    events.encoder, events.reading = held.encoder, held.reading
-    return events
-
-
-def _merge_node_attributes(held: Events, num_nodes: int, new: list[tuple[Array, Array]]) -> Array | None:
-    """Node attributes [num_nodes, d]; `new` are ids and rows. A row that marks an absent node replaces nothing."""
-    if held.x is None:
-        return None
-    x = np.zeros((num_nodes, held.x.shape[1]), np.float32)
-    x[: len(held.x)] = held.x
-    marks_presence = held.encoder is not None and held.encoder.marks_presence
-    for ids, rows in new:
-        given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
-        x[ids[given]] = rows[given]
-    return x
+    def _add_nodes(self, new: NewLinks) -> None:
+        """The attributes of nodes: zeros for those without. A row that marks an absent node replaces nothing."""
+        if (held := self._columns.get("x")) is None:
+            return
+        held.append(np.zeros((len(new.names) - len(held), *held.values.shape[1:]), np.float32))
+        if not new.attributes:
+            return
+        encoder, x = self.events.encoder, held.view().copy()
+        for ids, rows in new.attributes:
+            marked = encoder is not None and encoder.marks_presence
+            given = rows.any(axis=1) if marked else np.ones(len(rows), bool)
+            x[ids[given]] = rows[given]
+        held.append(x, 0)
 
 
-def _link_ids(events: Events) -> npt.NDArray[np.uint64]:
-    return np.full(len(events), NO_LINK_ID, np.uint64) if events.link_id is None else events.link_id
+def without(
+    events: Events, names: NameIndex, keep: npt.NDArray[np.bool_], gone: Sequence[int] = ()
+) -> tuple[Events, NameIndex]:
+    """The links to keep [E] among the nodes that remain, and their names.
 
-
-def convert_link_times(new: Events, held: Events) -> Array:
-    """The times of new links in the type and unit of the links that are held."""
-    mine, theirs = new.reading or Reading(), held.reading or Reading()
-    if mine.dates and len(new) and not has_dates(held.t, theirs):
-        raise DataError("the new links have dates, but the data's times are plain numbers; give numbers")
-    if not mine.dates or mine.unit == theirs.unit:
-        return cast_times(new.t, held.t.dtype)
-    return dates_in_unit(numbers_to_dates(new.t, mine.unit), theirs.unit, held.t.dtype)
+    The nodes in `gone` are left out, and those whose last links are.
+    """
+    left = events[keep]
+    used, was_used = np.zeros((2, events.num_nodes), bool)
+    used[left.src] = used[left.dst] = True
+    was_used[events.src] = was_used[events.dst] = True
+    stays = used | ~was_used
+    stays[list(gone)] = False
+    number = np.cumsum(stays) - 1
+    columns = {"src": number[left.src].astype(np.int32), "dst": number[left.dst].astype(np.int32), "t": left.t}
+    columns |= {name: column for name in ("msg", "link_id") if (column := getattr(left, name)) is not None}
+    if events.x is not None:
+        columns["x"] = events.x[stays]
+    labels: list[Name] = [names.name(node) for node in np.flatnonzero(stays).tolist()]
+    kind = object if names.strings else np.int64
+    copied = {name: np.array(column) for name, column in columns.items()}
+    return events.grown(copied, len(labels)), NameIndex.of(np.array(labels, kind))

@@ -13,7 +13,10 @@ from torch import Tensor
 from cawn import systems
 from cawn.data.attributes import Encoder
 from cawn.data.events import Events
+from cawn.data.forms import Form, NameForm
 from cawn.data.names import bipartite_prefixes
+from cawn.data.reading import Reading
+from cawn.data.times import TimeForm
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
 from cawn.learn.clocks import Clock
@@ -77,6 +80,8 @@ def encode(events: Events, config: Settings, split: Split, resumed: Path | None)
 
 def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, clock: Clock) -> dict[str, Any]:
     """The description of a training in run.json; a run can be resumed only if it is unchanged."""
+    reading, prefixes = events.reading or Reading(), bipartite_prefixes(events)
+    form = Form.of(NameForm.of(events.names, prefixes), TimeForm.of(events.t, reading), events, reading)
     return {
         "system": systems.name_of(context.config),
         "task": split.task,
@@ -89,7 +94,8 @@ def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, cl
         "cuts": None if cuts == TimeSplit() else cuts.to_dict(),
         "protocol": None if split.protocol == "strict" else split.protocol,
         "clock": None if clock == Clock() else clock.name,
-        "prefixes": bipartite_prefixes(events),
+        "prefixes": prefixes,
+        **form.to_dict(),
         "encoder": None if events.encoder is None else events.encoder.to_dict(),
         "reading": None if events.reading is None else events.reading.to_dict(),
     }

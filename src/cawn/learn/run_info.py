@@ -95,7 +95,7 @@ def _data(found: dict[str, Any], events: Events, record: Record) -> dict[str, An
         "own_negatives": events.negative is not None,
         "two_sided": found.get("prefixes"),
         "reading": found.get("reading"),
-        "updates": len(record.description.get("updates") or []),
+        "updated": bool(record.description.get("updated")),
         "digest": found.get("contents"),
     }
 

@@ -1,7 +1,7 @@
 """The run folder: its files are replaced atomically, and read without pickle.
 
 run.json                 what was trained: system, settings, facts, task, seed, split; names the folders of arrays;
-                         after updates, also their digests and the calibration refitted on them
+                         after updates, also the calibration refitted on them
 config.toml              the settings, for people to read
 network-*/               the links with their attributes, and the names of the nodes: arrays, mapped into memory
 checkpoint.safetensors   the state of training: weights, best weights, optimizer, progress
@@ -21,6 +21,7 @@ are checked against the sizes and checksums in run.json and report.json, and the
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -35,10 +36,12 @@ from cawn import __version__, systems
 from cawn.data.array_folders import TRAIN_AGAIN, Arrays, FindFile, read_arrays, remove_arrays, write_arrays
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
+from cawn.data.forms import Form, NameForm
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
 from cawn.data.seals import check_seal, checksum, read_json, write_sealed
 from cawn.data.stored import check_columns, recorded_digest
+from cawn.data.times import TimeForm
 from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
@@ -81,6 +84,15 @@ class StoredRun:
         """The prefixes of the names of sources and destinations in a bipartite network."""
         given = self.description.get("prefixes")
         return None if given is None else (given[0], given[1])
+
+    @property
+    def form(self) -> Form:
+        """How the run writes names, times and attributes."""
+        names, span = self.description.get("names"), self.description.get("span")
+        reading, t = self.reading or Reading(), self.events.t
+        form = NameForm.of(self.names, self.prefixes) if names is None else NameForm(**names, prefixes=self.prefixes)
+        times = TimeForm.of(t, reading) if span is None else TimeForm.between(span[0], span[1], str(t.dtype), reading)
+        return Form.of(form, times, self.events, reading)
 
     @property
     def reading(self) -> Reading | None:
@@ -316,13 +328,14 @@ def read_run(folder: Path, *, verify: bool = True, evaluated: bool = False, in_s
 
 
 def load_system(
-    run: StoredRun, device: Any, threads: int | None = None, *, verify: bool = True, cache: bool = True
+    run: StoredRun, device: Any, threads: int | None = None, *, verify: bool = True, cache: bool | None = True
 ) -> System:
     """The system of a run with its weights and its index, ready to score on a `torch.device`.
 
     Args:
         verify: Whether to compare the checksums of a cached index.
-        cache: Whether to cache the index beside the run if building it takes long.
+        cache: Whether to cache the index beside the run if building it takes long; None for links that are not those
+            of the run, whose cache is not read either.
     """
     from cawn.systems.base import Context, Indexed
 
@@ -333,7 +346,7 @@ def load_system(
     except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise StorageError(f"{run.folder / 'run.json'}: damaged (facts: {error}); {TRAIN_AGAIN}") from error
     load_weights(system.module, run.weights, run.folder)
-    if isinstance(system, Indexed):
+    if isinstance(system, Indexed) and cache is not None:
         index_cache.prepare(system, run.events, run.folder, _index_key(found), verify=verify, writes=cache)
     return system
 
@@ -448,7 +461,7 @@ def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> 
     written = _read_config(folder, found)
     if changed := [name for name in config.to_dict() if getattr(written, name) != getattr(config, name)]:
         raise QueryError(f"{folder}: was started with another config ({', '.join(changed)}); resume with the same")
-    if found.get("updates"):
+    if found.get("updated"):
         raise QueryError(f"{folder}: links were added after its training; it cannot be resumed")
     mine = json.loads(json.dumps(description))
     if other := [key for key in mine if key != "refit" and found.get(key) != mine[key]]:
@@ -646,6 +659,10 @@ def _holds(read: Callable[[Any], object]) -> Callable[[Any], bool]:
     return holds
 
 
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _is_arrays(value: Any) -> bool:
     if not isinstance(value, dict) or set(value) != {"folder", "files"} or not isinstance(value["files"], dict):
         return False
@@ -654,6 +671,7 @@ def _is_arrays(value: Any) -> bool:
     return names and stamps and isinstance(value["folder"], str) and _FOLDER.fullmatch(value["folder"]) is not None
 
 
+_NAME_FORM = {"integers": bool, "trimmed": bool}
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "task": lambda value: value in get_args(Task),
     "seed": lambda value: _is_count(value) and value < 2**64,
@@ -662,7 +680,11 @@ _EXPECTED: dict[str, Callable[[Any], bool]] = {
     "prefixes": lambda value: (
         value is None or (isinstance(value, list) and [type(text) for text in value] == [str, str])
     ),
-    "updates": lambda value: value is None or (isinstance(value, list) and all(isinstance(u, str) for u in value)),
+    "updated": lambda value: value is None or isinstance(value, bool),
+    "names": lambda value: (
+        value is None or (isinstance(value, dict) and {k: type(v) for k, v in value.items()} == _NAME_FORM)
+    ),
+    "span": lambda value: value is None or (isinstance(value, list) and len(value) == 2 and all(map(_is_time, value))),
     "calibration": _holds(RollingCalibration.from_dict),
     "refit": lambda value: value is None or isinstance(value, bool),
     "encoder": _holds(Encoder.from_dict),

@@ -12,7 +12,7 @@ from cawn.checks import check_choice, check_number
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.reading import Reading
-from cawn.data.times import format_time, parse_query_times
+from cawn.data.times import TimeForm, format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.learn import dyglib
 from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rules_of
@@ -113,7 +113,7 @@ def lower_quantile(t: npt.NDArray[Any], share: float) -> Any:
 def _as_number(value: Any, name: str, events: Events) -> int | float:
     """A time to split at, in the unit of the events."""
     try:
-        times = parse_query_times(value, events.t, events.reading or Reading())
+        times = parse_query_times(value, events.t, TimeForm.of(events.t, events.reading or Reading()))
     except QueryError as error:
         raise QueryError(f"{name}: {error}") from error
     if times.size != 1:

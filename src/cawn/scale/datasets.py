@@ -183,7 +183,7 @@ class _NodeRanker(_Actor):
 
     def _names(self, rows: pa.Table) -> list[Any]:
         if self._everyone:
-            return [name for i in rows["id"].to_pylist() for name in self._predictor.node_names(i, i + 1)]
+            return list(map(self._predictor.snapshot().name, rows["id"].to_pylist()))
         names = rows.column_names
         column = self._column or ("node" if "node" in names else names[0])
         if column not in names:

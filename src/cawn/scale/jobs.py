@@ -121,7 +121,7 @@ def score_rows(
         scores = predictor.score(src, dst, t, prior=prior, draws=draws)
     except QueryError as error:
         raise error if at is not None else QueryError(f"{origin.name}: {error}") from error
-    counts = Counts(len(rows), predictor.num_unknown(src, dst))
+    counts = Counts(len(rows), predictor.snapshot().count_unknown(src, dst))
     for name, values in (scores._asdict() if isinstance(scores, Scores) else {"probability": scores}).items():
         while name in rows.column_names:
             name = f"cawn_{name}"
@@ -172,7 +172,7 @@ class NodeJob:
             return
         stop = predictor.num_nodes if stop is None else min(stop, predictor.num_nodes)
         for i in range(first, stop, self.chunk):
-            yield predictor.node_names(i, min(i + self.chunk, stop))
+            yield list(map(predictor.snapshot().name, range(i, min(i + self.chunk, stop))))
 
 
 def file_version(path: File | None) -> list[int]:

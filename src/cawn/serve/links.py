@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain, compress
 from types import NoneType
 from typing import Any
 
@@ -18,7 +16,7 @@ from cawn.data.names import Name
 from cawn.errors import DataError, brief
 
 Time = int | float | str  # a number in the data's unit, or a date in ISO format
-Attributes = float | str | None | list[Any]  # of one link: a value, or one for each column of attributes
+Attributes = float | str | None | list[Any] | Mapping[str, Any]  # of one link: one value, a list, or values by name
 COLUMNS = ("src", "dst", "t", "attributes", "ids")
 
 
@@ -58,20 +56,7 @@ class Links:
 
     def __getitem__(self, chosen: slice) -> Links:
         """The links of a slice."""
-        return self._with(lambda column: column[chosen])
-
-    def at(self, t: list[Time]) -> Links:
-        """The same links at other times."""
-        return Links(self.src, self.dst, t, self.attributes, self.ids)
-
-    def select(self, chosen: Sequence[bool]) -> Links:
-        """The links where `chosen` is true."""
-        return self._with(lambda column: list(compress(column, chosen)))
-
-    @classmethod
-    def join(cls, parts: Sequence[Links]) -> Links:
-        """The links of all parts, one after another; ids and attributes missing from some parts become None."""
-        return cls.from_columns({name: _join(parts, name) for name in COLUMNS})
+        return Links.from_columns({name: column[chosen] for name, column in self.to_columns().items()})
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> Links:
@@ -83,21 +68,6 @@ class Links:
     def to_columns(self) -> dict[str, list[Any]]:
         """The columns that are present, by name."""
         return {name: column for name, column in zip(COLUMNS, self._columns(), strict=True) if column is not None}
-
-    def to_json(self) -> bytes:
-        """The columns as a JSON object, in ASCII, which keeps every value exactly; DataError if one has no JSON."""
-        return encode(self.to_columns())
-
-    @classmethod
-    def from_json(cls, content: bytes) -> Links:
-        """The links that `to_json` returned."""
-        try:
-            found = json.loads(content)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"links are not JSON ({brief(content)})") from error
-        if not isinstance(found, dict):
-            raise DataError(f"links are {brief(found)}: give an object with the columns src, dst and t")
-        return cls.from_columns(found)
 
     def id_hashes(self) -> npt.NDArray[np.uint64] | None:
         """Hashes of the ids (see `hash_ids`), 0 for a link without one: [E]; None if no link has one."""
@@ -121,32 +91,6 @@ class Links:
 
     def _columns(self) -> tuple[list[Any] | None, ...]:
         return self.src, self.dst, self.t, self.attributes, self.ids
-
-    def _with(self, choose: Callable[[list[Any]], list[Any]]) -> Links:
-        return Links.from_columns({name: choose(column) for name, column in self.to_columns().items()})
-
-
-def encode(content: dict[str, Any]) -> bytes:
-    """Compact JSON on one line."""
-    try:
-        return _encoder.encode(content).encode("ascii")
-    except (ValueError, TypeError, RecursionError) as error:
-        raise DataError(f"links cannot be written as JSON ({error}): give text, finite numbers or null") from error
-
-
-_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
-
-
-def _any(column: Iterable[Any]) -> bool:
-    return any(value is not None for value in column)
-
-
-def _join(parts: Sequence[Links], name: str) -> list[Any] | None:
-    columns = [getattr(part, name) for part in parts]
-    if name in ("attributes", "ids") and not _any(columns):
-        return None
-    full = (column if column is not None else [None] * len(part) for part, column in zip(parts, columns, strict=True))
-    return list(chain.from_iterable(full))
 
 
 def _text_size(column: list[Any]) -> int:

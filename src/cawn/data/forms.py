@@ -1,0 +1,260 @@
+"""The canonical form of names, times and attributes of links, which a run fixes when it is trained.
+
+What a user writes is read by these rules alone: not by what arrived before, nor by what arrives together with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cawn.data.attributes import Attribute, Encoder
+from cawn.data.events import Events, as_attributes, link_ids
+from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names
+from cawn.data.reading import Reading
+from cawn.data.times import TimeForm
+from cawn.errors import DataError, QueryError, brief
+
+Array = npt.NDArray[Any]
+
+_INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class NameForm:
+    """How a run writes the names of nodes.
+
+    Args:
+        integers: Whether 7, "7" and "7.0" are the same name: all names of the training data were integers.
+        trimmed: Whether white space at the ends of a name means nothing: no name of the training data had any.
+        prefixes: In a bipartite network, what the names of sources and of destinations begin with.
+    """
+
+    integers: bool = False
+    trimmed: bool = True
+    prefixes: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, names: NameIndex, prefixes: tuple[str, str] | None) -> NameForm:
+        """That of the names of a training."""
+        trimmed = not names.strings or all(name == name.strip() for name in names.all().tolist())
+        return cls(not names.strings, trimmed, prefixes)
+
+    def canonical(self, name: Name, side: int | None = None) -> Name:
+        """The name of a source (side 0), a destination (1) or, in a network that is not bipartite, any node."""
+        if isinstance(name, str):
+            if self.trimmed:
+                name = name.strip()
+            if self.integers and _INTEGER.fullmatch(name) and int(name.removesuffix(".0")) in _INT64:
+                name = int(name.removesuffix(".0"))
+        if self.prefixes is None or side is None:
+            return name if self.integers else str(name)
+        text = str(name)
+        return text if text.startswith(tuple(f"{each}:" for each in self.prefixes)) else f"{self.prefixes[side]}:{text}"
+
+    def all(self, names: list[Name], side: int) -> list[Name]:
+        """The canonical names of sources or destinations."""
+        if self.integers and self.prefixes is None and set(map(type, names)) == {int}:
+            return names
+        return [self.canonical(name, side) for name in names]
+
+    def ids(self, index: NameIndex, names: list[Name], side: int) -> npt.NDArray[np.int64]:
+        """Ids of names. Unknown sources get the id len(index), unknown destinations len(index) + 1."""
+        ids = index.ids(self.all(names, side))
+        return np.where(ids == UNKNOWN, len(index) + side, ids)
+
+    def shown(self, name: Name) -> Name:
+        """A name as users see it, whatever other names the index holds."""
+        return self.canonical(name) if self.integers else name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Arrivals:
+    """Links in canonical form, in the order in which they were given; each stands for itself, whatever came before.
+
+    `names` are in the order in which they first occur (source, destination, next source, ...) and may repeat.
+    """
+
+    names: list[Name]
+    src: npt.NDArray[np.int64]  # [n] positions in `names`
+    dst: npt.NDArray[np.int64]  # [n]
+    t: Array  # [n] in the type and unit of the run
+    msg: npt.NDArray[np.float32] | None = None  # [n, d], encoded
+    link_id: npt.NDArray[np.uint64] | None = None  # [n], see `hash_ids`
+    x: npt.NDArray[np.float32] | None = None  # [len(names), d'] attributes of nodes
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Arrivals:
+        """Only the chosen links, and the names that occur in them."""
+        ends = np.stack([self.src[chosen], self.dst[chosen]], axis=1).ravel()
+        distinct, first, at = np.unique(ends, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        named = distinct[order]
+        msg = None if self.msg is None else self.msg[chosen]
+        ids = None if self.link_id is None else self.link_id[chosen]
+        x = None if self.x is None else self.x[named]
+        ends = place[at]
+        return Arrivals([self.names[i] for i in named.tolist()], ends[::2], ends[1::2], self.t[chosen], msg, ids, x)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a run writes names, times and attributes.
+
+    Args:
+        attributes: The names of the link attributes as read, where they are not encoded.
+        widths: The number of inputs for each link and for each node.
+    """
+
+    names: NameForm
+    times: TimeForm
+    encoder: Encoder | None = None
+    attributes: tuple[str, ...] = ()
+    widths: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def of(cls, names: NameForm, times: TimeForm, events: Events, reading: Reading) -> Form:
+        """That of a run with these links."""
+        msg, x = (0 if array is None else array.shape[1] for array in (events.msg, events.x))
+        given = tuple(map(str, reading.msg)) if len(reading.msg) == msg else tuple(f"msg[{i}]" for i in range(msg))
+        return cls(names, times, events.encoder, given, (msg, x))
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a run records of it, besides its encoder, prefixes and reading."""
+        span = None if self.times.first is None else [self.times.first, self.times.last]
+        return {"names": {"integers": self.names.integers, "trimmed": self.names.trimmed}, "span": span}
+
+    def arrivals(
+        self, src: Names, dst: Names, t: Any, attributes: Any = None, link_id: npt.ArrayLike | None = None
+    ) -> Arrivals:
+        """Links given as columns; QueryError or DataError says what is wrong with them."""
+        ends, times = (as_names(src), as_names(dst)), self.times.parse(t).reshape(-1)
+        if not len(ends[0]) == len(ends[1]) == len(times):
+            raise QueryError(f"{len(ends[0])} src, {len(ends[1])} dst and {len(times)} times: give as many of each")
+        names: list[Name] = [""] * (2 * len(times))
+        names[::2], names[1::2] = (self.names.all(side, i) for i, side in enumerate(ends))
+        at = np.arange(0, 2 * len(times), 2)
+        ids = None if link_id is None else link_ids(link_id, len(times))
+        return Arrivals(names, at, at + 1, times, self._attributes(attributes, len(times)), ids)
+
+    def events(self, new: Events) -> Arrivals:
+        """The links of `cawn.Events`, in the order in which they were given."""
+        if self.encoder is not None:
+            new = self.encoder.transform(new)
+        self._check_widths(new.msg, new.x)
+        back = np.argsort(new.rows, kind="stable")
+        both = np.stack([2 * new.src[back].astype(np.int64), 2 * new.dst[back].astype(np.int64) + 1], axis=1).ravel()
+        distinct, first, position = np.unique(both, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        nodes = distinct[order]
+        labels = new.labels[nodes >> 1].tolist()
+        names = [self.names.canonical(name, int(side)) for name, side in zip(labels, nodes & 1, strict=True)]
+        ends = place[position]
+        msg = None if new.msg is None else new.msg[back]
+        ids = None if new.link_id is None else new.link_id[back]
+        x = None if new.x is None else new.x[nodes >> 1]
+        return Arrivals(names, ends[::2], ends[1::2], self.times.convert(new)[back], msg, ids, x)
+
+    def _check_widths(self, msg: Array | None, x: Array | None) -> None:
+        for what, mine, theirs in zip(("link", "node"), self.widths, (msg, x), strict=True):
+            given = 0 if theirs is None else theirs.shape[1]
+            if mine != given and not (what == "node" and given == 0):
+                raise DataError(f"the new links have {given} {what} attributes, but the model needs {mine}")
+
+    def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
+        """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
+        if given is None or self.widths[0] == 0:
+            width = 0 if given is None else _width(given)
+            if width != self.widths[0]:
+                wanted = ", ".join(self._columns) or "none"
+                raise DataError(
+                    f"the new links have {width} link attributes, but the model needs {self.widths[0]} ({wanted})"
+                )
+            return None
+        columns = _by_column(given, self._columns, size)
+        if self.encoder is None:
+            values = np.stack([_numbers(column, name) for name, column in zip(self._columns, columns, strict=True)], 1)
+            return as_attributes(values, "msg", size, "links")
+        encoded = np.zeros((size, self.widths[0]), np.float32)
+        at = 0
+        for feature, column in zip(self.encoder.msg, columns, strict=True):
+            into = encoded[:, at : at + feature.width]
+            if feature.kind == "category":
+                texts = ["" if value is None else str(value) for value in column]
+                levels = list(dict.fromkeys(texts))
+                codes = {level: code for code, level in enumerate(levels)}
+                held = Attribute(feature.name, "category", tuple(levels))
+                feature.encode(np.array([codes[text] for text in texts], np.int64), held, into)
+            else:
+                feature.encode(_numbers(column, feature.name), Attribute(feature.name), into)
+            at += feature.width
+        return encoded
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """The names of the attributes of links, as they are read."""
+        return self.attributes if self.encoder is None else tuple(feature.name for feature in self.encoder.msg)
+
+
+def _width(given: Any) -> int:
+    """The number of attributes of each link."""
+    if isinstance(given, Mapping):
+        return len(given)
+    first: Any = next((row for row in given if row is not None), [])
+    return len(first) if hasattr(first, "__len__") and not isinstance(first, str) else 1
+
+
+def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[Sequence[Any]]:
+    """The column of each attribute, in the order of `names`."""
+    if isinstance(given, Mapping):
+        columns = _chosen(given, names, "attributes")
+    else:
+        rows = given.tolist() if isinstance(given, np.ndarray) else list(given)
+        if len(rows) != size:
+            raise DataError(f"{len(rows):,} rows of attributes for {size:,} links: give one for each")
+        columns = [list(column) for column in zip(*(_row(row, i, names) for i, row in enumerate(rows)), strict=True)]
+        columns = columns or [[] for _ in names]
+    for name, column in zip(names, columns, strict=True):
+        if isinstance(column, str) or not hasattr(column, "__len__") or len(column) != size:
+            raise DataError(
+                f"attribute {brief(name)} is {brief(column)}: give one value for each of the {size:,} links"
+            )
+    return columns
+
+
+def _row(row: Any, i: int, names: tuple[str, ...]) -> list[Any]:
+    if isinstance(row, Mapping):
+        return _chosen(row, names, f"attributes[{i}]")
+    values = list(row) if isinstance(row, list | tuple) else [row]
+    if len(values) != len(names):
+        raise DataError(
+            f"attributes[{i}] has {len(values)} values, but the model has {len(names)} attributes ({', '.join(names)})"
+        )
+    return values
+
+
+def _chosen(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> list[Any]:
+    """The values of these names; what is missing is None."""
+    if unknown := [name for name in given if name not in names]:
+        raise DataError(f"{what} has {brief(unknown[0])}, but the model's attributes are {', '.join(names)}")
+    return [given.get(name) for name in names]
+
+
+def _numbers(column: Sequence[Any], name: str) -> Array:
+    """Finite numbers."""
+    for i, value in enumerate(column):
+        if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not np.isfinite(value):
+            raise DataError(f"attribute {brief(name)} of link {i} is {brief(value)}: give a finite number")
+    return np.array(column, np.float64)

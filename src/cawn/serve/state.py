@@ -1,0 +1,133 @@
+"""The live state of a run: its store, and the predictor with all stored links."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from cawn.checks import check_flags, check_path, check_threads
+from cawn.data.events import Events
+from cawn.data.forms import Form
+from cawn.data.names import NameIndex, parse_integers
+from cawn.devices import Device, check_device, pick_device
+from cawn.errors import DataError, StorageError
+from cawn.learn.calibration import RollingCalibration
+from cawn.learn.runs import StoredRun, load_system, read_report, read_run
+from cawn.predictor import LinkPredictor
+from cawn.serve import importer
+from cawn.serve.store import Store, stored_links
+
+Array = npt.NDArray[Any]
+Progress = Callable[[int, int], object]  # links loaded so far, and in total
+
+
+class LiveState(NamedTuple):
+    """What a server works with: a predictor with all stored links, and their store, opened and locked."""
+
+    predictor: LinkPredictor
+    store: Store
+
+
+def open_state(
+    run: Path,
+    folder: Path | None = None,
+    *,
+    device: Device = "auto",
+    threads: int | None = None,
+    verify: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> LiveState:
+    """Open the live state of a run, or begin one with its links.
+
+    Args:
+        run: The run folder, which is not changed.
+        folder: Of the state; RUN/live by default. It is created if needed.
+        device: As for `LinkPredictor.load`.
+        threads: Likewise.
+        verify: Likewise.
+        progress: Called before and after the links are indexed, with the number done and their total.
+
+    Raises:
+        StorageError: if the state is used by another process, belongs to another run, or is damaged.
+    """
+    run = check_path(run, "run")
+    check_device(device)
+    check_flags(verify=verify)
+    check_threads(threads)
+    found = read_run(run, verify=verify)
+    store = Store(run / "live" if folder is None else check_path(folder, "folder"))
+    try:
+        _bind(store, found, run)
+        events, names = _links(store, found)
+        progress(0, len(events))
+        calibration = store.fact("calibration")
+        fitted = found.calibration if calibration is None else RollingCalibration.from_dict(json.loads(calibration))
+        loaded = replace(found, events=events, names=names, calibration=fitted)
+        system = load_system(loaded, pick_device(device), threads, verify=verify, cache=None)
+        predictor = LinkPredictor.of_stored(loaded, system)
+        _ = predictor.snapshot().parts
+        progress(len(events), len(events))
+    except BaseException:
+        store.close()
+        raise
+    return LiveState(predictor, store)
+
+
+def _bind(store: Store, run: StoredRun, folder: Path) -> None:
+    """Begin a state with the links of its run, or refuse one that belongs to another run."""
+    identity, held = _identity(run, folder), store.fact("run")
+    if held is None:
+        if importer.is_former(store.folder):
+            importer.import_state(store, run, identity)
+        else:
+            store.replace(stored_links(run.events, run.names), run=identity)
+    elif held != identity:
+        raise StorageError(
+            f"{store.folder}: belongs to another run, or the weights of {folder} were changed since; give another state "
+            "folder, or move this one away"
+        )
+
+
+def _identity(run: StoredRun, folder: Path) -> str:
+    """A digest of what a run has learned; its links may be removed later."""
+    found, finished = run.description, (folder / "report.json").exists()
+    report = read_report(folder) if finished else {}
+    content = [found["system"], found["facts"], found["contents"], report.get("weights"), report.get("served_weights")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _links(store: Store, run: StoredRun) -> tuple[Events, NameIndex]:
+    """The links of a store in the order of time, and the names of its nodes."""
+    form, t = run.form, run.events.t.dtype
+    try:
+        columns = store.columns(t, form.widths)
+        names = _names(columns.pop("name_sizes"), columns.pop("name_text"), form)
+        x, order = columns.pop("x"), np.argsort(columns["t"], kind="stable")
+        held: dict[str, Any] = {name: column[order] for name, column in columns.items()}
+        held["x"] = x if form.widths[1] else None
+        held["msg"] = held["msg"] if form.widths[0] else None
+        held["link_id"] = held["link_id"] if held["link_id"].any() else None
+        events = run.events.grown(held, len(names))
+    except (DataError, KeyError, ValueError) as error:
+        raise StorageError(f"{store.path}: is damaged ({error}); restore it from a backup") from error
+    return events, names
+
+
+def _names(sizes: Array, text: Array, form: Form) -> NameIndex:
+    """The names of the nodes: integers where the run has integers, and all are."""
+    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    if form.names.integers:
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(text)]
+        column = pa.chunked_array([pa.Array.from_buffers(pa.large_string(), len(sizes), buffers)])
+        integers, _ = parse_integers(column)
+        if integers is not None:
+            return NameIndex({"names": integers.combine_chunks().to_numpy() if len(sizes) else np.empty(0, np.int64)})
+    return NameIndex({"name_ends": ends, "name_bytes": text})
