@@ -51,7 +51,11 @@ def deletion(predictor: cawn.LinkPredictor, links: np.ndarray, *, draws: int = 4
     identities and exact features are all computed again. Random links, which may include the others, are drawn several
     times for each link.
     """
-    rng, events, scorer = np.random.default_rng(seed), predictor._events, walk_scorer(predictor._snapshot().scorer)
+    rng, events, scorer = (
+        np.random.default_rng(seed),
+        predictor.snapshot().events,
+        walk_scorer(predictor.snapshot().scorer),
+    )
     strongest, others = [], []
     for link in links:
         ends = events.src[[link]].astype(np.int64), events.dst[[link]].astype(np.int64), events.t[[link]]
@@ -81,7 +85,7 @@ def _logit(scorer: WalkScorer, ends: tuple[np.ndarray, ...]) -> float:
 
 def adds_up(predictor: cawn.LinkPredictor, count: int) -> float:
     """The largest difference between a logit and the sum of base and parts, over test links and random negatives."""
-    events, scorer = predictor._events, predictor._snapshot().scorer
+    events, scorer = predictor.snapshot().events, predictor.snapshot().scorer
     test = split(events, "transductive", seed=0).test["all"]
     some = test[np.linspace(0, len(test) - 1, count).astype(int)]
     src, t = events.src[some].astype(np.int64), events.t[some]
@@ -92,14 +96,14 @@ def adds_up(predictor: cawn.LinkPredictor, count: int) -> float:
 
 def caused_law(predictor: cawn.LinkPredictor, caused: np.ndarray, *, seed: int = 0):
     """The law of a model over the test links that a planted law causes."""
-    events = predictor._events
+    events = predictor.snapshot().events
     test = split(events, "transductive", seed=0).test["all"]
     links = test[caused[test]]
     negative = np.random.default_rng(seed).permutation(events.dst)[: len(links)]
     old = np.ones(events.num_nodes, bool)
     kept = negative != events.src[links]
     ends = LawLinks(events.src[links][kept], events.dst[links][kept], negative[kept], events.t[links][kept], old)
-    return explain_law(walk_scorer(predictor._snapshot().scorer), ends)
+    return explain_law(walk_scorer(predictor.snapshot().scorer), ends)
 
 
 def explaining(scale: float = 1.0) -> list[Row]:
@@ -135,7 +139,7 @@ def explaining(scale: float = 1.0) -> list[Row]:
                 detail = f"{law.links} links, " + (", ".join(beyond) or "none")
                 rows.append(Row("null network: parts beyond their interval", len(beyond), 0.0, "<=", "", detail=detail))
             if name in ("triadic closure", "feed-forward", "UCI"):
-                test = split(predictor._events, "transductive", seed=0).test["all"]
+                test = split(predictor.snapshot().events, "transductive", seed=0).test["all"]
                 some = test[np.linspace(0, len(test) - 1, int(1.3 * count)).astype(int)]
                 found = deletion(predictor, some)
                 kept = np.linspace(0, len(found.strongest) - 1, min(count, len(found.strongest))).astype(int).tolist()
@@ -165,7 +169,7 @@ def _planted(name: str, predictor: cawn.LinkPredictor, caused: np.ndarray, holdi
 
 
 def _times(predictor: cawn.LinkPredictor, some: np.ndarray, scale: float) -> list[Row]:
-    events, names = predictor._events, predictor._names.all()
+    events, names = predictor.snapshot().events, predictor.snapshot().names.all()
     times = []
     for link in some[:40]:
         start = time.perf_counter()

@@ -101,6 +101,6 @@ def small_law(**changes: Any) -> Law:
 
 def explain_late_link(predictor: cawn.LinkPredictor) -> Explanation:
     """The explanation of one of the last links."""
-    events = predictor._events
+    events = predictor.snapshot().events
     ends = int(events.src[-30]), int(events.dst[-30])
     return predictor.explain(*ends, events.t[-30].item(), shapes=True, what_if=True)

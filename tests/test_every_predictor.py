@@ -73,7 +73,7 @@ def test_it_scores_ranks_updates_and_saves(name: str, runs: Path, tmp_path: Path
 def test_what_it_cannot_do_is_one_line(name: str, runs: Path) -> None:
     folder = run_of(runs, name)
     predictor = cawn.LinkPredictor.load(folder, device="cpu")
-    scorer = predictor._snapshot().scorer
+    scorer = predictor.snapshot().scorer
     command = ("--src", "n0", "--dst", "n1", "--time", NOW, "--device", "cpu")
     if isinstance(scorer, Embedder):
         assert predictor.embed("n0", "n1", NOW).ndim == 2

@@ -51,7 +51,7 @@ def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, 
 def test_scores_are_the_calibrated_logits_of_the_model(events, folder, predictor) -> None:
     src, dst, t = some(events)
     system = load_system(read_run(folder), torch.device("cpu"))
-    batcher, model = system.scorer(predictor._events).batcher, system.module.eval()
+    batcher, model = system.scorer(predictor.snapshot().events).batcher, system.module.eval()
     logits = model(batcher.pairs(events.ids(src), events.ids(dst), t, seed=WALK_SEED)).detach().numpy()
     found = json.loads((folder / "report.json").read_text())["calibration"]
     expected = RollingCalibration.from_dict(found).probability(logits, t)

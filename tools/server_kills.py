@@ -62,7 +62,7 @@ class Server:
         self.pipe, self.acknowledged, self.rng = pipe, acknowledged, rng
         state = open_state(run, device="cpu", threads=1)
         self.log, self.predictor = state.log, state.predictor
-        np.save(present, np.array([t for t in self.predictor._events.t.tolist() if t >= START], np.int64))
+        np.save(present, np.array([t for t in self.predictor.snapshot().events.t.tolist() if t >= START], np.int64))
         self.send(STARTED)
         self.ingest = Ingest(self.predictor, self.log)
         self.snapshots = Snapshots(self.predictor, self.log, self.ingest, every=SNAPSHOT_EVERY)

@@ -24,7 +24,7 @@ from cawn.data.names import Name, NameIndex, Names, as_names, bipartite_prefixes
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
-from cawn.data.updates import Draft, GrowingEvents, NewLinks, Rules, Update, without
+from cawn.data.updates import Draft, GrowingEvents, NewLinks, Rules, Update, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import make_folder, temporary_folder
@@ -245,6 +245,7 @@ class LinkPredictor(Questions):
         """The next snapshot, with these batches of links: nobody sees it until `publish`, and it has no other effect.
 
         Batches have the effect that they would have one by one: a batch that cannot be added does not affect others.
+        Without any, the index is copied into the form that grows, which the first extension does otherwise.
         """
         with self._writing:
             return self._extend(batches, rules or Rules(max_ahead=self.max_ahead))
@@ -272,7 +273,7 @@ class LinkPredictor(Questions):
         new, updates = draft.finish()
         done = iter(updates)
         found = [next(done) if each is None else each for each in results]
-        return Extension(held, held if len(new) == 0 else self._extended(held, new), new, found)
+        return Extension(held, self._extended(held, new) if len(new) or not batches else held, new, found)
 
     def _extended(self, held: Snapshot, new: NewLinks) -> Snapshot:
         growing, self._growing = self._growing, None  # made again if this fails
@@ -280,7 +281,7 @@ class LinkPredictor(Questions):
             growing = GrowingEvents(held.events)
         events, kept = growing.add(new)
         self._growing = growing
-        model, number = held.model, held.number + 1
+        model, number = held.model, held.number + bool(len(new))
         if not held.is_built or not isinstance(held.scorer, Growing) or new.attributes:
             build = partial(_build, model, events, self._fitted, recalibrates=self.recalibrates)
             return Snapshot(model, events, new.names, number, build=build)
@@ -350,10 +351,8 @@ class LinkPredictor(Questions):
             held, gone = self._state, list[int]()
             events = held.events
             if name is not None:
-                gone = sorted({int(held.ids([name], side)[0]) for side in (0, 1)} - {len(held.names), len(held.names) + 1})
-                if not gone:
-                    raise QueryError(f"{brief(name)} is not in the network")
-                keep = ~(np.isin(events.src, gone) | np.isin(events.dst, gone))
+                gone = named(name, held.names, held.model.form.names)
+                keep = is_apart(events, gone)
             elif link_id is not None:
                 ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id
                 keep = ~np.isin(ids, hash_ids(as_names(link_id)))

@@ -161,7 +161,7 @@ def test_updates_are_encoded_alike(tmp_path: Path) -> None:
     new.columns = (Attribute("amount"), Attribute("currency", "category", ("never seen",)))
     predictor.update(new)
     assert predictor.score(3, 5, 95).shape == (1,)
-    last = predictor._events
+    last = predictor.snapshot().events
     amount = run.events.encoder.msg[0]
     np.testing.assert_allclose(last.msg[-1], [(100 - amount.mean) / amount.std, 0, 0, 0, 1], rtol=1e-6)
     assert last.encoder == run.events.encoder

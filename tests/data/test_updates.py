@@ -75,7 +75,7 @@ def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
     for thread in running:
         thread.join()
     assert predictor.num_links == len(run.events) + updates * threads
-    assert len(predictor._events) == predictor.num_links
+    assert len(predictor.snapshot().events) == predictor.num_links
     assert set(seen) <= set(possible)
     assert float(predictor.score("n1", "n2", now + 5)[0]) == possible[updates * threads]
 
@@ -160,7 +160,7 @@ def test_a_late_link_that_is_added_in_part_is_taken_back(predictor, now, monkeyp
         with pytest.raises(MemoryError):
             predictor.append(["n7"], ["n8"], [now - 1])
     predictor.append(["n3"], ["n4"], [now])
-    events, names = predictor._events, predictor._names
+    events, names = predictor.snapshot().events, predictor.snapshot().names
     assert [[names.name(int(node)) for node in ends[-2:]] for ends in (events.src, events.dst)] == [
         ["n1", "n3"],
         ["n2", "n4"],
@@ -215,7 +215,7 @@ def test_links_with_known_ids_are_skipped(predictor, now) -> None:
     table = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
     assert predictor.update(table, link_id="number") == Update(1, 1, 0)
     assert predictor.update(table, link_id="number") == Update(0, 2, 0)
-    assert predictor.num_links == len(predictor._events)
+    assert predictor.num_links == len(predictor.snapshot().events)
     assert pickle.loads(pickle.dumps(predictor)).update(first) == Update(0, 3, 0)
 
 
@@ -245,7 +245,7 @@ def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     assert predictor.update(table) == Update(2, 0, 1)
     assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [10_002]})) == Update(1, 0, 0)
     assert sorted(predictor.nodes()) == ["item:1", "item:2", "user:1", "user:2", "user:99"]
-    assert len(set(predictor._names.all().tolist())) == len(predictor.nodes())
+    assert len(set(predictor.snapshot().names.all().tolist())) == len(predictor.nodes())
 
 
 def test_integers_have_one_spelling(run) -> None:

@@ -27,7 +27,7 @@ def explain(scorer, ends, **options: object) -> Explanation:
 
 
 def some_test_links(predictor: cawn.LinkPredictor, count: int) -> np.ndarray:
-    links = split(predictor._events, "transductive", seed=0).test["all"]
+    links = split(predictor.snapshot().events, "transductive", seed=0).test["all"]
     return links[np.linspace(0, len(links) - 1, count).astype(int)]
 
 
@@ -197,7 +197,7 @@ def test_scores_depend_on_the_strongest_walks_of_a_real_network(network, tmp_pat
 def test_a_walk_contributes_the_same_in_any_explanation(law_run) -> None:
     """Draws, prior and what else is asked for change nothing about contributions."""
     predictor = cawn.LinkPredictor.load(law_run("triadic closure"))
-    events = predictor._events
+    events = predictor.snapshot().events
     link = int(events.src[-30]), int(events.dst[-30]), events.t[-30].item()
     one, two = predictor.explain(*link, draws=2), predictor.explain(*link, draws=4, prior=0.1, shapes=True)
     np.testing.assert_allclose(

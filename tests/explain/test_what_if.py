@@ -22,9 +22,9 @@ def closing_links(count: int) -> list[tuple[int, int, int]]:
 
 def rescored(predictor: cawn.LinkPredictor, events: cawn.Events, link: tuple[int, int, int], draws: int) -> float:
     """The mean probability of a link on another network, with the same weights and calibration."""
-    scorer = predictor._system.scorer(events)
+    scorer = predictor.snapshot().model.system.scorer(events)
     ends = tuple(np.array([value]) for value in link)
-    calibration = predictor._snapshot().calibration.at(link[2])
+    calibration = predictor.snapshot().calibration.at(link[2])
     logits = np.array([scorer.logits(*ends, seed=0x5EED + draw)[0] for draw in range(draws)])
     return float(calibration.probability(logits, 0.5).mean())
 
@@ -39,7 +39,7 @@ def test_the_fewest_links_are_those_of_the_triangle(predictor: cawn.LinkPredicto
             continue
         flipped += removal.flipped
         sizes.append(len(removal.links))
-        events = predictor._events
+        events = predictor.snapshot().events
         kept = np.ones(len(events), bool)
         kept[[one.event for one in removal.links]] = False
         assert rescored(predictor, events[kept], link, 2) == pytest.approx(removal.probability, abs=1e-4)
@@ -52,7 +52,7 @@ def test_the_fewest_links_are_those_of_the_triangle(predictor: cawn.LinkPredicto
 
 def test_one_more_link_would_close_a_triangle(predictor: cawn.LinkPredictor) -> None:
     """For two nodes without a common neighbour, the link that would change most is one that makes one."""
-    events = predictor._events
+    events = predictor.snapshot().events
     src, t = int(events.src[-1]), int(events.t[-1]) + 1  # it has just linked to someone
     scores = predictor.score([src] * 300, list(range(300)), t)
     dst = next(node for node in np.argsort(scores).tolist() if node not in (src, int(events.dst[-1])))

@@ -48,7 +48,7 @@ def without_learning(run: Path, events: cawn.Events) -> dict[str, float]:
 
 
 def weights_of(predictor: cawn.LinkPredictor) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in predictor._system.module.state_dict().items()}
+    return {name: value.clone() for name, value in predictor.snapshot().model.system.module.state_dict().items()}
 
 
 def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
@@ -125,7 +125,7 @@ def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: 
 
 def test_negatives_are_destinations_by_the_end_of_the_period(cycles: Path) -> None:
     predictor = load(cycles)
-    learner, events, recency = learner_of(predictor), predictor._snapshot().events, Recency()
+    learner, events, recency = learner_of(predictor), predictor.snapshot().events, Recency()
     recency.extend(events, 0, len(events))
     chosen = np.arange(0, len(events), 7)
     training = learner._with_negatives(events, chosen, len(events), recency)

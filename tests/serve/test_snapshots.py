@@ -86,7 +86,7 @@ def links(first: int, count: int = 10) -> Links:
 
 def added(predictor: LinkPredictor) -> list[int]:
     """The numbers of the links that were added."""
-    times = predictor._events.t
+    times = predictor.snapshot().events.t
     return (times[times >= START] - START).tolist()
 
 

@@ -13,7 +13,7 @@ from small_stream import TRAINED
 
 
 def changed(predictor: cawn.LinkPredictor) -> dict[str, torch.Tensor]:
-    return {name: value + 0.1 for name, value in predictor._system.module.state_dict().items()}
+    return {name: value + 0.1 for name, value in predictor.snapshot().model.system.module.state_dict().items()}
 
 
 def load(run: Path) -> cawn.LinkPredictor:
@@ -30,7 +30,7 @@ def test_weights_are_numbered_and_served_again(cycles: Path, tmp_path: Path) -> 
     predictor, kept = load(cycles), KeptWeights(tmp_path / "weights")
     first = ask(predictor)
     assert kept.serve(predictor) is None
-    weights, calibration = predictor._system.module.state_dict(), predictor.calibration
+    weights, calibration = predictor.snapshot().model.system.module.state_dict(), predictor.calibration
     assert kept.keep(weights, calibration, links=7) == 0
     assert kept.keep(changed(predictor), calibration, links=9, evidence={"links": 500}) == 1
     assert kept.numbers() == [0, 1]
@@ -51,7 +51,7 @@ def test_weights_are_numbered_and_served_again(cycles: Path, tmp_path: Path) -> 
 
 def test_weights_in_use_keep_their_newer_calibration(cycles: Path, tmp_path: Path) -> None:
     predictor, kept = load(cycles), KeptWeights(tmp_path)
-    kept.mark(kept.keep(predictor._system.module.state_dict(), predictor.calibration.initial, links=1))
+    kept.mark(kept.keep(predictor.snapshot().model.system.module.state_dict(), predictor.calibration.initial, links=1))
     before, version = predictor.calibration, predictor.version
     kept.serve(predictor)
     assert predictor.calibration is before
@@ -88,7 +88,9 @@ def test_weights_of_another_model_do_not_fit(cycles: Path) -> None:
 
 def test_replaced_weights_are_saved_and_those_of_the_results_kept(cycles: Path, tmp_path: Path) -> None:
     predictor = load(cycles)
-    tested = {name: value.numpy().copy() for name, value in predictor._system.module.state_dict().items()}
+    tested = {
+        name: value.numpy().copy() for name, value in predictor.snapshot().model.system.module.state_dict().items()
+    }
     predictor.replace_weights(changed(predictor))
     predictor.append(["n0"], ["n20"], [TRAINED])
     predictor.save(tmp_path / "saved")
@@ -101,7 +103,7 @@ def test_replaced_weights_are_saved_and_those_of_the_results_kept(cycles: Path, 
 
 def test_queries_in_progress_keep_their_weights(cycles: Path) -> None:
     predictor = load(cycles)
-    snapshot, before = predictor._snapshot(), ask(predictor)
+    snapshot, before = predictor.snapshot(), ask(predictor)
     predictor.replace_weights(changed(predictor))
     ends = predictor._question(["n0", "n1"], ["n20", "n21"], TRAINED + 50)[1]
     assert snapshot.calibration.probability(snapshot.scorer(*ends), ends[2]).tolist() == before.tolist()

@@ -29,6 +29,14 @@ def _refuse_missing_device(device: str) -> str:
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no notes.")]
+MaxAhead = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="TIME",
+        help="How far ahead of the clock (dates; in seconds) or of the newest link (numbers) new links may be.",
+    ),
+]
 DeviceName = Annotated[
     str,
     typer.Option(

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, Quiet, RunFolder, say, use_threads
+from cawn.cli.options import AsJson, DeviceName, MaxAhead, Quiet, RunFolder, say, use_threads
 
 INSTALL = 'pip install "cawn[serve]"'
-_NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+_NEEDED = ("msgspec", "starlette", "uvicorn", "prometheus_client")
 
 
 def serve(
@@ -46,7 +46,10 @@ def serve(
     ] = 0.0,
     queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most links waiting to be stored.")] = 100_000,
     score_queue: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs waiting to be scored.")] = 10_000,
-    snapshot_every: Annotated[int, typer.Option(min=1, metavar="N", help="Links between two snapshots.")] = 500_000,
+    max_ahead: MaxAhead = None,
+    retain: Annotated[
+        str | None, typer.Option(metavar="AGE", help="Remove older links: an age such as 90d, or '5e6 links' in all.")
+    ] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -69,7 +72,7 @@ def serve(
     from cawn.serve.tokens import Tokens
 
     check_choice(late, "--late", ("insert", "refuse"))
-    read_description(run, in_state=((state or run / "live") / "state.json").exists())
+    read_description(run)
     tokens = Tokens.read(token_file)
     threads = max(num_cores() - 1, 1) if threads is None else threads
     use_threads(threads)
@@ -83,7 +86,8 @@ def serve(
         batch_wait=batch_wait_ms / 1000,
         queue=queue,
         score_queue=score_queue,
-        snapshot_every=snapshot_every,
+        max_ahead=max_ahead,
+        retain=retain,
         sources=tuple(source or ()),
         learn=learn,
         weights=weights,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cawn.cli.options import AsJson, Dst, Quiet, RunFolder, Src, Threads, Time, column, say
+from cawn.cli.options import AsJson, Dst, MaxAhead, Quiet, RunFolder, Src, Threads, Time, column, say
 
 
 def update(
@@ -23,6 +23,7 @@ def update(
     keep_calibration: Annotated[
         bool, typer.Option("--keep-calibration", help="Do not refit the calibration of probabilities on the new links.")
     ] = False,
+    max_ahead: MaxAhead = None,
     src: Src = None,
     dst: Dst = None,
     time: Time = None,
@@ -42,7 +43,7 @@ def update(
     from cawn.predictor import LinkPredictor, changes_of
 
     read_description(run)
-    if (run / "live" / "state.json").exists():
+    if (run / "live" / "state.sqlite").exists() or (run / "live" / "state.json").exists():
         raise QueryError(
             f"{run / 'live'}: links that a server stored belong to the run as it is; send new links to the server, or "
             "move this folder away"
@@ -50,7 +51,12 @@ def update(
     given = {"src": column(src), "dst": column(dst), "time": column(time), "link_id": column(id_column)}
     columns = {role: said for role, said in given.items() if said is not None}
     with FolderLock(run) as lock:
-        options = {"recalibrate": not keep_calibration, "cache": False}  # the index is about to change
+        # The index is about to change, so it is not cached.
+        options: dict[str, Any] = {
+            "recalibrate": not keep_calibration,
+            "cache": False,
+            "max_ahead": max_ahead,
+        }  # the index is about to change
         predictor = LinkPredictor.load(run, device="cpu", threads=threads, **options)
         done = predictor.update(new, once=once, **columns)
         if done.added:

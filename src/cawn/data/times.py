@@ -271,7 +271,7 @@ class TimeForm:
         dtype = np.dtype(self.dtype)
         if isinstance(t, list):
             if self._are_plain(t):
-                return np.array(t, dtype) + dtype.type(0)
+                return np.asarray(np.array(t, dtype) + dtype.type(0))
             if _are_mixed(t):
                 return np.concatenate([np.empty(0, dtype), *(self.parse(each).reshape(-1) for each in t)])
         values = as_array(t, "t")

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import NO_LINK_ID, Events
-from cawn.data.forms import Arrivals, Form
+from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.growing import GrowingArray
 from cawn.data.ids import IdSet
 from cawn.data.names import UNKNOWN, Name, NameIndex
 from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
-from cawn.errors import CawnError, DataError
+from cawn.errors import CawnError, DataError, QueryError, brief
 
 Array = npt.NDArray[Any]
 
@@ -145,11 +145,13 @@ class Draft:
         held, repeated = self._held, np.zeros(len(batch), bool)
         ids = self._names.ids(batch.names)
         known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))
-        if not len(known) or not len(held):
+        if not len(known):
             return repeated
         first = np.searchsorted(held.t, batch.t[known].min())
         last = np.searchsorted(held.t, batch.t[known].max(), side="right")
         near = slice(int(first), int(last))
+        if near.start == near.stop:
+            return repeated
         mine = _rows(held.src[near], held.dst[near], held.t[near], None if held.msg is None else held.msg[near])
         msg = None if batch.msg is None else batch.msg[known]
         theirs = _rows(ids[batch.src[known]], ids[batch.dst[known]], batch.t[known], msg)
@@ -254,6 +256,19 @@ class GrowingEvents:
             given = rows.any(axis=1) if marked else np.ones(len(rows), bool)
             x[ids[given]] = rows[given]
         held.append(x, 0)
+
+
+def named(name: Name, names: NameIndex, form: NameForm) -> list[int]:
+    """The nodes of this name, a source and a destination in a bipartite network; QueryError if there is none."""
+    found = {int(form.ids(names, [name], side)[0]) for side in (0, 1)}
+    if nodes := sorted(node for node in found if node < len(names)):
+        return nodes
+    raise QueryError(f"{brief(name)} is not in the network")
+
+
+def is_apart(events: Events, nodes: Sequence[int]) -> npt.NDArray[np.bool_]:
+    """Which links are of none of these nodes: [E]."""
+    return ~(np.isin(events.src, nodes) | np.isin(events.dst, nodes))
 
 
 def without(

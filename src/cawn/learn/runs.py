@@ -37,11 +37,12 @@ from cawn.data.array_folders import TRAIN_AGAIN, Arrays, FindFile, read_arrays, 
 from cawn.data.attributes import Encoder
 from cawn.data.events import PER_LINK, Events
 from cawn.data.forms import Form, NameForm
-from cawn.data.names import NameIndex
+from cawn.data.names import Name, NameIndex
 from cawn.data.reading import Reading
 from cawn.data.seals import check_seal, checksum, read_json, write_sealed
 from cawn.data.stored import check_columns, recorded_digest
 from cawn.data.times import TimeForm
+from cawn.data.updates import is_apart, named, without
 from cawn.data.validation import check_links, check_names
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
@@ -226,6 +227,17 @@ def replace_links(
     _commit(folder, content | _write_links(folder, events, names))
     index_cache.remove(folder)
     return None
+
+
+def forget_node(folder: Path, name: Name) -> int:
+    """Remove a node and its links from a run; returns the number of links."""
+    with FolderLock(folder) as lock:
+        run = read_run(folder)
+        gone = named(name, run.names, run.form.names)
+        keep = is_apart(run.events, gone)
+        events, names = without(run.events, run.names, keep, gone)
+        replace_links(folder, events, names=names, lock=lock, updated=True, **run.form.to_dict())
+        return int((~keep).sum())
 
 
 def write_report(

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from cawn.errors import brief
 from cawn.serve import metrics, schemas
-from cawn.serve.ingest import MAX_KEY
+from cawn.serve.writer import MAX_KEY
 from cawn.serve.problems import Problem
 from cawn.serve.requests import check_name, parse_explain, parse_links, parse_pairs, parse_rank
 from cawn.serve.routes import Endpoint, header, json_response, read_json

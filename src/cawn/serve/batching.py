@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.times import time_after
-from cawn.serve.ingest import QueueFull
 from cawn.serve.requests import Pairs, Time
+from cawn.serve.writer import QueueFull
 
 
 class Scored(NamedTuple):
@@ -152,7 +152,7 @@ def _score(state: Any, group: list[_Job]) -> int:
     t = [time for job in group for time in job.times]
     try:
         probability = state.score(src, dst, t, prior=group[0].pairs.prior) if src else np.empty(0)
-        unknown = state.num_unknown(src, dst) if src else 0
+        unknown = state.count_unknown(src, dst) if src else 0
     except Exception as error:
         if len(group) > 1:
             return sum(_score(state, [job]) for job in group)

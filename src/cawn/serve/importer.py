@@ -1,7 +1,7 @@
 """Reads the state folders of earlier versions: a snapshot with its links, and a log of the links that came later.
 
 FOLDER/state.json             the run that the state belongs to
-FOLDER/snapshots/POSITION/    run/: a run folder with all links up to this position of the log; the newest valid one is read
+FOLDER/snapshots/POSITION/    run/: a run folder with all links up to this position of the log
 FOLDER/log/                   segments of the log: blocks of records, each one submission as a line of JSON
 FOLDER/catalog.sqlite         idempotency keys, and how far streams have been read
 
@@ -103,7 +103,7 @@ def _records(folder: Path, after: int) -> Iterator[_Record]:
         while (block := _block(content, at)) is not None:
             first, lines, at = block
             if first > position + 1:
-                raise StorageError(f"{path}: begins at record {first:,}, expected {position + 1:,}; restore it from a backup")
+                raise StorageError(f"{path}: begins at record {first:,}, expected {position + 1:,}")
             for number, line in enumerate(lines, first):
                 if number > position:
                     yield _record(number, line)

@@ -6,19 +6,20 @@ the negatives of training, after the monitor has scored them: it never scores a 
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_of
+from safetensors.torch import save as tensor_bytes
+from torch import Tensor, nn
 
 from cawn.data.events import Events
 from cawn.errors import DataError, QueryError, StorageError
@@ -26,13 +27,14 @@ from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.checkpoints import load_moments, moments
 from cawn.learn.negatives import PERIODS, some_training_links
-from cawn.learn.runs import load_weights, part, write_checkpoint
-from cawn.learn.store import digest_of, read_tensors
-from cawn.predictor import LinkPredictor, Snapshot
+from cawn.learn.runs import part
+from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import Recalibrated
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest, Verdict
 from cawn.serve.recency import Recency
+from cawn.serve.store import SHADOW, Store
 from cawn.serve.weights import KeptWeights
+from cawn.snapshot import Snapshot
 from cawn.systems.base import Scorer, Trainable
 from cawn.systems.training import Optimizer, TrainingLinks, contrast_loss, seed_step
 
@@ -44,7 +46,6 @@ CONTEXT = 100_000  # newest links, from which negatives other than random ones a
 LEAST_GAIN = 0.001  # in log loss; a smaller gain does not justify changing the scores
 MOST_STEPS = 8  # in one round of the monitor
 AVERAGED = 20  # steps whose weights the shadow model averages, with exponential weights
-SHADOW = "shadow.safetensors"
 _log = logging.getLogger(__name__)
 
 
@@ -66,10 +67,10 @@ class _Shadow(NamedTuple):
 class Learner:
     """Trains a shadow model, and replaces the served weights once the shadow model is better.
 
-    Its methods are called by the monitor, in one thread; `summary`, `rollback` and `save` by any.
+    Its methods are called by the monitor, in one thread; `summary` and `save` by any.
 
     Args:
-        folder: For the weights that were or are served, and for the shadow model; None keeps nothing on disk.
+        store: For the weights that were or are served, and for the shadow model; None keeps nothing on disk.
         replay: The share of older links, drawn from the whole history, among those of a step.
         rate: The learning rate, relative to that of training.
         most_steps: The most steps in one round of the monitor. If more links arrive, a random part of them is used.
@@ -80,7 +81,7 @@ class Learner:
     def __init__(
         self,
         predictor: LinkPredictor,
-        folder: Path | None = None,
+        store: Store | None = None,
         *,
         replay: float = REPLAY,
         rate: float = RATE,
@@ -89,13 +90,13 @@ class Learner:
         level: float = LEVEL,
         seed: int = 0,
     ) -> None:
-        snapshot = predictor._snapshot()
+        snapshot = predictor.snapshot()
+        model = snapshot.model
         if not isinstance(snapshot.scorer, Trainable):
             raise QueryError(
-                f"the system {predictor._name!r} cannot learn while it is served: only cawn and rates can; "
-                "leave out --learn"
+                f"the system {model.name!r} cannot learn while it is served: only cawn and rates can; leave out --learn"
             )
-        self._predictor, self._config, self._seed = predictor, predictor._config, seed
+        self._predictor, self._config, self._seed = predictor, model.config, seed
         self._replay, self._rate, self._most_steps = replay, rate, most_steps
         self._random = np.random.default_rng(seed)
         self._better, self._worse = PairedTest(window, level, columns=2), PairedTest(window, level)
@@ -103,10 +104,10 @@ class Learner:
         self._steps = self._learned = self._restarts = self._promotions = 0
         self._lock = RLock()
         self._serving: int | None = None
-        self._kept = None if folder is None else KeptWeights(folder)
+        self._store, self._kept = store, None if store is None else KeptWeights(store)
         self._shadow = self._new_shadow(snapshot)
-        if self._kept is not None:
-            self._open(self._kept)
+        if self._kept is not None and store is not None:
+            self._open(self._kept, store)
 
     @property
     def calibrated(self) -> Recalibrated:
@@ -174,7 +175,7 @@ class Learner:
             number = self._kept.keep(weights, calibration, links=predictor.num_links, evidence=verdict.to_dict())
         predictor.replace_weights(weights, calibration)
         if self._kept is not None and number is not None:
-            self._kept.mark(number)
+            self._kept.mark(number, calibration)
         self._serving = number
         self._promotions += 1
         self._clear_evidence()
@@ -185,16 +186,8 @@ class Learner:
             verdict.links,
         )
 
-    def rollback(self, number: int) -> None:
-        """Serve weights that are kept; the shadow model starts again from them."""
-        if self._kept is None:
-            raise QueryError("no weights are kept: give the service a state folder")
-        with self._lock:
-            self._serving = self._kept.serve(self._predictor, number)
-            self._restart()
-
     def _restart(self) -> None:
-        self._shadow = self._new_shadow(self._predictor._snapshot())
+        self._shadow = self._new_shadow(self._predictor.snapshot())
         self._restarts += 1
         self._clear_evidence()
 
@@ -204,7 +197,7 @@ class Learner:
 
     def _new_shadow(self, snapshot: Snapshot) -> _Shadow:
         """A copy of the served model."""
-        module, training = (deepcopy(self._predictor._system.module) for _ in range(2))
+        module, training = (deepcopy(snapshot.model.system.module) for _ in range(2))
         optimizer = Optimizer(training, self._config, 1)
         optimizer.set_learning_rate(self._rate * self._config.lr)
         return _Shadow(training, optimizer, module, Recalibrated(snapshot.calibration.steps[-1]))
@@ -283,25 +276,23 @@ class Learner:
 
     # On disk
 
-    def _open(self, kept: KeptWeights) -> None:
+    def _open(self, kept: KeptWeights, store: Store) -> None:
         """Keep the weights that are served, and continue with a shadow model that was saved."""
         if not kept.numbers():
-            served = self._shadow.module.state_dict()
-            calibration = self._predictor.calibration
-            kept.mark(kept.keep(served, calibration, links=self._predictor.num_links, evidence=None))
+            served, calibration = self._shadow.module.state_dict(), self._predictor.calibration
+            kept.mark(kept.keep(served, calibration, links=self._predictor.num_links, evidence=None), calibration)
         self._serving = kept.serving
         try:
-            self._load(kept)
-        except FileNotFoundError:
-            pass
-        except (OSError, ValueError, KeyError, TypeError, RecursionError, DataError, StorageError) as error:
-            _log.warning("%s: cannot be read (%s); the shadow model starts again", kept.folder / SHADOW, error)
-            self._shadow = self._new_shadow(self._predictor._snapshot())
+            if (content := store.tensors(SHADOW)) is not None:
+                self._load(tensors_of(content), store.weights()[SHADOW])
+        except (ValueError, KeyError, TypeError, DataError, StorageError, SafetensorError) as error:
+            _log.warning("the shadow model cannot be read (%s): it starts again", error)
+            self._shadow = self._new_shadow(self._predictor.snapshot())
             self._clear_evidence()
 
     def save(self) -> None:
         """Store the shadow model, its optimizer and the evidence, so that they survive a restart."""
-        if self._kept is None:
+        if self._store is None:
             return
         with self._lock:
             training, optimizer, module, calibrated = self._shadow
@@ -319,21 +310,18 @@ class Learner:
                 "better": self._better.state(),
                 "worse": self._worse.state(),
             }
-            write_checkpoint(self._kept.folder / SHADOW, tensors, state)
+            held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+            self._store.keep_weights(SHADOW, state, tensor_bytes(held))
 
-    def _load(self, kept: KeptWeights) -> None:
+    def _load(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue with the shadow model that was saved, unless other weights are served since."""
-        tensors, texts, _ = read_tensors(kept.folder / SHADOW)
-        if texts["checksum"] != digest_of(tensors, texts["state"]):
-            raise ValueError("checksum")
-        state = json.loads(texts["state"])
         if state["serving"] != self._serving:
             _log.info("other weights are served than when the shadow model was saved: it starts again")
             return
         training, optimizer, module, _ = self._shadow
-        load_weights(module, part(tensors, "model."), kept.folder)
-        load_weights(training, part(tensors, "training."), kept.folder)
-        load_moments(optimizer, part(tensors, "adam."))
+        module.load_state_dict(part(tensors, "model."))
+        training.load_state_dict(part(tensors, "training."))
+        load_moments(optimizer, {name: value.numpy() for name, value in part(tensors, "adam.").items()})
         optimizer.set_learning_rate(self._rate * self._config.lr)
         fitted = state["calibration"]
         calibrated = Recalibrated(None if fitted is None else Calibration.from_dict(fitted))

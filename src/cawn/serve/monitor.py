@@ -8,9 +8,13 @@ recency baseline.
 
 from __future__ import annotations
 
+import json
 import logging
+import math
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,24 +24,29 @@ import numpy.typing as npt
 import torch
 
 from cawn.data.events import Events
-from cawn.errors import CawnError
+from cawn.data.updates import NewLinks
+from cawn.learn.calibration import Calibration
 from cawn.learn.runs import Record
 from cawn.learn.splits import TimeSplit
-from cawn.predictor import LinkPredictor, Snapshot
+from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import SCORERS, Recalibrated, Series, Sums, reciprocal_ranks
 from cawn.serve.evidence import BLOCKS, LEVEL, WINDOW, PairedTest
-from cawn.serve.links import Links
 from cawn.serve.recency import Followed, Recency
+from cawn.serve.store import Store
+from cawn.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from cawn.serve.learning import Learner
 
 Array = npt.NDArray[Any]
 
-CPU_SHARE, CPU_SHARE_LEARNING = 0.1, 0.3  # of one core
+CPU_SHARE, CPU_SHARE_LEARNING = 0.2, 0.3  # of one core
 NEGATIVES = 20  # random earlier destinations for each scored link
 RECENT = 100  # scored links that `recent` returns
-INTERVAL = 1.0  # seconds between the starts of two rounds, at least
+INTERVAL = 1.0  # seconds until a new round, if nothing is left to score
+BACKLOG = 60.0  # seconds for which links may wait to be scored, about
+ROUND = 0.25  # seconds of scoring in one round, about
+FIRST_COST, COST_WEIGHT = 0.002, 0.2  # seconds for each scored link: the first guess, and the weight of a measurement
 MAX_QUEUE = 500_000  # links waiting to be scored; further ones are not scored
 _log = logging.getLogger(__name__)
 
@@ -50,31 +59,29 @@ class _Start(NamedTuple):
 
 
 class _Round(NamedTuple):
-    """The links that arrived since the last round: as given, and as ids in the order of time."""
+    """The links of one round in the order of time."""
 
     snapshot: Snapshot
-    links: Links
-    order: Array  # positions in `links`
     src: Array
     dst: Array
     t: Array
 
     def where(self, chosen: Array) -> _Round:
         """Only the chosen links."""
-        return self._replace(**{name: getattr(self, name)[chosen] for name in ("order", "src", "dst", "t")})
+        return self._replace(**{name: getattr(self, name)[chosen] for name in ("src", "dst", "t")})
 
 
 class Monitor:
     """Measures accuracy and drift on arriving links.
 
     It also refits the calibration of the predictor on the links it has scored, if the predictor was loaded with
-    `recalibrate`. Late links are counted but not scored. In each round, all others that arrived since the last round
-    have the same probability of being scored.
+    `recalibrate`. Late links are counted but not scored. All others are scored as long as that keeps up with them; if
+    more arrive, a random share is scored, so that none waits for more than about `BACKLOG` seconds.
 
     Args:
         learner: Trains a shadow model on the links after they were scored.
-        links_per_second: The most links to score.
-        cpu_share: The most time to spend on scoring and learning, as a share of one core, by default 0.1, or 0.3 with a
+        store: Where refitted calibrations are stored before they are used; None keeps them in memory alone.
+        cpu_share: The most time to spend on scoring and learning, as a share of one core, by default 0.2, or 0.3 with a
             learner. Longer rounds are run less often.
         negatives: The number of earlier destinations that each link is ranked among.
         window: The number of scored links that `summary` is about, and between two tests for the alarm.
@@ -86,25 +93,26 @@ class Monitor:
         predictor: LinkPredictor,
         learner: Learner | None = None,
         *,
-        links_per_second: int = 20,
+        store: Store | None = None,
         cpu_share: float | None = None,
         negatives: int = NEGATIVES,
         window: int = WINDOW,
         level: float = LEVEL,
         seed: int = 0,
     ) -> None:
-        self._predictor, self._learner = predictor, learner
-        self._most = max(round(links_per_second * INTERVAL), 1)  # in one round
+        self._predictor, self._learner, self._store = predictor, learner, store
+        self._cost = FIRST_COST  # seconds for each scored link
         self._cpu_share = cpu_share or (CPU_SHARE if learner is None else CPU_SHARE_LEARNING)
         self._negatives, self.window = negatives, window
-        snapshot, record = predictor._snapshot(), predictor._record
+        snapshot = predictor.snapshot()
+        record = snapshot.model.record
         self._reference = {"ece": _tested_ece(record)}
         self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
         self._random = np.random.default_rng(seed)
         self._recency = Recency()
         self._calibrated = {"model": Recalibrated(snapshot.calibration.steps[-1]), "baseline": Recalibrated()}
         self._test = PairedTest(window, level)
-        self._queue: list[Links] = []
+        self._queue: deque[NewLinks] = deque()
         self._queued = self._arrived = self._followed = self._scored = self._dropped = 0
         self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
         self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
@@ -125,16 +133,28 @@ class Monitor:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def observe(self, links: Links) -> None:
+    def observe(self, links: NewLinks) -> None:
         """Queue links that were added to the predictor."""
         with self._lock:
             self._arrived += len(links)
             self._queued += len(links)
             self._queue.append(links)
             if self._queued > MAX_QUEUE:
-                self._dropped += self._queued
-                self._queue, self._queued = [], 0
-                self._start = _Start(None)
+                self._drop_queue()
+
+    def _drop_queue(self) -> None:
+        """Leave out the queued links; the baseline starts again from the history."""
+        self._dropped += self._queued
+        self._queued, self._start = 0, _Start(None)
+        self._queue.clear()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Nothing is scored in this context, in which links may be removed from the predictor."""
+        with self._working:
+            yield
+            with self._lock:
+                self._drop_queue()
 
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
@@ -212,19 +232,20 @@ class Monitor:
                 with self._lock:
                     self._start = _Start(None)
             busy = time.perf_counter() - start
-            pause = max(INTERVAL - busy, busy * (1 / self._cpu_share - 1))
+            pause = max(0.0 if self._queue else INTERVAL - busy, busy * (1 / self._cpu_share - 1))
 
     def process(self) -> int:
-        """Score a sample of the queued links, then learn from all of them; returns the number of links scored."""
+        """Score the links that have waited longest, then learn from them; returns the number of links scored."""
         with self._working:
             with self._lock:
-                queue, self._queue, self._queued = self._queue, [], 0
+                share = min(1.0, BACKLOG * self._cpu_share / self._cost / max(self._queued, 1))
+                taken = self._take(max(int(ROUND / self._cost / share), 1))
                 start, self._start = self._start, None
             if start is not None:
                 self._begin(start)
-            if not any(map(len, queue)):
+            if not taken:
                 return 0
-            found = self._resolve(queue)
+            found = self._in_order(taken)
             late = self._recency.is_late(found.t)
             if late.any():
                 before = np.searchsorted(found.snapshot.events.t, found.t[late])
@@ -232,14 +253,23 @@ class Monitor:
                 found = found.where(~late)
             if len(found.t) == 0:
                 return 0
-            scored = self._score(found)
+            scored = self._score(found, share)
             if self._learner is not None:
                 self._learner.learn(found.snapshot, self._recency)
             return scored
 
+    def _take(self, most: int) -> list[NewLinks]:
+        """The oldest groups of queued links: `most` links, or one group more."""
+        taken, size = list[NewLinks](), 0
+        while self._queue and size < most:
+            taken.append(self._queue.popleft())
+            size += len(taken[-1])
+        self._queued -= size
+        return taken
+
     def _begin(self, start: _Start) -> None:
         """Bring the baseline up to the first observed link."""
-        events = self._predictor._snapshot().events if start.events is None else start.events
+        events = self._predictor.snapshot().events if start.events is None else start.events
         recency, (first, last) = Recency(), start.test_period
         recency.extend(events, 0, first)
         new_nodes, new_pairs = recency.extend(events, first, last)
@@ -249,38 +279,40 @@ class Monitor:
             if last > first:
                 self._reference |= {"new_nodes": new_nodes / (last - first), "new_pairs": new_pairs / (last - first)}
 
-    def _resolve(self, queue: list[Links]) -> _Round:
-        """The queued links as ids, in the order of time."""
-        links = Links.join(queue)
-        try:
-            snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, links.t)
-        except CawnError:  # numbers and dates together: parse those of each submission alone
-            events = self._predictor._snapshot().events
-            t = np.concatenate([self._predictor._times(part.t, events).reshape(-1) for part in queue if len(part)])
-            snapshot, (src, dst, t) = self._predictor._question(links.src, links.dst, t)
+    def _in_order(self, taken: list[NewLinks]) -> _Round:
+        """Links in the order of time."""
+        src, dst, t = (np.concatenate([getattr(links, name) for links in taken]) for name in ("src", "dst", "t"))
         order = np.argsort(t, kind="stable")
-        return _Round(snapshot, links, order, src[order], dst[order], t[order])
+        return _Round(self._predictor.snapshot(), src[order], dst[order], t[order])
 
-    def _score(self, found: _Round) -> int:
-        """Score a sample of links that are in the order of time; returns its size."""
-        n = len(found.t)
-        sample = np.sort(self._random.choice(n, min(n, self._most), replace=False))
+    def _score(self, found: _Round, share: float) -> int:
+        """Score a random share of links that are in the order of time; returns their number."""
+        n, started = len(found.t), time.perf_counter()
+        sample = np.sort(self._random.choice(n, math.ceil(n * share), replace=False))
         uniform = self._random.random((len(sample), self._negatives))
         followed = self._recency.follow(found.src, found.dst, found.t, sample, uniform)
         usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
         sample, negatives = sample[usable], followed.negatives[usable]
         logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
+        self._cost += COST_WEIGHT * ((time.perf_counter() - started) / max(len(sample), 1) - self._cost)
         calibration = self._calibrated["model"].calibration
         values, probability = self._figures(found, sample, logits)
         refitted = self._calibrated["model"].calibration
         if refitted is not None and refitted is not calibration and self._predictor.recalibrates:
-            self._predictor.add_calibration(refitted, found.t[sample[-1]].item())
+            self._recalibrate(refitted, found.t[sample[-1]].item())
         with self._lock:
             self._add(found, followed, sample, values, probability)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
         if self._learner is not None and self._learner.judge(values[:, 0] - values[:, 1]):
             self._calibrated["model"] = self._learner.calibrated.copy()
         return len(sample)
+
+    def _recalibrate(self, calibration: Calibration, t: Any) -> None:
+        """Use a calibration fitted on links up to time t, once it is stored."""
+        fitted = self._predictor.calibration.then(calibration, t)
+        if self._store is not None:
+            self._store.set_facts(calibration=json.dumps(fitted.to_dict()))
+        self._predictor.recalibrate(calibration, t)
 
     def _logits(self, found: _Round, sample: Array, negatives: Array) -> dict[str, Array]:
         """Logits of links and their negatives [m, 1 + K] by the model and the shadow model."""
@@ -316,7 +348,7 @@ class Monitor:
             self._open.add(values[start:end], probability[start:end])
             self._open.add_arrived(followed.new_node[first:last], followed.new_pair[first:last])
             self._followed += last - first
-            self._open.end = (self._followed, found.links.t[found.order[last - 1]])
+            self._open.end = (self._followed, found.t[last - 1].item())
             first = last
             if self._open.links == self._block_size:
                 self._blocks.append(self._open)
@@ -338,12 +370,12 @@ class Monitor:
     def _scored_link(
         self, found: _Round, followed: Followed, i: int, rank: Array, probability: Array
     ) -> dict[str, Any]:
-        given, at = found.links, int(found.order[i])
+        name = found.snapshot.name
         shadow = None if np.isnan(probability[1]) else float(probability[1])
         return {
-            "src": given.src[at],
-            "dst": given.dst[at],
-            "t": given.t[at],
+            "src": name(found.src[i]),
+            "dst": name(found.dst[i]),
+            "t": found.t[i].item(),
             "probability": float(probability[0]),
             "shadow_probability": shadow,
             "rank": float(rank[0]),

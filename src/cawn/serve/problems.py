@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from starlette.responses import Response
 
 from cawn.errors import CawnError, DeviceError, StorageError, is_out_of_memory, one_line
-from cawn.serve.ingest import LateLinks, QueueFull
+from cawn.serve.writer import LateLinks, QueueFull
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER = "1"  # seconds

@@ -6,27 +6,35 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from cawn.data.hashing import digest
-from cawn.data.names import Name
+from cawn.data.names import Name, Names
 from cawn.data.times import PER_SECOND, time_after
+from cawn.data.updates import NewLinks
+from cawn.errors import QueryError
+from cawn.learn.runs import forget_node
 from cawn.rankings import Ranked
 from cawn.serve.batching import Batcher, Scored
-from cawn.serve.ingest import Ingest, Late, QueueFull
 from cawn.serve.learning import Learner
 from cawn.serve.links import Links
-from cawn.serve.log import Receipt
 from cawn.serve.metrics import Metrics, Reading
 from cawn.serve.monitor import Monitor
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery, Time
-from cawn.serve.snapshots import LiveState, Progress, Snapshots, open_state
+from cawn.serve.retention import Keeper, Retention
 from cawn.serve.sources.pump import Pumps
+from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.state import LiveState, Progress, open_state
+from cawn.serve.store import Receipt
 from cawn.serve.weights import KeptWeights
+from cawn.serve.writer import Late, QueueFull, Writer
+from cawn.systems.base import Replaceable
+from cawn.systems.compiling import compile_growth
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -44,13 +52,14 @@ class ServiceSettings:
 
     Args:
         run: The run folder.
-        state: The folder of the log and the snapshots; RUN/live by default.
+        state: The folder of the store; RUN/live by default.
         late: What to do with links older than the newest: "insert" or "refuse".
         batch_pairs: The most pairs that are scored together.
         batch_wait: Seconds for which a request waits for others to be scored with.
         queue: The most links that wait to be stored.
         score_queue: The most pairs that wait to be scored.
-        snapshot_every: Links between two snapshots.
+        max_ahead: How far ahead links may be; see `LinkPredictor.load`.
+        retain: Which links are kept, such as "90d"; all by default (see `Retention`).
         sources: URLs of streams to read.
         learn: Whether a shadow model is trained on the links that arrive.
         weights: The number of the kept weights to serve (see `weights.py`); those served last by default.
@@ -65,7 +74,8 @@ class ServiceSettings:
     batch_wait: float = 0.0
     queue: int = 100_000
     score_queue: int = 10_000
-    snapshot_every: int = 500_000
+    max_ahead: float | None = None
+    retain: str | None = None
     sources: tuple[str, ...] = ()
     learn: bool = False
     weights: int | None = None
@@ -92,13 +102,13 @@ class Service:
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings, self.metrics = settings, Metrics()
         self.name = settings.run.absolute().name
-        self._phase, self._replayed = "starting", (0, 0)
+        self._phase, self._loaded = "starting", (0, 0)
         self._state: LiveState | None = None
         self.predictor: Any = None
         self._model: tuple[Any, str] = (None, "")
         self._slow = ThreadPoolExecutor(SLOW_THREADS, "slow")
         self._slots = BoundedSemaphore(SLOW_QUEUE)
-        self._newest: deque[tuple[Name, Name, Time]] = deque(maxlen=NEWEST)
+        self._newest: deque[tuple[Name, Name, int | float]] = deque(maxlen=NEWEST)
         self._last_arrival: float | None = None
         self._stopping = Lock()
         self.metrics.watch(self._read)
@@ -109,7 +119,7 @@ class Service:
         def report(done: int, total: int) -> None:
             if self._phase == "stopping":
                 raise Stopped
-            self._replayed = (done, total)
+            self._loaded = (done, total)
             if progress is not None:
                 progress(done, total)
 
@@ -118,21 +128,20 @@ class Service:
         try:
             self._start(state)
         except BaseException:
-            state.log.close()
+            state.store.close()
             raise
         if self._phase == "starting":
             self._phase = "ready"
 
     def _start(self, state: LiveState) -> None:
-        given, predictor, weights = self.settings, state.predictor, state.log.folder / "weights"
-        KeptWeights(weights).serve(predictor, given.weights)
+        given, (predictor, store) = self.settings, state
+        KeptWeights(store).serve(predictor, given.weights)
         self.predictor = predictor
-        self.learner = Learner(predictor, weights) if given.learn else None
-        self.monitor = Monitor(predictor, self.learner)
-        self.ingest = Ingest(predictor, state.log, late=given.late, max_queue=given.queue)
-        self.ingest.observers += [self._observe, self.monitor.observe]
-        self.snapshots = Snapshots(predictor, state.log, self.ingest, every=given.snapshot_every)
-        self.pumps = Pumps(given.sources, state.log.offset, self.ingest.submit, state.log.folder)
+        self.learner = Learner(predictor, store) if given.learn else None
+        self.monitor = Monitor(predictor, self.learner, store=store)
+        self.writer = Writer(predictor, store, late=given.late, max_ahead=given.max_ahead, max_queue=given.queue)
+        self.writer.observers += [self._observe, self.monitor.observe]
+        self.pumps = Pumps(given.sources, store.offset, self.writer.submit, store.folder)
         self.batcher = Batcher(
             predictor,
             max_pairs=given.batch_pairs,
@@ -140,21 +149,25 @@ class Service:
             max_queue=given.score_queue,
             observer=self.metrics.batch,
         )
+        self.keeper = None if given.retain is None else Keeper(Retention.parse(given.retain), predictor, self._remove)
         self._warm_up()
-        self.ingest.start()
-        self.snapshots.start()
+        self.writer.start()
         self.monitor.start()
         self.pumps.start()
+        if self.keeper is not None:
+            self.keeper.start()
         self._state = state
 
     def _warm_up(self) -> None:
         """Make the index ready to grow and score the newest links, so that no request has to wait for compilation or
         loading."""
-        self.predictor.prepare_to_grow()
-        state = self.predictor._snapshot()
+        state = self.predictor.snapshot()
+        if len(state.events) and isinstance(state.model.system, Replaceable):
+            compile_growth(state.model.system, state.events, state.names)
+        self.predictor.publish(self.predictor.extend([]))
         for size in (1, WARM_UP_PAIRS) if len(state.events) else ():
             ends = (state.events.src[-size:], state.events.dst[-size:])
-            src, dst = ([state.names.name(node) for node in nodes.tolist()] for nodes in ends)
+            src, dst = ([state.name(node) for node in nodes.tolist()] for nodes in ends)
             self.predictor.score(src, dst, time_after(self.predictor.watermark))
 
     def refuse(self) -> None:
@@ -162,20 +175,21 @@ class Service:
         self._phase = "stopping"
 
     def stop(self) -> None:
-        """Answer what is queued, write a last snapshot and close the log."""
+        """Answer what is queued and close the store."""
         self.refuse()
         with self._stopping:
             if self._state is None:
                 return
+            if self.keeper is not None:
+                self.keeper.stop()
             self.pumps.stop()
-            self.ingest.stop()
+            self.writer.stop()
             self._slow.shutdown()
             self.batcher.close()
             self.monitor.stop()
             if self.learner is not None:
                 self.learner.save()
-            self.snapshots.stop()
-            self._state.log.close()
+            self._state.store.close()
             self._state = None
 
     @property
@@ -185,7 +199,7 @@ class Service:
     def require_ready(self) -> None:
         """Raise `Problem` unless the service is ready."""
         if self._phase == "starting":
-            done, total = self._replayed
+            done, total = self._loaded
             raise Problem("unavailable", f"the links are being loaded ({done:,} of {total:,})")
         if self._phase == "stopping":
             raise Problem("unavailable", "the server is stopping")
@@ -195,7 +209,15 @@ class Service:
     def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
         """Store links; the future returns the receipt once they are on disk and visible to queries."""
         self.require_ready()
-        return self.ingest.submit(links, key=key)
+        return self.writer.submit(links, key=key)
+
+    def forget(self, name: Name) -> Future[dict[str, Any]]:
+        """Remove a node with all its links, from the state and from the run folder."""
+        return self._slowly(self._forget, name)
+
+    def remove(self, link_id: Names) -> Future[dict[str, Any]]:
+        """Remove the links with these ids."""
+        return self._slowly(lambda: {"removed": self._remove(link_id=link_id), "version": self.predictor.version})
 
     def score(self, pairs: Pairs) -> Future[Scored]:
         self.require_ready()
@@ -224,6 +246,20 @@ class Service:
         future.add_done_callback(lambda _: self._slots.release())
         return future
 
+    def _remove(self, **chosen: Any) -> int:
+        with self.monitor.paused():
+            removed = self.writer.remove(**chosen)
+            self._newest.clear()
+        return removed
+
+    def _forget(self, name: Name) -> dict[str, Any]:
+        assert self._state is not None
+        removed = self._remove(name=name)
+        RejectedEntries(self._state.store.folder).forget(name)
+        with suppress(QueryError):  # the run may not have it
+            forget_node(self.settings.run, name)
+        return {"removed": removed, "version": self.predictor.version}
+
     def _rank(self, query: RankQuery) -> RankAnswer:
         state = self.predictor.snapshot()
         t = time_after(state.watermark) if query.t is None else query.t
@@ -239,22 +275,22 @@ class Service:
 
     def _scored_newest(self, limit: int) -> list[dict[str, Any]]:
         links = list(self._newest)[::-1][:limit]
-        scored: dict[int, float] = {}
-        for text in (True, False):  # dates and numbers cannot be in one query
-            chosen = [i for i, (_, _, t) in enumerate(links) if isinstance(t, str) is text]
-            src, dst, t = ([links[i][column] for i in chosen] for column in range(3))
-            if chosen:
-                found = self.batcher.submit(Pairs(src, dst, t)).result()  # type: ignore[arg-type]
-                scored |= dict(zip(chosen, found.probability.tolist(), strict=True))
-        return [{"src": u, "dst": v, "t": t, "probability": scored[i]} for i, (u, v, t) in enumerate(links)]
+        src, dst = [link[0] for link in links], [link[1] for link in links]
+        found = self.batcher.submit(Pairs(src, dst, [link[2] for link in links])).result() if links else None
+        probability = [] if found is None else found.probability.tolist()
+        return [
+            {"src": u, "dst": v, "t": now, "probability": each}
+            for (u, v, now), each in zip(links, probability, strict=True)
+        ]
 
     # Observation
 
-    def _observe(self, links: Links) -> None:
+    def _observe(self, links: NewLinks) -> None:
         self._last_arrival = time.monotonic()
         self.metrics.links_rate.add(len(links))
-        last = links[-NEWEST:] if len(links) > NEWEST else links
-        self._newest.extend(zip(last.src, last.dst, last.t, strict=True))
+        name, last = self.predictor.snapshot().name, slice(-NEWEST, None)
+        for src, dst, t in zip(links.src[last].tolist(), links.dst[last].tolist(), links.t[last].tolist(), strict=True):
+            self._newest.append((name(src), name(dst), t))
 
     def _node(self, name: Name) -> dict[str, Any]:
         found = self.predictor.node(name, RECENT_OF_NODE)
@@ -268,9 +304,9 @@ class Service:
     @property
     def model_version(self) -> str:
         """A digest of the weights that are served."""
-        served = self.predictor._system
-        if self._model[0] is not served:
-            self._model = served, digest(*self.predictor._weights().values())
+        model = self.predictor.snapshot().model
+        if self._model[0] is not model:
+            self._model = model, digest(*model.weights().values())
         return self._model[1]
 
     def status(self) -> dict[str, Any]:
@@ -291,7 +327,7 @@ class Service:
             "accuracy": None,
             "learning": None,
             "sources": [],
-            "replayed": dict(zip(("links", "of"), self._replayed, strict=True)),
+            "loaded": dict(zip(("links", "of"), self._loaded, strict=True)),
         }
         if self._state is None:
             return found
@@ -303,11 +339,11 @@ class Service:
             "watermark": self.predictor.watermark,
             "unit": reading.unit if reading.dates else None,
             "model": {"name": self.name, "version": self.model_version},
-            "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.ingest.links_queued},
+            "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.writer.links_queued},
             "accuracy": self.monitor.summary(),
             "learning": {"enabled": False} if self.learner is None else {"enabled": True} | self.learner.summary(),
             "sources": [source._asdict() for source in self.pumps.states()],
-            "late": {"policy": self.settings.late, "links": self.ingest.late},
+            "late": {"policy": self.settings.late, "links": self.writer.late},
         }
 
     def _read(self) -> Iterator[Reading]:
@@ -315,23 +351,21 @@ class Service:
         yield Reading("cawn_ready", "Whether requests are answered.", float(self.ready))
         if self._state is None:
             return
-        predictor, ingest, log = self.predictor, self.ingest, self._state.log
+        predictor, writer, store = self.predictor, self.writer, self._state.store
         yield from (
             Reading("cawn_links", "Links in the history.", predictor.num_links),
             Reading("cawn_nodes", "Nodes in the network.", predictor.num_nodes),
             Reading("cawn_history_version", "Version of the history.", predictor.version),
             Reading("cawn_model_info", "The model.", 1, {"name": self.name, "version": self.model_version}),
-            Reading("cawn_links_added", "Links added since the start.", ingest.added, counter=True),
-            Reading("cawn_links_duplicate", "Links whose id was known.", ingest.duplicates, counter=True),
-            Reading("cawn_links_late", "Links older than the newest one.", ingest.late, counter=True),
-            Reading("cawn_commits", "Group commits of the log.", ingest.groups, counter=True),
-            Reading("cawn_queue_links", "Links waiting to be stored.", ingest.links_queued),
+            Reading("cawn_links_added", "Links added since the start.", writer.added, counter=True),
+            Reading("cawn_links_duplicate", "Links whose id was known.", writer.duplicates, counter=True),
+            Reading("cawn_links_late", "Links older than the newest one.", writer.late, counter=True),
+            Reading("cawn_commits", "Group commits of the store.", writer.groups, counter=True),
+            Reading("cawn_queue_links", "Links waiting to be stored.", writer.links_queued),
             Reading("cawn_queue_pairs", "Pairs waiting to be scored.", self.batcher.waiting),
-            Reading("cawn_log_bytes", "Size of the log of links.", log.num_bytes),
+            Reading("cawn_store_bytes", "Size of the store.", store.num_bytes),
         )
-        yield Reading("cawn_log_sync_seconds", "Time spent syncing the log.", log.sync_seconds, counter=True)
-        if (age := self.snapshots.age) is not None:
-            yield Reading("cawn_snapshot_age_seconds", "Age of the newest snapshot.", age)
+        yield Reading("cawn_store_sync_seconds", "Time spent syncing the store.", store.sync_seconds, counter=True)
         if predictor.watermark is not None:
             yield Reading("cawn_watermark", "Time of the newest link, in the data's unit.", predictor.watermark)
             if predictor.reading.dates:

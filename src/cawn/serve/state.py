@@ -91,8 +91,8 @@ def _bind(store: Store, run: StoredRun, folder: Path) -> None:
             store.replace(stored_links(run.events, run.names), run=identity)
     elif held != identity:
         raise StorageError(
-            f"{store.folder}: belongs to another run, or the weights of {folder} were changed since; give another state "
-            "folder, or move this one away"
+            f"{store.folder}: belongs to another run, or the weights of {folder} were changed since; give another "
+            "state folder, or move this one away"
         )
 
 
@@ -129,5 +129,5 @@ def _names(sizes: Array, text: Array, form: Form) -> NameIndex:
         column = pa.chunked_array([pa.Array.from_buffers(pa.large_string(), len(sizes), buffers)])
         integers, _ = parse_integers(column)
         if integers is not None:
-            return NameIndex({"names": integers.combine_chunks().to_numpy() if len(sizes) else np.empty(0, np.int64)})
+            return NameIndex({"names": integers.to_numpy().copy()})
     return NameIndex({"name_ends": ends, "name_bytes": text})

@@ -45,6 +45,7 @@ _RESTORE = "restore the state from a backup"
 _COLUMNS: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "msg": np.float32, "link_id": np.uint64}
 _NODE_COLUMNS: dict[str, Any] = {"x": np.float32, "name_sizes": np.uint32, "name_text": np.uint8}
 _ARRAYS = (*_COLUMNS, *_NODE_COLUMNS)
+_PRAGMAS = "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "wal_autocheckpoint = 4000"
 _TABLES = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE commits (position INTEGER PRIMARY KEY, links INTEGER, nodes INTEGER, {" BLOB, ".join(_ARRAYS)} BLOB,
@@ -113,7 +114,7 @@ class Store:
     def _open(self) -> None:
         with self._access():
             self._db = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False)
-            for pragma in ("journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "wal_autocheckpoint = 4000"):
+            for pragma in _PRAGMAS:
                 self._db.execute(f"PRAGMA {pragma}")
             if not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
                 self._db.executescript(f"BEGIN; {_TABLES} INSERT INTO facts VALUES ('format', '{_FORMAT}'); COMMIT;")
@@ -197,7 +198,8 @@ class Store:
             for position, links, nodes, *blobs, crc in self._db.execute("SELECT * FROM commits ORDER BY position"):
                 if _crc(blobs) != crc:
                     raise StorageError(f"{self.path}: commit {position:,} is damaged (checksum); {_RESTORE}")
-                shapes = {"msg": (links, widths[0]), "x": (nodes, widths[1]), "name_sizes": (nodes,), "name_text": (-1,)}
+                shapes: dict[str, tuple[int, ...]] = {"msg": (links, widths[0]), "x": (nodes, widths[1])}
+                shapes |= {"name_sizes": (nodes,), "name_text": (-1,)}
                 for name, blob in zip(_ARRAYS, blobs, strict=True):
                     kind = _COLUMNS.get(name) or _NODE_COLUMNS.get(name) or t
                     parts[name].append(_array(blob, kind, shapes.get(name, (links,))))
@@ -285,8 +287,8 @@ class Store:
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorname", "") in _SYNC_ERRORS:
                 self.failure = (
-                    f"{self.path}: could not be synced to disk ({reason(error)}); it is not known whether the last links "
-                    "were stored: check the disk, then restart the service"
+                    f"{self.path}: could not be synced to disk ({reason(error)}); it is not known whether the last "
+                    "links were stored: check the disk, then restart the service"
                 )
                 raise StorageError(self.failure) from error
             raise

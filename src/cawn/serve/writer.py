@@ -212,8 +212,9 @@ class Writer:
         try:
             self._commit([each for each in wanted if not self._is_repeated(each)])
         except BaseException as error:
-            _logger.exception("links could not be stored")
-            failed = error if isinstance(error, CawnError) else StorageError(f"links could not be stored: {reason(error)}")
+            known = isinstance(error, CawnError)
+            _logger.error("links could not be stored: %s", reason(error), exc_info=not known)
+            failed = error if known else StorageError(f"the links could not be stored: {reason(error)}")
             for each in wanted:
                 if not each.future.done():
                     each.future.set_exception(failed)
@@ -263,7 +264,7 @@ class Writer:
         try:
             self._predictor.publish(extension)
         except BaseException as error:
-            self._store.failure = f"links were stored but not added ({reason(error)}): restart the service, which adds them"
+            self._store.failure = f"links were stored but not added ({reason(error)}): restart the service"
             raise StorageError(self._store.failure) from error
 
     def _observe(self, links: NewLinks, newest: Any) -> None:

@@ -1,4 +1,4 @@
-"""A thread that moves links from a stream into the log."""
+"""A thread that moves links from a stream into the store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from cawn.errors import CawnError, DataError, QueryError, one_line, printable
-from cawn.serve.ingest import LateLinks, QueueFull
-from cawn.serve.log import Receipt
 from cawn.serve.sources import Batch, Rejected, Source, Stored, format_position
 from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.store import Receipt
+from cawn.serve.writer import LateLinks, QueueFull
 
 WAIT = 1.0  # seconds that a read waits for entries
 BACK_OFF = (0.1, 30.0)  # seconds, the first and the longest
@@ -67,7 +67,7 @@ class Pump:
     refused is halved until that link is alone; it is then stored with the rejected entries.
 
     Args:
-        submit: `Ingest.submit`.
+        submit: `Writer.submit`.
         back_off: The first and the longest wait after a failure, in seconds.
     """
 
@@ -187,8 +187,8 @@ class Pumps:
 
     Args:
         urls: Of the streams; see `open_source`.
-        stored: `LinkLog.offset`.
-        submit: `Ingest.submit`.
+        stored: `Store.offset`.
+        submit: `Writer.submit`.
         folder: The state folder, for rejected entries.
     """
 
@@ -221,7 +221,7 @@ def open_source(url: str, stored: Stored) -> Source:
     """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
 
     Args:
-        stored: The positions in the log by the name of a source: `LinkLog.offset`.
+        stored: The positions in the log by the name of a source: `Store.offset`.
     """
     try:
         scheme = urlsplit(url).scheme
