@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +29,7 @@ from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import make_folder, temporary_folder
 from cawn.learn.calibration import Calibration, RollingCalibration
+from cawn.learn.prequential import accuracy_on
 from cawn.learn.runs import (
     StoredRun,
     load_system,
@@ -188,7 +189,14 @@ class LinkPredictor(Questions):
 
     # Links
 
-    def update(self, new_events: Any, *, once: bool = False, **columns: Any) -> Update:
+    def update(
+        self,
+        new_events: Any,
+        *,
+        once: bool = False,
+        on_accuracy: Callable[[dict[str, Any]], object] | None = None,
+        **columns: Any,
+    ) -> Update:
         """Add links to the history: Events, or anything `cawn.read` reads with these `columns`. Nodes may be new.
 
         Columns that are not given default to those of the training data, if the file or table has them. The index of
@@ -201,6 +209,7 @@ class LinkPredictor(Questions):
 
         Args:
             once: Skip links that the history has already, with the same ends, time and attributes.
+            on_accuracy: Called with the accuracy on the new links, as `evaluate` returns it.
         """
         check_flags(once=once)
         new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
@@ -212,10 +221,30 @@ class LinkPredictor(Questions):
                     "give once=True or link ids to skip known links",
                     stacklevel=2,
                 )
-            done = self._add(arrivals, Rules(max_ahead=self.max_ahead, once=once))
+            extension = self._extend([arrivals], Rules(max_ahead=self.max_ahead, once=once))
+            done = _accepted(extension)
+            if on_accuracy is not None and done.added and (accuracy := _accuracy(extension)) is not None:
+                on_accuracy(accuracy)
+            self._publish(extension)
         if done.added and self.snapshot().is_built and self.recalibrates:
             self.recalibrate()
         return done
+
+    def evaluate(self, new_events: Any, **columns: Any) -> dict[str, Any]:
+        """The accuracy on links that arrived after the training, without adding them; arguments as for `update`.
+
+        Each of up to 2,000 of them is scored from the links before it, against destinations of earlier links: AP and
+        AUC against one, MRR among 20, of the model and of the recency baseline.
+        """
+        arrivals = self.snapshot().model.form.events(
+            read_like(new_events, self.reading, **({"bipartite": False} | columns))
+        )
+        extension = self.extend([arrivals], Rules(max_ahead=self.max_ahead, once=True))
+        if not _accepted(extension).added:
+            raise QueryError("the history has all of these links already: give links that it does not have")
+        if (found := _accuracy(extension)) is None:
+            raise QueryError("no new link has another destination before it, so there is nothing to compare it with")
+        return found
 
     def append(
         self, src: Names, dst: Names, t: Any, *, attributes: Any = None, link_id: npt.ArrayLike | None = None
@@ -236,10 +265,9 @@ class LinkPredictor(Questions):
 
     def _add(self, arrivals: Arrivals, rules: Rules) -> Update:
         extension = self._extend([arrivals], rules)
-        if isinstance(result := extension.results[0], CawnError):
-            raise result
+        done = _accepted(extension)
         self._publish(extension)
-        return result
+        return done
 
     def extend(self, batches: Sequence[Arrivals], rules: Rules | None = None) -> Extension:
         """The next snapshot, with these batches of links: nobody sees it until `publish`, and it has no other effect.
@@ -429,6 +457,21 @@ def changes_of(state: Snapshot) -> dict[str, Any]:
     trained = None if state.model.record is None else state.model.record.description.get("links")
     changed = state.model.form.to_dict() | {"updated": trained is not None and trained != len(state.events)}
     return changed | ({"calibration": state.calibration.to_dict()} if state.model.finished else {})
+
+
+def _accepted(extension: Extension) -> Update:
+    """The result of the only batch of an extension, unless it was refused."""
+    if isinstance(result := extension.results[0], CawnError):
+        raise result
+    return result
+
+
+def _accuracy(extension: Extension) -> dict[str, Any] | None:
+    """The accuracy on the links that an extension adds."""
+    assert extension.links is not None
+    t, state = extension.links.t, extension.snapshot
+    links = np.searchsorted(extension.base.events.t, t, side="right") + np.arange(len(t))
+    return accuracy_on(state.scorer, state.events, links)
 
 
 def _build(model: Model, events: Events, fitted: RollingCalibration, *, recalibrates: bool = False) -> Parts:

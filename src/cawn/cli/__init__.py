@@ -9,7 +9,23 @@ from typing import Annotated, cast
 
 import typer
 
-from cawn.cli import compare, data, demo, explain, index, info, paper, predict, serve, systems, tgb, train, tune, update
+from cawn.cli import (
+    compare,
+    data,
+    demo,
+    explain,
+    forget,
+    index,
+    info,
+    paper,
+    predict,
+    serve,
+    systems,
+    tgb,
+    train,
+    tune,
+    update,
+)
 from cawn.cli.options import Command, Group, OutputClosedError
 from cawn.errors import CawnError, is_out_of_memory, one_line
 
@@ -59,10 +75,13 @@ for _command in (
     index.index,
     info.info,
     systems.systems,
-    serve.serve,
+    forget.forget,
 ):
     app.command(cls=Command)(_command)
 app.add_typer(data.app, name="datasets", cls=Group)
+app.add_typer(
+    serve.app, name="serve", cls=serve.ServeGroup, help="Serve a run over HTTP; back up and restore the state."
+)
 
 
 def main() -> None:

@@ -168,6 +168,19 @@ def _show_unusual(row: dict[str, Any], console: Console) -> None:
         console.print(f"{row['links']} links: {'; '.join(notes)}", style="dim")
 
 
+def describe_accuracy(found: dict[str, Any]) -> str:
+    """The accuracy on new links in one line."""
+    model, baseline = found["model"], found["recency"]
+    some = (
+        f"{found['scored']:,} of {found['links']:,}" if found["scored"] < found["links"] else f"all {found['links']:,}"
+    )
+    return (
+        f"accuracy on the new links, before they were known ({some}): AP {100 * model['ap']:.1f} % against one earlier "
+        f"destination (recency {100 * baseline['ap']:.1f} %), MRR {model['mrr']:.3f} among {found['candidates']} "
+        f"(recency {baseline['mrr']:.3f})"
+    )
+
+
 def show_candidates(report: dict[str, Any], console: Console | None = None) -> None:
     """Print how often the true destination is among the candidates that `rank` chooses."""
     found = report["candidates"]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cawn.cli.options import AsJson, DeviceName, MaxAhead, Quiet, RunFolder, say, use_threads
+from cawn.cli.options import AsJson, Command, DeviceName, Group, MaxAhead, Quiet, RunFolder, say, use_threads
 
+StateFolder = Annotated[
+    Path | None, typer.Option("--state", metavar="FOLDER", help="State folder (stored links); RUN/live by default.")
+]
 INSTALL = 'pip install "cawn[serve]"'
 _NEEDED = ("msgspec", "starlette", "uvicorn", "prometheus_client")
 
@@ -19,9 +22,7 @@ def serve(
     run: RunFolder,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 for any free port.")] = 8000,
-    state: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="State folder (stored links); RUN/live by default.")
-    ] = None,
+    state: StateFolder = None,
     token_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file of lines 'read TOKEN' or 'write TOKEN'.")
     ] = None,
@@ -59,6 +60,8 @@ def serve(
     Tokens come from --token-file or from CAWN_READ_TOKEN and CAWN_WRITE_TOKEN in the environment; without
     tokens, the server listens only on loopback addresses. Ctrl-C or SIGTERM stops it after all requests in progress are
     answered and their links stored.
+
+    Other commands: cawn serve backup RUN FILE copies the state of a server, cawn serve restore RUN FILE puts it back.
 
     Example: cawn serve runs/mine --port 8000
     """
@@ -103,6 +106,55 @@ def serve(
             say(f"{facts['address']} serves {run}: {facts['links']:,} links; tokens: {roles}", quiet)
 
     server.run(announce)
+
+
+def backup(
+    run: RunFolder,
+    target: Annotated[Path, typer.Argument(metavar="FILE", help="A new file.", show_default=False)],
+    state: StateFolder = None,
+    quiet: Quiet = False,
+) -> None:
+    """Copy the state of a server to one file, also while the server runs.
+
+    Example: cawn serve backup runs/mine monday.sqlite
+    """
+    from cawn.serve.store import backup as copy
+
+    copy(run / "live" if state is None else state, target)
+    say(f"{target}: {target.stat().st_size / 1e6:,.1f} MB", quiet)
+
+
+def restore(
+    run: RunFolder,
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="What backup has written.", show_default=False)],
+    state: StateFolder = None,
+    quiet: Quiet = False,
+) -> None:
+    """Put a backup in the place of the state of a server, which must not be running.
+
+    Example: cawn serve restore runs/mine monday.sqlite
+    """
+    from cawn.serve.store import restore as put_back
+
+    folder = run / "live" if state is None else state
+    put_back(source, folder)
+    say(f"{folder}: restored from {source}", quiet)
+
+
+class ServeGroup(Group):
+    """`cawn serve RUN`, `cawn serve backup` and `cawn serve restore`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without the name of another command, RUN is served."""
+        if not args or args[0] not in ("backup", "restore"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=ServeGroup)
+app.command("run", cls=Command, hidden=True)(serve)
+app.command("backup", cls=Command)(backup)
+app.command("restore", cls=Command)(restore)
 
 
 def _refuse_missing() -> None:

@@ -216,16 +216,24 @@ def evaluate(
     protocol: ProtocolName = None,
     clock: ClockName = None,
     batch_metrics: BatchMetrics = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Later links to measure the accuracy on; they are not added."),
+    ] = None,
     device: DeviceName = "auto",
     threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Test a run again on its last links and compare it with its baselines.
+    """Test a run again on its last links and compare it with its baselines, or on later links.
 
     Example: cawn evaluate runs/mine --protocol tgb
+
+    Example: cawn evaluate runs/mine --data today.csv
     """
     use_threads(threads)
+    if data is not None:
+        return _evaluate_on(run, data, device, threads, as_json)
     from cawn.cli import reports
     from cawn.learn.experiments import evaluate as evaluate_run
 
@@ -237,6 +245,16 @@ def evaluate(
         print(json.dumps({"run": str(run), "results": results}))
     else:
         reports.show_results([results], batch_metrics=batch_metrics)
+    return None
+
+
+def _evaluate_on(run: Path, data: Path, device: str, threads: int | None, as_json: bool) -> None:
+    """The accuracy on later links."""
+    from cawn.cli.reports import describe_accuracy
+    from cawn.predictor import LinkPredictor
+
+    found = LinkPredictor.load(run, device=device, threads=threads, cache=False).evaluate(data)
+    print(json.dumps({"run": str(run)} | found) if as_json else describe_accuracy(found))
 
 
 def split_from(

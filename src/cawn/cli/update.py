@@ -37,6 +37,7 @@ def update(
 
     Example: cawn update runs/mine today.csv --id transaction
     """
+    from cawn.cli.reports import describe_accuracy
     from cawn.errors import QueryError
     from cawn.files import FolderLock
     from cawn.learn.runs import read_description, replace_links
@@ -58,12 +59,16 @@ def update(
             "max_ahead": max_ahead,
         }  # the index is about to change
         predictor = LinkPredictor.load(run, device="cpu", threads=threads, **options)
-        done = predictor.update(new, once=once, **columns)
+        found: list[dict[str, Any]] = []
+        done = predictor.update(new, once=once, on_accuracy=found.append, **columns)
         if done.added:
             state = predictor.snapshot()
             replace_links(run, state.events, names=state.names, lock=lock, **changes_of(state))
     if as_json:
-        print(json.dumps(done._asdict() | {"links": predictor.num_links, "run": str(run)}))
+        facts = {"accuracy": found[0] if found else None, "links": predictor.num_links, "run": str(run)}
+        print(json.dumps(done._asdict() | facts))
     else:
         skipped = f", {done.skipped:,} known links skipped" if done.skipped else ""
+        for accuracy in found:
+            say(describe_accuracy(accuracy), quiet)
         say(f"{done.added:,} links and {done.nodes_added:,} nodes added{skipped}: {run}", quiet)

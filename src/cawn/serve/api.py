@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from cawn.errors import brief
 from cawn.serve import metrics, schemas
-from cawn.serve.writer import MAX_KEY
 from cawn.serve.problems import Problem
 from cawn.serve.requests import check_name, parse_explain, parse_links, parse_pairs, parse_rank
 from cawn.serve.routes import Endpoint, header, json_response, read_json
 from cawn.serve.service import NEWEST, Service
+from cawn.serve.writer import MAX_KEY
 
 _PAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
 _KEY_PARAMETER = {

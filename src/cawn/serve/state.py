@@ -16,14 +16,15 @@ import pyarrow as pa
 from cawn.checks import check_flags, check_path, check_threads
 from cawn.data.events import Events
 from cawn.data.forms import Form
-from cawn.data.names import NameIndex, parse_integers
+from cawn.data.names import Name, NameIndex, parse_integers
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import DataError, StorageError
+from cawn.errors import DataError, QueryError, StorageError
 from cawn.learn.calibration import RollingCalibration
 from cawn.learn.runs import StoredRun, load_system, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve import importer
-from cawn.serve.store import Store, stored_links
+from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.store import FILE, Store, stored_links
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]  # links loaded so far, and in total
@@ -79,6 +80,21 @@ def open_state(
         store.close()
         raise
     return LiveState(predictor, store)
+
+
+def forget_in_state(run: Path, folder: Path | None, name: Name) -> int:
+    """Remove a node and its links from a state that no server uses; returns the number of links."""
+    folder = run / "live" if folder is None else folder
+    if not (folder / FILE).exists():
+        raise QueryError(f"{folder}: holds no state of a server")
+    predictor, store = open_state(run, folder, device="cpu")
+    try:
+        left = predictor.reduce(name=name)
+        store.replace(stored_links(left.snapshot.events, left.snapshot.names))
+        RejectedEntries(folder).forget(name)
+        return left.removed
+    finally:
+        store.close()
 
 
 def _bind(store: Store, run: StoredRun, folder: Path) -> None:
