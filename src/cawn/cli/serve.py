@@ -61,7 +61,8 @@ def serve(
     tokens, the server listens only on loopback addresses. Ctrl-C or SIGTERM stops it after all requests in progress are
     answered and their links stored.
 
-    Other commands: cawn serve backup RUN FILE copies the state of a server, cawn serve restore RUN FILE puts it back.
+    Other commands: cawn serve backup RUN FILE copies the state of a server, cawn serve restore RUN FILE puts it back,
+    cawn serve export RUN FOLDER writes a run folder with all its links.
 
     Example: cawn serve runs/mine --port 8000
     """
@@ -141,12 +142,32 @@ def restore(
     say(f"{folder}: restored from {source}", quiet)
 
 
+def export(
+    run: RunFolder,
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new run folder.", show_default=False)],
+    state: StateFolder = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write a run folder with all links of the state of a server, which must not be running.
+
+    Example: cawn serve export runs/mine runs/monday
+    """
+    from cawn.serve.state import open_state
+
+    predictor, store = open_state(run, state, device="cpu")
+    try:
+        predictor.save(target)
+    finally:
+        store.close()
+    say(f"{target}: {predictor.num_links:,} links", quiet)
+
+
 class ServeGroup(Group):
-    """`cawn serve RUN`, `cawn serve backup` and `cawn serve restore`."""
+    """`cawn serve RUN` and the commands beside it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Without the name of another command, RUN is served."""
-        if not args or args[0] not in ("backup", "restore"):
+        if not args or args[0] not in ("backup", "restore", "export"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -155,6 +176,7 @@ app = typer.Typer(cls=ServeGroup)
 app.command("run", cls=Command, hidden=True)(serve)
 app.command("backup", cls=Command)(backup)
 app.command("restore", cls=Command)(restore)
+app.command("export", cls=Command)(export)
 
 
 def _refuse_missing() -> None:
