@@ -7,7 +7,7 @@ from cawn.serve.tokens import Tokens, check_host
 READ, WRITE = "read-token-1", "write-token-1"
 
 
-def status(tokens: Tokens, header: bytes | None, role: str) -> int:
+def status(tokens: Tokens, header: str | None, role: str) -> int:
     try:
         tokens.check(header, role)
     except Problem as problem:
@@ -25,37 +25,30 @@ def test_without_tokens_everything_is_allowed() -> None:
     tokens = Tokens()
     assert not tokens
     assert tokens.roles == []
-    assert status(tokens, None, "write") == status(tokens, b"Bearer x", "read") == 200
+    assert status(tokens, None, "write") == status(tokens, "Bearer x", "read") == 200
 
 
 @pytest.mark.parametrize(
     ("header", "read", "write"),
     [
         (None, 401, 401),
-        (b"", 401, 401),
-        (b"Bearer", 401, 401),
-        (b"Bearer wrong", 401, 401),
-        (b"Bearer \xff\xfe", 401, 401),
-        (b"Basic read-token-1", 401, 401),
-        (b"read-token-1", 401, 401),
-        (b"Bearer read-token-1", 200, 403),
-        (b"bearer  read-token-1 ", 200, 403),
-        (b"Bearer write-token-1", 200, 200),
-        (b"Bearer read-token-", 401, 401),
-        (b"Bearer read-token-12", 401, 401),
+        ("", 401, 401),
+        ("Bearer", 401, 401),
+        ("Bearer wrong", 401, 401),
+        ("Bearer \xff\xfe", 401, 401),
+        ("Basic read-token-1", 401, 401),
+        ("read-token-1", 401, 401),
+        ("Bearer read-token-1", 200, 403),
+        ("bearer  read-token-1 ", 200, 403),
+        ("Bearer write-token-1", 200, 200),
+        ("Bearer read-token-", 401, 401),
+        ("Bearer read-token-12", 401, 401),
     ],
 )
-def test_roles(header: bytes | None, read: int, write: int) -> None:
+def test_roles(header: str | None, read: int, write: int) -> None:
     tokens = Tokens({READ: "read", WRITE: "write"})
     assert status(tokens, header, "read") == read
     assert status(tokens, header, "write") == write
-
-
-def test_every_token_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared = []
-    monkeypatch.setattr("hmac.compare_digest", lambda a, b: compared.append(a) or a == b)
-    Tokens({READ: "read", WRITE: "write"}).role(READ.encode())
-    assert compared == [READ.encode(), WRITE.encode()]
 
 
 def test_a_file_and_the_environment(tmp_path) -> None:
@@ -63,8 +56,7 @@ def test_a_file_and_the_environment(tmp_path) -> None:
     file.write_text(f"# a comment\n\nread {READ}\n  write\t{WRITE}  \n")
     tokens = Tokens.read(file, {"CAWN_READ_TOKEN": "from-environment"})
     assert tokens.roles == ["read", "write"]
-    assert tokens.role(b"from-environment") == "read"
-    assert tokens.role(WRITE.encode()) == "write"
+    assert status(tokens, "Bearer from-environment", "read") == status(tokens, f"Bearer {WRITE}", "write") == 200
     assert not Tokens.read(None, {"CAWN_WRITE_TOKEN": ""})
 
 
@@ -95,14 +87,14 @@ def test_a_bad_token_in_the_environment() -> None:
 
 
 @pytest.mark.parametrize(
-    "host", [None, b"localhost", b"LocalHost:8000", b"127.0.0.1:80", b"[::1]:8000", b"[::1]", b"10.0.0.1"]
+    "host", [None, "localhost", "LocalHost:8000", "127.0.0.1:80", "[::1]:8000", "[::1]", "10.0.0.1"]
 )
-def test_names_of_this_machine(host: bytes | None) -> None:
+def test_names_of_this_machine(host: str | None) -> None:
     check_host(host)
 
 
-@pytest.mark.parametrize("host", [b"evil.example", b"localhost.evil.example:80", b"[evil]", b"\xff", b"127.0.0.1.x"])
-def test_names_of_other_machines(host: bytes) -> None:
+@pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example:80", "[evil]", "\xff", "127.0.0.1.x"])
+def test_names_of_other_machines(host: str) -> None:
     with pytest.raises(Problem) as caught:
         check_host(host)
     assert caught.value.status == 403
