@@ -76,34 +76,26 @@ def test_late_links_are_refused(client) -> None:
     assert "older than the newest link" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": 1e300}, 422),
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": "2016-01-23"}, 422),
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": 10**7, "attributes": [1.0]}, 422),
-        ("/v1/score", {"src": "n1", "dst": "n2", "t": "no date"}, 422),
-        ("/v1/score", {"src": "n1", "dst": "n2", "t": 0.5}, 422),
-        ("/v1/explain", {"src": "nobody", "dst": "n2"}, 422),
-        ("/v1/rank", {"src": "n1", "t": "x"}, 422),
-    ],
-)
-def test_what_the_predictor_refuses(client, path: str, body: dict, status: int) -> None:
-    answer = client.post(path, json=body)
-    assert answer.status_code == answer.json()["status"] == status
-    assert client.post("/v1/score", json={"src": "n1", "dst": "n2"}).status_code == 200
+def test_what_the_predictor_refuses(client) -> None:
+    pair = {"src": "n1", "dst": "n2"}
+    for path, body in (
+        *(("/v1/links", pair | {"t": t}) for t in (1e300, "2016-01-23")),
+        ("/v1/links", pair | {"t": 10**7, "attributes": [1.0]}),
+        *(("/v1/score", pair | {"t": t}) for t in ("no date", 0.5)),
+        ("/v1/explain", pair | {"src": "nobody"}),
+        ("/v1/rank", {"src": "n1", "t": "x"}),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == answer.json()["status"] == 422
+    assert client.post("/v1/score", json=pair).status_code == 200
 
 
 def test_bodies_that_are_not_json(client) -> None:
     for path in ("/v1/links", "/v1/score", "/v1/rank", "/v1/explain", "/v2/models/run/infer"):
-        assert client.post(path, content=b"{", headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b"", headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b"[" * 10_000, headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b'{"src": NaN}', headers=AS_JSON).status_code == 422
-        assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
-        assert client.post(path, content=b"{}").status_code == 415
-        compressed = AS_JSON | {"Content-Encoding": "gzip"}
-        assert client.post(path, content=b"{}", headers=compressed).status_code == 415
+        for content, status in ((b"{", 400), (b"", 400), (b"[" * 10_000, 400), (b'{"src": NaN}', 422)):
+            assert client.post(path, content=content, headers=AS_JSON).status_code == status
+        for headers in ({}, {"Content-Type": "text/plain"}, AS_JSON | {"Content-Encoding": "gzip"}):
+            assert client.post(path, content=b"{}", headers=headers).status_code == 415
     utf8 = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert client.post("/v1/score", content=b'{"src": "n1", "dst": "n2"}', headers=utf8).status_code == 200
 
@@ -129,23 +121,7 @@ def test_explanations(client) -> None:
     assert page.text.startswith("<!DOCTYPE html>")
 
 
-NAMES = [
-    "a/b",
-    "a%2Fb",
-    "%",
-    "ü",
-    "\n",
-    "\0",
-    "?x=1#y",
-    " ",
-    "a+b",
-    "..",
-    "",
-    "n1",
-    "/",
-    "\\",
-    "x" * MAX_NAME,
-]
+NAMES = ["a/b", "a%2Fb", "%", "ü", "\n", "\0", "?x=1#y", " ", "a+b", "..", "", "n1", "/", "\\", "x" * MAX_NAME]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -7,11 +7,12 @@ import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
+from types import GenericAlias
 from typing import Annotated, Any, cast
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -26,68 +27,39 @@ from cawn.serve.ingest import MAX_KEY
 from cawn.serve.problems import Problem, of_error
 from cawn.serve.questions import Doubts, check_destinations, find_doubts
 from cawn.serve.requests import LINKS, MAX_NAME, PAIRS, ExplainQuery, Name, Pairs, RankQuery, Time
-from cawn.serve.routes import JSON, Route, Routes, Schema, openapi, parameter
+from cawn.serve.routes import JSON, Route, Routes, openapi, parameter
 from cawn.serve.service import NEWEST, Service
 from cawn.serve.tokens import Tokens, check_host
 
 OTHER = "other"  # the route, in metrics, of requests that match none
 _PAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
 
+
+def _answer(title: str, **fields: Any) -> type[Struct]:
+    """The type of an answer, for its description; handlers return it as a dict."""
+    return msgspec.defstruct(title, list(fields.items()))
+
+
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Version = Annotated[int, Meta(description="of the history; it increases with every change")]
-Unknown = Annotated[list[Name], Meta(description="names in the request that the network does not know")]
-Warnings = Annotated[list[str], Meta(description="doubts about the times in the request")]
-
-
-class Added(Struct):
-    added: int
-    duplicates: Annotated[int, Meta(description="links whose id was known")]
-    nodes_added: int
-    version: Version
-    watermark: int | float | None
-
-
-class Scores(Struct):
-    probability: list[Probability]
-    version: Version
-    model: Annotated[str, Meta(description="version of the weights")]
-    unknown: Unknown
-    warnings: Warnings
-
-
-class RankedName(Struct):
-    name: Name
-    probability: Probability
-    found: Annotated[str, Meta(description="why it is a candidate")]
-
-
-class Ranking(Struct):
-    src: Name
-    t: Time
-    ranking: list[RankedName]
-    version: Version
-    unknown: Unknown
-    warnings: Warnings
-
-
-class KnownLink(Struct):
-    src: Name
-    dst: Name
-    t: Time
-    probability: Probability | UnsetType = UNSET
-
-
-class Node(Struct):
-    name: Name
-    known: bool
-    links: int
-    first: int | float | None
-    last: int | float | None
-    recent: list[KnownLink]
-
-
-class Newest(Struct):
-    links: list[KnownLink]
+Past = int | float | None
+DOUBTS = {
+    "unknown": Annotated[list[Name], Meta(description="names in the request that the network does not know")],
+    "warnings": Annotated[list[str], Meta(description="doubts about the times in the request")],
+}
+ADDED = _answer("Added", added=int, duplicates=int, nodes_added=int, version=Version, watermark=Past)
+SCORES = _answer("Scores", probability=list[Probability], version=Version, model=str, **DOUBTS)
+RANKED = _answer("RankedName", name=Name, probability=Probability, found=str)
+RANKING = _answer("Ranking", src=Name, t=Time, ranking=GenericAlias(list, RANKED), version=Version, **DOUBTS)
+EXPLANATION = _answer("Explanation", src=Name, dst=Name, t=Time, probability=Probability, walks=list[Any], **DOUBTS)
+LINK = _answer("PastLink", src=Name, dst=Name, t=Past)
+NODE = _answer("Node", name=Name, known=bool, links=int, first=Past, last=Past, recent=GenericAlias(list, LINK))
+NEWEST_LINK = _answer("ScoredLink", src=Name, dst=Name, t=Time, probability=Probability)
+NEWEST_LINKS = _answer("Newest", links=GenericAlias(list, NEWEST_LINK))
+REMOVED = _answer("Removed", removed=int, version=Version)
+COUNTS = dict.fromkeys(("links", "nodes", "version", "watermark"), Past)  # null until the service is ready
+STATUS = _answer("Status", ready=bool, **COUNTS, model=dict[str, Any], queue=dict[str, Any])
+PROGRESS = _answer("Progress", ready=bool, sources=list[dict[str, Any]])
 
 
 def create_app(service: Service, tokens: Tokens | None = None, *, max_body: int = MAX_BODY) -> App:
@@ -107,48 +79,47 @@ class Api:
         key = parameter("Idempotency-Key", "header", required=False, minLength=1, maxLength=MAX_KEY)
         limit = parameter("limit", required=False, type="integer", minimum=1, maximum=NEWEST, default=20)
         name, link_id = (parameter("name"),), (parameter("id"),)
-        explanation = _object("src", "dst", "t", "probability", "walks", "unknown", "warnings")
-        status = _object("ready", "links", "nodes", "version", "watermark", "model", "queue")
-        removed, bad, html = _object("removed", "version"), ("invalid",), (JSON, "text/html")
+        bad, html = ("invalid",), (JSON, "text/html")
         return [
-            Route("POST", "/v1/links", self.add, "write", LINKS, Added, (key,), ("late",)),
-            Route("POST", "/v1/score", self.score, "read", PAIRS, Scores),
-            Route("POST", "/v1/rank", self.rank, "read", (RankQuery,), Ranking),
-            Route("POST", "/v1/explain", self.explain, "read", (ExplainQuery,), explanation, media_types=html),
-            Route("GET", "/v1/nodes/{name}", self.node, "read", (), Node, (), bad),
-            Route("GET", "/v1/nodes", self.node, "read", (), Node, name, bad),
-            Route("DELETE", "/v1/nodes/{name}", self.forget, "write", (), removed, (), bad),
-            Route("DELETE", "/v1/nodes", self.forget, "write", (), removed, name, bad),
-            Route("DELETE", "/v1/links/{id}", self.remove, "write", (), removed, (), bad),
-            Route("DELETE", "/v1/links", self.remove, "write", (), removed, link_id, bad),
-            Route("GET", "/v1/links/recent", self.newest, "read", (), Newest, (limit,), bad),
-            Route("GET", "/v1/status", self.status, answer=status),
+            Route("POST", "/v1/links", self.add, "write", LINKS, ADDED, (key,), ("late",)),
+            Route("POST", "/v1/score", self.score, "read", PAIRS, SCORES),
+            Route("POST", "/v1/rank", self.rank, "read", (RankQuery,), RANKING),
+            Route("POST", "/v1/explain", self.explain, "read", (ExplainQuery,), EXPLANATION, media_types=html),
+            Route("GET", "/v1/nodes/{name}", self.node, "read", (), NODE, (), bad),
+            Route("GET", "/v1/nodes", self.node, "read", (), NODE, name, bad),
+            Route("DELETE", "/v1/nodes/{name}", self.forget, "write", (), REMOVED, (), bad),
+            Route("DELETE", "/v1/nodes", self.forget, "write", (), REMOVED, name, bad),
+            Route("DELETE", "/v1/links/{id}", self.remove, "write", (), REMOVED, (), bad),
+            Route("DELETE", "/v1/links", self.remove, "write", (), REMOVED, link_id, bad),
+            Route("GET", "/v1/links/recent", self.newest, "read", (), NEWEST_LINKS, (limit,), bad),
+            Route("GET", "/v1/status", self.status, answer=STATUS),
             Route("GET", "/v1/series", self.series),
             Route("GET", "/metrics", self.metrics, media_types=("text/plain",)),
-            Route("GET", "/ready", self.progress, answer=_object("ready", "sources")),
+            Route("GET", "/ready", self.progress, answer=PROGRESS),
             Route("GET", "/readyz", self.ready, None, problems=("unavailable",)),
             Route("GET", "/healthz", self.health, None),
         ]
 
-    async def add(self, request: Request) -> Added:
+    async def add(self, request: Request) -> dict[str, Any]:
         """Add links. The response is sent once they are on disk and visible to the next request. With an
         Idempotency-Key that was used before, nothing is added and the first answer is repeated."""
         key = _idempotency_key(request)
         links = await self.body(request)
         receipt = await asyncio.wrap_future(self.service.add(links, key))
-        return Added(*receipt, self.service.predictor.watermark)
+        return receipt._asdict() | {"watermark": self.service.predictor.watermark}
 
-    async def score(self, request: Request) -> Scores:
+    async def score(self, request: Request) -> dict[str, Any]:
         """The probability that pairs link, at a time or, without t, just after the newest link."""
         scored, doubts = await self.scored(await self.body(request))
-        return Scores(scored.probability.tolist(), scored.version, self.service.model_version, *doubts)
+        found = {"probability": scored.probability.tolist(), "version": scored.version}
+        return found | {"model": self.service.model_version} | doubts._asdict()
 
     async def scored(self, pairs: Pairs) -> tuple[Scored, Doubts]:
         """The scores of pairs, and what is doubtful about them."""
         doubts = await self._doubts(pairs.src, pairs.dst, pairs.t or (), pairs.strict)
         return await asyncio.wrap_future(self.service.score(pairs)), doubts
 
-    async def rank(self, request: Request) -> Ranking:
+    async def rank(self, request: Request) -> dict[str, Any]:
         """The most probable destinations of a node."""
         query: RankQuery = await self.body(request)
         if query.candidates == "all":
@@ -156,8 +127,9 @@ class Api:
         others = query.candidates if isinstance(query.candidates, list) else [query.src]
         doubts = await self._doubts([query.src], others, () if query.t is None else (query.t,), query.strict)
         found = await asyncio.wrap_future(self.service.rank(query))
-        ranking = [RankedName(*ranked) for ranked in found.ranking]
-        return Ranking(query.src, found.t, ranking, found.version, *doubts)
+        ranking = [ranked._asdict() for ranked in found.ranking]
+        answer = {"src": query.src, "t": found.t, "ranking": ranking, "version": found.version}
+        return answer | doubts._asdict()
 
     async def explain(self, request: Request) -> dict[str, Any] | Response:
         """Why a pair has its score: the walks that raise or lower it. As a page with 'Accept: text/html'."""
@@ -234,10 +206,6 @@ class Api:
     async def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call a function in another thread: the first query after new links may have to index them."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
-
-
-def _object(*required: str) -> Schema:
-    return {"type": "object", "required": [*required]}
 
 
 def _idempotency_key(request: Request) -> str | None:

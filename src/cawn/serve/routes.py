@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ class Route:
         handler: Returns a Response, or the content of one as JSON; its docstring describes the route.
         role: The role that is needed; None if no token is.
         body: The forms of the body; none if there is no body.
-        answer: The content of the answer, as a Struct or a schema.
+        answer: The content of the answer; any object if it is None.
         parameters: Of the query and the headers; see `parameter`.
         problems: Errors beyond those of every route with such a role and body.
     """
@@ -38,7 +38,7 @@ class Route:
     handler: Callable[[Request], Awaitable[Any]]
     role: Role | None = "read"
     body: tuple[type[Body], ...] = ()
-    answer: type[msgspec.Struct] | Schema = field(default_factory=lambda: {"type": "object"})
+    answer: type[msgspec.Struct] | None = None
     parameters: tuple[Schema, ...] = ()
     problems: tuple[str, ...] = ()
     media_types: tuple[str, ...] = (JSON,)
@@ -73,7 +73,7 @@ def openapi(routes: Sequence[Route]) -> Schema:
     paths: Schema = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    structs = {each for route in routes for each in (*route.body, route.answer, Failure) if isinstance(each, type)}
+    structs = {each for route in routes for each in (*route.body, route.answer, Failure) if each is not None}
     ordered = sorted(structs, key=lambda each: each.__name__)
     schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")[1]
     return {
@@ -113,5 +113,5 @@ def _responses(route: Route) -> Schema:
     return {"200": {"description": "The answer.", "content": good}} | problems
 
 
-def _schema(struct: type[msgspec.Struct] | Schema) -> Schema:
-    return struct if isinstance(struct, dict) else {"$ref": f"#/components/schemas/{struct.__name__}"}
+def _schema(struct: type[msgspec.Struct] | None) -> Schema:
+    return {"type": "object"} if struct is None else {"$ref": f"#/components/schemas/{struct.__name__}"}
