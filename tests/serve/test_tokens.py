@@ -11,8 +11,7 @@ def status(tokens: Tokens, header: str | None, role: str) -> int:
     try:
         tokens.check(header, role)
     except Problem as problem:
-        assert ("WWW-Authenticate" in problem.headers) == (problem.status == 401)
-        return problem.status
+        return problem.status if ("WWW-Authenticate" in problem.headers) == (problem.status == 401) else 0
     return 200
 
 
