@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import httptools
@@ -28,13 +29,14 @@ def limited(most: int = MAX_CONNECTIONS) -> Callable[..., LimitedProtocol]:
 class LimitedProtocol(HttpToolsProtocol):
     """A connection, which is closed if its client does not send or read in time."""
 
+    _numbers = count()  # of connections, in the order in which they were opened
     _timer: asyncio.TimerHandle | None = None
     _in_head, _in_request, _head_bytes = True, True, 0
     excess: Problem | None = None
 
     def __init__(self, most: int, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._most, self.opened = most, self.loop.time()
+        self._most, self.number = most, next(self._numbers)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -45,7 +47,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def _count(self) -> Problem | None:
         """The problem that there are too many connections; the oldest of those beyond the limits make room for this."""
         others: Any = self.connections - {self}
-        surplus = sorted((each for each in others if each.excess is not None), key=lambda each: each.opened)
+        surplus = sorted((each for each in others if each.excess is not None), key=lambda each: each.number)
         for oldest in surplus[:-MAX_SURPLUS]:
             oldest.transport.abort()
         admitted = [_address(each) for each in others if each.excess is None]
