@@ -13,9 +13,8 @@ import cawn
 from cawn import systems
 from cawn.cli import app
 from cawn.paper import EXPERIMENTS
-from cawn.serve.api import api_routes
-from cawn.serve.inference import inference_routes
-from cawn.serve.requests import parse_explain, parse_json, parse_links, parse_pairs, parse_rank
+from cawn.serve.app import create_app
+from cawn.serve.schema import parse
 from cawn.serve.service import Service, ServiceSettings
 
 ROOT = Path(__file__).parents[1]
@@ -69,8 +68,7 @@ def test_the_table_of_systems_is_that_of_the_registry() -> None:
 def test_the_page_about_the_server_names_what_it_has() -> None:
     """Routes, options and metrics."""
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
-    service = Service(ServiceSettings(ROOT))
-    paths = {endpoint.path for endpoint in (*api_routes(service), *inference_routes(service))}
+    paths = {route.path for route in create_app(Service(ServiceSettings(ROOT))).described}
     patterns = [re.sub(r"\{\w+\}", "NAME", path) + r"[`?]" for path in sorted(paths)]
     assert [pattern for pattern in patterns if not re.search(pattern, page)] == []
     commands = typer.main.get_command(app).commands.values()
@@ -84,7 +82,8 @@ def test_the_page_about_the_server_names_what_it_has() -> None:
 
 
 def test_requests_in_the_documentation_are_accepted() -> None:
-    parsers = {"links": parse_links, "score": parse_pairs, "rank": parse_rank, "explain": parse_explain}
+    described = create_app(Service(ServiceSettings(ROOT))).described
+    forms = {route.path.removeprefix("/v1/"): route.body for route in described if route.body}
     page = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8").replace("\\\n", "")
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     sent = re.findall(r"curl .*?/v1/(\w+) .*?-d '(.*?)'", page + readme)
@@ -93,7 +92,7 @@ def test_requests_in_the_documentation_are_accepted() -> None:
         sent += [(route, body) for body in re.findall(r"`(\{.*?\})`", cells)]
     assert len(sent) == 12
     for route, body in sent:
-        parsers[route](parse_json(body.encode()))
+        parse(body.encode(), forms[route])
 
 
 @pytest.fixture(scope="module")

@@ -70,4 +70,4 @@ def test_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert_refused(call_cawn("serve", run), 'cawn serve needs fastapi: pip install "cawn[serve]"')
+    assert_refused(call_cawn("serve", run), 'cawn serve needs starlette: pip install "cawn[serve]"')

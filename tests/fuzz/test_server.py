@@ -6,6 +6,7 @@
 import json
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import httpx
@@ -34,10 +35,11 @@ JSON = {"Content-Type": "application/json"}
 BODIES: list[tuple[str, Any]] = [
     ("/v1/links", {"links": [{"src": 1, "dst": 2, "t": 20_000, "id": "e1"}, {"src": 3, "dst": 4, "t": 20_001}]}),
     ("/v1/links", {"src": [1, 2], "dst": ["3", 4], "t": [20_000, 20_001], "ids": ["a", None]}),
+    ("/v1/links", {"src": [1], "dst": [2], "t": [20_000], "attributes": {"amount": [1.5], "currency": ["EUR"]}}),
     ("/v1/score", {"pairs": [{"src": 1, "dst": 2, "t": 20_000}, {"src": 1, "dst": 3, "t": 20_001}], "prior": 0.5}),
     ("/v1/score", {"src": 1, "dst": [2, 3], "t": 20_000}),
     ("/v1/rank", {"src": 1, "t": 20_000, "k": 3, "candidates": [2, 3], "kinds": ["recent"], "prior": 0.5}),
-    ("/v1/explain", {"src": 1, "dst": 2, "t": 20_000, "prior": 0.5}),
+    ("/v1/explain", {"src": 1, "dst": 2, "t": 20_000, "prior": 0.5, "strict": True}),
     (
         "/v2/models/run/infer",
         {
@@ -57,7 +59,9 @@ def client(tmp_path_factory) -> Iterator[AsgiClient]:
     folder = tmp_path_factory.mktemp("fuzz") / "run"
     events = laws.triadic_closure(30, 400, seed=0).events
     cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
-    service = Service(ServiceSettings(folder, device="cpu", threads=1))
+    service, nothing = Service(ServiceSettings(folder, device="cpu", threads=1)), Future()
+    nothing.set_result(0)
+    service.forget = service.remove = lambda **_: nothing  # so that the network stays
     service.start()
     with AsgiClient(create_app(service)) as client:
         yield client

@@ -228,7 +228,8 @@ class FakeServer:
     def app(self) -> Starlette:
         api = [Route(f"/v1/{name}", self.respond) for name in ("status", "series", "links/recent", "nodes")]
         api += [Route(f"/v1/{name}", self.respond, methods=["POST"]) for name in ("rank", "explain")]
-        return Starlette(routes=[*page.routes(), *api])
+        files = [Route(path, handler) for path, handler in page.handlers().items()]
+        return Starlette(routes=[*files, *api])
 
     @contextmanager
     def running(self) -> Iterator[FakeServer]:

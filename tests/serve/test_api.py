@@ -1,14 +1,16 @@
 """What a client sends under /v1 and what it gets."""
 
-import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import numpy as np
 import pytest
 
 from asgi_client import AsgiClient
+from cawn.serve import questions
 from cawn.serve.app import create_app
 from cawn.serve.requests import MAX_NAME
+from cawn.serve.service import Service
 
 pytestmark = pytest.mark.filterwarnings("ignore:t is ")  # about times far from the data
 
@@ -74,34 +76,26 @@ def test_late_links_are_refused(client) -> None:
     assert "older than the newest link" in answer.json()["detail"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": 1e300}, 422),
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": "2016-01-23"}, 422),
-        ("/v1/links", {"src": "n1", "dst": "n2", "t": 10**7, "attributes": [1.0]}, 422),
-        ("/v1/score", {"src": "n1", "dst": "n2", "t": "no date"}, 422),
-        ("/v1/score", {"src": "n1", "dst": "n2", "t": 0.5}, 422),
-        ("/v1/explain", {"src": "nobody", "dst": "n2"}, 422),
-        ("/v1/rank", {"src": "n1", "t": "x"}, 422),
-    ],
-)
-def test_what_the_predictor_refuses(client, path: str, body: dict, status: int) -> None:
-    answer = client.post(path, json=body)
-    assert answer.status_code == answer.json()["status"] == status
-    assert client.post("/v1/score", json={"src": "n1", "dst": "n2"}).status_code == 200
+def test_what_the_predictor_refuses(client) -> None:
+    pair = {"src": "n1", "dst": "n2"}
+    for path, body in (
+        *(("/v1/links", pair | {"t": t}) for t in (1e300, "2016-01-23")),
+        ("/v1/links", pair | {"t": 10**7, "attributes": [1.0]}),
+        *(("/v1/score", pair | {"t": t}) for t in ("no date", 0.5)),
+        ("/v1/explain", pair | {"src": "nobody"}),
+        ("/v1/rank", {"src": "n1", "t": "x"}),
+    ):
+        answer = client.post(path, json=body)
+        assert answer.status_code == answer.json()["status"] == 422
+    assert client.post("/v1/score", json=pair).status_code == 200
 
 
 def test_bodies_that_are_not_json(client) -> None:
     for path in ("/v1/links", "/v1/score", "/v1/rank", "/v1/explain", "/v2/models/run/infer"):
-        assert client.post(path, content=b"{", headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b"", headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b"[" * 10_000, headers=AS_JSON).status_code == 400
-        assert client.post(path, content=b'{"src": NaN}', headers=AS_JSON).status_code == 422
-        assert client.post(path, content=b"{}", headers={"Content-Type": "text/plain"}).status_code == 415
-        assert client.post(path, content=b"{}").status_code == 415
-        compressed = AS_JSON | {"Content-Encoding": "gzip"}
-        assert client.post(path, content=b"{}", headers=compressed).status_code == 415
+        for content, status in ((b"{", 400), (b"", 400), (b"[" * 10_000, 400), (b'{"src": NaN}', 422)):
+            assert client.post(path, content=content, headers=AS_JSON).status_code == status
+        for headers in ({}, {"Content-Type": "text/plain"}, AS_JSON | {"Content-Encoding": "gzip"}):
+            assert client.post(path, content=b"{}", headers=headers).status_code == 415
     utf8 = {"Content-Type": "Application/JSON; charset=utf-8"}
     assert client.post("/v1/score", content=b'{"src": "n1", "dst": "n2"}', headers=utf8).status_code == 200
 
@@ -127,32 +121,14 @@ def test_explanations(client) -> None:
     assert page.text.startswith("<!DOCTYPE html>")
 
 
-NAMES = [
-    "a/b",
-    "a%2Fb",
-    "%",
-    "ü",
-    "\n",
-    "\0",
-    "\ud800",
-    "?x=1#y",
-    " ",
-    "a+b",
-    "..",
-    "",
-    "n1",
-    "/",
-    "\\",
-    "x" * MAX_NAME,
-]
+NAMES = ["a/b", "a%2Fb", "%", "ü", "\n", "\0", "?x=1#y", " ", "a+b", "..", "", "n1", "/", "\\", "x" * MAX_NAME]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_with_any_characters(client, name: str) -> None:
     t = newest(client) + 1
-    body = json.dumps({"src": name, "dst": "other", "t": t})  # in ASCII, unlike what httpx sends
-    assert client.post("/v1/links", content=body, headers=AS_JSON).json()["added"] == 1
-    quoted = "".join(f"%{byte:02X}" for byte in name.encode("utf-8", "surrogatepass"))
+    assert client.post("/v1/links", json={"src": name, "dst": "other", "t": t}).json()["added"] == 1
+    quoted = "".join(f"%{byte:02X}" for byte in name.encode())
     for path in (f"/v1/nodes/{quoted}", f"/v1/nodes?name={quoted}"):
         found = client.get(path).json()
         assert found["name"] == name
@@ -168,6 +144,18 @@ def test_names_that_are_refused(client) -> None:
     assert client.get("/v1/nodes?name=%FF").status_code == 422
     assert client.get("/v1/nodes").status_code == 422
     assert client.get("/v1/nodes?name=a&name=b").status_code == 422
+
+
+def test_nodes_and_links_are_removed(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    removal, done = [], Future()
+    done.set_result(7)
+    for name in ("forget", "remove"):
+        monkeypatch.setattr(Service, name, lambda _, **what: removal.append(what) or done, raising=False)
+    for path in ("nodes/a%2Fb", "nodes/a/b", "nodes?name=a/b", "links/e%2F1", "links/recent", "links?id=.."):
+        assert client.request("DELETE", f"/v1/{path}").json()["removed"] == 7
+    assert removal == [*[{"name": "a/b"}] * 3, {"link_id": "e/1"}, {"link_id": "recent"}, {"link_id": ".."}]
+    for path in ("nodes", "nodes/%FF", "links", "links?id=a&id=b"):
+        assert client.request("DELETE", f"/v1/{path}").status_code == 422
 
 
 def test_the_newest_links(client) -> None:
@@ -192,6 +180,57 @@ def test_status_series_and_metrics(client) -> None:
     metrics = client.get("/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert "cawn_pairs_scored_total 1.0" in metrics.text
+
+
+def test_unknown_names_are_listed_or_refused(client) -> None:  # U6
+    pairs = {"src": "n1", "dst": ["n2", "N2", "n2 ", "N2"]}
+    inputs = [{"name": n, "shape": [1], "datatype": "BYTES", "data": [d]} for n, d in (("src", "n1"), ("dst", "N2"))]
+    for path, body, unknown in (
+        ("/v1/score", pairs, ["N2", "n2 "]),
+        ("/v1/score", {"src": "n1", "dst": "n2"}, []),
+        ("/v1/rank", {"src": "nobody"}, ["nobody"]),
+        ("/v1/rank", {"src": "n1", "candidates": ["n2", "N2"]}, ["N2"]),
+        ("/v1/explain", {"src": "n1", "dst": "n2"}, []),
+        ("/v2/models/run/infer", {"inputs": inputs}, ["N2"]),
+    ):
+        found = client.post(path, json=body).json()
+        assert found.get("parameters", found)["unknown"] == unknown
+        strict = {"parameters": {"strict": True}} if "inputs" in body else {"strict": True}
+        answer = client.post(path, json=body | strict)
+        assert answer.status_code == (422 if unknown else 200)
+        assert all(repr(name) in answer.text for name in unknown)
+
+
+def test_doubtful_times_are_answered_with_a_warning(client) -> None:  # U2
+    near, far = newest(client) + 1, newest(client) * 1_000
+    for path, body in (
+        ("/v1/score", {"src": "n1", "dst": ["n2", "n3"]}),
+        ("/v1/rank", {"src": "n1"}),
+        ("/v1/explain", {"src": "n1", "dst": "n2"}),
+    ):
+        assert client.post(path, json=body).json()["warnings"] == []
+        assert client.post(path, json=body | {"t": near}).json()["warnings"] == []
+        (warning,) = client.post(path, json=body | {"t": far}).json()["warnings"]
+        assert str(far) in warning
+    times = {"src": "n1", "dst": ["n2", "n3", "n4"], "t": [near, far, -far]}
+    assert len(client.post("/v1/score", json=times).json()["warnings"]) == 2
+
+
+def test_all_candidates_have_the_limit_of_named_ones(client, monkeypatch: pytest.MonkeyPatch) -> None:  # H11
+    everybody = {"src": "n1", "candidates": "all"}
+    assert client.post("/v1/rank", json=everybody).status_code == 200
+    monkeypatch.setattr(questions, "MAX_CANDIDATES", 10)
+    answer = client.post("/v1/rank", json=everybody)
+    assert answer.status_code == 422
+    assert "candidates" in answer.json()["detail"]
+    assert client.post("/v1/rank", json={"src": "n1"}).status_code == 200
+
+
+def test_how_far_streams_are_behind(client, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client.get("/ready").json() == {"ready": True, "sources": []}
+    behind = {"name": "redis", "connected": True, "lag": 12}
+    monkeypatch.setattr(Service, "status", lambda _: {"sources": [behind]})
+    assert client.get("/ready").json()["sources"] == [behind]
 
 
 def test_large_times_come_back_unchanged(client) -> None:

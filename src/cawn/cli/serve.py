@@ -41,6 +41,9 @@ def serve(
         int | None, typer.Option(metavar="N", help="Number of CPU threads; all cores but one by default.")
     ] = None,
     max_body: Annotated[int, typer.Option(min=1, metavar="BYTES", help="Largest request body.")] = 8 << 20,
+    max_connections: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Most connections; one address may have half of them.")
+    ] = 800,
     batch_pairs: Annotated[int, typer.Option(min=1, metavar="N", help="Most pairs to score together.")] = 1_024,
     batch_wait_ms: Annotated[
         float, typer.Option(min=0.0, max=1000.0, metavar="MS", help="Time a request waits for others to form a batch.")
@@ -96,7 +99,15 @@ def serve(
         learn=learn,
         weights=weights,
     )
-    server = Server(settings, tokens, listen(host, port, tokens), max_body=max_body, access_log=access_log, quiet=quiet)
+    server = Server(
+        settings,
+        tokens,
+        listen(host, port, tokens),
+        max_body=max_body,
+        max_connections=max_connections,
+        access_log=access_log,
+        quiet=quiet,
+    )
 
     def announce() -> None:
         facts = server.facts()

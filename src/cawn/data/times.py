@@ -344,7 +344,8 @@ def parse_query_times(t: Any, held: Array, form: TimeForm) -> Array:
     times = form.parse(t)
     if times.size and held.size:
         _refuse_overflow(times, held)
-        _warn_if_far(times, held, form)
+        if far := describe_far(times, held, form):
+            warnings.warn(far, UserWarning, stacklevel=3)
     return times
 
 
@@ -387,7 +388,8 @@ def _refuse_overflow(times: Array, held: Array) -> None:
             )
 
 
-def _warn_if_far(times: Array, held: Array, form: TimeForm) -> None:
+def describe_far(times: Array, held: Array, form: TimeForm) -> str:
+    """What is unlikely about times that are far from those of the links; empty if nothing is."""
     first, last = held[0].item(), held[-1].item()
     span = last - first
     century = _CENTURY * PER_SECOND[form.unit]
@@ -399,11 +401,8 @@ def _warn_if_far(times: Array, held: Array, form: TimeForm) -> None:
         spans = f"{_rounded(distance / (span or 1))} times the data's span"
         size = f"{_rounded(100 * distance / century)} years" if form.dates else spans
         side = "after the last" if t > last else "before the first"
-        warnings.warn(
-            f"t is {t}: {size} {side} link ({last if t > last else first}){cause}",
-            UserWarning,
-            stacklevel=4,
-        )
+        return f"t is {t}: {size} {side} link ({last if t > last else first}){cause}"
+    return ""
 
 
 def likely_unit(t: float, first: float, last: float) -> str:

@@ -1,136 +1,300 @@
-"""The HTTP application: every request passes `Gate`, which finds the route, checks the token and records metrics.
-
-FastAPI describes the routes (OpenAPI) and dispatches those with parameters. Routes with a fixed path are called
-directly: FastAPI's own dispatch takes longer than storing a link.
-"""
+"""The HTTP application: the table of routes, what they answer, and `App`, through which every request passes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from time import perf_counter
+from types import GenericAlias
+from typing import Annotated, Any, cast
+from urllib.parse import parse_qsl, unquote_to_bytes
 
-from fastapi import FastAPI
-from starlette.exceptions import HTTPException
+import msgspec
+from msgspec import Meta, Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from cawn import __version__
-from cawn.serve import page, schemas
-from cawn.serve.api import api_routes
-from cawn.serve.inference import inference_routes
-from cawn.serve.problems import of_error, of_status
-from cawn.serve.routes import Endpoint, header, limit_body
-from cawn.serve.service import Service
-from cawn.serve.tokens import Role, Tokens, check_host
+from cawn.errors import brief
+from cawn.serve import metrics, page
+from cawn.serve.batching import Scored
+from cawn.serve.bodies import MAX_BODY, Bodies
+from cawn.serve.connections import EXCESS
+from cawn.serve.inference import Inference
+from cawn.serve.problems import Problem, of_error
+from cawn.serve.questions import Doubts, check_destinations, find_doubts
+from cawn.serve.requests import LINKS, MAX_NAME, PAIRS, ExplainQuery, Name, Pairs, RankQuery, Time
+from cawn.serve.routes import JSON, Route, Routes, openapi, parameter
+from cawn.serve.service import NEWEST, Service
+from cawn.serve.tokens import Tokens, check_host
+from cawn.serve.writer import MAX_KEY
 
-MAX_BODY = 8 << 20  # bytes
-NODES = "/v1/nodes/"  # names may have any characters, even line breaks, which the router's patterns do not match
 OTHER = "other"  # the route, in metrics, of requests that match none
+_PAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
 
 
-def create_app(service: Service, tokens: Tokens | None = None, *, max_body: int = MAX_BODY) -> ASGIApp:
+def _answer(title: str, **fields: Any) -> type[Struct]:
+    """The type of an answer, for its description; handlers return it as a dict."""
+    return msgspec.defstruct(title, list(fields.items()))
+
+
+Probability = Annotated[float, Meta(ge=0, le=1)]
+Version = Annotated[int, Meta(description="of the history; it increases with every change")]
+Past = int | float | None
+DOUBTS = {
+    "unknown": Annotated[list[Name], Meta(description="names in the request that the network does not know")],
+    "warnings": Annotated[list[str], Meta(description="doubts about the times in the request")],
+}
+ADDED = _answer("Added", added=int, duplicates=int, nodes_added=int, version=Version, watermark=Past)
+SCORES = _answer("Scores", probability=list[Probability], version=Version, model=str, **DOUBTS)
+RANKED = _answer("RankedName", name=Name, probability=Probability, found=str)
+RANKING = _answer("Ranking", src=Name, t=Time, ranking=GenericAlias(list, RANKED), version=Version, **DOUBTS)
+EXPLANATION = _answer("Explanation", src=Name, dst=Name, t=Time, probability=Probability, walks=list[Any], **DOUBTS)
+LINK = _answer("PastLink", src=Name, dst=Name, t=Past)
+NODE = _answer("Node", name=Name, known=bool, links=int, first=Past, last=Past, recent=GenericAlias(list, LINK))
+NEWEST_LINK = _answer("ScoredLink", src=Name, dst=Name, t=Time, probability=Probability)
+NEWEST_LINKS = _answer("Newest", links=GenericAlias(list, NEWEST_LINK))
+REMOVED = _answer("Removed", removed=int, version=Version)
+FEW_PAIRS = 100  # whose names are looked up at once
+COUNTS = dict.fromkeys(("links", "nodes", "version", "watermark"), Past)  # null until the service is ready
+STATUS = _answer("Status", ready=bool, **COUNTS, model=dict[str, Any], queue=dict[str, Any])
+PROGRESS = _answer("Progress", ready=bool, sources=list[dict[str, Any]])
+
+
+def create_app(service: Service, tokens: Tokens | None = None, *, max_body: int = MAX_BODY) -> App:
     """The application for an ASGI server; `service` is started and stopped by the caller."""
-    endpoints = [*api_routes(service), *inference_routes(service)]
-    return Gate(_describe(endpoints), service, endpoints, tokens or Tokens(), max_body)
+    return App(service, tokens or Tokens(), max_body)
 
 
-def _describe(endpoints: Sequence[Endpoint]) -> FastAPI:
-    """The routes in FastAPI."""
-    app = FastAPI(
-        title="cawn",
-        version=__version__,
-        summary="Scores of links in a temporal network, while links arrive.",
-        docs_url=None,
-        redoc_url=None,
-        redirect_slashes=False,
-    )
-    for endpoint in endpoints:
-        app.add_api_route(
-            endpoint.path,
-            endpoint.respond,
-            methods=[endpoint.method],
-            name=endpoint.path,
-            summary=endpoint.summary,
-            response_model=None,
-            responses={200: endpoint.answer, **schemas.problems(*endpoint.kinds)},
-            openapi_extra=endpoint.extra,
-        )
+class Api:
+    """What the routes answer."""
 
-    app.router.routes.extend(page.routes())
+    def __init__(self, service: Service, max_body: int) -> None:
+        self.service = service
+        self._threads = ThreadPoolExecutor(2, "http")
+        self._bodies = Bodies(self._threads, max_body)
 
-    @app.exception_handler(HTTPException)
-    async def refuse(request: Request, error: HTTPException) -> Response:
-        what = {404: "there is no such address", 405: f"the method {request.method} is not supported here"}
-        detail = what.get(error.status_code, error.detail)
-        return of_status(error.status_code, detail, dict(error.headers or {})).response()
+    def routes(self) -> list[Route]:
+        key = parameter("Idempotency-Key", "header", required=False, minLength=1, maxLength=MAX_KEY)
+        limit = parameter("limit", required=False, type="integer", minimum=1, maximum=NEWEST, default=20)
+        name, link_id = (parameter("name"),), (parameter("id"),)
+        bad, html = ("invalid",), (JSON, "text/html")
+        return [
+            Route("POST", "/v1/links", self.add, "write", LINKS, ADDED, (key,), ("late",)),
+            Route("POST", "/v1/score", self.score, "read", PAIRS, SCORES),
+            Route("POST", "/v1/rank", self.rank, "read", (RankQuery,), RANKING),
+            Route("POST", "/v1/explain", self.explain, "read", (ExplainQuery,), EXPLANATION, media_types=html),
+            Route("GET", "/v1/nodes/{name}", self.node, "read", (), NODE, (), bad),
+            Route("GET", "/v1/nodes", self.node, "read", (), NODE, name, bad),
+            Route("DELETE", "/v1/nodes/{name}", self.forget, "write", (), REMOVED, (), bad),
+            Route("DELETE", "/v1/nodes", self.forget, "write", (), REMOVED, name, bad),
+            Route("DELETE", "/v1/links/{id}", self.remove, "write", (), REMOVED, (), bad),
+            Route("DELETE", "/v1/links", self.remove, "write", (), REMOVED, link_id, bad),
+            Route("GET", "/v1/links/recent", self.newest, "read", (), NEWEST_LINKS, (limit,), bad),
+            Route("GET", "/v1/status", self.status, answer=STATUS),
+            Route("GET", "/v1/series", self.series),
+            Route("GET", "/metrics", self.metrics, media_types=("text/plain",)),
+            Route("GET", "/ready", self.progress, answer=PROGRESS),
+            Route("GET", "/readyz", self.ready, None, problems=("unavailable",)),
+            Route("GET", "/healthz", self.health, None),
+        ]
 
-    found = app.openapi()
-    components = found.setdefault("components", {})
-    components.setdefault("schemas", {})["Problem"] = schemas.PROBLEM
-    components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    return app
+    async def add(self, request: Request) -> dict[str, Any]:
+        """Add links. The response is sent once they are on disk and visible to the next request. With an
+        Idempotency-Key that was used before, nothing is added and the first answer is repeated."""
+        key = _idempotency_key(request)
+        links = await self.body(request)
+        receipt = await asyncio.wrap_future(self.service.add(links, key))
+        return receipt._asdict() | {"watermark": self.service.predictor.watermark}
+
+    async def score(self, request: Request) -> dict[str, Any]:
+        """The probability that pairs link, at a time or, without t, just after the newest link."""
+        scored, doubts = await self.scored(await self.body(request))
+        found = {"probability": scored.probability.tolist(), "version": scored.version}
+        return found | {"model": self.service.model_version} | doubts._asdict()
+
+    async def scored(self, pairs: Pairs) -> tuple[Scored, Doubts]:
+        """The scores of pairs, and what is doubtful about them."""
+        doubts = await self._doubts(pairs.src, pairs.dst, pairs.t or (), pairs.strict)
+        return await asyncio.wrap_future(self.service.score(pairs)), doubts
+
+    async def rank(self, request: Request) -> dict[str, Any]:
+        """The most probable destinations of a node."""
+        query: RankQuery = await self.body(request)
+        if query.candidates == "all":
+            await self._aside(check_destinations, self.service.predictor)
+        others = query.candidates if isinstance(query.candidates, list) else [query.src]
+        doubts = await self._doubts([query.src], others, () if query.t is None else (query.t,), query.strict)
+        found = await asyncio.wrap_future(self.service.rank(query))
+        ranking = [ranked._asdict() for ranked in found.ranking]
+        answer = {"src": query.src, "t": found.t, "ranking": ranking, "version": found.version}
+        return answer | doubts._asdict()
+
+    async def explain(self, request: Request) -> dict[str, Any] | Response:
+        """Why a pair has its score: the walks that raise or lower it. As a page with 'Accept: text/html'."""
+        query: ExplainQuery = await self.body(request)
+        doubts = await self._doubts([query.src], [query.dst], () if query.t is None else (query.t,), query.strict)
+        as_page = "text/html" in request.headers.get("accept", "")
+        found = await asyncio.wrap_future(self.service.explain(query, as_page=as_page))
+        if isinstance(found, str):
+            return Response(found, 200, _PAGE_POLICY, "text/html")
+        return found | doubts._asdict()
+
+    async def node(self, request: Request) -> dict[str, Any]:
+        """A node, also one that is not known, and its newest links. In the path, its name is percent-encoded and may
+        have slashes; in the query, it may also be . or .. or empty."""
+        return await asyncio.wrap_future(self.service.node(_text(request, "name")))
+
+    async def newest(self, request: Request) -> dict[str, Any]:
+        """The links that arrived last, newest first, each with the score it had before it arrived."""
+        limit = (_query(request, "limit") or [b"20"])[0]
+        if not limit.isdigit() or not 1 <= int(limit[:9]) <= NEWEST:
+            raise Problem("invalid", f"limit is {brief(limit.decode('latin-1'))}: give an integer from 1 to {NEWEST}")
+        return {"links": await asyncio.wrap_future(self.service.newest(int(limit)))}
+
+    async def forget(self, request: Request) -> dict[str, Any]:
+        """Remove a node: its name and all of its links, for good."""
+        name, service = _text(request, "name"), cast("Any", self._ready_service())
+        removed = await asyncio.wrap_future(service.forget(name=name))
+        return {"removed": removed, "version": service.predictor.version}
+
+    async def remove(self, request: Request) -> dict[str, Any]:
+        """Remove the link with this id, for good."""
+        link_id, service = _text(request, "id"), cast("Any", self._ready_service())
+        removed = await asyncio.wrap_future(service.remove(link_id=link_id))
+        return {"removed": removed, "version": service.predictor.version}
+
+    async def status(self, _request: Request) -> dict[str, Any]:
+        """The state of the service; latencies in seconds."""
+        return self.service.status()
+
+    async def series(self, _request: Request) -> dict[str, Any]:
+        """Accuracy on arriving links over time."""
+        return self._ready_service().series()
+
+    async def metrics(self, _request: Request) -> Response:
+        """Metrics in Prometheus' format."""
+        return Response(self.service.metrics.to_text(), headers={"Content-Type": metrics.MEDIA_TYPE})
+
+    async def progress(self, _request: Request) -> dict[str, Any]:
+        """Whether requests are answered, and how far each stream is behind: `lag` entries are not read yet."""
+        return {"ready": True, "sources": self._ready_service().status()["sources"]}
+
+    async def ready(self, _request: Request) -> dict[str, Any]:
+        """Whether requests are answered."""
+        self._ready_service()
+        return {"ready": True}
+
+    async def health(self, _request: Request) -> dict[str, Any]:
+        """Whether the process runs."""
+        return {"status": "ok", "live": True}
+
+    async def body(self, request: Request) -> Any:
+        """What the body of a request asks."""
+        self._ready_service()
+        return await self._bodies.read(request, request.scope["route"].body)
+
+    def _ready_service(self) -> Service:
+        self.service.require_ready()
+        return self.service
+
+    async def _doubts(self, src: list[Name], dst: list[Name], times: Sequence[Time], strict: bool) -> Doubts:
+        state = self._ready_service().predictor.snapshot()
+        if len(src) <= FEW_PAIRS:
+            return find_doubts(state, src, dst, times, strict)
+        found: Doubts = await self._aside(find_doubts, state, src, dst, times, strict)
+        return found
+
+    async def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call a function that takes long in another thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
 
-class Gate:
+def _idempotency_key(request: Request) -> str | None:
+    key = request.headers.get("idempotency-key")
+    if key is not None and (not 1 <= len(key := key.strip()) <= MAX_KEY or not (key.isascii() and key.isprintable())):
+        raise Problem("invalid", f"Idempotency-Key: give 1 to {MAX_KEY} visible ASCII characters")
+    return key
+
+
+def _text(request: Request, name: str) -> str:
+    """A parameter of the path or the query."""
+    in_path = request.path_params.get(name)
+    given = _query(request, name) if in_path is None else [unquote_to_bytes(in_path)]
+    if len(given) != 1:
+        raise Problem("invalid", f"the query has {len(given)} values of {name}: give one, as in ?{name}=alice")
+    try:
+        found = given[0].decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        raise Problem("invalid", "the address is not UTF-8; percent-encode the UTF-8 bytes of names") from None
+    if len(found) > MAX_NAME:
+        raise Problem("invalid", f"{name} has a length of {len(found):,}: give at most {MAX_NAME:,}")
+    return found
+
+
+def _query(request: Request, name: str) -> list[bytes]:
+    """The values of a parameter of the query."""
+    given = request.scope.get("query_string", b"").decode("latin-1")
+    values = parse_qsl(given, keep_blank_values=True, encoding="latin-1", max_num_fields=100)
+    return [value.encode("latin-1") for key, value in values if key == name]
+
+
+class App:
     """Handles every request: finds its route, checks its token, turns errors into answers and records metrics."""
 
-    def __init__(
-        self, app: FastAPI, service: Service, endpoints: Sequence[Endpoint], tokens: Tokens, max_body: int
-    ) -> None:
-        self._app, self._metrics, self._tokens, self._max_body = app, service.metrics, tokens, max_body
-        self._fixed = {(each.method, each.path): each for each in endpoints if "{" not in each.path}
-        self._nodes = next(each for each in endpoints if each.path.startswith(NODES))
-        self._open = {"/", "/openapi.json", *(each.path for each in endpoints if each.role is None)}
+    def __init__(self, service: Service, tokens: Tokens, max_body: int) -> None:
+        api = Api(service, max_body)
+        self.described = [*api.routes(), *Inference(api).routes()]  # in OpenAPI
+        files = page.handlers() | {"/openapi.json": page.static(_to_json(openapi(self.described)), JSON, {})}
+        self._routes = Routes([*self.described, *(Route("GET", path, files[path], None) for path in files)])
+        self._metrics, self._tokens = service.metrics, tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        started, method, path = perf_counter(), scope["method"], scope["path"]
-        method = "GET" if method == "HEAD" else method
-        endpoint = self._fixed.get((method, path))
-        if endpoint is None and method == "GET" and path.startswith(NODES):
-            endpoint = self._nodes
-        request = limit_body(Request(scope, receive), self._max_body)
-        watched = _Watched(send)
+        started, status = perf_counter(), 499
+        raw_path = scope.get("raw_path") or scope["path"].encode()
+        routes, parameters = self._routes.find(scope["path"], raw_path.partition(b"?")[0].decode("latin-1"))
+        route = routes.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        scope.update(route=route, path_params=parameters)
         try:
-            role = self._role(endpoint, path)
-            if role is not None and self._tokens:
-                self._tokens.check(header(request, b"authorization"), role)
-            elif role is not None:
-                check_host(header(request, b"host"))
-            if endpoint is not None:
-                response = await endpoint.respond(request)
-                await response(scope, receive, watched)
-            else:
-                await self._app(scope, receive, watched)
+            response = await self._respond(Request(scope, receive), route, list(routes))
+            await response(scope, receive, send)
+            status = response.status_code
         except ClientDisconnect:
             pass
-        except Exception as error:
-            if watched.status == 0:
-                await of_error(error).response()(scope, receive, watched)
-            else:
-                of_error(error)  # which logs it
         finally:
-            route = endpoint.path if endpoint is not None else getattr(scope.get("route"), "path", OTHER)
-            self._metrics.request(route, watched.status or 499, perf_counter() - started)
+            self._metrics.request(OTHER if route is None else route.path, status, perf_counter() - started)
 
-    def _role(self, endpoint: Endpoint | None, path: str) -> Role | None:
-        if endpoint is not None:
-            return endpoint.role
-        return None if path in self._open or path.startswith("/page/") else "read"
+    async def _respond(self, request: Request, route: Route | None, methods: list[str]) -> Response:
+        try:
+            self._check_access(request, route)
+            if route is None and not methods:
+                raise Problem("not-found", "there is no such address")
+            if route is None:
+                what = f"the method {request.method} is not supported here"
+                raise Problem("method-not-allowed", what, {"Allow": ", ".join(sorted(methods))})
+            found = await route.handler(request)
+            return found if isinstance(found, Response) else Response(_to_json(found), media_type=JSON)
+        except ClientDisconnect:
+            raise
+        except Exception as error:
+            return of_error(error).response()
+
+    def _check_access(self, request: Request, route: Route | None) -> None:
+        if route is not None and route.role is None:
+            return
+        if (problem := request.scope.get(EXCESS)) is not None:
+            raise problem
+        if self._tokens:
+            self._tokens.check(request.headers.get("authorization"), "read" if route is None else route.role or "read")
+        else:
+            check_host(request.headers.get("host"))
 
 
-class _Watched:
-    """Sends messages, and stores the status."""
-
-    __slots__ = ("_send", "status")
-
-    def __init__(self, send: Send) -> None:
-        self._send, self.status = send, 0
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
+def _to_json(content: Any) -> bytes:
+    """Compact JSON; names that are not Unicode are escaped."""
+    try:
+        return msgspec.json.encode(content)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(content), separators=(",", ":")).encode()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -54,39 +54,25 @@ class Metrics:
     """Counters and histograms that the server adds to, and gauges that are read when requested."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+        self._registry = registry = CollectorRegistry()
         self.links_rate = Rate()
-        self._latencies: dict[str, deque[float]] = {}
-        self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
-        self._seconds = Histogram(
-            "cawn_request_seconds",
-            "Time from the first byte of a request to the end of its answer.",
-            ["route"],
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self._requests = self._counter("cawn_requests", "Requests by route and status.", ["route", "status"])
-        self._pairs = self._counter("cawn_pairs_scored", "Pairs scored.")
-        self._unknown = self._counter("cawn_pairs_unknown", "Pairs scored with a node that is not in the network.")
-        self._batch_pairs = Histogram(
-            "cawn_batch_pairs", "Pairs scored together.", buckets=_PAIRS, registry=self.registry
-        )
-        self._batch_seconds = Histogram(
-            "cawn_batch_seconds", "Time to score a batch.", buckets=_SECONDS, registry=self.registry
-        )
-
-    def _counter(self, name: str, help_text: str, labels: Iterable[str] = ()) -> Counter:
-        return Counter(name, help_text, labels, registry=self.registry)
+        self._latencies: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
+        what = "Time from the first byte of a request to the end of its answer."
+        self._seconds = Histogram("cawn_request_seconds", what, ["route"], buckets=_SECONDS, registry=registry)
+        what = "Requests by route and status."
+        self._requests = Counter("cawn_requests", what, ["route", "status"], registry=registry)
+        self._pairs = Counter("cawn_pairs_scored", "Pairs scored.", registry=registry)
+        what = "Pairs scored with a node that is not in the network."
+        self._unknown = Counter("cawn_pairs_unknown", what, registry=registry)
+        what = "Pairs scored together."
+        self._batch_pairs = Histogram("cawn_batch_pairs", what, buckets=_PAIRS, registry=registry)
+        what = "Time to score a batch."
+        self._batch_seconds = Histogram("cawn_batch_seconds", what, buckets=_SECONDS, registry=registry)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count a request; `route` is a template such as /v1/nodes/{name}, so that there are few."""
-        children = self._children.get((route, status))
-        if children is None:
-            children = self._seconds.labels(route), self._requests.labels(route, str(status))
-            self._children[route, status] = children
-            self._latencies.setdefault(route, deque(maxlen=RECENT))
-        children[0].observe(seconds)
-        children[1].inc()
+        self._seconds.labels(route).observe(seconds)
+        self._requests.labels(route, status).inc()
         self._latencies[route].append(seconds)
 
     def batch(self, batch: Batch) -> None:
@@ -99,17 +85,16 @@ class Metrics:
         """Quantiles in seconds over the last requests of each route, by its path after /v1/."""
         found = {}
         for route, recent in list(self._latencies.items()):
-            seconds = np.array(tuple(recent))
-            p50, p99 = np.quantile(seconds, [0.5, 0.99]).tolist() if len(seconds) else (0.0, 0.0)
-            found[route.removeprefix("/v1/")] = {"p50": p50, "p99": p99, "count": len(seconds)}
+            p50, p99 = np.quantile(list(recent), [0.5, 0.99]).tolist()
+            found[route.removeprefix("/v1/")] = {"p50": p50, "p99": p99, "count": len(recent)}
         return found
 
     def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Include these values, read whenever the metrics are requested."""
-        self.registry.register(_Readings(read))
+        self._registry.register(_Readings(read))
 
     def to_text(self) -> bytes:
-        return generate_latest(self.registry)
+        return generate_latest(self._registry)
 
 
 class _Readings(Collector):
@@ -122,8 +107,7 @@ class _Readings(Collector):
     def collect(self) -> Iterable[Metric]:
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
         for reading in self._read():
-            if reading.name not in families:
-                kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
-                families[reading.name] = kind(reading.name, reading.help, labels=list(reading.labels))
-            families[reading.name].add_metric(list(reading.labels.values()), reading.value)
+            kind = CounterMetricFamily if reading.counter else GaugeMetricFamily
+            family = families.setdefault(reading.name, kind(reading.name, reading.help, labels=list(reading.labels)))
+            family.add_metric(list(reading.labels.values()), reading.value)
         return families.values()

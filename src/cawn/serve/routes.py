@@ -1,131 +1,117 @@
-"""Common parts of the routes: their description, reading of bodies within limits, JSON answers."""
+"""The table of routes: dispatch, roles, the labels of metrics and the OpenAPI description come from it."""
 
 from __future__ import annotations
 
-import asyncio
-import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+import msgspec
+from starlette.requests import Request
 
-from cawn.serve.problems import Problem, of_error
-from cawn.serve.requests import parse_json
+from cawn import __version__
+from cawn.serve.problems import KINDS, MEDIA_TYPE, Failure
+from cawn.serve.requests import Body
 from cawn.serve.tokens import Role
 
-Handler = Callable[[Request], Awaitable[Response]]
-
-BODY_SECONDS = 30.0  # for a body to arrive
-_MAX_BODY = "cawn.max_body"  # in the scope of a request
-_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+Schema = dict[str, Any]
+JSON = "application/json"
 
 
 @dataclass(frozen=True)
-class Endpoint:
-    """A route, and how OpenAPI describes it.
+class Route:
+    """A method and an address, and what answers there.
 
     Args:
-        path: A path, or one that ends with a parameter, such as /v1/nodes/{name}.
+        path: It may have parameters, such as {name}; one at its end may have slashes.
+        handler: Returns a Response, or the content of one as JSON; its docstring describes the route.
         role: The role that is needed; None if no token is.
-        body: The description of the body; None if there is none.
-        problems: Errors it may answer with, beyond those of every route with such a role and body.
+        body: The forms of the body; none if there is no body.
+        answer: The content of the answer; any object if it is None.
+        parameters: Of the query and the headers; see `parameter`.
+        problems: Errors beyond those of every route with such a role and body.
     """
 
     method: str
     path: str
-    handler: Handler
-    summary: str
-    answer: dict[str, Any]
+    handler: Callable[[Request], Awaitable[Any]]
     role: Role | None = "read"
-    body: dict[str, Any] | None = None
+    body: tuple[type[Body], ...] = ()
+    answer: type[msgspec.Struct] | None = None
+    parameters: tuple[Schema, ...] = ()
     problems: tuple[str, ...] = ()
-    parameters: list[dict[str, Any]] = field(default_factory=list)
-
-    async def respond(self, request: Request) -> Response:
-        """The answer to a request; errors become problems."""
-        try:
-            return await self.handler(request)
-        except ClientDisconnect:
-            raise
-        except Exception as error:
-            return of_error(error).response()
-
-    @property
-    def kinds(self) -> list[str]:
-        """All errors it may answer with."""
-        found = {*self.problems}
-        if self.role is not None:
-            found |= {"unauthenticated", "forbidden"}
-        if self.body is not None:
-            found |= {"malformed", "timeout", "too-large", "media-type", "invalid"}
-        return sorted(found)
-
-    @property
-    def extra(self) -> dict[str, Any]:
-        """Its description in OpenAPI, apart from its answers."""
-        found: dict[str, Any] = {"security": [] if self.role is None else [{"token": []}]}
-        if self.body is not None:
-            found["requestBody"] = self.body
-        if self.parameters:
-            found["parameters"] = self.parameters
-        return found
+    media_types: tuple[str, ...] = (JSON,)
 
 
-def header(request: Request, name: bytes) -> bytes | None:
-    for key, value in request.scope["headers"]:
-        if key == name:
-            found: bytes = value
-            return found
-    return None
+class Routes:
+    """Finds the routes of an address."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        self._fixed: dict[str, dict[str, Route]] = {}
+        self._patterns: dict[str, dict[str, Route]] = {}
+        for route in sorted(routes, key=lambda route: len(route.path), reverse=True):
+            pattern = re.sub(r"\{(\w+)\}$", r"(?P<\1>(?s:.*))", route.path)
+            pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)
+            table = self._fixed if pattern == route.path else self._patterns
+            table.setdefault(pattern, {})[route.method] = route
+
+    def find(self, path: str, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+        """The routes by method, and the parameters in the path, percent-encoded."""
+        fixed = self._fixed.get(path, {})
+        matches = ((routes, re.fullmatch(pattern, raw_path)) for pattern, routes in self._patterns.items())
+        return next(((routes | fixed, match.groupdict()) for routes, match in matches if match), (fixed, {}))
 
 
-def limit_body(request: Request, most: int) -> Request:
-    """Set the size in bytes that `read_json` accepts."""
-    request.scope[_MAX_BODY] = most
-    return request
+def parameter(name: str, place: str = "query", *, required: bool = True, **schema: Any) -> Schema:
+    """The description of a parameter of a route."""
+    return {"name": name, "in": place, "required": required, "schema": {"type": "string"} | schema}
 
 
-async def read_json(request: Request) -> Any:
-    """The JSON value of the body; its type, size and syntax are checked (408, 413, 415, 400)."""
-    kind = (header(request, b"content-type") or b"").partition(b";")[0].strip().lower()
-    if kind != b"application/json":
-        raise Problem("media-type", "send the body as JSON, with the header 'Content-Type: application/json'")
-    if (header(request, b"content-encoding") or b"identity").lower() != b"identity":
-        raise Problem("media-type", "send the body without compression")
-    most = request.scope[_MAX_BODY]
-    length = header(request, b"content-length")
-    if length is not None and length.isdigit() and int(length[:20]) > most:
-        raise _too_large(most)
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            body = await _read(request, most)
-    except TimeoutError:
-        raise Problem("timeout", f"the body did not arrive within {BODY_SECONDS:.0f} seconds") from None
-    return parse_json(body)
+def openapi(routes: Sequence[Route]) -> Schema:
+    """The OpenAPI description of routes."""
+    paths: Schema = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    structs = {each for route in routes for each in (*route.body, route.answer, Failure) if each is not None}
+    ordered = sorted(structs, key=lambda each: each.__name__)
+    schemas = msgspec.json.schema_components(ordered, ref_template="#/components/schemas/{name}")[1]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "cawn", "version": __version__, "summary": "Scores of links in a temporal network."},
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
+    }
 
 
-async def _read(request: Request, most: int) -> bytes:
-    message = await request.receive()
-    body: bytes = message.get("body", b"")
-    if message["type"] == "http.request" and not message.get("more_body") and len(body) <= most:
-        return body
-    parts, size = [], 0
-    while message["type"] == "http.request":
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise _too_large(most)
-        if not message.get("more_body"):
-            return b"".join(parts)
-        message = await request.receive()
-    raise ClientDisconnect
+def _operation(route: Route) -> Schema:
+    in_path = [parameter(name, "path") for name in re.findall(r"\{(\w+)\}", route.path)]
+    found: Schema = {
+        "summary": " ".join((route.handler.__doc__ or "").split()),
+        "security": [] if route.role is None else [{"token": []}],
+        "parameters": [*in_path, *route.parameters],
+        "responses": _responses(route),
+    }
+    if route.body:
+        examples = {form.__name__: {"value": form.example} for form in route.body}
+        content = {"schema": {"anyOf": [_schema(form) for form in route.body]}, "examples": examples}
+        found["requestBody"] = {"required": True, "content": {JSON: content}}
+    return found
 
 
-def _too_large(most: int) -> Problem:
-    return Problem("too-large", f"the body has more than {most:,} bytes; send it in parts", {"Connection": "close"})
+def _responses(route: Route) -> Schema:
+    kinds = {*route.problems}
+    if route.role is not None:
+        kinds |= {"unauthenticated", "forbidden", "overloaded", "unavailable"}
+    if route.body:
+        kinds |= {"malformed", "timeout", "too-large", "media-type", "invalid"}
+    good = {
+        kind: {"schema": _schema(route.answer) if kind == JSON else {"type": "string"}} for kind in route.media_types
+    }
+    bad = {MEDIA_TYPE: {"schema": _schema(Failure)}}
+    problems = {str(KINDS[kind][0]): {"description": KINDS[kind][1], "content": bad} for kind in sorted(kinds)}
+    return {"200": {"description": "The answer.", "content": good}} | problems
 
 
-def json_response(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(_encode(content), status, headers, "application/json")
+def _schema(struct: type[msgspec.Struct] | None) -> Schema:
+    return {"type": "object"} if struct is None else {"$ref": f"#/components/schemas/{struct.__name__}"}

@@ -19,8 +19,9 @@ import uvicorn
 
 from cawn.errors import QueryError, reason
 from cawn.progress import progress
-from cawn.serve.app import MAX_BODY, create_app
-from cawn.serve.connections import LimitedProtocol
+from cawn.serve.app import create_app
+from cawn.serve.bodies import MAX_BODY
+from cawn.serve.connections import MAX_CONNECTIONS, limited
 from cawn.serve.service import Service, ServiceSettings, Stopped
 from cawn.serve.tokens import Tokens
 
@@ -62,6 +63,7 @@ class Server:
         listening: socket.socket,
         *,
         max_body: int = MAX_BODY,
+        max_connections: int = MAX_CONNECTIONS,
         access_log: bool = False,
         quiet: bool = False,
     ) -> None:
@@ -72,7 +74,7 @@ class Server:
         self._access_log = access_log
         config = uvicorn.Config(
             create_app(self._service, tokens, max_body=max_body),
-            http=LimitedProtocol,
+            http=limited(max_connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             log_config=None,

@@ -211,13 +211,13 @@ class Service:
         self.require_ready()
         return self.writer.submit(links, key=key)
 
-    def forget(self, name: Name) -> Future[dict[str, Any]]:
-        """Remove a node with all its links, from the state and from the run folder."""
+    def forget(self, name: Name) -> Future[int]:
+        """Remove a node with all its links, from the state and from the run folder; returns the number of links."""
         return self._slowly(self._forget, name)
 
-    def remove(self, link_id: Names) -> Future[dict[str, Any]]:
-        """Remove the links with these ids."""
-        return self._slowly(lambda: {"removed": self._remove(link_id=link_id), "version": self.predictor.version})
+    def remove(self, link_id: Names) -> Future[int]:
+        """Remove the links with these ids; returns their number."""
+        return self._slowly(lambda: self._remove(link_id=link_id))
 
     def score(self, pairs: Pairs) -> Future[Scored]:
         self.require_ready()
@@ -252,13 +252,13 @@ class Service:
             self._newest.clear()
         return removed
 
-    def _forget(self, name: Name) -> dict[str, Any]:
+    def _forget(self, name: Name) -> int:
         assert self._state is not None
         removed = self._remove(name=name)
         RejectedEntries(self._state.store.folder).forget(name)
         with suppress(QueryError):  # the run may not have it
             forget_node(self.settings.run, name)
-        return {"removed": removed, "version": self.predictor.version}
+        return removed
 
     def _rank(self, query: RankQuery) -> RankAnswer:
         state = self.predictor.snapshot()

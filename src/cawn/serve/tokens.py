@@ -1,4 +1,4 @@
-"""Bearer tokens with a role: `read` allows queries, `write` also allows adding links."""
+"""Bearer tokens with a role: `read` allows queries, `write` also allows adding and removing links."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from cawn.serve.problems import Problem
 Role = Literal["read", "write"]
 
 SHORTEST = 8
-_VARIABLES: dict[str, Role] = {"CAWN_READ_TOKEN": "read", "CAWN_WRITE_TOKEN": "write"}
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="cawn"'}
+_ROLES: dict[str, Role] = {"read": "read", "write": "write", "CAWN_READ_TOKEN": "read", "CAWN_WRITE_TOKEN": "write"}
 
 
 class Tokens:
@@ -29,13 +28,10 @@ class Tokens:
     @classmethod
     def read(cls, path: Path | None = None, environment: Mapping[str, str] = os.environ) -> Tokens:
         """Tokens of the environment (CAWN_READ_TOKEN, CAWN_WRITE_TOKEN) and of a file of lines `role token`."""
-        found: dict[str, Role] = {}
-        for variable, role in _VARIABLES.items():
-            if environment.get(variable):
-                found[_checked(environment[variable], variable)] = role
-        if path is not None:
-            found |= _in_file(path)
-        return cls(found)
+        given = [(name, environment[name], name) for name in _ROLES if name.isupper() and environment.get(name)]
+        return cls(
+            {_checked(token, where): _ROLES[role] for role, token, where in given + (_in_file(path) if path else [])}
+        )
 
     def __bool__(self) -> bool:
         return bool(self._roles)
@@ -45,53 +41,45 @@ class Tokens:
         """The roles for which there is a token."""
         return sorted(set(self._roles.values()))
 
-    def role(self, token: bytes) -> Role | None:
-        """The role of a token. All tokens are compared, each in constant time."""
-        found: Role | None = None
-        for known, role in self._roles.items():
-            if hmac.compare_digest(known, token):
-                found = role
-        return found
-
-    def check(self, authorization: bytes | None, needed: Role) -> None:
+    def check(self, authorization: str | None, needed: Role) -> None:
         """Raise `Problem` unless this Authorization header has a token of the role (401, 403)."""
         if not self._roles:
             return
-        scheme, _, token = (authorization or b"").partition(b" ")
-        role = self.role(token.strip()) if scheme.lower() == b"bearer" else None
-        if role is None:
+        scheme, _, token = (authorization or "").partition(" ")
+        given = token.strip().encode("latin-1")
+        # All tokens are compared, each in constant time.
+        found = [role for known, role in self._roles.items() if hmac.compare_digest(known, given)]
+        if scheme.lower() != "bearer" or not found:
             what = "the token is not known" if authorization else "there is no token"
-            raise Problem("unauthenticated", f"{what}; send the header 'Authorization: Bearer TOKEN'", _CHALLENGE)
-        if needed == "write" and role != "write":
+            challenge = {"WWW-Authenticate": 'Bearer realm="cawn"'}
+            raise Problem("unauthenticated", f"{what}; send the header 'Authorization: Bearer TOKEN'", challenge)
+        if needed == "write" and "write" not in found:
             raise Problem("forbidden", "this token may only read; use one with the role write")
 
 
-def check_host(host: bytes | None) -> None:
+def check_host(host: str | None) -> None:
     """Refuse other host names: without tokens, a foreign web page could read answers if its own name resolved to this
     machine (DNS rebinding)."""
-    name = (host or b"localhost").decode("latin-1").lower()
+    name = (host or "localhost").lower()
     name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    if name == "localhost":
-        return
     try:
-        ip_address(name)
+        if name != "localhost":
+            ip_address(name)
     except ValueError:
         raise Problem("forbidden", "without tokens, use the server's IP address or localhost as its name") from None
 
 
-def _in_file(path: Path) -> dict[str, Role]:
+def _in_file(path: Path) -> list[tuple[str, str, str]]:
+    """The role, the token and the place of each line of a file."""
     try:
-        lines = read_file(path).decode("utf-8").splitlines()
+        lines = enumerate(read_file(path).decode("utf-8").splitlines(), start=1)
     except UnicodeDecodeError as error:
         raise QueryError(f"{path}: is not a text file; write one 'role token' in each line") from error
-    found: dict[str, Role] = {}
-    for number, line in enumerate(lines, start=1):
-        words = line.split()
-        if not words or words[0].startswith("#"):
-            continue
+    found = []
+    for number, words in [(number, line.split()) for number, line in lines if line.strip()[:1] not in ("", "#")]:
         if len(words) != 2 or words[0] not in ("read", "write"):
             raise QueryError(f"{path}, line {number}: write 'read TOKEN' or 'write TOKEN'")
-        found[_checked(words[1], f"{path}, line {number}")] = "read" if words[0] == "read" else "write"
+        found.append((words[0], words[1], f"{path}, line {number}"))
     if not found:
         raise QueryError(f"{path}: has no tokens; write one 'role token' in each line")
     return found

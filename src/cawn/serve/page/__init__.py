@@ -6,15 +6,12 @@ They hold no data and need no token. Nothing is loaded from other hosts; the Con
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable
-from functools import cache
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -45,38 +42,25 @@ HEADERS = {
 }
 
 
-class Asset(NamedTuple):
-    """A file of the page."""
-
-    body: bytes
-    media_type: str
-    tag: str  # the value of ETag
+Handler = Callable[[Request], Awaitable[Response]]
 
 
-@cache
-def assets() -> dict[str, Asset]:
-    """The files of the page by their path on the server."""
+def handlers() -> dict[str, Handler]:
+    """What answers with the files of the page, by their paths on the server."""
     found = {}
     for file in files(__package__).iterdir():
-        media_type = MEDIA_TYPES.get(PurePosixPath(file.name).suffix)
-        if media_type is not None:
-            body = file.read_bytes()
+        if (media_type := MEDIA_TYPES.get(PurePosixPath(file.name).suffix)) is not None:
             path = "/" if file.name == "index.html" else f"/page/{file.name}"
-            found[path] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:16]}"')
+            found[path] = static(file.read_bytes(), media_type, HEADERS)
     return found
 
 
-def routes() -> list[Route]:
-    """Routes for the application: `app.router.routes.extend(page.routes())`."""
-    return [Route(path, _endpoint(asset), include_in_schema=False) for path, asset in assets().items()]
-
-
-def _endpoint(asset: Asset) -> Callable[[Request], Awaitable[Response]]:
-    headers = HEADERS | {"ETag": asset.tag}
+def static(body: bytes, media_type: str, headers: Mapping[str, str]) -> Handler:
+    """Answers with the same content every time; 304 to a client that has it."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
     async def answer(request: Request) -> Response:
-        if asset.tag in request.headers.get("if-none-match", ""):
-            return Response(status_code=304, headers=headers)
-        return Response(asset.body, media_type=asset.media_type, headers=headers)
+        known = tag in request.headers.get("if-none-match", "")
+        return Response(None if known else body, 304 if known else 200, {**headers, "ETag": tag}, media_type)
 
     return answer
