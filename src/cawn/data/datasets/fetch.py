@@ -93,7 +93,7 @@ def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | Non
         done = known if response.status == 206 else 0
         if not done:
             part.unlink(missing_ok=True)
-            _store_validator(response, tag)
+            tag.write_text(_validator_of(response), encoding="ascii", errors="replace")
         total = None if response.length is None else done + response.length
         with open(part, "ab") as file:
             report(done, total)
@@ -137,14 +137,10 @@ def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     return response
 
 
-def _store_validator(response: HTTPResponse, tag: Path) -> None:
-    """Store the validator of the server's file, without which the download cannot be resumed."""
-    etag = response.headers.get("ETag", "")
-    validator = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
-    if validator:
-        tag.write_text(validator, encoding="ascii", errors="replace")
-    else:
-        tag.unlink(missing_ok=True)
+def _validator_of(response: HTTPResponse) -> str:
+    """What identifies this version of the server's file; "" if nothing does, so that it cannot be resumed."""
+    etag: str = response.headers.get("ETag", "")
+    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
 def _validator(tag: Path) -> str:

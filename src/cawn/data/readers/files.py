@@ -258,22 +258,6 @@ def _kind_of_zip(path: str) -> str:
 # Reading files of any kind but text.
 
 
-def constant(value: Value, rows: int) -> pa.Array:
-    """A column with one value."""
-    kind = pa.null() if value is None else pa.int64() if isinstance(value, int) else pa.string()
-    return pa.repeat(pa.scalar(value, kind), rows)
-
-
-def import_stream(table: Any) -> pa.Table:
-    """Any object that offers an Arrow stream."""
-    try:
-        imported = pa.table(table)
-        imported.validate(full=True)
-        return imported
-    except Exception as error:  # another library's table can raise anything
-        raise DataError(f"table: cannot be read as Arrow ({reason(error)})") from error
-
-
 def damaged(file: File, kind: str, error: BaseException) -> DataError:
     why = reason(error)
     if kind == "json":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
@@ -19,9 +19,9 @@ from cawn.data.array_folders import map_array
 from cawn.data.columns import FileStore
 from cawn.data.events import PER_LINK, Events
 from cawn.data.names import SLOTS
-from cawn.data.readers import authors, found_source, parts_of, read_like, read_options
-from cawn.data.readers.links import Limits, read_log
+from cawn.data.readers.links import Limits
 from cawn.data.readers.sorting import ROWS
+from cawn.data.readers.sources import LogSource, read_like
 from cawn.data.reading import Reading
 from cawn.data.stored import READ_AGAIN, is_columns, is_index, write_columns_description
 from cawn.errors import QueryError, brief
@@ -76,15 +76,23 @@ def write_columns(source: Any, folder: Path, *, memory: int, report: ShowProgres
 
 def write_limited(source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any) -> Events:
     """`write_columns` with separate limits."""
-    found = found_source(source)
+    log = LogSource(source, **options)
     with storing(folder), _removed_on_error(folder):
-        if isinstance(found, Events) or authors.are_of_authors(found):
-            events = _written(read_like(found, None, **options), folder)
+        if log.needs_memory:
+            events = log.read()
+            held = {name: getattr(events, name) for name in ("src", "dst", "t", *PER_LINK)} | events.names.arrays
+            held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
         else:
-            events = _read_into(folder, found, limits, report, options)
-        write_array(folder / f"{SLOTS}.npy", events.names.slots)
+            events, held = log.with_nodes(_scanned(log, folder, limits, report)), {}
+        for name, array in (held | {"x": events.x, SLOTS: events.names.slots}).items():
+            if array is not None:
+                write_array(folder / f"{name}.npy", array)
         sync(folder)
-        return _mapped(folder, sorted(path.name for path in folder.glob("*.npy")), events)
+        names = sorted(path.stem for path in folder.glob("*.npy"))
+        mapped = Events.of_arrays(events.num_nodes, {name: _mapped(folder, name) for name in names})
+    mapped.columns, mapped.node_columns = events.columns, events.node_columns
+    mapped.reading = events.reading or Reading()
+    return mapped
 
 
 @contextmanager
@@ -99,39 +107,17 @@ def _removed_on_error(folder: Path) -> Iterator[None]:
         raise
 
 
-def _read_into(folder: Path, found: Any, limits: Limits, report: ShowProgress, options: dict[str, Any]) -> Events:
-    chosen, nodes = read_options(None, **options)
-    parts, total = parts_of(found, chosen)
+def _scanned(log: LogSource, folder: Path, limits: Limits, report: ShowProgress) -> Events:
+    """The events of a log whose columns are written to the folder."""
     with temporary_folder(folder / ROWS) as work:
-        log = read_log(parts, total, FileStore(work), limits, report)
-        for name, column in log.columns.items():
+        found = log.scan(FileStore(work), limits, report)
+        for name, column in found.columns.items():
             os.rename(str(column.finish()), folder / f"{name}.npy")
-    arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in log.columns}
-    events = Events.of_arrays(log.num_nodes, arrays)
-    events.columns, events.reading = log.attributes, log.reading
-    if nodes is None:
-        return events
-    events = nodes.attached(events)
-    assert events.x is not None
-    write_array(folder / "x.npy", events.x)
-    return events
+    return found.events({name: _mapped(folder, name) for name in found.columns})
 
 
-def _written(events: Events, folder: Path) -> Events:
-    """Write the columns of events in memory."""
-    held = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)} | events.names.arrays
-    held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
-    for name, array in held.items():
-        if array is not None:
-            write_array(folder / f"{name}.npy", array)
-    return events
-
-
-def _mapped(folder: Path, names: list[str], like: Events) -> Events:
-    arrays = {name.removesuffix(".npy"): map_array(folder / name, READ_AGAIN) for name in names}
-    events = Events.of_arrays(like.num_nodes, arrays)
-    events.columns, events.node_columns, events.reading = like.columns, like.node_columns, like.reading or Reading()
-    return events
+def _mapped(folder: Path, name: str) -> Any:
+    return map_array(folder / f"{name}.npy", READ_AGAIN)
 
 
 # The arguments `memory` and `out` of `cawn.read`.
@@ -144,26 +130,18 @@ def read_mapped(source: Any, memory: int | str | None, out: Any, **options: Any)
     limit = parse_bytes(memory)
     if is_index(source) or is_columns(source):
         return read_like(source, None, **options)
-    return _in_temporary_folder(source, limit, options) if out is None else _in_folder(source, limit, out, options)
-
-
-def _in_temporary_folder(source: Any, limit: int, options: dict[str, Any]) -> Events:
-    with storing(Path(tempfile.gettempdir())):
-        folder = Path(tempfile.mkdtemp(prefix="cawn-"))
-    try:
-        events = write_columns(source, folder, memory=limit, **options)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if os.name == "nt":  # where files that are mapped cannot be removed
+    if out is not None:
+        return _in_folder(source, limit, check_path(out, "out"), options)
+    with storing(Path(gettempdir())):
+        temporary = TemporaryDirectory(prefix="cawn-", ignore_cleanup_errors=True)
+    with temporary as folder:
+        events = write_columns(source, Path(folder), memory=limit, **options)
+    if os.path.exists(folder):  # on Windows, where files that are mapped cannot be removed
         weakref.finalize(events, shutil.rmtree, folder, ignore_errors=True)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
     return events
 
 
-def _in_folder(source: Any, limit: int, out: Any, options: dict[str, Any]) -> Events:
-    folder = check_path(out, "out")
+def _in_folder(source: Any, limit: int, folder: Path, options: dict[str, Any]) -> Events:
     existed = folder.exists()
     make_folder(folder)
     try:
