@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cawn.data.reading import OPTIONAL_COLUMNS, Column, Reading
@@ -79,16 +79,8 @@ class Layout:
     time: int  # -1 if there is none
     msg: tuple[int, ...] = ()
     categorical: frozenset[int] = frozenset()  # of msg
-    weight: int | None = None
-    negative: int | None = None
-    link_id: int | None = None
+    optional: dict[str, int] = field(default_factory=dict)  # those of weight, negative and link_id that are wanted
     bipartite: bool = False  # by the names of the columns, unless the user says
-
-    @property
-    def optional(self) -> dict[str, int]:
-        """The positions of those of weight, negative and link_id that were asked for."""
-        found = {role: getattr(self, role) for role in OPTIONAL_COLUMNS}
-        return {role: at for role, at in found.items() if at is not None}
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -135,10 +127,11 @@ def find_layout(header: Header, wanted: Reading, *, timed: bool = True) -> Layou
     taken = {found["src"], found["dst"], found["time"]}
     if len(taken) < 3:
         raise DataError(f"{where}: source, destination and time must be three different columns")
-    if found.get("negative") in taken:
+    optional = {role: at for role, at in found.items() if role in OPTIONAL_COLUMNS}
+    if optional.get("negative") in taken:
         raise DataError(f"{where}: negatives need their own column, not that of sources, destinations or times")
     bipartite = ends in _BIPARTITE if wanted.bipartite is None else wanted.bipartite
-    return Layout(msg=msg, categorical=frozenset(categorical), bipartite=bipartite, **found)
+    return Layout(found["src"], found["dst"], found["time"], msg, frozenset(categorical), optional, bipartite)
 
 
 def partition_columns(keys: Sequence[str], names: Sequence[str], wanted: Reading) -> list[str]:

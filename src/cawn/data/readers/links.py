@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -202,19 +202,22 @@ class _FileReader:
         if len(piece.table) == 0:
             return
         origin, layout, columns = self._links.rows.origin(piece.first), self._layout, self._scan.columns
-        found = {at: TableColumn.at(piece.table, i, origin) for at, i in self._place.items()}
-        self._add_names(found, len(piece.table))
-        columns["t"].append(self._times.add(found[layout.time]))
-        if layout.weight is not None:
-            column = found[layout.weight]
+
+        def at(position: int) -> TableColumn:
+            return TableColumn.at(piece.table, self._place[position], origin)
+
+        optional = {role: at(position) for role, position in layout.optional.items()}
+        self._add_names(at(layout.src), at(layout.dst), optional.get("negative"))
+        columns["t"].append(self._times.add(at(layout.time)))
+        if column := optional.get("weight"):
             self._boolean_weights |= self._untyped and not self._rows and column.holds_booleans()
             weights = column.weights(booleans=self._boolean_weights)
             self._any_weight |= bool(weights.any())
             columns["weight"].append(weights)
-        if layout.link_id is not None:
-            columns["link_id"].append(found[layout.link_id].link_ids())
+        if column := optional.get("link_id"):
+            columns["link_id"].append(column.link_ids())
         if layout.msg:
-            msg = self._msg([found[at] for at in layout.msg])
+            msg = self._msg(map(at, layout.msg))
             self._any_msg |= bool(msg.any())
             columns["msg"].append(msg)
         self._rows += len(piece.table)
@@ -225,8 +228,8 @@ class _FileReader:
         if self._rows == 0:
             raise DataError(f"{name}: no rows; expected at least one link")
         self._scan.times.append(self._times)
-        if self._layout.weight is not None and not self._any_weight:
-            column = brief(self._links.rows.names[self._layout.weight])
+        if "weight" in self._layout.optional and not self._any_weight:
+            column = brief(self._links.rows.names[self._layout.optional["weight"]])
             raise DataError(f"{name}, column {column}: all weights are 0; give some links a weight above 0")
         self._scan.attributes = tuple(reader.finish() for reader in self._attributes)
         if self._links.zeros_mean_none and not self._any_msg:
@@ -235,13 +238,10 @@ class _FileReader:
         categorical = tuple(column for column, reader in kinds if reader.is_category)
         return replace(reading, categorical=categorical, dates=self._times.has_dates)
 
-    def _add_names(self, found: dict[int, TableColumn], count: int) -> None:
-        layout, columns, tables = self._layout, self._scan.columns, self._scan.tables
-        ends, rows = [found[layout.src], found[layout.dst]], None
-        if layout.negative is not None:
-            given, rows = found[layout.negative].negatives()
-            ends.append(given)
-        src, dst, *negatives = self._ends(ends)
+    def _add_names(self, src: TableColumn, dst: TableColumn, negative: TableColumn | None) -> None:
+        columns, tables, count = self._scan.columns, self._scan.tables, len(src.values)
+        given, rows = (None, None) if negative is None else negative.negatives()
+        src, dst, *negatives = self._ends([src, dst] if given is None else [src, dst, given])
         columns["src"].append(tables[0].add(src.names()))
         columns["dst"].append(tables[-1].add(dst.names()))
         if negatives:
@@ -263,7 +263,7 @@ class _FileReader:
         self._integers = False
         return ends
 
-    def _msg(self, columns: list[TableColumn]) -> Array:
+    def _msg(self, columns: Iterable[TableColumn]) -> Array:
         pairs = zip(self._attributes, columns, strict=True)
         try:
             return np.stack([reader.add(column) for reader, column in pairs], axis=1)

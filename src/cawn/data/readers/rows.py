@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 from typing import Any, TypeVar
 
@@ -58,7 +57,7 @@ class Rows(ABC):
 
     header: Header
     dialect: Dialect | None = None
-    size: float = 0
+    size: float
     rounds = False
 
     @property
@@ -83,35 +82,35 @@ class Rows(ABC):
 def open_rows(source: Input, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> FileRows:
     """The rows of a file. The layout of text, of at least so many columns, is guessed as far as it is not given."""
     file = files.find_file(source)
+    size = os.path.getsize(file.path)
     if file.kind == "text" or delimiter is not None:
-        return TextRows(file, sniff(file, delimiter, header, columns=columns))
-    return TableRows(file)
+        dialect = sniff(file, delimiter, header, columns=columns)
+        return TextRows(Header(str(file), dialect.names, dialect.has_header), file, size, len(dialect.names), dialect)
+    schema = _schema(file)
+    return TableRows(Header(str(file), schema.names), file, size, len(schema), None, file.kind == "json", schema)
 
 
+@dataclass(frozen=True)
 class FileRows(Rows):
-    """The rows of a file."""
+    """The rows of a file, `width` columns of which are its own."""
 
-    def __init__(self, file: File, own: list[str], *, is_given: bool = True) -> None:
-        self.file, self._own, self.size = file, own, os.path.getsize(file.path)
-        self.header = Header(str(file), own, is_given)
+    header: Header
+    file: File
+    size: float
+    width: int
+    dialect: Dialect | None = None
+    rounds: bool = False
 
     def with_keys(self, keys: Sequence[str]) -> FileRows:
         """The same with these keys of the file's folders as further columns."""
-        rows = copy(self)
-        rows.header = replace(self.header, names=[*self._own, *keys])
-        return rows
+        return replace(self, header=replace(self.header, names=[*self.names[: self.width], *keys]))
 
     def at(self, file: File) -> FileRows:
         """The rows of the same file at another path."""
-        rows = copy(self)
-        rows.file, rows.header = file, replace(self.header, where=str(file))
-        return rows
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.file!r}, {self.names!r}, {self.dialect!r})"
+        return replace(self, file=file, header=replace(self.header, where=str(file)))
 
     def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
-        own = [i for i in columns if i < len(self._own)]
+        own = [i for i in columns if i < self.width]
         return prefetch(self._completed(piece, columns) for piece in self._pieces(size, own, skip))
 
     @abstractmethod
@@ -122,8 +121,7 @@ class FileRows(Rows):
         """With the columns of folders KEY=VALUE in between."""
         own, values = iter(piece.table.columns), dict(self.file.partitions)
         found = [
-            next(own) if i < len(self._own) else self._constant(values[self.names[i]], len(piece.table))
-            for i in columns
+            next(own) if i < self.width else self._constant(values[self.names[i]], len(piece.table)) for i in columns
         ]
         return replace(piece, table=pa.Table.from_arrays(found, [self.names[i] for i in columns]))
 
@@ -135,12 +133,11 @@ class FileRows(Rows):
         return pa.repeat(pa.scalar(value, kind), rows)
 
 
+@dataclass(frozen=True)
 class TextRows(FileRows):
     """The rows of a text file."""
 
-    def __init__(self, file: File, dialect: Dialect) -> None:
-        super().__init__(file, dialect.names, is_given=dialect.has_header)
-        self.dialect: Dialect = dialect
+    dialect: Dialect
 
     def origin(self, first: int = 0) -> Origin:
         return Origin(self.name, lambda row: f"line {line_of(self.file, self.dialect, first + row)}")
@@ -204,7 +201,7 @@ class TextRows(FileRows):
 
     def _options(self, own: list[str], on_ragged: Any = None, whole: int | None = None) -> dict[str, Any]:
         """Arguments of Arrow's reader. Columns are called "0", "1", ...; `whole` is the size of the block."""
-        names = [f"{i}" for i in range(len(self._own))]
+        names = [f"{i}" for i in range(self.width)]
         delimiter = " " if self.dialect.delimiter == " +" else self.dialect.delimiter
         return {
             "read_options": csv.ReadOptions(
@@ -260,13 +257,11 @@ def _without_lines(block: bytes, skip: int) -> tuple[bytes, int]:
 # Tables.
 
 
+@dataclass(frozen=True)
 class TableRows(FileRows):
     """The rows of a Parquet, Arrow IPC or JSON Lines file, whose columns have types."""
 
-    def __init__(self, file: File) -> None:
-        self._schema = _schema(file)
-        super().__init__(file, self._schema.names)
-        self.rounds = file.kind == "json"
+    schema: pa.Schema = field(default=None, repr=False)
 
     def _pieces(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
         read = {"parquet": self._parquet, "json": self._json}.get(self.file.kind, self._ipc)
@@ -278,8 +273,8 @@ class TableRows(FileRows):
     def _parquet(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
         import pyarrow.parquet as pq
 
-        names = [self._schema.names[i] for i in own]
-        unique = len(set(self._schema.names)) == len(self._schema.names)
+        names = [self.schema.names[i] for i in own]
+        unique = len(set(self.schema.names)) == len(self.schema.names)
         with pq.ParquetFile(self.file.path, buffer_size=_BUFFER, pre_buffer=False) as parquet:
             groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
             total, ends = max(parquet.metadata.num_rows, 1), list(accumulate(group.num_rows for group in groups))
@@ -308,7 +303,7 @@ class TableRows(FileRows):
                     first += len(part)
 
     def _json(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
-        kinds, first = pa.schema([self._schema.field(i) for i in own]), 0
+        kinds, first = pa.schema([self.schema.field(i) for i in own]), 0
         for block, done in _json_blocks(self.file, size):
             table = _parse_json(block, explicit_schema=kinds, unexpected_field_behavior="ignore").select(kinds.names)
             yield Piece(table, first, done)

@@ -136,16 +136,10 @@ class TableColumn:
         self._refuse_nulls(rule)
         values = self.values
         if self.is_text:
-            kind = pa.bool_() if booleans and self.holds_booleans() else pa.float64()
-            values = self._cast(kind, rule)
-        elif not (
-            pa.types.is_integer(self.type)
-            or pa.types.is_floating(self.type)
-            or pa.types.is_boolean(self.type)
-            or pa.types.is_decimal(self.type)
-        ):
+            values = self._cast(pa.bool_() if booleans and self.holds_booleans() else pa.float64(), rule)
+        if (numbers := _cast_or_none(values, pa.float64(), safe=False)) is None:
             raise self._type_error(rule)
-        exact = values.cast(pa.float64(), safe=False).to_numpy()
+        exact = numbers.to_numpy()
         with np.errstate(over="ignore"):
             rounded = exact.astype(np.float32)
         self._refuse_rows(~np.isfinite(rounded), exact, rule)
@@ -272,9 +266,9 @@ def _all_fit(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     return _cast_or_none(column, kind) is not None
 
 
-def _cast_or_none(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+def _cast_or_none(column: pa.ChunkedArray, kind: pa.DataType, **options: Any) -> pa.ChunkedArray | None:
     try:
-        return column.cast(kind)
+        return column.cast(kind, **options)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 
