@@ -46,7 +46,7 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
     A partial file `path` + '.part' is resumed by the next call if the server supports it and its file has not changed
     (by ETag or date, stored in '.part.tag'); otherwise the download starts again.
     """
-    part, tag = _part(path), _tag(path)
+    part, tag = _partial_files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _receive(url, part, tag, progress)
@@ -72,16 +72,13 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
 def discard(path: Path) -> None:
     """Remove the partial file of an interrupted download."""
     with suppress(OSError):
-        _tag(path).unlink(missing_ok=True)
-        _part(path).unlink(missing_ok=True)
+        for partial in _partial_files(path):
+            partial.unlink(missing_ok=True)
 
 
-def _part(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part")
-
-
-def _tag(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part.tag")
+def _partial_files(path: Path) -> tuple[Path, Path]:
+    """What is received of a file, and what identifies the version of it."""
+    return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.tag")
 
 
 def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | None], object] | None) -> None:

@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
@@ -26,11 +27,6 @@ _FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
 _MAX_RATIO = 100  # of unpacked to packed bytes, above _SMALL
 _SMALL = 1 << 26  # unpacked bytes
 _AGAIN = "download it again with force=True"
-
-
-def read_raw(path: Path, kind: Format) -> Events:
-    """The network in a published file."""
-    return _READERS[kind](path)
 
 
 def read_prepared(path: Path) -> Events:
@@ -62,11 +58,6 @@ def read_konect(path: Path) -> Events:
         return read(file, src=0, dst=1, time=3)
 
 
-def read_ratings(path: Path) -> Events:
-    """SNAP's signed networks: source, target, rating and time, without a header; the rating is the attribute."""
-    return read(path, src=0, dst=1, msg=2, time=3)
-
-
 def read_enron(path: Path) -> Events:
     """Time, sender and recipient of each e-mail, without a header, senders and recipients numbered from 0.
 
@@ -95,12 +86,9 @@ def read_flights(path: Path) -> Events:
     LGA), one-hot. Rows without a tail number are dropped; flights cancelled later are kept.
     """
     words, whole = pa.string(), pa.int64()
-    flights = _table_in(
-        path,
-        "flights.csv",
-        {"tailnum": words, "dest": words, "origin": words, "distance": pa.float64(), "hour": whole, "minute": whole}
-        | {"time_hour": pa.timestamp("s", "UTC")},
-    ).drop_null()
+    columns = {"tailnum": words, "dest": words, "origin": words, "distance": pa.float64(), "hour": whole}
+    columns |= {"minute": whole, "time_hour": pa.timestamp("s", "UTC")}
+    flights = _table_in(path, "flights.csv", columns).drop_null()
     plane, airport = flights["tailnum"], flights["dest"]
     minutes = pc.add(pc.multiply(flights["hour"], 60), flights["minute"])
     attributes = {
@@ -110,14 +98,8 @@ def read_flights(path: Path) -> Events:
     }
     departure = pc.add(pc.cast(flights["time_hour"], whole), pc.multiply(flights["minute"], 60))
     shared = pc.any(pc.is_in(pc.unique(plane), pc.unique(airport))).as_py()
-    return read(
-        pa.table({"plane": plane, "airport": airport, "t": departure, **attributes}),
-        src="plane",
-        dst="airport",
-        time="t",
-        msg=[*attributes],
-        bipartite=bool(shared),
-    )
+    table = pa.table({"plane": plane, "airport": airport, "t": departure, **attributes})
+    return read(table, src="plane", dst="airport", time="t", msg=[*attributes], bipartite=bool(shared))
 
 
 def _table_in(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.Table:
@@ -166,11 +148,11 @@ def _opened(path: Path, pattern: str) -> Iterator[IO[bytes]]:
         yield stack.enter_context(bz2.open(file)) if found.endswith(".bz2") else file
 
 
-_READERS: dict[Format, Callable[[Path], Events]] = {
+READERS: dict[Format, Callable[[Path], Events]] = {
     "jodie": read,
     "snap": read,
     "konect": read_konect,
-    "ratings": read_ratings,
+    "ratings": partial(read, src=0, dst=1, msg=2, time=3),  # SNAP's signed networks, without a header
     "proximity": read_proximity,
     "enron": read_enron,
     "flights": read_flights,
