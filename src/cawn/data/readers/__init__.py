@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cawn.data.events import Events
-from cawn.data.readers.folders import read_mapped
-from cawn.data.readers.sources import read_like
+from cawn.data.readers.logs import read_like, read_mapped
 from cawn.data.reading import Column
 
 __all__ = ["read", "read_like"]

@@ -58,10 +58,11 @@ class _Sort:
         if rows <= most:
             order = np.argsort(columns["t"].read(0, rows), kind="stable")
             for name, column in found.items():
-                values = columns[name].read(0, rows)[order] if name in columns else order
-                column.append(self.convert(name, values))
                 if name in columns:
+                    column.append(self.convert(name, columns[name].read(0, rows)[order]))
                     columns[name].discard()
+                else:
+                    column.append(order)
         elif (bounds := _bounds(columns["t"], most)) is None:
             for first, count in steps(rows, most):
                 for name, column in found.items():

@@ -1,34 +1,46 @@
-"""What a log can be read from, and the arguments of `cawn.read`."""
+"""Logs: what `cawn.read` is asked for -> events in memory, or mapped from the files of a folder."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+import shutil
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import as_array
-from cawn.data.columns import ArrayStore, Store
-from cawn.data.events import Events
+from cawn.checks import as_array, check_path, parse_bytes
+from cawn.data.array_files import write_array
+from cawn.data.array_folders import map_array
+from cawn.data.columns import ArrayStore, FileStore, Store
+from cawn.data.events import PER_LINK, Events
+from cawn.data.names import SLOTS
 from cawn.data.readers.columns import partition_columns
 from cawn.data.readers.files import File, find_files
 from cawn.data.readers.links import Limits, Links, Log, read_log
 from cawn.data.readers.nodes import NodeTable
 from cawn.data.readers.rows import PIECE, FileRows, TableInMemory, open_rows
+from cawn.data.readers.sorting import ROWS
 from cawn.data.readers.tables import TableColumn
 from cawn.data.reading import Column, Reading, column_list
-from cawn.data.stored import is_columns, is_index, read_columns, read_stored
-from cawn.errors import DataError, brief
+from cawn.data.stored import READ_AGAIN, is_columns, is_index, read_columns, read_stored, write_columns_description
+from cawn.errors import DataError, QueryError, brief
+from cawn.files import LOCK, FolderLock, make_folder, storing, sync, temporary_folder
 from cawn.progress import ShowProgress, progress
 
 Array = npt.NDArray[Any]
 
 _UNLIMITED = Limits(piece=PIECE, names=1 << 62, sorting=1 << 62, block=1 << 22)
+
+_LEAST = 64 << 20  # bytes to work with
+_IN_USE = 300 << 20  # bytes that a process has in use, where the system does not say
 
 
 def read_like(source: Any, recorded: Reading | None, **given: Any) -> Events:
@@ -179,3 +191,127 @@ def _feature_rows(path: str, what: str, index: Array) -> Array | None:
     if features.ndim != 2 or index.dtype.kind != "i" or index.max() >= len(features) or index.min() < 0:
         raise DataError(f"{path}: has shape {features.shape}, but the links refer to {what} {index.max()}")
     return np.asarray(features[index])
+
+
+# Logs larger than memory.
+
+
+def limits_of(memory: int) -> Limits:
+    """Divides the most memory that the process may use, with pages of mapped files, less what it already uses."""
+    used = resident_bytes()
+    left = memory - used
+    if left < _LEAST:
+        least = used + _LEAST >> 20
+        raise QueryError(f"memory is {memory >> 20:,} MiB, too little to read a log; give at least {least:,} MiB")
+    return Limits(piece=min(left // 32, 1 << 24), names=left * 6 // 10, sorting=left * 6 // 10)
+
+
+def resident_bytes() -> int:
+    """The memory that this process has in use, including the pages of files it has mapped; an estimate elsewhere."""
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return _IN_USE
+
+
+def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgress = progress, **options: Any) -> Events:
+    """Read a log in pieces, write its columns to an existing folder, and return them, memory-mapped.
+
+    Each array of the events is in a file NAME.npy: src, dst, t, of `PER_LINK` and x those that the log has, rows (only
+    if the log was not sorted by time), and those of a `NameIndex`. They are what `cawn.read(source, **options)` gives
+    in memory. Nothing is read from the files before it is used; names become `labels` when these are asked for.
+
+    Args:
+        source: What `cawn.read` takes. A table is in memory already, and so are files of the CAW authors'
+            preprocessing, with arrays of features.
+        folder: Where these files must not exist yet.
+        limits: Of what is held in memory at once; see `limits_of`.
+        report: Shows progress.
+        options: Those of `cawn.read`.
+
+    Raises:
+        DataError: As `cawn.read`.
+        QueryError: If the limit is too low, for any log or for the number of node names in this one.
+        StorageError: If the files cannot be written. Nothing is left in the folder then, nor after Ctrl-C.
+    """
+    log = LogSource(source, **options)
+    with storing(folder), _removed_on_error(folder):
+        if log.needs_memory:
+            events = log.read()
+            held = {name: getattr(events, name) for name in ("src", "dst", "t", *PER_LINK)} | events.names.arrays
+            held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
+        else:
+            events, held = log.with_nodes(_scanned(log, folder, limits, report)), {}
+        for name, array in (held | {"x": events.x, SLOTS: events.names.slots}).items():
+            if array is not None:
+                write_array(folder / f"{name}.npy", array)
+        sync(folder)
+        mapped = Events.of_arrays(events.num_nodes, _mapped(folder, [path.stem for path in folder.glob("*.npy")]))
+    mapped.columns, mapped.node_columns = events.columns, events.node_columns
+    mapped.reading = events.reading or Reading()
+    return mapped
+
+
+@contextmanager
+def _removed_on_error(folder: Path) -> Iterator[None]:
+    """Remove the arrays that were written to the folder if this context fails."""
+    before = set(folder.glob("*.npy"))
+    try:
+        yield
+    except BaseException:
+        for path in set(folder.glob("*.npy")) - before:
+            path.unlink()
+        raise
+
+
+def _scanned(log: LogSource, folder: Path, limits: Limits, report: ShowProgress) -> Events:
+    """The events of a log whose columns are written to the folder."""
+    with temporary_folder(folder / ROWS) as work:
+        found = log.scan(FileStore(work), limits, report)
+        for name, column in found.columns.items():
+            os.rename(str(column.finish()), folder / f"{name}.npy")
+    return found.events(_mapped(folder, found.columns))
+
+
+def _mapped(folder: Path, names: Iterable[str]) -> dict[str, Array]:
+    return {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in names}
+
+
+# The arguments `memory` and `out` of `cawn.read`.
+
+
+def read_mapped(source: Any, memory: int | str | None, out: Any, **options: Any) -> Events:
+    """The arguments `memory` and `out` of `cawn.read`, and its other ones."""
+    if memory is None:
+        raise QueryError(f"out={brief(out)}: give memory as well, such as memory='4GiB'")
+    limit = parse_bytes(memory)
+    if is_index(source) or is_columns(source):
+        return read_like(source, None, **options)
+    if out is not None:
+        return _in_folder(source, limit, check_path(out, "out"), options)
+    with storing(Path(gettempdir())):
+        temporary = TemporaryDirectory(prefix="cawn-", ignore_cleanup_errors=True)
+    with temporary as folder:
+        events = write_columns(source, Path(folder), limits_of(limit), **options)
+    if os.path.exists(folder):  # on Windows, where files that are mapped cannot be removed
+        weakref.finalize(events, shutil.rmtree, folder, ignore_errors=True)
+    return events
+
+
+def _in_folder(source: Any, limit: int, folder: Path, options: dict[str, Any]) -> Events:
+    existed = folder.exists()
+    make_folder(folder)
+    try:
+        with FolderLock(folder, "folder"):
+            if found := sorted(path.name for path in folder.iterdir() if path.name != LOCK):
+                raise QueryError(f"{folder}: is not empty ({brief(found[0])}); give a new folder (out)")
+            events = write_columns(source, folder, limits_of(limit), **options)
+            write_columns_description(folder, events)
+            return events
+    except BaseException:
+        if not existed:
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+                folder.rmdir()
+        raise
