@@ -15,7 +15,7 @@ from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.names import NameTable, parse_integers, string_buffers
-from cawn.data.readers.attributes import AttributeReader, Codes, ReadAgainError
+from cawn.data.readers.attributes import AttributeReader, ReadAgainError
 from cawn.data.readers.columns import Layout, find_layout, name_prefixes
 from cawn.data.readers.rows import Piece, Rows
 from cawn.data.readers.sorting import sort_by_time
@@ -124,7 +124,7 @@ class _Scan:
         self.prefixes: tuple[str, str] | None = None  # of the names in two tables
         self.first = ("", Reading())  # the name of the first file, and how it was read
         self.times: list[FileTimes] = []
-        self.codes: list[Codes] = []
+        self.codes: list[dict[str, int]] = []
         self.attributes: tuple[Attribute, ...] = ()
 
     def add(self, links: Links, kinds: Kinds, size: int, report: Callable[[float], object]) -> None:
@@ -186,13 +186,9 @@ class _FileReader:
         self._integers = untyped and not kinds.names_are_text  # whether all names so far are
         self._with_point = False  # whether one of them is written like 7.0
         self._times = FileTimes(links.rows.name, links.rows.rounds)
+        given, known = links.layout.categorical, kinds.categories
         self._attributes = [
-            AttributeReader(
-                *("link", codes, scan.reserve),
-                given=at in links.layout.categorical,
-                known=at in kinds.categories,
-                untyped=untyped,
-            )
+            AttributeReader("link", codes, at in given, untyped, True if at in known else None, scan.reserve)
             for at, codes in zip(links.layout.msg, scan.codes, strict=True)
         ]
         self._rows, self._any_msg, self._any_weight, self._boolean_weights = 0, False, False, False

@@ -56,24 +56,23 @@ class LogSource:
         source: Any,
         recorded: Reading | None = None,
         *,
-        msg: Any = None,
-        categorical: Any = None,
         nodes: Any = None,
         node: Column | None = None,
         delimiter: str | None = None,
         header: bool | None = None,
         **columns: Any,
     ) -> None:
-        chosen = columns | {"msg": msg, "categorical": categorical, "nodes": nodes, "node": node}
+        chosen = columns | {"nodes": nodes, "node": node}
         self._found = _find(source, [role for role, column in chosen.items() if column is not None])
-        categorical = column_list("categorical", categorical)
         if nodes is None and node is not None:
             raise DataError(f"node={brief(node)}: is a column of nodes, but nodes is not given")
-        self._nodes = None if nodes is None else NodeTable.read(nodes, node, categorical)
-        if self._nodes is not None:
-            of_nodes = {column.name for column in self._nodes.columns}.difference(column_list("msg", msg))
-            categorical = [column for column in categorical if column not in of_nodes]
-        self._wanted, self._recorded = Reading.of(msg=msg, categorical=categorical, **columns), recorded
+        self._nodes = None
+        if nodes is not None:
+            msg, categorical = (column_list(role, columns.get(role)) for role in ("msg", "categorical"))
+            self._nodes = NodeTable.read(nodes, node, categorical)
+            of_nodes = {column.name for column in self._nodes.columns}.difference(msg)
+            columns["categorical"] = [column for column in categorical if column not in of_nodes]
+        self._wanted, self._recorded = Reading.of(**columns), recorded
         self._delimiter, self._header = delimiter, header
 
     @property

@@ -44,12 +44,7 @@ class NodeTable:
         rest = [i for i in range(len(rows.names)) if i != at]
         if not rest:
             raise DataError(f"{rows.name}: no columns beside {brief(rows.names[at])}; expected node attributes")
-        readers = [
-            AttributeReader(
-                "node", {}, given=rows.names[i] in categorical, known=False, untyped=rows.dialect is not None
-            )
-            for i in rest
-        ]
+        readers = [AttributeReader("node", {}, rows.names[i] in categorical, rows.dialect is not None) for i in rest]
         names, x = [], []
         for piece in rows.pieces(PIECE, [at, *rest]):
             name, *columns = (TableColumn.at(piece.table, i, rows.origin(piece.first)) for i in range(len(rest) + 1))
