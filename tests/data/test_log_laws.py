@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import cawn
 from cawn.data.events import PER_LINK
 from cawn.data.names import SLOTS
-from cawn.data.readers.folders import write_limited
 from cawn.data.readers.links import Limits
+from cawn.data.readers.logs import write_columns
 from link_files import named_links, written
 
 SMALL = Limits(piece=48, names=1 << 20, sorting=400, block=3)
@@ -53,10 +53,10 @@ def assert_same(source: Any, folder: Path, limits: Limits = SMALL, **options: An
     expected = read_or_refused(source, **options)
     if isinstance(expected, str):
         with pytest.raises(cawn.DataError):
-            write_limited(source, folder, limits, **options)
+            write_columns(source, folder, limits, **options)
         assert list(folder.iterdir()) == []
         return expected
-    events = write_limited(source, folder, limits, **options)
+    events = write_columns(source, folder, limits, **options)
     held = {name: getattr(expected, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
     held["rows"] = None if np.array_equal(expected.rows, np.arange(len(expected))) else expected.rows
     held |= expected.names.arrays | {SLOTS: expected.names.slots}
@@ -239,7 +239,7 @@ def test_the_same_row_is_named_in_any_piece(tmp_path: Path, rows: str, options: 
     log = written(tmp_path / "log.csv", "src,dst,t,w,c\n" + rows)
     reason = assert_same(log, tmp_path / "columns", **options)
     with pytest.raises(cawn.DataError) as caught:
-        write_limited(log, tmp_path / "columns", SMALL, **options)
+        write_columns(log, tmp_path / "columns", SMALL, **options)
     assert str(caught.value) == reason
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import cawn
 from cawn.data.columns import ColumnFile
-from cawn.data.readers.folders import write_columns, write_limited
 from cawn.data.readers.links import Limits
+from cawn.data.readers.logs import limits_of, write_columns
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.reading import Reading
 from cawn.files import LOCK, FolderLock
@@ -133,7 +133,7 @@ def log(tmp_path: Path) -> Path:
 
 def test_columns_are_mapped(log: Path, tmp_path: Path) -> None:
     (tmp_path / "columns").mkdir()
-    events = write_columns(log, tmp_path / "columns", memory=8 << 30)
+    events = write_columns(log, tmp_path / "columns", limits_of(8 << 30))
     assert named_links(events) == SORTED
     assert events.rows.tolist() == [1, 2, 3, 0]
     assert events.ids([30, 99]).tolist() == [2, 3]
@@ -218,5 +218,5 @@ def test_limits_that_are_refused(log: Path, tmp_path: Path) -> None:
     written(log, "src,dst,t\n" + "".join(f"a{i},b{i},{i}\n" for i in range(3_000)))
     (tmp_path / "columns").mkdir()
     with pytest.raises(cawn.QueryError, match=r"names in the first \d+% of the log need .* set memory to about"):
-        write_limited(log, tmp_path / "columns", Limits(piece=1 << 12, names=50_000, sorting=1 << 20))
+        write_columns(log, tmp_path / "columns", Limits(piece=1 << 12, names=50_000, sorting=1 << 20))
     assert list((tmp_path / "columns").iterdir()) == []

@@ -24,7 +24,7 @@ from cawn.checks import check_path
 from cawn.data.array_files import blocks
 from cawn.data.array_folders import Manifest, manifest_of, new_name
 from cawn.data.events import PER_LINK, Events
-from cawn.data.readers.folders import resident_bytes, write_columns
+from cawn.data.readers.logs import limits_of, resident_bytes, write_columns
 from cawn.data.seals import read_sealed, write_sealed
 from cawn.data.stored import (
     BUILDING,
@@ -142,7 +142,7 @@ class _Build:
         """The links, read from the log unless that was done before."""
         if self.network is None:
             with self._new("network") as network:
-                found = write_columns(source, network, memory=self._memory, report=self._report, **options)
+                found = write_columns(source, network, limits_of(self._memory), self._report, **options)
                 files = self._stamps(network)
             self._state["network"] = {"folder": network.name, "files": files} | describe_network(found)
             write_sealed(self._folder / BUILDING, self._state)

@@ -150,7 +150,8 @@ def _absolute(file: files.File) -> files.File:
 
 
 def _refuse_other_columns(first: PairFile, other: PairFile) -> None:
-    if (first.path.kind, first.names) == (other.path.kind, other.names) and _types(first) == _types(other):
+    mine, others = ((each.path.kind, each.rows.names, _types(each)) for each in (other, first))
+    if mine == others:
         return
     what = "format is" if first.path.kind != other.path.kind else "columns are"
     raise DataError(f"{other.path}: its {what} not the same as in {first.path}; give all files the same columns")

@@ -9,7 +9,7 @@ import pytest
 
 import cawn
 from cawn.data import datasets
-from cawn.data.datasets.copies import cache_folder
+from cawn.data.datasets import cache_folder
 from dataset_files import SNAP, put
 from link_files import named_links
 

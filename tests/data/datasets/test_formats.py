@@ -97,7 +97,7 @@ class TestFormats:
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            (zipped("Calls.csv", b"a,b\n"), r"no Proximity\.csv in the archive"),
+            (zipped("Calls.csv", b"a,b\n"), r"no file Proximity\.csv in the archive"),
             (zipped("Proximity.csv", b"a,b\n1,2\n"), "damaged .*user.id"),
             (zipped("Proximity.csv", PROXIMITY)[:-30], "damaged"),
             (b"<html>", "damaged"),
