@@ -80,13 +80,10 @@ def test_versions_never_change(strings: bool, batches: list[list[int]], data: st
             assert index.all().tolist() == names
 
 
-def test_integers_become_strings() -> None:
+def test_integers_become_strings_and_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
     mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])
     assert mixed.all().tolist() == ["5", "3", "ann"]
     assert mixed.ids([3, "ann"]).tolist() == [1, 2]
-
-
-def test_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
     index = NameIndex.of(np.array(["b", "a"], object))
     for name, array in (index.arrays | {SLOTS: index.slots}).items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -119,39 +116,22 @@ def test_two_sided_networks_are_known_by_their_names() -> None:
     assert bipartite_prefixes(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2])) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("ann", ["ann"]),
-        (7, [7]),
-        (np.int32(7), [7]),
-        (np.array([[1, 2], [3, 4]]), [1, 2, 3, 4]),
-        (pa.array(["a", "b"]), ["a", "b"]),
-        ((name for name in ("a", 2)), ["a", 2]),
-    ],
-)
-def test_names_as_users_give_them(given: object, names: list) -> None:
-    assert as_names(given) == names
-
-
-@pytest.mark.parametrize("given", [True, 1.5, None, b"a", ["a", None]])
-def test_other_values_are_not_names(given: object) -> None:
-    with pytest.raises(cawn.QueryError, match="is not a node name"):
-        as_names(given)
-
-
-@pytest.mark.parametrize("given", [["a"], ["a", "b"], []])
-def test_one_name(given: list) -> None:
-    assert as_name("a", "src") == "a"
-    with pytest.raises(cawn.QueryError, match=r"src is .*: give one name"):
-        as_name(given, "src")
-
-
-def test_prefixes_may_be_omitted() -> None:
-    index, spelling = NameIndex.of(np.array(["user:1", "item:1"], object)), Spelling(("user", "item"))
+    index, spelling = NameIndex.of(labels[[0, 2]]), Spelling(("user", "item"))
     assert spelling.ids(index, ["1", "user:1", "2"], 0).tolist() == [0, 0, 2]
     assert spelling.ids(index, ["1", "item:1", "2"], 1).tolist() == [1, 1, 3]
     assert spelling.same("2", "2") is False
     assert Spelling(None).same("2", 2) is True
+
+
+def test_names_as_users_give_them() -> None:
+    for one in ("ann", 7, np.int32(7)):
+        assert as_names(one) == [as_name(one, "src")] == [one]
+    assert as_names(np.array([[1, 2], [3, 4]])) == [1, 2, 3, 4]
+    assert as_names(pa.array(["a", "b"])) == ["a", "b"]
+    assert as_names(name for name in ("a", 2)) == ["a", 2]
+    for wrong in (True, 1.5, None, b"a", ["a", None]):
+        with pytest.raises(cawn.QueryError, match="is not a node name"):
+            as_names(wrong)
+    for wrong in (["a"], ["a", "b"], []):
+        with pytest.raises(cawn.QueryError, match=r"src is .*: give one name"):
+            as_name(wrong, "src")

@@ -51,15 +51,6 @@ def test_looking_into_it_is_quick() -> None:
     assert shown.stdout == "set()\n"
 
 
-@pytest.mark.parametrize("name", ["wikipedia", "mooc", "enron", "uci", "bitcoin-otc"])
-def test_numbers_are_those_of_the_real_network(name: str, data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CAWN_DATA", str(data_folder))
-    if datasets.where(name) is None:
-        pytest.skip(f"needs the network {name!r} in $CAWN_DATA")
-    events = datasets.load(name)
-    assert (events.num_nodes, len(events)) == (CATALOG[name].nodes, CATALOG[name].links)
-
-
 def test_a_prepared_copy_comes_first(prepared: Path, own_cache: Path) -> None:
     put(own_cache, "uci", SNAP)
     assert datasets.where("uci") == prepared / "edges.csv.gz"
