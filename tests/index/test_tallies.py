@@ -14,6 +14,8 @@ def test_occurrences_before() -> None:
     assert count.tolist() == [0, 1, 1, 3, 0, 1, 0, 0]
     assert [tally.links[at] if at >= 0 else -1 for at in newest] == [-1, 0, 0, 2, -1, 1, -1, -1]
     assert tally.running().tolist() == [1, 1, 1, 2, 3]  # by key: 3, 5, 7
+    count, newest = Tally.of(np.empty(0, np.int64), np.empty(0, np.int64)).before(keys, visible)
+    assert (set(count), set(newest)) == ({0}, {-1})
 
 
 def test_decayed_sums() -> None:
@@ -27,9 +29,3 @@ def test_first_occurrences_and_pairs() -> None:
     assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
     ids = np.array([0, 2**31 - 1], np.int32)
     assert len(set(pair_key(np.repeat(ids, 2), np.tile(ids, 2)))) == 4
-
-
-def test_no_links() -> None:
-    tally = Tally.of(np.empty(0, np.int64), np.empty(0, np.int64))
-    count, newest = tally.before(np.array([3]), np.array([5]))
-    assert (count.tolist(), newest.tolist()) == ([0], [-1])

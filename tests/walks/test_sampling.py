@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import cawn
 from networks import random_events
@@ -61,34 +62,23 @@ def test_defaults_shapes_and_types(history: cawn.History) -> None:
     assert (walks.nodes.dtype, walks.t.dtype, walks.events.dtype) == (np.int32, np.int64, np.int64)
     assert repr(walks) == "Walks(2 queries x 64 walks of length 2)"
     assert history.sample([0], 30, fanouts=(4, 2, 3), seed=0).nodes.shape == (1, 24, 4)
-
-
-def test_zero_has_one_sign() -> None:
-    history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
-    a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
-    np.testing.assert_array_equal(a.events, b.events)
-
-
-def test_more_than_memory_is_refused(history: cawn.History) -> None:
+    same = history.sample(torch.tensor([0, 1]), torch.tensor([30, 31]), seed=3)
+    np.testing.assert_array_equal(walks.events, same.events)
+    alpha = np.array([0.1, 2.0])
+    two = cawn.History(random_events(0), alpha)
+    alpha[0] = 7
+    assert two.alpha == (0.1, 2.0)
+    with pytest.raises(cawn.QueryError, match="multiple of 2"):
+        two.sample([0], 30, num_walks=5, seed=0)
     with pytest.raises(cawn.QueryError, match="no memory for 2 queries x 4,000,000,000 walks x 256 positions"):
         history.sample([0, 1], 30, num_walks=4_000_000_000, length=255, seed=0)
 
 
-def test_a_query_that_float64_would_round_is_refused() -> None:
-    history = cawn.History(cawn.Events([0], [1], [1.0]), 0.0)
+def test_times_in_float64() -> None:
+    """Zero has one sign, and a time that would be rounded is refused."""
+    history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
+    a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
+    np.testing.assert_array_equal(a.events, b.events)
+    history.sample([0], 2**53, seed=0)
     with pytest.raises(cawn.QueryError, match="would round"):
         history.sample([0], 2**53 + 1, seed=0)
-    history.sample([0], 2**53, seed=0)
-
-
-def test_decays_are_copied() -> None:
-    alpha = np.array([0.1])
-    history = cawn.History(random_events(0), alpha)
-    alpha[0] = 7
-    assert history.alpha == (0.1,)
-
-
-def test_tensors_are_welcome(history: cawn.History) -> None:
-    torch = pytest.importorskip("torch")
-    walks = history.sample(torch.tensor([0, 1]), torch.tensor([30, 30]), seed=0)
-    np.testing.assert_array_equal(walks.events, history.sample([0, 1], 30, seed=0).events)
