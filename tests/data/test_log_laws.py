@@ -17,6 +17,7 @@ from cawn.data.events import PER_LINK
 from cawn.data.names import SLOTS
 from cawn.data.readers.folders import write_limited
 from cawn.data.readers.links import Limits
+from cawn.data.readers.query_files import PairFile
 from link_files import named_links, written
 
 SMALL = Limits(piece=48, names=1 << 20, sorting=400, block=3)
@@ -158,6 +159,19 @@ def test_any_log(tmp_path_factory: pytest.TempPathFactory, log, kind: str, sorti
     folder = tmp_path_factory.mktemp("log")
     paths = [as_file(table, folder / f"{i}", kind) for i, table in enumerate(found)]
     assert_same(paths, folder / "columns", Limits(piece, 1 << 20, sorting, 3), **options)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "file", "json"])
+def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "day=7").mkdir()
+    table = pa.table({"src": [f"n{i}" for i in range(100)], "dst": ["x"] * 100, "t": range(100)})
+    pairs = PairFile.open(as_file(table, tmp_path / "day=7" / "pairs", kind))
+    assert pairs.count_rows() == 100
+    for first, stop in ((0, None), (0, 10), (25, 61), (99, None), (60, 60)):
+        chunks = list(pairs.chunks(7, first, stop))
+        names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
+        assert names == [f"n{i}" for i in range(first, 100 if stop is None else stop)]
+        assert all(len(chunk) == 7 for chunk in chunks[:-1])
 
 
 @pytest.mark.parametrize(

@@ -95,29 +95,6 @@ def test_columns_of_files_of_nodes_and_pairs(tmp_path: Path) -> None:
     assert PairFile.open(path, recorded=recorded).layout.time == 2
 
 
-@pytest.mark.parametrize("kind", ["text", "parquet", "ipc", "json"])
-def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
-    table = pa.table({"src": [f"n{i}" for i in range(100)], "dst": ["x"] * 100, "t": range(100)})
-    folder = tmp_path / "day=7"
-    folder.mkdir()
-    path = folder / "pairs"
-    if kind == "parquet":
-        pq.write_table(table, path, row_group_size=30)
-    elif kind == "ipc":
-        with pa.ipc.new_file(path, table.schema) as sink:
-            sink.write_table(table, max_chunksize=30)
-    else:
-        text = "\n".join(f'{{"src": "n{i}", "dst": "x", "t": {i}}}' for i in range(100))
-        path.write_text(text if kind == "json" else "src,dst,t\n" + "".join(f"n{i},x,{i}\n" for i in range(100)))
-    pairs = PairFile.open(path)
-    assert pairs.count_rows() == 100
-    for first, stop in ((0, None), (0, 10), (25, 61), (99, None), (60, 60)):
-        chunks = list(pairs.chunks(7, first, stop))
-        names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
-        assert names == [f"n{i}" for i in range(first, 100 if stop is None else stop)]
-        assert all(len(chunk) == 7 for chunk in chunks[:-1])
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return written(tmp_path / "log.csv", "src,dst,t\n" + "".join(f"{u},{v},{t}\n" for u, v, t in ROWS))
