@@ -14,8 +14,7 @@ from reference.walks import links_before
 
 def newest(events: cawn.Events, node: int, t: float, k: int) -> list[tuple[int, float, int]]:
     """The last k links of a node strictly before t, newest first."""
-    links = links_before(events.src, events.dst, events.t, node, t)[::-1][:k]
-    return [(other, when, event) for when, other, event, _ in links]
+    return [(other, when, event) for when, other, event, _ in links_before(events, node, t)[::-1][:k]]
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])

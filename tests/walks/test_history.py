@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.index.kernels.building import CUT, LINK, NODE
-from cawn.index.kernels.lists import LENGTH
 from networks import queries, random_events
 from reference import walks as reference
 from statistics_of_draws import assert_follows
@@ -27,31 +25,12 @@ def test_walks_equal_the_reference(seed: int) -> None:
     nodes, t = queries(events, seed, asked)
     walks = cawn.History(events, alphas).sample(nodes, t, seed=seed, **how)
     for q in range(len(nodes)):
-        slow = reference.sample_walks(events.src, events.dst, events.t, alphas, nodes[q], t[q], widths, seed)
+        slow = reference.sample_walks(events, alphas, nodes[q], t[q], widths, seed)
         fast = [
             list(zip(*row, strict=True))
             for row in zip(walks.nodes[q].tolist(), walks.t[q].tolist(), walks.events[q].tolist(), strict=True)
         ]
         assert fast == slow
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float64])
-def test_index_against_its_definition(dtype: type) -> None:
-    events = random_events(3, dtype=dtype)
-    alpha = 0.2
-    nodes = cawn.History(events, alpha).index.nodes
-    time, hop, logsum = nodes.time, nodes.hop, nodes.logsum
-    ends = np.cumsum(nodes.span & LENGTH)
-    for node in range(events.num_nodes):
-        links = reference.links_before(events.src, events.dst, events.t, node, np.inf)
-        mine = slice(ends[node] - len(links), ends[node])
-        assert time[mine].tolist() == [t for t, *_ in links]
-        assert hop[mine, NODE].tolist() == [other for _, other, _, _ in links]
-        assert hop[mine, LINK].tolist() == [2 * event + side for *_, event, side in links]
-        cuts = [len(reference.links_before(events.src, events.dst, events.t, other, t)) for t, other, *_ in links]
-        assert hop[mine, CUT].tolist() == cuts
-        sums = [np.log(np.exp(-alpha * (time[mine][i] - time[mine][: i + 1])).sum()) for i in range(len(links))]
-        np.testing.assert_allclose(logsum[0, mine], sums, atol=1e-12)
 
 
 def step_counts(history: cawn.History, node: int, t: float, draws: int, num_links: int, seed: int) -> np.ndarray:
@@ -70,7 +49,7 @@ def test_no_decay_and_no_unit_loses_mass(unit: str, alpha_times_span: float, dty
     events = cawn.Events(np.zeros(40, int), np.arange(1, 41), when)
     alpha = alpha_times_span / float(events.t[-1] - events.t[0])
     t = events.t[-1] + dtype(max(1.0, float(np.spacing(np.float64(events.t[-1])))))
-    links = reference.links_before(events.src, events.dst, events.t, 0, t)
+    links = reference.links_before(events, 0, t)
     counts = step_counts(cawn.History(events, alpha), 0, t, 50_000, len(events), seed=3)
     assert counts.sum() == 50_000
     assert_follows(counts, reference.probabilities(links, alpha))
@@ -85,7 +64,7 @@ def test_a_decay_far_beyond_the_resolution_of_time_takes_the_newest_links_alike(
 def enumerate_walks(events: cawn.Events, alpha: float, node: int, t: float, length: int) -> Counter[tuple[int, ...]]:
     """The probability of every walk, as its event ids."""
     law: Counter[tuple[int, ...]] = Counter()
-    links = reference.links_before(events.src, events.dst, events.t, node, t)
+    links = reference.links_before(events, node, t)
     if length == 0 or not links:
         law[(-1,) * length] = 1.0
         return law

@@ -50,10 +50,10 @@ def test_a_short_ring_keeps_true_probabilities_and_says_what_is_missing(alpha: f
     stream = streamed(events, alpha, capacity=capacity)
     for node in range(5):
         for t in (30, 50, 61):
-            links = reference.links_before(events.src, events.dst, events.t, node, t)
+            links = reference.links_before(events, node, t)
             if not links:
                 continue
-            every = [e for *_, e, _ in reference.links_before(events.src, events.dst, events.t, node, np.inf)]
+            every = [e for *_, e, _ in reference.links_before(events, node, np.inf)]
             law = np.zeros(len(events) + 1)
             law[[event for *_, event, _ in links]] = reference.probabilities(links, alpha)
             lost = law[every[:-capacity]].sum()
