@@ -35,21 +35,6 @@ def test_files_of_numpy_written_and_read_in_blocks(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.concatenate([part for _, part in found]), array)
 
 
-@pytest.mark.parametrize("width", [None, 2])
-@pytest.mark.parametrize("in_files", [False, True])
-def test_columns(tmp_path: Path, width: int | None, in_files: bool) -> None:
-    column = (FileStore(tmp_path) if in_files else ArrayStore()).create("a", np.int64, width)
-    rows = np.arange(4_000 * (width or 1)).reshape(4_000, *([] if width is None else [width]))
-    for first in range(0, 4_000, 1_500):
-        column.append(rows[first : first + 1_500])
-    column.replace(10, -rows[10:20])
-    assert np.array_equal(column.read(5, 20), np.concatenate([rows[5:10], -rows[10:20], rows[20:25]]))
-    column.retype(np.uint64)
-    found = column.finish()
-    found = np.load(found) if isinstance(found, Path) else found
-    assert (found.dtype, found.shape) == (np.uint64, rows.shape)
-
-
 @settings(max_examples=40)
 @given(
     times=st.lists(st.integers(0, 6) | st.integers(-(2**62), 2**62), min_size=1, max_size=60),
@@ -61,8 +46,11 @@ def test_sorting_in_pieces(tmp_path_factory: pytest.TempPathFactory, times: list
     store = FileStore(folder) if in_files else ArrayStore()
     columns = {"t": store.create("t", np.int64), "msg": store.create("msg", np.float32, 2)}
     t, msg = np.array(times), np.arange(2 * len(times), dtype=np.float32).reshape(-1, 2)
-    columns["t"].append(t)
-    columns["msg"].append(msg)
+    for first in range(0, len(t), 25):
+        columns["t"].append(t[first : first + 25])
+        columns["msg"].append(-msg[first : first + 25])
+    columns["msg"].replace(10, msg[10:])
+    columns["msg"].replace(0, msg[:10])
     done: list[int] = []
     found = sort_by_time(columns, store, memory, lambda name, x: x + 1 if name == "msg" else x, done.append)
     order = np.argsort(t, kind="stable")

@@ -66,19 +66,17 @@ def test_text_whatever_it_is_called(tmp_path: Path, text: str, compress) -> None
     assert events.rows.tolist() == [1, 2, 3, 0]
 
 
-def table() -> pa.Table:
-    src, dst, t = zip(*ROWS, strict=True)
-    return pa.table({"src": src, "dst": dst, "t": t, "weight": [0.5, 1.5, 2.5, 3.5]})
+SRC, DST, T = zip(*ROWS, strict=True)
+TABLE = pa.table({"src": SRC, "dst": DST, "t": T, "weight": [0.5, 1.5, 2.5, 3.5]})
 
 
 def test_parquet_and_arrow_files(tmp_path: Path) -> None:
-    pq.write_table(table(), tmp_path / "a.parquet")
-    with pa.ipc.new_file(tmp_path / "a.arrow", table().schema) as sink:
-        sink.write(table())
-    with pa.ipc.new_stream(tmp_path / "a.arrows", table().schema) as sink:
-        sink.write(table())
-    for name in ("a.parquet", "a.arrow", "a.arrows"):
-        events = cawn.read(tmp_path / name, msg="weight")
+    pq.write_table(TABLE, tmp_path / "a.parquet")
+    for name, kind in (("a.arrow", pa.ipc.new_file), ("a.arrows", pa.ipc.new_stream)):
+        with kind(tmp_path / name, TABLE.schema) as sink:
+            sink.write(TABLE)
+    for source in (TABLE, *(tmp_path / name for name in ("a.parquet", "a.arrow", "a.arrows"))):
+        events = cawn.read(source, msg="weight")
         assert named_links(events) == SORTED
         assert events.msg.tolist() == [[1.5], [2.5], [3.5], [0.5]]
 
@@ -87,7 +85,6 @@ def test_tables_of_other_libraries() -> None:
     pandas, polars, duckdb = (pytest.importorskip(name) for name in ("pandas", "polars", "duckdb"))
     frame = pandas.DataFrame(ROWS, columns=["src", "dst", "t"])
     relation = duckdb.sql("select 10 as src, 20 as dst, 3 as t union all select 20, 30, 1")
-    assert named_links(cawn.read(table())) == SORTED
     assert named_links(cawn.read(frame)) == SORTED
     assert named_links(cawn.read(polars.DataFrame(ROWS, schema=["src", "dst", "t"], orient="row"))) == SORTED
     assert named_links(cawn.read(relation)) == [(20, 30, 1), (10, 20, 3)]
@@ -117,7 +114,7 @@ def test_temporal_data() -> None:
     torch = pytest.importorskip("torch")
     from torch_geometric.data import TemporalData
 
-    src, dst, t = (torch.tensor(column) for column in zip(*ROWS, strict=True))
+    src, dst, t = map(torch.tensor, (SRC, DST, T))
     events = cawn.read(TemporalData(src=src, dst=dst, t=t, msg=torch.arange(8.0).reshape(4, 2)))
     assert list(zip(events.src.tolist(), events.dst.tolist(), events.t.tolist(), strict=True)) == SORTED
     assert events.msg.tolist() == [[2, 3], [4, 5], [6, 7], [0, 1]]

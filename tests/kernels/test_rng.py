@@ -1,4 +1,4 @@
-"""Random numbers: known answers, uniformity, and the same numbers on every device."""
+"""Random numbers: known answers, uniformity, the same on every device; logarithms that are exact enough."""
 
 from itertools import permutations
 
@@ -8,6 +8,7 @@ import torch
 from scipy import stats
 
 from cawn.kernels import rng
+from cawn.kernels.cpu.logarithms import exp, log1p
 from reference import walks as reference
 from statistics_of_draws import assert_follows
 
@@ -89,3 +90,18 @@ def test_normal_numbers() -> None:
     assert abs((np.abs(drawn) > 2).mean() - 0.0455) < 5 * np.sqrt(0.0455 * 0.9545) / 200
     assert np.array_equal(rng.normal(3, 10), rng.normal(3, 40_000)[:10])
     assert not np.array_equal(rng.normal(4, 10), rng.normal(3, 10))
+
+
+def test_exp() -> None:
+    """Against NumPy, which is exact to the last bits."""
+    x = np.concatenate([np.linspace(-700, 100, 2_001), -np.geomspace(1e-300, 1, 50), [0.0, 1e-17]])
+    np.testing.assert_allclose([exp(value) for value in x], np.exp(x), rtol=2e-11)
+    x = np.linspace(-760, -700, 200)  # too small for a normal number, at last for any
+    np.testing.assert_allclose([exp(value) for value in x], np.exp(x), rtol=2e-11, atol=1e-323)
+    assert exp(-746.0) == exp(-1e300) == exp(-np.inf) == 0.0
+
+
+def test_log1p() -> None:
+    x = np.concatenate([np.geomspace(1e-300, 1e300, 2_001), np.linspace(0, 4, 1_001)])
+    np.testing.assert_allclose([log1p(value) for value in x], np.log1p(x), rtol=2e-11)
+    assert log1p(0.0) == 0.0

@@ -1,10 +1,15 @@
-"""What may be asked, and how a question that cannot be answered is refused."""
+"""What may be asked, how a question that cannot be answered is refused, and candidates for a ranking."""
+
+import os
+import warnings
 
 import numpy as np
 import pytest
 import torch
 
 import cawn
+from cawn.walks import candidates
+from cawn.walks.candidates import Candidates
 from networks import random_events
 
 
@@ -82,3 +87,28 @@ def test_times_in_float64() -> None:
     history.sample([0], 2**53, seed=0)
     with pytest.raises(cawn.QueryError, match="would round"):
         history.sample([0], 2**53 + 1, seed=0)
+
+
+def test_each_kind_by_hand(monkeypatch) -> None:
+    """1 linked with 2, then 0 with 1; 3 is the most frequent destination; all before time 10."""
+    events = cawn.Events([1, 0, 4, 5, 6, 0], [2, 1, 3, 3, 3, 5], [1, 2, 3, 4, 5, 10])
+    found = Candidates(events, cawn.History(events, 0.0))
+    assert found.choose(0, 10, ("recent",)) == {1: "recent"}
+    assert found.choose(0, 10, ("recent", "two hops")) == {1: "recent", 2: "two hops"}
+    assert next(iter(found.choose(0, 10, ("popular",)))) == 3
+    assert sorted(found.everyone(0, 10)) == [1, 2, 3]
+    assert 5 not in found.choose(0, 10), "not before it was a destination"
+    assert 5 in found.choose(0, 11, ("recent",))
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 2)  # the newest of equally frequent ones are kept
+    star = cawn.Events([0] * 5, [3, 1, 5, 2, 4], [1, 2, 3, 4, 5])
+    assert list(Candidates(star, cawn.History(star, 0.0)).choose(9, 6, ("popular",))) == [4, 2]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
+    with candidates._TABLES, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(candidates._TABLES.locked()))
+    assert os.waitpid(child, 0)[1] == 0

@@ -15,7 +15,7 @@ import pytest
 import cawn
 from cawn.data import datasets
 from cawn.data.datasets import CATALOG
-from dataset_files import SNAP, put, zipped
+from dataset_files import SNAP, zipped
 from link_files import named_links
 
 JODIE = (
@@ -28,14 +28,16 @@ PROXIMITY = (
     b'26,2,"2008-09-05 13:33:54",NA\n2,,"2008-09-05 13:34:00",\n'
 )
 LARGE = "unpacks to over 100 times its size"
+ROWS = ("1 2 1 3\n", "1\t2\t1\t3\n", "1 2\t1 3\n")  # of KONECT
 KNOWN_PEOPLE = [(26, 2, 1220621634), (2, 26, 1220621635)]
 
 
-def put_konect(own_cache: Path, content: bytes) -> Path:
-    path = own_cache / "uci" / CATALOG["uci"].sources[1].file
-    path.parent.mkdir(parents=True, exist_ok=True)
+def put_file(own_cache: Path, name: str, content: bytes) -> None:
+    """KONECT's archives, of bzip2, are the second source of "uci"."""
+    path = own_cache / name / CATALOG[name].sources[content.startswith(b"BZh")].file
+    path.parent.mkdir(parents=True)
     path.write_bytes(content)
-    return path
+    assert datasets.where(name) == path
 
 
 def tar(**texts: str) -> bytes:
@@ -70,25 +72,19 @@ def tar(**texts: str) -> bytes:
             [(114, 169, 910948020), (114, 112, 910948020), (0, 114, 911477940)],
             None,
         ),
+        *(
+            ("uci", tar(meta="", README="out.x is below\n", out=f"% asym\n% 2 3 3\n{row}"), [(1, 2, 3)], None)
+            for row in ROWS
+        ),
         ("socialevolve", zipped("SocialEvolution/Proximity.csv.bz2", bz2.compress(PROXIMITY)), KNOWN_PEOPLE, None),
         ("socialevolve", zipped("Proximity.csv", PROXIMITY.replace(b'"', b"")), KNOWN_PEOPLE, None),
     ],
 )
 def test_published_files(own_cache: Path, name: str, content: bytes, links: list, msg: list | None) -> None:
-    put(own_cache, name, content)
+    put_file(own_cache, name, content)
     events = datasets.load(name)
     assert named_links(events) == links
     assert (None if events.msg is None else events.msg.tolist()) == msg
-
-
-@pytest.mark.parametrize("row", ["{} {} 1 {}\n", "{}\t{}\t1\t{}\n", "{} {}\t1 {}\n"])
-def test_konect(own_cache: Path, row: str) -> None:
-    out = "% asym positive\n% 2 3 3\n" + row.format(1, 2, 1082008561) + row.format(3, 4, 1082123439)
-    path = put_konect(own_cache, tar(meta="name: x\n", README="out.x is below\n", out=out))
-    assert datasets.where("uci") == path
-    events = datasets.load("uci")
-    assert named_links(events) == [(1, 2, 1082008561), (3, 4, 1082123439)]
-    assert events.msg is None
 
 
 def encrypted(archive: bytes) -> bytes:
@@ -120,13 +116,10 @@ def test_archives_of_something_else(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, reason: str
 ) -> None:
     monkeypatch.setattr("cawn.data.datasets.formats._SMALL", 1 << 20)
-    of_konect = content.startswith(b"BZh")
-    if of_konect:
-        put_konect(own_cache, content)
-    else:
-        put(own_cache, "socialevolve", content)
+    name = "uci" if content.startswith(b"BZh") else "socialevolve"
+    put_file(own_cache, name, content)
     with pytest.raises(cawn.DataError, match=reason) as refused:
-        datasets.load("uci" if of_konect else "socialevolve")
+        datasets.load(name)
     assert "\n" not in str(refused.value)
 
 
