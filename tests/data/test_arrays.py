@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cawn
@@ -41,6 +41,7 @@ def test_files_of_numpy_written_and_read_in_blocks(tmp_path: Path) -> None:
     memory=st.sampled_from([40, 200, 1_000, 100_000]),
     in_files=st.booleans(),
 )
+@example(times=[5] * 30, memory=40, in_files=True)
 def test_sorting_in_pieces(tmp_path_factory: pytest.TempPathFactory, times: list[int], memory: int, in_files) -> None:
     folder = tmp_path_factory.mktemp("sorting")
     store = FileStore(folder) if in_files else ArrayStore()
