@@ -17,11 +17,8 @@ import cawn
 from cawn.data.events import PER_LINK
 from cawn.data.names import SLOTS
 from cawn.data.readers.links import Limits
-<<<<<<< HEAD
 from cawn.data.readers.logs import write_columns
-=======
 from cawn.data.readers.query_files import PairFile
->>>>>>> h-tests
 from link_files import named_links, written
 
 SMALL = Limits(piece=48, names=1 << 20, sorting=400, block=3)
@@ -203,36 +200,6 @@ LITERAL = [
         (HEADER + 9 * "ann,bob,9223372036854775807,1,x\nann,bob,-9223372036854775807,1,x\n", {}),
     ],
 )
-<<<<<<< HEAD
-def test_literal_logs(tmp_path: Path, text: str) -> None:
-    assert isinstance(assert_same(written(tmp_path / "log.txt", text), tmp_path / "columns"), cawn.Events)
-
-
-ROW = "ann,bob,1,1,x\n"
-
-
-@pytest.mark.parametrize(
-    ("rows", "options"),
-    [
-        (9 * ROW + "ann,bob,noon,1,x\n" + ROW, {}),
-        (9 * ROW + "ann,,2,1,x\n", {}),
-        (9 * ROW + "ann,bob,2\n" + ROW, {}),
-        (9 * ROW + '"ann\nie",bob,2,1,x\n' + "ann,bob,3,4\n", {}),
-        (9 * ROW + "ann,bob,2,many,x\n", {"msg": "w"}),
-        (9 * ROW + "ann,bob,2,-1,x\n", {"weight": "w"}),
-        (9 * ROW.replace("1,x", "0,x"), {"weight": "w"}),
-        (9 * ROW.replace("1,x", "2024-01-01,x"), {"msg": "w"}),
-        (9 * ROW.replace("1,x", "7,x") + "ann,bob,2,true,x\n", {"msg": "w"}),
-        (9 * "ann,bob,9223372036854775807,1,x\nann,bob,-9223372036854775807,1,x\n", {}),
-    ],
-)
-def test_the_same_row_is_named_in_any_piece(tmp_path: Path, rows: str, options: dict) -> None:
-    log = written(tmp_path / "log.csv", "src,dst,t,w,c\n" + rows)
-    reason = assert_same(log, tmp_path / "columns", **options)
-    with pytest.raises(cawn.DataError) as caught:
-        write_columns(log, tmp_path / "columns", SMALL, **options)
-    assert str(caught.value) == reason
-=======
 def test_literal_logs(tmp_path: Path, text: str, options: dict) -> None:
     """A row that is wrong is named alike in any piece."""
     log = written(tmp_path / "log.csv", text)
@@ -241,7 +208,6 @@ def test_literal_logs(tmp_path: Path, text: str, options: dict) -> None:
     if isinstance(found, str):
         with pytest.raises(cawn.DataError, match=re.escape(found)):
             write_columns(log, tmp_path / "columns", SMALL, **options)
->>>>>>> h-tests
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
