@@ -10,7 +10,7 @@ import pytest
 
 import cawn
 import index_damage
-from cawn.data.checksums import checksum, stamps_of
+from cawn.data.array_folders import checksum, stamps_of
 from cawn.index.features import PairParts
 from cawn.index.index import Index
 from cawn.index.stored import array_names, index_of, named_arrays

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cawn.checks import as_array
-from cawn.data.columns import ArrayStore
+from cawn.data.columns import Store
 from cawn.data.events import Events
 from cawn.data.readers import authors, files
 from cawn.data.readers.columns import ReadOptions, partition_columns
@@ -113,7 +113,7 @@ def read_like(
 
 def _read(found: Any, options: ReadOptions) -> Events:
     parts, total = parts_of(found, options)
-    log = read_log(parts, total, ArrayStore(), _UNLIMITED, lambda *_, **__: nullcontext(lambda _: None))
+    log = read_log(parts, total, Store(), _UNLIMITED, lambda *_, **__: nullcontext(lambda _: None))
     return authors.with_features(_events(log), found)
 
 

@@ -38,7 +38,7 @@ def with_features(events: Events, found: Any) -> Events:
     given = [array for array in features if array is not None]
     msg = np.concatenate(given)[events.rows].astype(np.float32) if len(given) == len(found) else None
     x = _feature_rows(f"{_base(found[0])}_node.npy", "node number", events.labels) if len(found) == 1 else None
-    return events.with_attributes(msg, None if x is None else x.astype(np.float32))
+    return events.replace(msg=msg, x=None if x is None else x.astype(np.float32))
 
 
 def _row_numbers(file: File) -> Array:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from cawn.checks import check_path, parse_bytes
-from cawn.data.array_files import write_array
 from cawn.data.array_folders import map_array
-from cawn.data.columns import FileStore
-from cawn.data.events import PER_LINK, Events
+from cawn.data.columns import Store, write_array
+from cawn.data.events import Events
 from cawn.data.names import SLOTS
 from cawn.data.readers import authors, found_source, parts_of, read_like, read_options
 from cawn.data.readers.links import Limits, read_log
@@ -103,7 +102,7 @@ def _read_into(folder: Path, found: Any, limits: Limits, report: ShowProgress, o
     chosen, nodes = read_options(None, **options)
     parts, total = parts_of(found, chosen)
     with temporary_folder(folder / ROWS) as work:
-        log = read_log(parts, total, FileStore(work), limits, report)
+        log = read_log(parts, total, Store(work), limits, report)
         for name, column in log.columns.items():
             os.rename(str(column.finish()), folder / f"{name}.npy")
     arrays = {name: map_array(folder / f"{name}.npy", READ_AGAIN) for name in log.columns}
@@ -119,11 +118,11 @@ def _read_into(folder: Path, found: Any, limits: Limits, report: ShowProgress, o
 
 def _written(events: Events, folder: Path) -> Events:
     """Write the columns of events in memory."""
-    held = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)} | events.names.arrays
-    held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
+    held = events.arrays
+    if not np.array_equal(events.rows, np.arange(len(events))):
+        held[ROWS] = events.rows
     for name, array in held.items():
-        if array is not None:
-            write_array(folder / f"{name}.npy", array)
+        write_array(folder / f"{name}.npy", array)
     return events
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE
-from cawn.data.names import NameTable, parse_integers, string_buffers
+from cawn.data.names import NameIndex, parse_integers, string_buffers
 from cawn.data.readers.attributes import AttributeReader, Category
 from cawn.data.readers.columns import Layout, ReadOptions, find_layout
 from cawn.data.readers.rows import Piece, Rows
@@ -135,7 +135,7 @@ class _Scan:
     def __init__(self, store: Store, budget: Budget) -> None:
         self._store, self._budget = store, budget
         self.columns: dict[str, Column] = {}
-        self.tables: list[NameTable] = []
+        self.tables: list[NameIndex] = []
         self.parts: list[_Part] = []
         self.times: list[FileTimes] = []
         self.categories: list[Category] = []
@@ -172,7 +172,7 @@ class _Scan:
             self.columns["msg"] = self._store.create("read-msg", np.float32, len(first.layout.msg))
         self.categories = [Category(self._budget.reserve) for _ in first.layout.msg]
         self.prefixes = first.layout.prefixes if first.reading.bipartite else None
-        self.tables = [NameTable(reserve=self._budget.reserve) for _ in range(1 if self.prefixes is None else 2)]
+        self.tables = [NameIndex(reserve=self._budget.reserve) for _ in range(1 if self.prefixes is None else 2)]
 
     def _refuse_columns(self, links: Links) -> None:
         """Refuse other columns before the file is read, as far as they are known."""
@@ -348,7 +348,7 @@ def _ranks(scan: _Scan, block: int) -> list[Array]:
                     for first, rows in steps(scan.columns[name].rows, block):
                         count = rank_by_appearance(scan.columns[name].read(first, rows), ranks, count)
         else:
-            ranks = _inverse(np.argsort(table.arrays()["names"]))
+            ranks = _inverse(np.argsort(table.arrays["names"]))
         found.append(ranks)
     return found
 
