@@ -575,7 +575,7 @@ class LinkPredictor:
         with self._updating:
             held, known = self._state.snapshot.events, self._known
             added = []
-            with known.adding(self._held):
+            with known.adding():
                 for new in batches:
                     added.append(new[known.is_unknown(held, new)])
                     known.add(added[-1])
@@ -596,7 +596,7 @@ class LinkPredictor:
             nodes_before = self._count_nodes()
             unknown = self._known.is_unknown(self._state.snapshot.events, batch)
             added = batch[unknown]
-            with self._known.adding(self._held):
+            with self._known.adding():
                 self._known.add(added)
                 self._add_links([added])
             part = np.repeat(np.arange(len(sizes)), sizes)[batch.rows][unknown]  # of each link that was added
@@ -716,7 +716,7 @@ class LinkPredictor:
                 stacklevel=3,
             )
         added = new[unknown]
-        with known.adding(self._held):
+        with known.adding():
             known.add(added, batch)
             (nodes,) = self._add_links([added])
         return Update(len(added), len(new) - len(added), nodes)
@@ -730,10 +730,6 @@ class LinkPredictor:
         if not any(map(len, batches)):
             return [0] * len(batches)
         return self._grow(batches) if self._grows else self._queue(batches)
-
-    def _held(self) -> list[Events]:
-        """All links, including queued ones."""
-        return [self._state.snapshot.events, *self._state.pending]
 
     def _grow(self, batches: list[Events]) -> list[int]:
         """Extend the index, and replace the snapshot; if that fails, the state is unchanged."""

@@ -14,7 +14,6 @@ from cawn.data.names import (
     SLOTS,
     UNKNOWN,
     NameIndex,
-    NameTable,
     Spelling,
     as_name,
     as_names,
@@ -43,11 +42,11 @@ def test_names_are_found_at_their_places(names: list, others: list[str]) -> None
 
 @given(st.lists(st.lists(INTEGER, max_size=20) | st.lists(TEXT, max_size=20), max_size=6))
 def test_a_table_numbers_names_as_they_come(pieces: list[list]) -> None:
-    table, seen = NameTable(), dict[str, int]()
+    table, seen = NameIndex(), dict[str, int]()
     for piece in pieces:
         expected = [seen.setdefault(str(name), len(seen)) for name in piece]
         assert table.add(chunked(piece)).tolist() == expected
-    assert [str(name) for name in NameIndex.over(table).all()] == list(seen)
+    assert [str(name) for name in table.all()] == list(seen)
 
 
 @pytest.mark.parametrize("kind", ["strings", "small integers", "large integers"])
@@ -56,11 +55,11 @@ def test_tables_grow(kind: str) -> None:
     names = pa.chunked_array([[f"name-{i}" for i in numbers.tolist()] if kind == "strings" else numbers])
     names = names.cast(pa.large_string() if kind == "strings" else pa.int64())
     used: list[int] = []
-    table = NameTable(reserve=used.append)
+    table = NameIndex(reserve=used.append)
     assert np.array_equal(table.add(names), np.arange(20_000))
     assert np.array_equal(table.add(names.slice(1_000)), np.arange(1_000, 20_000))
     assert 20_000 * 8 < sum(used) < 20_000 * 120
-    assert np.array_equal(pickle.loads(pickle.dumps(NameIndex.over(table))).ids(names.to_pylist()), np.arange(20_000))
+    assert np.array_equal(pickle.loads(pickle.dumps(table)).ids(names.to_pylist()), np.arange(20_000))
 
 
 @settings(max_examples=50)

@@ -12,7 +12,7 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.data.growing import GrowingArray
+from cawn.data.columns import GrowingArray
 from cawn.data.hashing import hash_ids
 from cawn.data.names import NameIndex, Spelling
 from cawn.data.reading import Reading

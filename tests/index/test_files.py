@@ -13,7 +13,7 @@ import pytest
 
 import cawn
 import index_damage
-from cawn.data.checksums import checksum, stamps_of
+from cawn.data.array_folders import checksum, stamps_of
 from cawn.index import files
 from cawn.index.features import PairParts
 from cawn.index.files import write_index

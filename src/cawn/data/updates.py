@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
-from cawn.data.growing import GrowingArray
 from cawn.data.hashing import digest, hash_ids
-from cawn.data.ids import IdSet
-from cawn.data.names import Name, NameIndex, Spelling
+from cawn.data.names import UNKNOWN, Name, NameIndex, Spelling
 from cawn.data.reading import Reading
 from cawn.data.times import cast_times, dates_in_unit, has_dates, numbers_to_dates
 from cawn.errors import DataError
@@ -34,14 +33,14 @@ class KnownLinks:
 
     def __init__(self, digests: Sequence[str] = ()) -> None:
         self.digests = list(digests)
-        self._ids: IdSet | None = None  # of the history and of all links added since
+        self._ids: NameIndex | None = None  # of the history and of all links added since, as int64
 
     def has_ids(self, held: Events, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
         """Which of these ids a known link has; `held` is the history at the first call: [n]."""
         if self._ids is None:
-            given = () if held.link_id is None else held.link_id[held.link_id != NO_LINK_ID]
-            self._ids = IdSet(given)
-        return self._ids.contains(ids)
+            given = np.unique(_link_ids(held))
+            self._ids = NameIndex({"names": given[given != NO_LINK_ID].view(np.int64)})
+        return np.asarray(self._ids.ids(ids.view(np.int64).tolist()) != UNKNOWN)
 
     def is_unknown(self, held: Events, new: Events) -> npt.NDArray[np.bool_]:
         """Which new links have no id, or one that no known link and no earlier new link has: [E]."""
@@ -53,22 +52,20 @@ class KnownLinks:
         return np.asarray((~self.has_ids(held, ids) & is_first) | (ids == NO_LINK_ID))
 
     @contextmanager
-    def adding(self, held: Callable[[], Sequence[Events]]) -> Iterator[None]:
-        """If this context fails, links that `add` recorded in it are removed; `held` returns the links that remain."""
-        digests = len(self.digests)
+    def adding(self) -> Iterator[None]:
+        """If this context fails, what `add` recorded in it is forgotten."""
+        digests, ids = len(self.digests), self._ids
         try:
             yield
         except BaseException:
             del self.digests[digests:]
-            self._ids = None
-            ids = [links.link_id[links.link_id != NO_LINK_ID] for links in held() if links.link_id is not None]
-            self._ids = IdSet(np.concatenate([np.empty(0, np.uint64), *ids]))
+            self._ids = ids
             raise
 
     def add(self, new: Events, batch: str | None = None) -> None:
         """Record added links, which `is_unknown` has checked, and the digest of their batch."""
         if new.link_id is not None and self._ids is not None:
-            self._ids.add(new.link_id[new.link_id != NO_LINK_ID])
+            self._ids = self._ids.extended(new.link_id[new.link_id != NO_LINK_ID].view(np.int64).tolist())
         if batch is not None and batch not in self.digests:
             self.digests.append(batch)
 
@@ -80,9 +77,8 @@ def batch_digest(links: Events, names: Sequence[Sequence[Name]], held: Events) -
         names: The names of the distinct sources and of the distinct destinations, in the order of their ids.
         held: Links whose unit of time is used.
     """
-    ends = []
-    for side, distinct in zip((links.src, links.dst), names, strict=True):
-        ends.append(hash_ids(distinct)[np.unique(side, return_inverse=True)[1]])
+    sides = zip((links.src, links.dst), names, strict=True)
+    ends = [hash_ids(distinct)[np.unique(side, return_inverse=True)[1]] for side, distinct in sides]
     t = convert_link_times(links, held)
     order = np.lexsort((ends[1], ends[0], t))
     columns = (*ends, t, *(column for column in (links.msg, links.link_id) if column is not None))
@@ -187,27 +183,15 @@ class GrowingEvents:
 
 
 def merged(held: Events, new: NewLinks) -> Events:
-    """The history with the new links, copied."""
-    src, dst, t = (np.concatenate([getattr(held, name), getattr(new, name)]) for name in ("src", "dst", "t"))
-    msg = None if held.msg is None else np.concatenate([held.msg, cast("Array", new.msg)])
-    link_id = None if new.link_id is None else np.concatenate([_link_ids(held), new.link_id])
-    x = _merge_node_attributes(held, len(new.names), new.attributes)
-    events = Events(src, dst, t, msg, x=x, num_nodes=len(new.names), link_id=link_id)
-    events.encoder, events.reading = held.encoder, held.reading
-    return events
-
-
-def _merge_node_attributes(held: Events, num_nodes: int, new: list[tuple[Array, Array]]) -> Array | None:
-    """Node attributes [num_nodes, d]; `new` are ids and rows. A row that marks an absent node replaces nothing."""
-    if held.x is None:
-        return None
-    x = np.zeros((num_nodes, held.x.shape[1]), np.float32)
-    x[: len(held.x)] = held.x
-    marks_presence = held.encoder is not None and held.encoder.marks_presence
-    for ids, rows in new:
+    """The history with the new links and attributes of nodes, copied; a row that marks an absent node is ignored."""
+    events, _ = GrowingEvents(held).add(new)
+    if events.x is None:
+        return events
+    x, marks_presence = events.x.copy(), held.encoder is not None and held.encoder.marks_presence
+    for ids, rows in new.attributes:
         given = rows.any(axis=1) if marks_presence else np.ones(len(rows), bool)
         x[ids[given]] = rows[given]
-    return x
+    return events.replace(x=x)
 
 
 def _link_ids(events: Events) -> npt.NDArray[np.uint64]:

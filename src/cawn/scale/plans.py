@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cawn import __version__
+from cawn.data.hashing import checksum
 from cawn.data.readers import files
 from cawn.data.readers.query_files import PairFile
 from cawn.data.reading import Reading
-from cawn.data.seals import checksum
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import read_file
 from cawn.learn.runs import read_description

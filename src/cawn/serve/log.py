@@ -15,7 +15,6 @@ import json
 import os
 import re
 import secrets
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cawn.errors import DataError, StorageError, reason
-from cawn.files import FolderLock, make_folder, sync, write_bytes
+from cawn.files import FolderLock, link_or_copy, make_folder, sync, write_bytes
 from cawn.serve.catalog import Catalog, KeyUse, Offset, Receipt, Segment
 from cawn.serve.links import Links, encode
 from cawn.serve.segments import (
@@ -455,12 +454,3 @@ def _lock(folder: Path) -> FolderLock:
         if "another process" in str(error):
             raise StorageError(f"{folder}: another process uses this state; stop it first") from error
         raise
-
-
-def link_or_copy(source: Path, target: Path) -> None:
-    """A hard link to a file that never changes; a copy where links are not possible."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-        sync(target)

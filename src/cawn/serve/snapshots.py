@@ -29,13 +29,23 @@ from typing import Any, NamedTuple
 from cawn.checks import check_flags, check_integer, check_path, check_threads
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, StorageError, reason
-from cawn.files import LOCK, is_temporary, make_folder, read_file, storing, sync, temporary_folder, write_text
+from cawn.files import (
+    LOCK,
+    is_temporary,
+    link_or_copy,
+    make_folder,
+    read_file,
+    storing,
+    sync,
+    temporary_folder,
+    write_text,
+)
 from cawn.learn.runs import load_system, read_description, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve.catalog import Receipt
 from cawn.serve.ingest import Ingest
 from cawn.serve.links import Links
-from cawn.serve.log import LinkLog, Record, link_or_copy
+from cawn.serve.log import LinkLog, Record
 
 Progress = Callable[[int, int], object]  # links replayed so far, and in total
 
@@ -182,7 +192,7 @@ class Snapshots:
             newest = self._newest()
             if newest:
                 source = self._folder / _name(newest)
-                shutil.copytree(source, part / "snapshots" / source.name, copy_function=_link)
+                shutil.copytree(source, part / "snapshots" / source.name, copy_function=link_or_copy)
             copy_log(part)
             self._copy_others(part)
             sync(part)
@@ -441,10 +451,6 @@ def _position(path: Path) -> int:
 
 def _temporary(_: str, names: list[str]) -> list[str]:
     return [name for name in names if is_temporary(name)]
-
-
-def _link(source: str, target: str) -> None:
-    link_or_copy(Path(source), Path(target))
 
 
 def _remove(path: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE, Events
-from cawn.data.names import NameTable, parse_integers, string_buffers
+from cawn.data.names import NameIndex, parse_integers, string_buffers
 from cawn.data.readers.attributes import AttributeReader, ReadAgainError
 from cawn.data.readers.columns import Layout, find_layout, name_prefixes
 from cawn.data.readers.rows import Piece, Rows
@@ -120,7 +120,7 @@ class _Scan:
         self._store, self._limit, self._total = store, limit, total
         self._done, self._reserved = 0.0, 0  # bytes that are read, and used
         self.columns: dict[str, Column] = {}
-        self.tables: list[NameTable] = []
+        self.tables: list[NameIndex] = []
         self.prefixes: tuple[str, str] | None = None  # of the names in two tables
         self.first = ("", Reading())  # the name of the first file, and how it was read
         self.times: list[FileTimes] = []
@@ -165,7 +165,7 @@ class _Scan:
             self.columns["msg"] = self._store.create("read-msg", np.float32, len(links.layout.msg))
         self.codes = [{} for _ in links.layout.msg]
         self.prefixes = name_prefixes(links.rows.header, links.layout) if links.layout.bipartite else None
-        self.tables = [NameTable(reserve=self.reserve) for _ in range(1 if self.prefixes is None else 2)]
+        self.tables = [NameIndex(reserve=self.reserve) for _ in range(1 if self.prefixes is None else 2)]
 
     def _refuse_columns(self, links: Links) -> None:
         """Refuse other columns before the file is read, as far as they are known."""
@@ -328,7 +328,7 @@ def _ranks(scan: _Scan, block: int) -> list[Array]:
     columns = [("src", "dst", "negative")] if len(scan.tables) == 1 else [("src",), ("dst", "negative")]
     for table, names in zip(scan.tables, columns, strict=True):
         if not table.strings:
-            found.append(_inverse(np.argsort(table.arrays()["names"])))
+            found.append(_inverse(np.argsort(table.arrays["names"])))
             continue
         ranks, count = np.full(len(table), -1, np.int32), 0
         for column in (scan.columns[name] for name in names if name in scan.columns):

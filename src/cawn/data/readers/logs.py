@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import as_array, check_path, parse_bytes
-from cawn.data.array_files import write_array
 from cawn.data.array_folders import map_array
-from cawn.data.columns import ArrayStore, FileStore, Store
-from cawn.data.events import PER_LINK, Events
+from cawn.data.columns import Store, write_array
+from cawn.data.events import Events
 from cawn.data.names import SLOTS
 from cawn.data.readers.columns import partition_columns
 from cawn.data.readers.files import File, find_files
@@ -84,7 +83,7 @@ class LogSource:
         """The events in memory."""
         events = self._found
         if not isinstance(events, Events):
-            log = self.scan(ArrayStore(), _UNLIMITED, partial(progress, quiet=True))
+            log = self.scan(Store(), _UNLIMITED, partial(progress, quiet=True))
             arrays: dict[str, Any] = {name: column.finish() for name, column in log.columns.items()}
             events = log.events(arrays)
             if events.msg is None and (files := _authors_files(self._found)):
@@ -166,7 +165,7 @@ def _with_features(events: Events, files: list[FileRows]) -> Events:
     given = [array for array in features if array is not None]
     msg = np.concatenate(given)[events.rows].astype(np.float32) if len(given) == len(files) else None
     x = _feature_rows(f"{bases[0]}_node.npy", "node number", events.labels) if len(files) == 1 else None
-    return events.with_attributes(msg, None if x is None else x.astype(np.float32))
+    return events.replace(msg=msg, x=None if x is None else x.astype(np.float32))
 
 
 def _row_numbers(file: FileRows) -> Array:
@@ -238,7 +237,7 @@ def write_columns(source: Any, folder: Path, limits: Limits, report: ShowProgres
     with storing(folder), _removed_on_error(folder):
         if log.needs_memory:
             events = log.read()
-            held = {name: getattr(events, name) for name in ("src", "dst", "t", *PER_LINK)} | events.names.arrays
+            held: dict[str, Any] = events.arrays
             held[ROWS] = None if np.array_equal(events.rows, np.arange(len(events))) else events.rows
         else:
             events, held = log.with_nodes(_scanned(log, folder, limits, report)), {}
@@ -267,7 +266,7 @@ def _removed_on_error(folder: Path) -> Iterator[None]:
 def _scanned(log: LogSource, folder: Path, limits: Limits, report: ShowProgress) -> Events:
     """The events of a log whose columns are written to the folder."""
     with temporary_folder(folder / ROWS) as work:
-        found = log.scan(FileStore(work), limits, report)
+        found = log.scan(Store(work), limits, report)
         for name, column in found.columns.items():
             os.rename(str(column.finish()), folder / f"{name}.npy")
     return found.events(_mapped(folder, found.columns))

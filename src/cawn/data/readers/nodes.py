@@ -71,9 +71,7 @@ class NodeTable:
         x = np.zeros((events.num_nodes, self.x.shape[1] + 1), np.float32)
         x[ids[known], :-1] = self.x[known]
         x[ids[known], -1] = 1
-        return events.with_attributes(
-            events.msg, x, columns=events.columns, node_columns=(*self.columns, Attribute(PRESENCE, "presence"))
-        )
+        return events.replace(x=x, node_columns=(*self.columns, Attribute(PRESENCE, "presence")))
 
     def _ids(self, events: Events) -> npt.NDArray[np.int64]:
         """The node of each row. In a bipartite network, a name without its prefix must occur on one side only."""
