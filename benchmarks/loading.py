@@ -7,11 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import torch
 
 import cawn
 from benchmarks.engine import power_law_events
 from benchmarks.report import Row
+from cawn.data.names import NameIndex
 from cawn.learn import index_cache
 from cawn.learn.runs import write_report, write_run
 from cawn.systems.base import Context
@@ -20,7 +22,7 @@ from cawn.systems.cawn.system import CawnSystem, decays
 
 def loading(scale: float = 1.0) -> list[Row]:
     plain = power_law_events(int(2_000_000 * scale))
-    events = plain.named([f"node {i}" for i in range(plain.num_nodes)])
+    events = plain.named(NameIndex.of(np.array([f"node {i}" for i in range(plain.num_nodes)], object)))
     config = cawn.Config(alpha="ladder")
     facts = {"alpha": decays(config, events.intensity), "unit": 1.0}
 

@@ -35,7 +35,7 @@ if not has_cuda():
     os.environ["TRITON_INTERPRET"] = "1"
 
 # Triton is missing on some platforms; these files import modules that need it.
-collect_ignore_glob = [] if find_spec("triton") else ["kernels/cuda/*", "*/test_cuda*.py", "*/test_fused.py"]
+collect_ignore_glob = [] if find_spec("triton") else ["*/test_cuda*.py", "*/test_fused.py"]
 
 # Workers of pytest-xdist share the cores: one thread each, and one for each process they start.
 if "PYTEST_XDIST_WORKER" in os.environ:

@@ -59,7 +59,6 @@ KNOWN_CYCLES = (
         "cawn.data.times",
         "cawn.data.validation",
     },
-    {"cawn.data.readers", "cawn.data.readers.folders"},
     {
         "cawn.explain.law",
         "cawn.explain.link",

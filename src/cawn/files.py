@@ -114,6 +114,15 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def link_or_copy(source: str | Path, target: str | Path) -> None:
+    """A hard link to a file that never changes; a copy where links are not possible."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+        sync(Path(target))
+
+
 def remove_stale(folder: Path, *, older_than: float = _STALE_AFTER) -> None:
     """Remove temporary files and folders that killed processes have left."""
     with suppress(OSError):

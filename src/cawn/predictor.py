@@ -16,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import check_flags, check_number, check_path, check_threads
-from cawn.data.events import NO_LINK_ID, Events
+from cawn.data.events import Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.hashing import hash_ids
-from cawn.data.ids import IdSet
 from cawn.data.names import Name, NameIndex, Names, as_names, bipartite_prefixes
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
-from cawn.data.updates import Draft, GrowingEvents, NewLinks, Rules, Update, is_apart, named, without
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Rules, Update, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
 from cawn.files import make_folder, temporary_folder
@@ -94,7 +93,7 @@ class LinkPredictor(Questions):
         self._state = Snapshot(model, events, names, build=partial(_build, model, events, fitted))
         self._fitted = fitted  # of the newest snapshot that is built
         self._growing: GrowingEvents | None = None
-        self._known: IdSet | None = None  # ids of links, once they are needed
+        self._known: KnownIds | None = None  # ids of links, once they are needed
         self._renew_lock()
 
     @classmethod
@@ -286,8 +285,7 @@ class LinkPredictor(Questions):
     def _draft(self, rules: Rules) -> Draft:
         held = self._state.events
         if self._known is None:
-            ids = held.link_id
-            self._known = IdSet(() if ids is None else ids[ids != NO_LINK_ID])
+            self._known = KnownIds(held.link_id)
         return Draft(held, self._state.names, self._state.model.form, self._known, rules)
 
     def _extend(self, batches: Sequence[Arrivals], rules: Rules) -> Extension:
@@ -327,7 +325,7 @@ class LinkPredictor(Questions):
         if (new := extension.links) is None:
             self._known = self._growing = None
         elif self._known is not None and new.link_id is not None:
-            self._known.add(new.link_id[new.link_id != NO_LINK_ID])
+            self._known.add(new.link_id)
         if held is not extension.base:  # other weights, or another calibration
             built = self._adapted(built, held)
         return self._replace_state(built)

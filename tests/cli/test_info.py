@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cawn.data.seals import write_sealed
+from cawn.data.hashing import write_sealed
 from cawn.learn.plots import can_draw
 from cawn.learn.run_info import run_info
 from command_line import assert_refused, call_cawn

@@ -15,6 +15,7 @@ from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.config import Config
 
 TINY = Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, batch_size=64, epochs=1)
+PRESENT = (Attribute("age"), Attribute("in the table of nodes", "presence"))
 
 
 def with_columns(msg, columns: tuple[Attribute, ...], **more) -> cawn.Events:
@@ -29,10 +30,11 @@ def test_numbers_are_standardised_by_training_links() -> None:
     encoder = Encoder.fit(events, np.array([0, 1]))
     found = encoder.transform(events)
     np.testing.assert_allclose(found.msg, [[-1, 0], [1, 0], [MAX_DEVIATIONS, 0], [0, 0]])
-    assert found.encoder is encoder
     assert encoder.transform(found) is found
     assert found[1:].encoder is encoder
     assert events.msg[2, 0] == 1e9
+    assert Encoder.fit(events, np.arange(2), standardise=False) is None
+    assert Encoder.fit(cawn.Events([0, 1], [1, 2], [1, 2]), np.arange(2)) is None
 
 
 def test_categories_are_one_hot_with_a_place_for_others() -> None:
@@ -54,25 +56,17 @@ def test_many_levels_are_hashed() -> None:
     assert (found.sum(axis=1) == 1).all()
     alone = with_columns([0, 0], (Attribute("kind", "category", (levels[5],)),))
     assert encoder.transform(alone).msg[0].tolist() == found[5].tolist()
+    assert Encoder.fit(events, np.arange(MAX_LEVELS)).widths == (MAX_LEVELS + 1, 0)
 
 
-def test_nodes_are_standardised_by_those_of_training_links() -> None:
+def test_nodes_are_standardised_by_those_of_training_links_that_have_attributes() -> None:
     events = cawn.Events([0, 1, 2], [1, 0, 3], [1, 2, 3], x=[[1.0], [3], [100], [5]])
     encoder = Encoder.fit(events, np.array([0, 1]))
     assert encoder.transform(events).x.tolist() == [[-1], [1], [MAX_DEVIATIONS], [3]]
-
-
-def test_nodes_without_attributes_have_zeros() -> None:
     events = cawn.Events([0, 1], [1, 2], [1, 2], x=[[1.0, 1], [3, 1], [0, 0]])
-    events.node_columns = (Attribute("age"), Attribute("in the table of nodes", "presence"))
+    events.node_columns = PRESENT
     encoder = Encoder.fit(events, np.array([0, 1]))
     assert encoder.transform(events).x.tolist() == [[-1, 1], [1, 1], [0, 0]]
-
-
-def test_nothing_to_encode() -> None:
-    plain = cawn.Events([0, 1], [1, 2], [1, 2])
-    assert Encoder.fit(plain, np.arange(2)) is None
-    assert Encoder.fit(with_columns([[1.0], [2]], ()), np.arange(2), standardise=False) is None
 
 
 def test_encoder_survives_json() -> None:
@@ -82,22 +76,11 @@ def test_encoder_survives_json() -> None:
     assert Encoder.from_dict(json.loads(json.dumps(encoder.to_dict()))) == encoder
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"kind": "text"},
-        {"width": 3},
-        {"width": 10**9},
-        {"mean": "a"},
-        {"mean": float("nan")},
-        {"std": -1.0},
-        {"std": None},
-        {"levels": ["a"]},
-        {"levels": 5},
-        {"name": 5},
-        {"surplus": 1},
-    ],
-)
+DAMAGE = [{"kind": "text"}, {"width": 3}, {"width": 10**9}, {"mean": "a"}, {"mean": float("nan")}, {"std": -1.0}]
+DAMAGE += [{"std": None}, {"levels": ["a"]}, {"levels": 5}, {"name": 5}, {"surplus": 1}]
+
+
+@pytest.mark.parametrize("change", DAMAGE)
 def test_damaged_descriptions_are_refused(change) -> None:
     good = {"name": "a", "kind": "number", "width": 1, "mean": 1.0, "std": 2.0, "levels": []}
     Encoder.from_dict({"msg": [good], "x": []})
@@ -139,60 +122,46 @@ def test_test_links_change_no_encoder() -> None:
     assert encoders[0].widths == (5, 1)
 
 
-def test_a_run_keeps_its_encoder(tmp_path: Path) -> None:
-    events = network()
-    run = cawn.train(events, TINY, out=tmp_path / "run", quiet=True, kinds=("random",))
+def test_a_run_keeps_its_encoder_and_encodes_updates_alike(tmp_path: Path) -> None:
+    events, options = network(), {"out": tmp_path / "run", "quiet": True, "kinds": ("random",)}
+    run = cawn.train(events, TINY, **options)
     encoder = run.events.encoder
     assert Encoder.from_dict(read_description(tmp_path / "run")["encoder"]) == encoder
     held = read_events(tmp_path / "run")
     assert held.encoder == encoder
     np.testing.assert_array_equal(held.msg, run.events.msg)
     for again in (events, held):
-        resumed = cawn.train(again, TINY, out=tmp_path / "run", resume=True, quiet=True, kinds=("random",))
-        assert resumed.results == run.results
+        assert cawn.train(again, TINY, resume=True, **options).results == run.results
     with pytest.raises(cawn.QueryError, match="encoded for another run"):
         cawn.train(held, TINY, quiet=True)
-
-
-def test_updates_are_encoded_alike(tmp_path: Path) -> None:
-    run = cawn.train(network(), TINY, out=tmp_path / "run", quiet=True, kinds=("random",))
     predictor = cawn.LinkPredictor.load(tmp_path / "run", device="cpu")
     new = cawn.Events([3], [4], [90], msg=[[100.0, 0]])
     new.columns = (Attribute("amount"), Attribute("currency", "category", ("never seen",)))
     predictor.update(new)
     assert predictor.score(3, 5, 95).shape == (1,)
-    last = predictor.snapshot().events
-    amount = run.events.encoder.msg[0]
-    np.testing.assert_allclose(last.msg[-1], [(100 - amount.mean) / amount.std, 0, 0, 0, 1], rtol=1e-6)
-    assert last.encoder == run.events.encoder
     predictor.save(tmp_path / "saved")
-    assert read_events(tmp_path / "saved").encoder == last.encoder
+    saved, amount = read_events(tmp_path / "saved"), encoder.msg[0]
+    np.testing.assert_allclose(saved.msg[-1], [(100 - amount.mean) / amount.std, 0, 0, 0, 1], rtol=1e-6)
+    assert saved.encoder == encoder
 
 
-def test_the_papers_presets_use_attributes_as_they_are() -> None:
+def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
+    """By a setting, and in the paper's presets."""
     plain = cawn.Events(*np.random.default_rng(0).integers(0, 9, (2, 80)), np.arange(80), msg=np.arange(80))
     for preset in ("paper-mean", "paper-attn"):
         config = Config.preset(preset).with_(num_walks=4, dim=4, frequencies=2)
         assert Trainer(plain, config, quiet=True).events is plain
-
-
-def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
-    plain = cawn.Events(*np.random.default_rng(0).integers(0, 9, (2, 80)), np.arange(80), msg=np.arange(80))
     run = cawn.train(plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, kinds=("random",))
-    assert read_description(tmp_path / "run")["encoder"] is None
-    assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._events.msg.max() == 79
-    assert run.events.encoder is None
+    assert run.events.encoder is read_description(tmp_path / "run")["encoder"] is None
+    assert read_events(tmp_path / "run").msg.max() == 79
 
 
 def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
-    columns = (Attribute("age"), Attribute("in the table of nodes", "presence"))
     held = cawn.Events([0, 1], [1, 0], [1, 2], x=[[1.0, 1], [3, 1]])
     new = cawn.Events([0], [2], [3], x=[[0.0, 0], [5, 1], [9, 1]])
-    held.node_columns = new.node_columns = columns
+    held.node_columns = new.node_columns = PRESENT
     encoder = Encoder.fit(held, np.arange(2))
-    names = NameIndex.of(held.labels)
-    history = encoder.transform(held)
-    both = merged(history, new_links(history, names, [encoder.transform(new)], Spelling(None))[0])
-    assert both.x.tolist() == [[-1, 1], [1, 1], [7, 1]]
-    without = merged(history, new_links(history, names, [cawn.Events([0], [2], [3])], Spelling(None))[0])
-    assert without.x.tolist() == [[-1, 1], [1, 1], [0, 0]]
+    names, history = NameIndex.of(held.labels), encoder.transform(held)
+    for links, last in ((encoder.transform(new), [7, 1]), (cawn.Events([0], [2], [3]), [0, 0])):
+        both = merged(history, new_links(history, names, [links], Spelling(None))[0])
+        assert both.x.tolist() == [[-1, 1], [1, 1], last]

@@ -10,35 +10,30 @@ import cawn
 from cawn.data.hashing import hash_ids
 
 
-def test_stable_order_of_equal_times() -> None:
+def test_links_are_in_the_order_of_time_and_then_of_rows() -> None:
     events = cawn.Events([0, 1, 2, 3], [1, 2, 3, 0], [5, 1, 5, 1], msg=[10, 11, 12, 13])
-    assert events.src.tolist() == [1, 3, 0, 2]
+    assert events.src.tolist() == events.rows.tolist() == [1, 3, 0, 2]
     assert events.t.tolist() == [1, 1, 5, 5]
-    assert events.rows.tolist() == [1, 3, 0, 2]
-    assert events.msg is not None
     assert events.msg.ravel().tolist() == [11, 13, 10, 12]
     assert repr(events) == "Events(4 links, 4 nodes, t 1..5 int64, msg [1])"
 
 
 @pytest.mark.parametrize(
-    ("t", "dtype"),
+    ("t", "expected"),
     [
-        (np.array([1, 2], np.int16), np.int64),
-        (np.array([1, 2], np.uint64), np.int64),
-        (np.array([1.5, 2]), np.float64),
-        (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), np.int64),
-        (np.array([1, 2], "datetime64[s]"), np.int64),
-        (np.array([500, 2000], "datetime64[ms]"), np.float64),
-        ([2**62, 2**62 + 1], np.int64),
+        (np.array([1, 2], np.int16), [1, 2]),
+        (np.array([1, 2], np.uint64), [1, 2]),
+        (np.array([1.5, 2]), [1.5, 2.0]),
+        (np.array(["2024-01-01", "2024-01-02"], "datetime64[D]"), [1_704_067_200, 1_704_153_600]),
+        (np.array([1, 2], "datetime64[s]"), [1, 2]),
+        (np.array([500, 2000], "datetime64[ms]"), [0.5, 2.0]),
+        ([1_700_000_000_000_000_001, 2**62 + 1], [1_700_000_000_000_000_001, 2**62 + 1]),
     ],
 )
-def test_times_are_int64_or_float64(t, dtype: type) -> None:
-    assert cawn.Events([0, 1], [1, 0], t).t.dtype == dtype
-
-
-def test_int64_times_are_exact() -> None:
-    ns = [1_700_000_000_000_000_001, 1_700_000_000_000_000_002]
-    assert cawn.Events([0, 1], [1, 0], ns).t.tolist() == ns
+def test_times_are_exact_in_int64_or_float64(t, expected: list) -> None:
+    events = cawn.Events([0, 1], [1, 0], t)
+    assert events.t.tolist() == expected
+    assert events.t.dtype == np.array(expected).dtype
 
 
 @pytest.mark.parametrize(
@@ -61,21 +56,31 @@ def test_int64_times_are_exact() -> None:
         ({"t": ["a", "b"]}, "expected integers"),
         ({"t": np.array(["2024", "NaT"], "datetime64[s]")}, r"t\[1\] is NaT"),
         ({"t": [[1, 2]]}, "shape"),
+        ({"t": np.ma.array([1, 2], mask=[0, 1])}, "masked"),
+        ({"t": [-1.7e308, 1.7e308]}, "spans more than float64"),
+        ({"t": np.array([2**62, 50], "M8[Y]")}, "beyond the range of seconds"),
         ({"msg": [1, 2, 3]}, r"msg has shape \(3, 1\), expected one row for each of the 2 links"),
         ({"msg": [[1, 2], [3, np.nan]]}, r"msg\[1, 1\] is nan"),
         ({"msg": [1e300, 0]}, r"msg\[0, 0\] is 1e\+300"),
         ({"msg": ["a", "b"]}, "msg is"),
         ({"x": [[1.0]]}, "each of the 2 nodes"),
         ({"num_nodes": 1}, "node id 1 occurs, but there are only 1 nodes"),
+        ({"num_nodes": 2.5}, "num_nodes is 2.5"),
         ({"labels": ["a"]}, "node id 1 occurs, but there are only 1 labels"),
         ({"labels": ["a", "a"]}, "labels repeat"),
         ({"labels": [1.5, 2]}, "all integers or all strings"),
         ({"labels": np.array([2**63, 1], np.uint64)}, r"labels\[0\] is 9223372036854775808"),
-        ({"num_nodes": 2.5}, "num_nodes is 2.5"),
-        ({"t": np.ma.array([1, 2], mask=[0, 1])}, "masked"),
-        ({"t": [-1.7e308, 1.7e308]}, "spans more than float64"),
-        ({"t": np.array([2**62, 50], "M8[Y]")}, "beyond the range of seconds"),
         ({"labels": ["a", "b", "c"], "num_nodes": 2}, "3 labels for 2 nodes"),
+        ({"weight": [1, -1]}, r"weight\[1\] is -1.0: link weights are numbers from 0"),
+        ({"weight": [1, np.inf]}, r"weight\[1, 0\] is inf"),
+        ({"weight": [0, 0]}, "weight: all weights are 0"),
+        ({"weight": [1]}, "expected one row for each of the 2 links"),
+        ({"weight": [[1, 2], [3, 4]]}, "weight has 2 columns"),
+        ({"negative": [0, -2]}, r"negative\[1\] is -2: negatives are node ids, or -1 for none"),
+        ({"negative": [0.5, 1]}, "negative is float64"),
+        ({"negative": [1]}, "a node id for each of the 2 links"),
+        ({"link_id": ["a"]}, r"link_id has shape \(1,\)"),
+        ({"link_id": ["a", None]}, "link_id holds None"),
     ],
 )
 def test_refused(arguments: dict, message: str) -> None:
@@ -85,46 +90,37 @@ def test_refused(arguments: dict, message: str) -> None:
 
 def test_immutable_and_detached() -> None:
     src, dst, t = np.array([0, 1], np.int32), np.array([1, 0], np.int32), np.array([1, 2])
-    events = cawn.Events(src, dst, t)
+    events = cawn.Events(src, dst, t, weight=[1, 2])
     src[0] = t[0] = 99
     assert (events.src[0], events.t[0]) == (0, 1)
-    for array in (events.src, events.dst, events.t):
+    for array in (events.src, events.dst, events.t, events[1:].weight):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
 
 
-def test_parts() -> None:
-    events = cawn.Events([0, 1, 2], [1, 2, 3], [3, 1, 2], labels=list("abcd"), msg=[3, 1, 2])
-    part = events[1:]
-    assert (len(part), part.num_nodes, part.t.tolist(), part.rows.tolist()) == (2, 4, [2, 3], [2, 0])
+def test_columns_follow_order_and_choice() -> None:
+    """A negative that occurs nowhere else is a node."""
+    optional = {"weight": [0.5, 0.0, 2.0], "negative": [2, -1, 5], "link_id": ["c", "a", "b"]}
+    events = cawn.Events([0, 1, 2], [1, 2, 0], [3, 1, 2], msg=[3, 1, 2], **optional)
+    for part, expected in ((events, [1, 2, 0]), (events[1:], [2, 0]), (events[np.array([0, 2])], [1, 0])):
+        assert (len(part), part.num_nodes, part.rows.tolist()) == (len(expected), 6, expected)
+        assert part.t.tolist() == part.msg.ravel().tolist() == [[3, 1, 2][row] for row in expected]
+        assert part.weight.tolist() == [optional["weight"][row] for row in expected]
+        assert part.negative.tolist() == [optional["negative"][row] for row in expected]
+        assert part.link_id.tolist() == hash_ids([optional["link_id"][row] for row in expected]).tolist()
+    assert (events.weight.dtype, events.negative.dtype) == (np.float32, np.int32)
     assert events[events.t > 2].msg.tolist() == [[3]]
-    assert events[np.array([0, 2])].t.tolist() == [1, 3]
-    for backwards in (slice(None, None, -1), np.array([2, 0]), np.array([0.5])):
-        with pytest.raises(cawn.DataError, match="sorted by time"):
-            events[backwards]
+    assert len(events[[]]) == 0
+    assert cawn.Events([0], [1], [1], link_id=hash_ids(["x"])).link_id.tolist() == hash_ids(["x"]).tolist()
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        np.array([2, 0], np.uint8),
-        [-1, 0],
-        [0, 0],
-        [99],
-        [True],
-        np.array([[0, 1]]),
-        0,
-        slice(None, None, 0),
-        slice("a", None),
-    ],
-)
+NO_PARTS = [slice(None, None, -1), slice(None, None, 0), slice("a", None), np.array([2, 0], np.uint8), np.array([0.5])]
+
+
+@pytest.mark.parametrize("chosen", [*NO_PARTS, np.array([[0, 1]]), [2, 0], [-1, 0], [0, 0], [99], [True], 0])
 def test_parts_out_of_order_are_refused(chosen) -> None:
-    with pytest.raises(cawn.DataError, match="choose among the 3 links"):
+    with pytest.raises(cawn.DataError, match=r"choose among the 3 links .* sorted by time"):
         cawn.Events([0, 0, 0], [1, 1, 1], [1, 2, 3])[chosen]
-
-
-def test_no_part() -> None:
-    assert len(cawn.Events([0], [1], [1])[[]]) == 0
 
 
 def test_names() -> None:
@@ -153,50 +149,3 @@ def test_any_arrays_are_events_or_refused(src, t) -> None:
     assert len(events) == len(src)
     assert np.isfinite(events.t).all()
     assert (np.diff(events.t) >= 0).all()
-
-
-def example() -> cawn.Events:
-    return cawn.Events(
-        [0, 1, 2], [1, 2, 0], [3, 1, 2], weight=[0.5, 0.0, 2.0], negative=[2, -1, 5], link_id=["c", "a", "b"]
-    )
-
-
-def test_columns_follow_order_and_choice() -> None:
-    events = example()
-    assert events.num_nodes == 6  # a negative that occurs nowhere else is a node
-    assert events.weight.tolist() == [0.0, 2.0, 0.5]
-    assert events.weight.dtype == np.float32
-    assert events.negative.tolist() == [-1, 5, 2]
-    assert events.negative.dtype == np.int32
-    assert events.link_id.tolist() == hash_ids("abc").tolist()
-    part = events[1:]
-    assert part.weight.tolist() == [2.0, 0.5]
-    assert part.negative.tolist() == [5, 2]
-    assert part.link_id.tolist() == hash_ids("bc").tolist()
-    with pytest.raises(ValueError, match="read-only"):
-        part.weight[0] = 1
-
-
-@pytest.mark.parametrize(
-    ("columns", "message"),
-    [
-        ({"weight": [1, -1]}, r"weight\[1\] is -1.0: link weights are numbers from 0"),
-        ({"weight": [1, np.inf]}, r"weight\[1, 0\] is inf"),
-        ({"weight": [0, 0]}, "weight: all weights are 0"),
-        ({"weight": [1]}, "expected one row for each of the 2 links"),
-        ({"weight": [[1, 2], [3, 4]]}, "weight has 2 columns"),
-        ({"negative": [0, -2]}, r"negative\[1\] is -2: negatives are node ids, or -1 for none"),
-        ({"negative": [0.5, 1]}, "negative is float64"),
-        ({"negative": [1]}, "a node id for each of the 2 links"),
-        ({"link_id": ["a"]}, r"link_id has shape \(1,\)"),
-        ({"link_id": ["a", None]}, "link_id holds None"),
-    ],
-)
-def test_columns_that_are_refused(columns, message: str) -> None:
-    with pytest.raises(cawn.DataError, match=message):
-        cawn.Events([0, 1], [1, 0], [1, 2], **columns)
-
-
-def test_ids_that_are_hashed_already_are_kept() -> None:
-    ids = hash_ids(["x"])
-    assert cawn.Events([0], [1], [1], link_id=ids).link_id.tolist() == ids.tolist()

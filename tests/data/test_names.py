@@ -1,4 +1,4 @@
-"""Names to ids and back, as they were, from arrays alone."""
+"""Names to ids and back, from arrays alone; stored arrays that do not fit together are refused."""
 
 import pickle
 from pathlib import Path
@@ -14,14 +14,13 @@ from cawn.data.names import (
     SLOTS,
     UNKNOWN,
     NameIndex,
-    NameTable,
     Spelling,
     as_name,
     as_names,
     bipartite_prefixes,
     parse_integers,
 )
-from cawn.data.validation import check_names
+from cawn.data.validation import check_links, check_names
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 INTEGER = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)
@@ -43,11 +42,11 @@ def test_names_are_found_at_their_places(names: list, others: list[str]) -> None
 
 @given(st.lists(st.lists(INTEGER, max_size=20) | st.lists(TEXT, max_size=20), max_size=6))
 def test_a_table_numbers_names_as_they_come(pieces: list[list]) -> None:
-    table, seen = NameTable(), dict[str, int]()
+    table, seen = NameIndex(), dict[str, int]()
     for piece in pieces:
         expected = [seen.setdefault(str(name), len(seen)) for name in piece]
         assert table.add(chunked(piece)).tolist() == expected
-    assert [str(name) for name in NameIndex.over(table).all()] == list(seen)
+    assert [str(name) for name in table.all()] == list(seen)
 
 
 @pytest.mark.parametrize("kind", ["strings", "small integers", "large integers"])
@@ -56,11 +55,11 @@ def test_tables_grow(kind: str) -> None:
     names = pa.chunked_array([[f"name-{i}" for i in numbers.tolist()] if kind == "strings" else numbers])
     names = names.cast(pa.large_string() if kind == "strings" else pa.int64())
     used: list[int] = []
-    table = NameTable(reserve=used.append)
+    table = NameIndex(reserve=used.append)
     assert np.array_equal(table.add(names), np.arange(20_000))
     assert np.array_equal(table.add(names.slice(1_000)), np.arange(1_000, 20_000))
     assert 20_000 * 8 < sum(used) < 20_000 * 120
-    assert np.array_equal(pickle.loads(pickle.dumps(NameIndex.over(table))).ids(names.to_pylist()), np.arange(20_000))
+    assert np.array_equal(pickle.loads(pickle.dumps(table)).ids(names.to_pylist()), np.arange(20_000))
 
 
 @settings(max_examples=50)
@@ -80,13 +79,10 @@ def test_versions_never_change(strings: bool, batches: list[list[int]], data: st
             assert index.all().tolist() == names
 
 
-def test_integers_become_strings() -> None:
+def test_integers_become_strings_and_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
     mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])
     assert mixed.all().tolist() == ["5", "3", "ann"]
     assert mixed.ids([3, "ann"]).tolist() == [1, 2]
-
-
-def test_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
     index = NameIndex.of(np.array(["b", "a"], object))
     for name, array in (index.arrays | {SLOTS: index.slots}).items():
         np.save(tmp_path / f"{name}.npy", array)
@@ -119,39 +115,80 @@ def test_two_sided_networks_are_known_by_their_names() -> None:
     assert bipartite_prefixes(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2])) is None
-
-
-@pytest.mark.parametrize(
-    ("given", "names"),
-    [
-        ("ann", ["ann"]),
-        (7, [7]),
-        (np.int32(7), [7]),
-        (np.array([[1, 2], [3, 4]]), [1, 2, 3, 4]),
-        (pa.array(["a", "b"]), ["a", "b"]),
-        ((name for name in ("a", 2)), ["a", 2]),
-    ],
-)
-def test_names_as_users_give_them(given: object, names: list) -> None:
-    assert as_names(given) == names
-
-
-@pytest.mark.parametrize("given", [True, 1.5, None, b"a", ["a", None]])
-def test_other_values_are_not_names(given: object) -> None:
-    with pytest.raises(cawn.QueryError, match="is not a node name"):
-        as_names(given)
-
-
-@pytest.mark.parametrize("given", [["a"], ["a", "b"], []])
-def test_one_name(given: list) -> None:
-    assert as_name("a", "src") == "a"
-    with pytest.raises(cawn.QueryError, match=r"src is .*: give one name"):
-        as_name(given, "src")
-
-
-def test_prefixes_may_be_omitted() -> None:
-    index, spelling = NameIndex.of(np.array(["user:1", "item:1"], object)), Spelling(("user", "item"))
+    index, spelling = NameIndex.of(labels[[0, 2]]), Spelling(("user", "item"))
     assert spelling.ids(index, ["1", "user:1", "2"], 0).tolist() == [0, 0, 2]
     assert spelling.ids(index, ["1", "item:1", "2"], 1).tolist() == [1, 1, 3]
     assert spelling.same("2", "2") is False
     assert Spelling(None).same("2", 2) is True
+
+
+def test_names_as_users_give_them() -> None:
+    for one in ("ann", 7, np.int32(7)):
+        assert as_names(one) == [as_name(one, "src")] == [one]
+    assert as_names(np.array([[1, 2], [3, 4]])) == [1, 2, 3, 4]
+    assert as_names(pa.array(["a", "b"])) == ["a", "b"]
+    assert as_names(name for name in ("a", 2)) == ["a", 2]
+    for wrong in (True, 1.5, None, b"a", ["a", None]):
+        with pytest.raises(cawn.QueryError, match="is not a node name"):
+            as_names(wrong)
+    for wrong in (["a"], ["a", "b"], []):
+        with pytest.raises(cawn.QueryError, match=r"src is .*: give one name"):
+            as_name(wrong, "src")
+
+
+LINKS = {
+    "src": np.array([0, 1], np.int32),
+    "dst": np.array([1, 2], np.int32),
+    "t": np.array([5, 6]),
+    "msg": np.ones((2, 1), np.float32),
+    "weight": np.ones(2, np.float32),
+    "negative": np.array([-1, 2], np.int32),
+    "link_id": np.array([0, 9], np.uint64),
+    "x": np.ones((3, 2), np.float32),
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"src": np.array([0, 3], np.int32)}, "src has a value outside 0 to 2"),
+        ({"src": np.array([0, 1])}, r"src is int64 of shape \(2,\)"),
+        ({"dst": np.array([1], np.int32)}, "dst has 1 rows"),
+        ({"t": np.array([6, 5])}, "t is not sorted"),
+        ({"t": np.array([5.0, np.nan])}, "t is not finite"),
+        ({"t": np.array([5, 6], np.int32)}, "t is int32"),
+        ({"negative": np.array([-2, 0], np.int32)}, "negative has a value outside -1 to 2"),
+        ({"weight": np.array([-1, 1], np.float32)}, "weight is negative or not finite"),
+        ({"x": np.full((3, 2), np.inf, np.float32)}, "x is not finite"),
+        ({"msg": np.ones((2, 2), np.float32)[:, :1]}, "msg is float32 of shape"),
+    ],
+)
+def test_damaged_links(changed: dict, problem: str) -> None:
+    check_links(LINKS, 3)
+    with pytest.raises(cawn.DataError, match=problem):
+        check_links(LINKS | changed, 3)
+    with pytest.raises(cawn.DataError, match="t is missing"):
+        check_links({}, 3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "changed", "problem"),
+    [
+        ([5, 3], {"names": np.array([5, 5])}, "two nodes have it"),
+        ([5, 3], {"names": np.array([5, 3], np.int32)}, "names is int32"),
+        ([5, 3], {SLOTS: np.zeros(4, np.uint64)}, "name_slots have 0 names"),
+        ([5, 3], {SLOTS: np.full(4, 1, np.uint64)}, "name_slots have 4 names"),
+        ([5, 3], {SLOTS: np.array([1, 9, 0, 0], np.uint64)}, "name_slots has a value outside 1 to 2"),
+        ([5, 3], {SLOTS: np.array([1, 2, 0, 0], np.uint64)}, "a name is not found at its node"),
+        ([5, 3], {SLOTS: np.zeros(2, np.uint64)}, "name_slots are uint64 of shape"),
+        (["a", "b"], {"name_bytes": np.array([97, 97], np.uint8)}, "two nodes have it"),
+        (["a", "b"], {"name_ends": np.array([0, 3, 2])}, "name_ends do not divide 2 into 2 lists"),
+        (["a", "b"], {"name_bytes": np.array([97, 255], np.uint8)}, "name_bytes are not UTF-8"),
+        (["ä", "b"], {"name_ends": np.array([0, 1, 3])}, "name_ends split a character"),
+    ],
+)
+def test_damaged_names(labels: list, changed: dict, problem: str) -> None:
+    index = NameIndex.of(np.array(labels, object if isinstance(labels[0], str) else np.int64))
+    check_names(index.arrays | {SLOTS: index.slots})
+    with pytest.raises(cawn.DataError, match=problem):
+        check_names(index.arrays | changed)

@@ -14,8 +14,8 @@ import pytest
 
 import cawn
 from cawn.data.columns import ColumnFile
-from cawn.data.readers.folders import write_columns, write_limited
 from cawn.data.readers.links import Limits
+from cawn.data.readers.logs import write_columns
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.reading import Reading
 from cawn.files import LOCK, FolderLock
@@ -80,17 +80,12 @@ def test_json_lines(tmp_path: Path, compress) -> None:
     assert [chunk.column("src").to_pylist() for chunk in pairs.chunks(1)] == [["2024-01-01"], ["b"]]
 
 
-# Files of queries.
-
-
-def test_names_with_blanks_in_a_file_of_nodes(tmp_path: Path) -> None:
+def test_columns_of_files_of_nodes_and_pairs(tmp_path: Path) -> None:
+    """Names may have blanks; the columns of the log are used where the file has them."""
     nodes = written(tmp_path / "nodes.txt", "Finn G\nAnn B\n")
     assert list(NodeFile.open(str(nodes)).name_chunks(10)) == [["Finn G", "Ann B"]]
     pq.write_table(pa.table({"other": ["a"], "node": ["b"]}), tmp_path / "nodes.parquet")
     assert list(NodeFile.open(str(tmp_path / "nodes.parquet")).name_chunks(10)) == [["b"]]
-
-
-def test_recorded_columns_are_used_where_the_file_has_them(tmp_path: Path) -> None:
     recorded = Reading(src="rater", dst="ratee", time="when", msg=("stars",))
     path = written(tmp_path / "pairs.csv", "when,ratee,rater\n5,a,b\n")
     found = PairFile.open(path, recorded=recorded)
@@ -100,56 +95,23 @@ def test_recorded_columns_are_used_where_the_file_has_them(tmp_path: Path) -> No
     assert PairFile.open(path, recorded=recorded).layout.time == 2
 
 
-@pytest.mark.parametrize("kind", ["text", "parquet", "ipc", "json"])
-def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
-    table = pa.table({"src": [f"n{i}" for i in range(100)], "dst": ["x"] * 100, "t": range(100)})
-    folder = tmp_path / "day=7"
-    folder.mkdir()
-    path = folder / "pairs"
-    if kind == "parquet":
-        pq.write_table(table, path, row_group_size=30)
-    elif kind == "ipc":
-        with pa.ipc.new_file(path, table.schema) as sink:
-            sink.write_table(table, max_chunksize=30)
-    else:
-        text = "\n".join(f'{{"src": "n{i}", "dst": "x", "t": {i}}}' for i in range(100))
-        path.write_text(text if kind == "json" else "src,dst,t\n" + "".join(f"n{i},x,{i}\n" for i in range(100)))
-    pairs = PairFile.open(path)
-    assert pairs.count_rows() == 100
-    for first, stop in ((0, None), (0, 10), (25, 61), (99, None), (60, 60)):
-        chunks = list(pairs.chunks(7, first, stop))
-        names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
-        assert names == [f"n{i}" for i in range(first, 100 if stop is None else stop)]
-        assert all(len(chunk) == 7 for chunk in chunks[:-1])
-
-
-# Folders of columns.
-
-
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return written(tmp_path / "log.csv", "src,dst,t\n" + "".join(f"{u},{v},{t}\n" for u, v, t in ROWS))
 
 
-def test_columns_are_mapped(log: Path, tmp_path: Path) -> None:
-    (tmp_path / "columns").mkdir()
-    events = write_columns(log, tmp_path / "columns", memory=8 << 30)
-    assert named_links(events) == SORTED
-    assert events.rows.tolist() == [1, 2, 3, 0]
-    assert events.ids([30, 99]).tolist() == [2, 3]
-    assert events.reading == cawn.read(log).reading
-    assert not events.src.flags.writeable
-    assert np.array_equal(events[1:].labels, [10, 20, 30])
-    assert named_links(cawn.read(cawn.read(log), memory="64GiB")) == SORTED
-
-
-def test_temporary_files_are_removed(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_columns(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are mapped, and their files removed; parts of them are in memory."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     events = cawn.read(log, memory="64GiB")
-    assert named_links(events) == SORTED
+    assert named_links(events) == named_links(cawn.read(events, memory="64GiB")) == SORTED
     if os.name != "nt":
         assert os.listdir(tmp_path) == ["log.csv"]
+    assert events.rows.tolist() == [1, 2, 3, 0]
+    assert events.ids([30, 99]).tolist() == [2, 3]
+    assert not events.src.flags.writeable
     assert named_links(events[1:3]) == SORTED[1:3]
+    assert np.array_equal(events[1:].labels, [10, 20, 30])
 
 
 def test_a_folder_is_opened_again(log: Path, tmp_path: Path) -> None:
@@ -160,10 +122,15 @@ def test_a_folder_is_opened_again(log: Path, tmp_path: Path) -> None:
     assert again.reading == events.reading == cawn.read(log).reading
     assert again.node_columns == events.node_columns
     assert np.array_equal(again.x, [[1, 1], [0, 0], [0, 0]])
-    with pytest.raises(cawn.DataError, match="leave out time"):
-        cawn.read(folder, time="t")
-    with pytest.raises(cawn.QueryError, match="is not empty"):
-        cawn.read(log, memory="64GiB", out=folder)
+    for wrong, options, message in (
+        (folder, {"time": "t"}, "leave out time"),
+        (log, {"memory": "64GiB", "out": folder}, "is not empty"),
+        (log, {"memory": "1MiB"}, r"memory is 1 MiB, too little to read a log; give at least \d"),
+        (log, {"out": tmp_path / "new"}, "give memory as well"),
+    ):
+        with pytest.raises(cawn.CawnError, match=message):
+            cawn.read(wrong, **options)
+    assert sorted(os.listdir(tmp_path)) == ["columns", "log.csv", "nodes.csv"]
 
 
 @pytest.mark.parametrize(
@@ -187,12 +154,6 @@ def test_a_damaged_folder_is_refused(log: Path, tmp_path: Path, name: str, damag
     assert named_links(cawn.read(folder)) == SORTED
 
 
-def test_a_folder_in_use(log: Path, tmp_path: Path) -> None:
-    (tmp_path / "columns").mkdir()
-    with FolderLock(tmp_path / "columns"), pytest.raises(cawn.StorageError, match="another process is writing"):
-        cawn.read(log, memory="64GiB", out=tmp_path / "columns")
-
-
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 @pytest.mark.parametrize("existed", [False, True])
 def test_nothing_is_left_behind(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error, existed) -> None:
@@ -209,14 +170,12 @@ def test_nothing_is_left_behind(log: Path, tmp_path: Path, monkeypatch: pytest.M
     assert (sorted(os.listdir(folder)) == [LOCK]) if existed else not folder.exists()
 
 
-def test_limits_that_are_refused(log: Path, tmp_path: Path) -> None:
-    with pytest.raises(cawn.QueryError, match=r"memory is 1 MiB, too little to read a log; give at least \d"):
-        cawn.read(log, memory="1MiB")
-    with pytest.raises(cawn.QueryError, match="give memory as well"):
-        cawn.read(log, out=tmp_path / "columns")
-    assert sorted(os.listdir(tmp_path)) == ["log.csv"]
+def test_folders_in_use_and_limits_too_small_for_the_names(log: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "columns"
+    folder.mkdir()
+    with FolderLock(folder), pytest.raises(cawn.StorageError, match="another process is writing"):
+        cawn.read(log, memory="64GiB", out=folder)
     written(log, "src,dst,t\n" + "".join(f"a{i},b{i},{i}\n" for i in range(3_000)))
-    (tmp_path / "columns").mkdir()
     with pytest.raises(cawn.QueryError, match=r"names in the first \d+% of the log need .* set memory to about"):
-        write_limited(log, tmp_path / "columns", Limits(piece=1 << 12, names=50_000, sorting=1 << 20))
-    assert list((tmp_path / "columns").iterdir()) == []
+        write_columns(log, folder, Limits(piece=1 << 12, names=50_000, sorting=1 << 20))
+    assert os.listdir(folder) == [LOCK]

@@ -1,7 +1,6 @@
 """Times in questions: numbers, text and dates become numbers in the data's unit, or one clear line."""
 
 import sys
-import warnings
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -11,13 +10,7 @@ import pytest
 
 import cawn
 from cawn.data.reading import Reading
-from cawn.data.times import (
-    calendar_dates,
-    dates_in_unit,
-    dates_to_numbers,
-    parse_query_times,
-    time_after,
-)
+from cawn.data.times import calendar_dates, dates_in_unit, dates_to_numbers, parse_query_times, time_after
 from cawn.data.updates import convert_link_times
 
 DATES = Reading(dates=True)
@@ -26,20 +19,11 @@ NUMBERS = np.array([0, 100])
 JANUARY_23 = 1_453_507_200
 
 
-@pytest.mark.parametrize(
-    "t",
-    [
-        20160123,
-        "20160123",
-        "2016-01-23",
-        "2016-01-23T00:00:00Z",
-        "1453507200",
-        JANUARY_23,
-        np.datetime64("2016-01-23"),
-        date(2016, 1, 23),
-        datetime(2016, 1, 23, tzinfo=UTC),
-    ],
-)
+MIDNIGHT = [20160123, "20160123", "2016-01-23", "2016-01-23T00:00:00Z", "1453507200", JANUARY_23]
+MIDNIGHT += [np.datetime64("2016-01-23"), date(2016, 1, 23), datetime(2016, 1, 23, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("t", MIDNIGHT)
 @pytest.mark.parametrize("reading", [DATES, Reading()])
 def test_dates(t: object, reading: Reading) -> None:
     found = parse_query_times(t, SECONDS, reading)
@@ -49,13 +33,10 @@ def test_dates(t: object, reading: Reading) -> None:
     assert parse_query_times(t, SECONDS.astype(float), reading).dtype == np.float64
 
 
-def test_each_time_is_read_by_itself() -> None:
+def test_each_time_is_read_by_itself_and_plain_numbers_stay_numbers() -> None:
     assert parse_query_times([20160123, JANUARY_23 + 5], SECONDS, DATES).tolist() == [JANUARY_23, JANUARY_23 + 5]
     held = SECONDS + 0.5
     assert parse_query_times([20160123, JANUARY_23 + 0.5], held, DATES).tolist() == [JANUARY_23, JANUARY_23 + 0.5]
-
-
-def test_plain_numbers_stay_numbers() -> None:
     held = np.array([19_000_000, 21_000_000])
     assert parse_query_times([20160123, 20160199], held, Reading()).tolist() == [20160123, 20160199]
     assert parse_query_times(20160123, held, DATES).tolist() == 20160123  # within the data, whatever its dates
@@ -108,31 +89,23 @@ def test_far_from_the_data(t: object, held: np.ndarray, reading: Reading, messag
     assert "\n" not in str(caught[0].message)
 
 
-@pytest.mark.parametrize(
-    ("t", "held"),
-    [("2100-01-01", SECONDS), (0, SECONDS), (1_000, NUMBERS), (10**6, np.array([5])), (SECONDS, SECONDS)],
-)
-def test_not_far_enough_for_a_warning(t: object, held: np.ndarray) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        parse_query_times(t, held, Reading())
+def test_not_far_enough_for_a_warning() -> None:
+    far_future, long_past = ("2100-01-01", SECONDS), (0, SECONDS)
+    for t, held in (far_future, long_past, (1_000, NUMBERS), (10**6, np.array([5])), (SECONDS, SECONDS)):
+        parse_query_times(t, held, Reading())  # warnings are errors here
 
 
-def test_calendar_dates() -> None:
+def test_calendar_dates(tmp_path: Path) -> None:
     numbers = np.array([20240229, 20230229, 19000101, 18991231, 21991231, 22000101, 20241301, 20240100, 0, -20240101])
     found = calendar_dates(numbers)
     assert found[[0, 2, 4]].astype(str).tolist() == ["2024-02-29", "1900-01-01", "2199-12-31"]
     assert np.isnat(found[[1, 3, 5, 6, 7, 8, 9]]).all()
-
-
-@pytest.mark.parametrize("text", ["int", "text"])
-def test_compact_dates_in_a_file(tmp_path: Path, text: str) -> None:
-    quote = '"' if text == "text" else ""
     path = tmp_path / "a.csv"
-    path.write_text(f"src,dst,t\n1,2,{quote}20160123{quote}\n1,3,{quote}20160124{quote}\n")
-    events = cawn.read(path)
-    assert events.t.tolist() == [JANUARY_23, JANUARY_23 + 86_400]
-    assert events.reading.dates
+    for first, second in (("20160123", "20160124"), ('"20160123"', '"20160124"')):
+        path.write_text(f"src,dst,t\n1,2,{first}\n1,3,{second}\n")
+        events = cawn.read(path)
+        assert events.t.tolist() == [JANUARY_23, JANUARY_23 + 86_400]
+        assert events.reading.dates
     path.write_text("src,dst,t\n1,2,20160123\n1,3,20160199\n")
     assert cawn.read(path).t.tolist() == [20160123, 20160199]
 
@@ -141,21 +114,14 @@ def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
     """Links 100 ns apart would be ties in float64 seconds."""
     dates = np.datetime64("2024-01-01T00:00:00", "ns") + np.arange(3) * np.timedelta64(100, "ns")
     expected = dates.astype(np.int64).tolist()
-    for events in (
-        cawn.Events([0, 1, 2], [1, 2, 3], dates),
-        cawn.read(pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "t": dates})),
-    ):
-        assert events.t.dtype == np.int64
-        assert events.t.tolist() == expected
-        assert events.reading.unit == "ns"
-        assert events.reading.dates
     path = tmp_path / "a.csv"
-    path.write_text("src,dst,t\n" + "".join(f"1,2,{moment}\n" for moment in dates))
-    events = cawn.read(path)
-    assert events.t.tolist() == expected
-    assert parse_query_times("2024-01-01", events.t, events.reading).tolist() == expected[0]
-    assert parse_query_times(20240101, events.t, events.reading).tolist() == expected[0]
-    assert parse_query_times("2024-01-01T00:00:00.0000001", events.t, events.reading).tolist() == expected[1]
+    path.write_text("src,dst,t\n" + "".join(f"{i},{i + 1},{moment}\n" for i, moment in enumerate(dates)))
+    table = pa.table({"src": [0, 1, 2], "dst": [1, 2, 3], "t": dates})
+    for events in (cawn.Events([0, 1, 2], [1, 2, 3], dates), cawn.read(table), cawn.read(path)):
+        assert (events.t.dtype, events.t.tolist()) == (np.int64, expected)
+        assert (events.reading.unit, events.reading.dates) == ("ns", True)
+    for t, moment in (("2024-01-01", 0), (20240101, 0), ("2024-01-01T00:00:00.0000001", 1)):
+        assert parse_query_times(t, events.t, events.reading).tolist() == expected[moment]
     with pytest.warns(UserWarning, match="nanoseconds"):
         parse_query_times(1_704_067_200, events.t, events.reading)
     with pytest.raises(cawn.DataError, match="seconds in float64 would round; give integers, in ns"):

@@ -105,7 +105,7 @@ def test_the_past_in_words_and_numbers(tmp_path) -> None:
     src = ["ann", "ann", "bob", "cid", "ann", "bob"] * 8
     dst = ["bob", "cid", "cid", "dan", "dan", "ann"] * 8
     events = cawn.Events(*_ids(src, dst), np.array([start + timedelta(days=i) for i in range(48)], "M8[s]"))
-    events = events.named(np.array(["ann", "bob", "cid", "dan"]))
+    events = events.named(NameIndex.of(np.array(["ann", "bob", "cid", "dan"])))
     config = cawn.Config(num_walks=8, dim=8, epochs=1)
     cawn.train(events, config, out=tmp_path / "run", quiet=True, device="cpu", baselines=False)
     why = cawn.LinkPredictor.load(tmp_path / "run").explain("ann", "bob", "2024-04-10T12:00:00", draws=2)

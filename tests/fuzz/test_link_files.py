@@ -62,8 +62,8 @@ def score(path: Path) -> None:
     """What `predict` does with a file of pairs, but for the scores."""
     pairs = PairFile.open(str(path))
     for rows in pairs.chunks(16):
-        TableColumn.at(rows, pairs.layout.src, pairs.origin(0)).names().to_pylist()
-        TableColumn.at(rows, pairs.layout.time, pairs.origin(0)).times()
+        TableColumn.at(rows, pairs.layout.src, pairs.rows.origin(0)).names().to_pylist()
+        TableColumn.at(rows, pairs.layout.time, pairs.rows.origin(0)).times()
 
 
 @pytest.mark.parametrize("kind", FILES)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-import cawn
 from cawn.index.cuda import DevicePairFeatures, place_index
 from cawn.index.features import NO_SEQUENCES, PairFeatures, PairParts
 from cawn.index.index import Index
@@ -22,25 +21,17 @@ PARTS = (
 )
 
 
-def assert_same(gpu, parts: PairParts, indexed: cawn.Events, events: cawn.Events) -> None:
-    index = Index.of(indexed, ALPHAS, parts.kinds, parts.decay(UNIT))
-    u, t = queries(events, 4, 20)
-    v = np.random.default_rng(0).integers(-1, events.num_nodes + 2, 20)
-    out = torch.full((20, parts.width(len(ALPHAS))), 7.0, device=gpu)
-    asked = (torch.from_numpy(array).to(gpu) for array in (u, v, t, np.array([UNIT])))
-    DevicePairFeatures(parts, place_index(index, gpu)).fill(*asked, out)
-    expected = PairFeatures(parts, index, UNIT).features(u, v, t)
-    np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)
-
-
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 @pytest.mark.parametrize("parts", PARTS, ids=str)
 def test_the_same_features_on_a_gpu(gpu, dtype: type, parts: PairParts) -> None:
-    """Lists of many blocks, of less than one, and of none; nodes without links; ids that are unknown."""
+    """Lists of many blocks, of less than one, and of none; nodes without links; ids that are unknown; no links."""
     events = random_events(5, num_nodes=12, num_links=300, dtype=dtype)
-    assert_same(gpu, parts, events, events)
-
-
-def test_an_index_without_links(gpu) -> None:
-    events = random_events(5, num_nodes=12, num_links=300)
-    assert_same(gpu, PairParts(), events[:0], events)
+    u, t = queries(events, 4, 20)
+    v = np.random.default_rng(0).integers(-1, events.num_nodes + 2, 20)
+    for indexed in (events, events[:0]):
+        index = Index.of(indexed, ALPHAS, parts.kinds, parts.decay(UNIT))
+        out = torch.full((20, parts.width(len(ALPHAS))), 7.0, device=gpu)
+        asked = (torch.from_numpy(array).to(gpu) for array in (u, v, t, np.array([UNIT])))
+        DevicePairFeatures(parts, place_index(index, gpu)).fill(*asked, out)
+        expected = PairFeatures(parts, index, UNIT).features(u, v, t)
+        np.testing.assert_allclose(out.cpu().numpy(), expected, rtol=1e-6, atol=1e-7)

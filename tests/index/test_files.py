@@ -1,5 +1,9 @@
-"""An index written in pieces has, byte for byte, the files of one built in memory."""
+"""An index written in pieces has the files of one built in memory and the estimated size; damage to them is noticed."""
 
+import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,26 +12,33 @@ import numpy as np
 import pytest
 
 import cawn
+import index_damage
+from cawn.data.array_folders import checksum, stamps_of
 from cawn.index import files
 from cawn.index.features import PairParts
 from cawn.index.files import write_index
+from cawn.index.index import Index
+from cawn.index.sizes import Counts, index_bytes, memory_to_build
+from cawn.index.stored import array_names, index_of, named_arrays
+from cawn.learn.indexing import build_index
+from command_line import assert_refused, call_cawn
+from small_runs import TINY
 
 WALKS_ALONE = PairParts(False, False, False, False, False)
-UNDIRECTED = PairParts(rates=True, directed=False, since=False, two_steps=False, transitions=False)
+PARTS = (PairParts(), WALKS_ALONE._replace(rates=True), WALKS_ALONE)
 DECAYS = (0.0, 0.01, 3.0)
 
 
-def links(size: int, nodes: int, kind: str, seed: int = 0) -> cawn.Events:
+def links(size: int, nodes: int, kind: str) -> cawn.Events:
     """Links with self-loops, hubs, a pair with many links, and by kind, simultaneous ones."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(size)
     src, dst = rng.integers(0, nodes, (2, size))
     src[rng.random(size) < 0.3] = 1
     dst[(rng.random(size) < 0.7) & (src == 1)] = 2
     dst[: size // 50] = src[: size // 50]
     t = {"tied": rng.integers(0, 5, size), "real": rng.integers(0, size, size) / 7, "distinct": np.arange(size)}[kind]
-    msg = rng.integers(0, 3, (size, 2)) if kind == "tied" else None
-    x = rng.integers(0, 3, (nodes + 3, 1)) if kind == "tied" else None
-    return cawn.Events(src, dst, t, msg, x=x, num_nodes=nodes + 3)
+    attributes = {"msg": rng.integers(0, 3, (size, 2)), "x": rng.integers(0, 3, (nodes + 3, 1))}
+    return cawn.Events(src, dst, t, num_nodes=nodes + 3, **(attributes if kind == "tied" else {}))
 
 
 def written(folder: Path, events: cawn.Events, parts: PairParts, memory: int, **options) -> dict[str, bytes]:
@@ -39,20 +50,19 @@ def written(folder: Path, events: cawn.Events, parts: PairParts, memory: int, **
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_RUN", 700)
-    monkeypatch.setattr(files, "_GROUP", 300)
-    monkeypatch.setattr(files, "_LEAST", 64)
+    for name, size in (("_RUN", 700), ("_GROUP", 300), ("_LEAST", 64)):
+        monkeypatch.setattr(files, name, size)
     monkeypatch.setattr(files, "memory_to_build", lambda *_: 2**39)
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("kind", ["tied", "real", "distinct"])
-@pytest.mark.parametrize("parts", [PairParts(), UNDIRECTED, WALKS_ALONE])
+@pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize(("size", "nodes"), [(5000, 400), (3000, 20), (40, 2000)])
 def test_files_are_those_of_an_index_in_memory(
     tmp_path: Path, kind: str, parts: PairParts, size: int, nodes: int
 ) -> None:
-    events = links(size, nodes, kind, seed=size)
+    events = links(size, nodes, kind)
     theirs = written(tmp_path / "memory", events, parts, 2**40)
     ours = written(tmp_path / "pieces", events, parts, 2**17 + 40 * nodes)
     assert ours.keys() == theirs.keys()
@@ -82,3 +92,93 @@ def test_too_little_memory(tmp_path: Path) -> None:
     with pytest.raises(cawn.QueryError, match=r"an index of 403 nodes needs 0\.\d MiB more than the memory limit"):
         write_index(links(5000, 400, "real"), DECAYS, 1.0, WALKS_ALONE, tmp_path, memory=2**18)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("links", [2_000, 20_000])
+@pytest.mark.parametrize("num_decays", [1, 8])
+def test_the_formula_gives_the_bytes_of_an_index(parts: PairParts, links: int, num_decays: int) -> None:
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, links // 10, (2, links))
+    events = cawn.Events(src, dst, np.arange(links), num_nodes=links // 10)
+    index = Index.of(events, np.linspace(0, 1, num_decays), parts.kinds, parts.decay(1.0))
+    keys = [len(index.kinds[kind]["keys"]) if kind in index.kinds else 0 for kind in ("pairs", "next")]
+    found = index_bytes(Counts(links, events.num_nodes, *keys), num_decays, parts)
+    assert found == pytest.approx(index.nbytes, rel=0.03)  # self-loops, and nodes whose last link is followed by none
+    most = Counts.at_most(links, events.num_nodes)
+    assert memory_to_build(most, num_decays, parts) > index_bytes(most, num_decays, parts) >= found
+
+
+def test_info_estimates_an_index_that_does_not_exist() -> None:
+    options = ("--estimate", "links=3e5,nodes=1e4", "--estimate", "pairs=1e5", "--set", "alpha=0.1", "--json")
+    found, small = (json.loads(call_cawn("info", *options, "--memory", limit).out) for limit in ("4GiB", "20MiB"))
+    assert (found["links"], found["nodes"], found["pairs"], found["decays"]) == (300_000, 10_000, 100_000, 1)
+    assert found["disk"] == small["disk"] > 300_000 * 100
+    assert found["temporary"] == 0 < small["temporary"]
+    assert found["seconds"] > 0
+    assert "300,000 links" in call_cawn("info", *options[:-1]).out
+    for options, message in (
+        (("--estimate", "nodes=3"), "--estimate lacks links=N"),
+        (("--estimate", "links=many"), "--estimate is 'links=many'"),
+        (("--estimate", "links=2e9"), "one index holds fewer than 2**30"),
+        (("--estimate", "links=9", "--system", "tgn"), "has no index"),
+        ((), "give either RUN, a run or index folder, or --estimate links=N"),
+    ):
+        assert_refused(call_cawn("info", *options), message)
+
+
+def test_damaged_folders_are_refused(tmp_path: Path) -> None:
+    """A flipped bit, a file cut short or edited: one line that names the file and the remedy, whatever the file."""
+    events = links(600, 30, "tied")
+    rows = [f"node{u},node{v},{t}" for u, v, t in zip(events.src, events.dst, events.t, strict=True)]
+    (tmp_path / "log.csv").write_text("\n".join(["src,dst,t", *rows]))
+    build_index(tmp_path / "log.csv", tmp_path / "index", TINY, memory=2**33)
+    command = [sys.executable, index_damage.__file__, str(tmp_path / "index"), "200"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    outcomes = done.stdout.splitlines()
+    assert (done.returncode, len(outcomes)) == (0, 200), done.stderr[-2000:]
+    refused = re.compile(r"error: \S+(\.npy|\.json): .*(damaged|another version).*build the index again \(cawn index\)")
+    assert [found for found in outcomes if not refused.fullmatch(found)] == []
+
+
+def test_every_changed_word_changes_the_checksum(tmp_path: Path) -> None:
+    words = np.arange(1, 1030, dtype=np.uint64)
+    expected = checksum(words)
+    for at in range(len(words)):
+        changed = words.copy()
+        changed[at] ^= np.uint64(1 << at % 64)
+        assert checksum(changed) != expected
+    path = tmp_path / "file"
+    path.write_bytes(b"some")
+    some, missing = stamps_of([path, tmp_path / "missing"])
+    path.write_bytes(b"some\0")
+    assert missing is None
+    assert stamps_of([path]) != [some]
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "problem"),
+    [
+        ("nodes.hop", (0, 0), 3, "nodes.hop and nodes.time are not those"),
+        ("nodes.hop", (0, 1), 8, "nodes.hop and nodes.time are not those"),
+        ("nodes.hop", (0, 2), 9, "nodes.hop and nodes.time are not those"),
+        ("nodes.span", (1,), 7 << 32, "nodes.span points outside the lists"),
+        ("pairs.link", (0,), 8, "pairs.link has a value outside 0 to 7"),
+        ("pairs.slots", (0,), 3, "pairs.slots are damaged"),
+        ("ways.span", (0,), 1, "ways.span points outside the lists"),
+        ("partners.partner", (0,), 3, "partners.partner has a value outside 0 to 2"),
+        ("all.firsts", (0,), 9, "firsts are not sorted"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(name: str, at: tuple[int, ...], value: int, problem: str) -> None:
+    """Even with right checksums."""
+    events, parts = cawn.Events([0, 1, 2, 0], [1, 2, 0, 1], [1, 2, 3, 4]), PairParts()
+    arrays = named_arrays(Index.of(events, np.array(DECAYS[:2]), parts.kinds, parts.decay(1.0)))
+    assert list(arrays) == array_names(parts.kinds)
+    index_of(events, DECAYS[:2], 1.0, parts, arrays)
+    changed = arrays[name].copy()
+    changed[at] = value
+    missing = {other: array for other, array in arrays.items() if other != name}
+    for wrong, message in ((arrays | {name: changed}, problem), (missing, f"{name} is missing")):
+        with pytest.raises(cawn.DataError, match=message):
+            index_of(events, DECAYS[:2], 1.0, parts, wrong)

@@ -14,9 +14,7 @@ from cawn.index.growing import GrowingIndex
 from cawn.index.index import Index
 from cawn.walks.history import History
 
-ALPHAS = (0.0, 0.3)
-EVERY_PART = PairParts()
-UNIT = 0.001
+ALPHAS, UNIT, ALL = (0.0, 0.3), 0.001, PairParts()
 
 
 def random_links(seed: int, size: int = 300, nodes: int = 12, times: int = 60, *, dtype: type = np.int64) -> Events:
@@ -28,8 +26,17 @@ def random_links(seed: int, size: int = 300, nodes: int = 12, times: int = 60, *
     return Events(src, dst, t, rng.normal(size=(size, 2)).round(), x=rng.normal(size=(nodes, 1)), num_nodes=nodes)
 
 
-def built(events: Events, parts: PairParts) -> Index:
+def built(events: Events, parts: PairParts = ALL) -> Index:
     return Index.of(events, np.array(ALPHAS), parts.kinds, parts.decay(UNIT))
+
+
+def growing(events: Events, parts: PairParts = ALL) -> GrowingIndex:
+    return GrowingIndex(events, built(events, parts))
+
+
+def assert_equal(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def prefix(events: Events, size: int) -> Events:
@@ -60,27 +67,24 @@ def added(held: GrowingEvents, links: Events, t: np.ndarray | None = None) -> tu
     return held.add(NewLinks(links.src, links.dst, when, links.msg, None, names, []))
 
 
-def questions(events: Events, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def questions(events: Events, seed: int) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, events.num_nodes + 2, (2, 50))
-    return src, dst, rng.integers(0, 65, 50).astype(events.t.dtype)
+    return [src, dst, rng.integers(0, 65, 50).astype(events.t.dtype)]
 
 
-def answers(
-    version: Index, asked: tuple[np.ndarray, np.ndarray, np.ndarray], parts: PairParts = EVERY_PART
-) -> list[np.ndarray]:
+def answers(version: Index, asked: list[np.ndarray], parts: PairParts = ALL) -> list[np.ndarray]:
     src, dst, t = asked
     history = History.of(version)
     walks = history.sample(src, t, seed=3, num_walks=8, length=3)
-    degree, recent = history.degree(src, t), history.recent(src, t, 4)
-    found = [walks.nodes, walks.t, walks.events, degree, *recent]
+    found = [walks.nodes, walks.t, walks.events, history.degree(src, t), *history.recent(src, t, 4)]
     if parts.any:
         found.append(PairFeatures(parts, version, UNIT).features(src, dst, t))
     return found
 
 
 PARTS = {
-    "all": PairParts(),
+    "all": ALL,
     "undirected": PairParts(directed=False),
     "rates": PairParts(since=False, two_steps=False, transitions=False),
     "none": PairParts(False, False, False, False, False),
@@ -94,15 +98,13 @@ def test_equals_an_index_built_at_once(parts: PairParts, dtype: type) -> None:
         events, rng = random_links(seed, dtype=dtype), np.random.default_rng(seed)
         cuts = np.unique(rng.integers(1, len(events), [3, 12, 60, 400][seed]))
         first = prefix(events, int(cuts[0]))
-        start = built(first, parts)
-        index = GrowingIndex(first, start)
-        same(index.version, start)
+        index = growing(first, parts)
+        same(index.version, built(first, parts))
         for cut in [*cuts[1:].tolist(), len(events)]:
             some = prefix(events, cut)
             version, expected = index.append(some), built(some, parts)
             asked = questions(some, cut)
-            for a, b in zip(answers(version, asked, parts), answers(expected, asked, parts), strict=True):
-                np.testing.assert_array_equal(a, b)
+            assert_equal(answers(version, asked, parts), answers(expected, asked, parts))
         same(index.version, expected)
 
 
@@ -113,7 +115,7 @@ def test_late_links_go_where_they_belong(parts: PairParts) -> None:
         early = np.sort(rng.random(len(events)) < 0.9)
         early[rng.permutation(len(events))[:30]] = False  # these arrive late
         held = GrowingEvents(events[early])
-        index, late = GrowingIndex(held.events, built(held.events, parts)), events[~early]
+        index, late = growing(held.events, parts), events[~early]
         for part in np.array_split(rng.permutation(len(late)), 8):
             version = index.append(*added(held, late[np.sort(part)]))
             assert (np.diff(held.events.t) >= 0).all()
@@ -125,7 +127,7 @@ def test_versions_never_change_and_an_extension_that_is_not_published_leaves_no_
     """Each version is asked again after many more links, some of them late, and after others were abandoned."""
     events, rng = random_links(5, size=900), np.random.default_rng(0)
     held = GrowingEvents(events[:100])
-    index = GrowingIndex(held.events, built(held.events, PairParts()))
+    index = growing(held.events)
     asked, kept = questions(events, 1), []
     for first in range(100, 900, 8):
         some = events[first : first + 8]
@@ -139,15 +141,14 @@ def test_versions_never_change_and_an_extension_that_is_not_published_leaves_no_
         if rng.random() < 0.7:
             del kept[rng.integers(len(kept))]
         for earlier, before in kept:
-            for a, b in zip(answers(earlier, asked), before, strict=True):
-                np.testing.assert_array_equal(a, b)
-    same(index.version, built(held.events, PairParts()))
+            assert_equal(answers(earlier, asked), before)
+    same(index.version, built(held.events))
 
 
 def test_readers_see_their_version_while_links_arrive() -> None:
     """Threads ask versions, new and old ones, at every moment of a thousand publications."""
     events = random_links(7, size=1200, nodes=9, times=300)
-    index = GrowingIndex(prefix(events, 200), built(prefix(events, 200), PairParts()))
+    index = growing(prefix(events, 200))
     asked = questions(events, 2)
     versions: list[Index] = [index.version]
     found: list[tuple[int, list[np.ndarray]]] = []
@@ -166,19 +167,16 @@ def test_readers_see_their_version_while_links_arrive() -> None:
         done.set()
         for reader in readers:
             reader.result()
-    expected: dict[int, list[np.ndarray]] = {}
+    expected = {size: answers(built(prefix(events, size)), asked) for size, _ in found}
     for size, answer in found:
-        if size not in expected:
-            expected[size] = answers(built(prefix(events, size), PairParts()), asked)
-        for a, b in zip(answer, expected[size], strict=True):
-            np.testing.assert_array_equal(a, b)
-    same(index.version, built(events, PairParts()))
+        assert_equal(answer, expected[size])
+    same(index.version, built(events))
 
 
 def test_memory_follows_the_links() -> None:
     """Places that lists have left are used again: links one by one cost at most twice what they cost at once."""
     events = random_links(3, size=4000, nodes=40, times=3000)
-    index = GrowingIndex(prefix(events, 50), built(prefix(events, 50), PairParts()))
+    index = growing(prefix(events, 50))
     for size in range(60, 4001, 10):
         index.append(prefix(events, size))
-    assert index.nbytes < 2.2 * built(events, PairParts()).nbytes
+    assert index.nbytes < 2.2 * built(events).nbytes

@@ -1,4 +1,4 @@
-"""Past links of nodes: exact, strict, the same on every device."""
+"""Past links of nodes, exact and strict; counts of keys among the first n links."""
 
 import numpy as np
 import pytest
@@ -6,16 +6,15 @@ import torch
 
 import cawn
 from cawn.index.neighbours import Neighbours
+from cawn.index.tallies import Tally, first_occurrences
+from cawn.kernels.keys import pair_key
 from networks import queries, random_events
+from reference.walks import links_before
 
 
-def naive(events: cawn.Events, node: int, t: float, k: int) -> list[tuple[int, float, int]]:
-    """The last k links of a node strictly before t, newest first, by reading all links."""
-    found = []
-    for e, (u, v, now) in enumerate(zip(events.src, events.dst, events.t, strict=True)):
-        if now < t and node in (u, v):
-            found.append((int(v if u == node else u), now, e))
-    return found[::-1][:k]
+def newest(events: cawn.Events, node: int, t: float, k: int) -> list[tuple[int, float, int]]:
+    """The last k links of a node strictly before t, newest first."""
+    return [(other, when, event) for when, other, event, _ in links_before(events, node, t)[::-1][:k]]
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
@@ -27,7 +26,7 @@ def test_history_recent_against_reading_all_links(dtype: type, k: int) -> None:
     assert found.nodes.shape == found.t.shape == found.events.shape == (60, k)
     assert found.t.dtype == events.t.dtype
     for b, (node, now) in enumerate(zip(nodes, t, strict=True)):
-        expected = naive(events, node, now, k)
+        expected = newest(events, node, now, k)
         rows = list(zip(found.nodes[b], found.t[b], found.events[b], strict=True))
         assert rows[: len(expected)] == expected
         assert all(row == (-1, 0, -1) for row in rows[len(expected) :])
@@ -36,23 +35,20 @@ def test_history_recent_against_reading_all_links(dtype: type, k: int) -> None:
 def test_neighbours_follow_the_canonical_order_and_the_number_of_visible_links() -> None:
     events = random_events(3, num_links=150, span=10)
     neighbours = Neighbours(events)
+    times = np.arange(-1, 12)
+    assert neighbours.before(torch.from_numpy(times)).tolist() == [int((events.t < t).sum()) for t in times]
     nodes = torch.arange(-1, events.num_nodes + 2)
     for visible in (0, 1, 70, 150):
         found = neighbours.recent(nodes, torch.full_like(nodes, visible), 4)
         past = neighbours.events[:visible]
         for b, node in enumerate(nodes.tolist()):
-            expected = naive(past, node, np.inf, 4)
+            expected = newest(past, node, np.inf, 4)
             assert found.events[b].tolist() == [e for *_, e in expected] + [-1] * (4 - len(expected))
             assert found.is_source[b].tolist() == [bool(past.src[e] == node) for *_, e in expected] + [False] * (
                 4 - len(expected)
             )
         degree = neighbours.degree(nodes, torch.full_like(nodes, visible))
-        assert degree.tolist() == [len(naive(past, node, np.inf, 1_000)) for node in nodes.tolist()]
-
-
-def test_before_is_strict() -> None:
-    neighbours = Neighbours(cawn.Events([0, 1, 2, 3], [1, 2, 3, 4], [5, 7, 7, 9]))
-    assert neighbours.before(torch.tensor([4, 5, 6, 7, 8, 9, 10])).tolist() == [0, 0, 1, 1, 3, 3, 4]
+        assert degree.tolist() == [len(newest(past, node, np.inf, 1_000)) for node in nodes.tolist()]
 
 
 def test_uniform_links_have_a_uniform_law_and_do_not_depend_on_the_batch() -> None:
@@ -74,15 +70,38 @@ def test_uniform_links_have_a_uniform_law_and_do_not_depend_on_the_batch() -> No
     assert not whole.mask[3].any()
 
 
-def test_no_links_at_all() -> None:
-    neighbours = Neighbours(cawn.Events([], [], [], num_nodes=3))
+def test_no_links_at_all_and_what_is_refused() -> None:
+    nothing = cawn.Events([], [], [], num_nodes=3)
     nodes = torch.tensor([0, 5])
+    neighbours = Neighbours(nothing)
     for found in (neighbours.recent(nodes, nodes * 0, 2), neighbours.uniform(nodes, nodes * 0, nodes, 2, 0)):
         assert not found.mask.any()
-    assert cawn.History(cawn.Events([], [], [], num_nodes=3), 0.0).recent([0], [1], 2).nodes.tolist() == [[-1, -1]]
+    history = cawn.History(nothing, 0.0)
+    assert history.recent([0], [1], 2).nodes.tolist() == [[-1, -1]]
+    for k in (0, -1, 1.5, "a"):
+        with pytest.raises(cawn.QueryError, match="k is"):
+            history.recent([0], [1], k)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, "a"])
-def test_a_bad_k_is_refused(k: object) -> None:
-    with pytest.raises(cawn.QueryError, match="k is"):
-        cawn.History(random_events(0), 0.0).recent([0], [1], k)
+def test_occurrences_before() -> None:
+    tally = Tally.of(np.array([7, 3, 7, 7, 5]), np.array([0, 1, 2, 2, 4]))
+    keys, visible = np.array([7, 7, 7, 7, 5, 3, 4, 9]), np.array([0, 1, 2, 3, 4, 9, 9, 9])
+    count, newest = tally.before(keys, visible)
+    assert count.tolist() == [0, 1, 1, 3, 0, 1, 0, 0]
+    assert [tally.links[at] if at >= 0 else -1 for at in newest] == [-1, 0, 0, 2, -1, 1, -1, -1]
+    assert tally.running().tolist() == [1, 1, 1, 2, 3]  # by key: 3, 5, 7
+    count, newest = Tally.of(np.empty(0, np.int64), np.empty(0, np.int64)).before(keys, visible)
+    assert (set(count), set(newest)) == ({0}, {-1})
+
+
+def test_decayed_sums() -> None:
+    t = np.array([0, 3, 10, 12], np.int64)
+    tally = Tally.of(np.array([1, 0, 1, 1]), np.arange(4))
+    expected = [1, 1, 1 + np.exp(-5), 1 + np.exp(-1) + np.exp(-6)]
+    assert tally.decayed(t, 2.0).tolist() == pytest.approx(expected)
+
+
+def test_first_occurrences_and_pairs() -> None:
+    assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
+    ids = np.array([0, 2**31 - 1], np.int32)
+    assert len(set(pair_key(np.repeat(ids, 2), np.tile(ids, 2)))) == 4

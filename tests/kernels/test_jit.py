@@ -17,15 +17,15 @@ from cawn.kernels.threads import num_cores, num_threads
 EVENTS = cawn.Events([0, 1, 2], [1, 2, 0], [1, 2, 3])
 HISTORY = cawn.History(EVENTS, 0.1)
 WALKS = HISTORY.sample([0], 3, seed=0)
-TAKING_THREADS = {
-    "use_threads": use_threads,
-    "History": lambda threads: cawn.History(EVENTS, 0.1, threads=threads),
-    "sample": lambda threads: HISTORY.sample([0], 3, seed=0, threads=threads),
-    "anonymize": lambda threads: cawn.anonymize(WALKS, WALKS, threads=threads),
-    "Trainer": lambda threads: cawn.Trainer(EVENTS, cawn.Config(), threads=threads, device="cpu"),
-    "LinkPredictor": lambda threads: cawn.LinkPredictor.load("no such run", threads=threads),
-    "evaluate_run": lambda threads: cawn.evaluate_run("no such run", threads=threads),
-}
+TAKING_THREADS = (
+    use_threads,
+    lambda threads: cawn.History(EVENTS, 0.1, threads=threads),
+    lambda threads: HISTORY.sample([0], 3, seed=0, threads=threads),
+    lambda threads: cawn.anonymize(WALKS, WALKS, threads=threads),
+    lambda threads: cawn.Trainer(EVENTS, cawn.Config(), threads=threads, device="cpu"),
+    lambda threads: cawn.LinkPredictor.load("no such run", threads=threads),
+    lambda threads: cawn.evaluate_run("no such run", threads=threads),
+)
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.5, "2", MAX_THREADS + 1, 3_000_000_000])
@@ -34,10 +34,10 @@ def test_threads_that_cannot_be_meant(threads: object) -> None:
         check_threads(threads)
 
 
-@pytest.mark.parametrize("place", TAKING_THREADS)
-def test_every_place_refuses_them(place: str) -> None:
-    with pytest.raises(cawn.QueryError, match="threads is 100000"):
-        TAKING_THREADS[place](100_000)
+def test_every_place_refuses_them() -> None:
+    for place in TAKING_THREADS:
+        with pytest.raises(cawn.QueryError, match="threads is 100000"):
+            place(100_000)
 
 
 def test_no_more_threads_than_cores() -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.array_folders import stamp_of_file
-from cawn.data.seals import read_sealed, write_sealed
+from cawn.data.hashing import read_sealed, write_sealed
 from cawn.files import FolderLock
 from cawn.index.index import Index
 from cawn.learn import index_cache
+from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
 from networks import random_events
 
@@ -269,7 +269,7 @@ def test_arrays_that_would_lead_compiled_code_astray_are_ignored(
     np.save(path, harm(np.load(path)))
     description = cached / index_cache.FOLDER / "cache.json"
     found = read_sealed(description, "")
-    write_sealed(description, found | {"files": found["files"] | {path.name: stamp_of_file(path)}})
+    write_sealed(description, found | {"files": found["files"] | {path.name: stamp_of(path.read_bytes())}})
     np.testing.assert_array_equal(scores(cached), expected)
     assert not maps_its_index(cached)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.seals import write_sealed
+from cawn.data.hashing import write_sealed
 from cawn.data.stored import read_stored
 from cawn.files import FolderLock
 from cawn.index import files as files_of_index

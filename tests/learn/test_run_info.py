@@ -11,10 +11,10 @@ from rich.console import Console
 
 import cawn
 from cawn.cli.reports import show_info
-from cawn.data.array_folders import stamp_of_file
-from cawn.data.seals import write_sealed
+from cawn.data.hashing import write_sealed
 from cawn.learn.run_info import run_info
 from cawn.learn.runs import begin_run, read_report
+from cawn.learn.store import stamp_of
 from networks import random_events
 
 CONFIG = cawn.Config(num_walks=2, length=1, dim=2, frequencies=1, alpha=(0.1,), epochs=1, batch_size=64)
@@ -114,7 +114,7 @@ def test_no_links_are_read(run: Path, tmp_path: Path) -> None:
 def test_results_that_make_no_sense(run: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "results.json").write_text('[{"links": 3}]')
-    report = read_report(copy) | {"results": stamp_of_file(copy / "results.json")}
+    report = read_report(copy) | {"results": stamp_of((copy / "results.json").read_bytes())}
     write_sealed(copy / "report.json", report)
     with pytest.raises(cawn.StorageError, match=r"results\.json: damaged; cawn evaluate"):
         run_info(copy)

@@ -17,14 +17,14 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.data.array_folders import stamp_of_file
-from cawn.data.seals import checksum
+from cawn.data.hashing import checksum
 from cawn.files import FolderLock
 from cawn.learn.calibration import Calibration, RollingCalibration
 from cawn.learn.evaluation import Evaluation
 from cawn.learn.run_info import run_info
 from cawn.learn.runs import read_description, read_events, read_run, replace_links
 from cawn.learn.splits import split
+from cawn.learn.store import stamp_of
 from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
 from cawn.systems.baselines import STANDING
@@ -119,7 +119,7 @@ def forge(run: Path, name: str, array: np.ndarray) -> None:
     path = file_in(run, f"*/{name}.npy")
     np.save(path, array)
     found = json.loads((run / "run.json").read_text())
-    found["network"]["files"][path.name] = stamp_of_file(path)
+    found["network"]["files"][path.name] = stamp_of(path.read_bytes())
     seal(run / "run.json", found)
 
 
@@ -279,7 +279,7 @@ def test_weights_of_other_shapes_or_not_finite(run: Path) -> None:
     ):
         save_file(bad, run / "weights.safetensors")
         found = json.loads((run / "report.json").read_text())
-        seal(run / "report.json", found | {"weights": stamp_of_file(run / "weights.safetensors")})
+        seal(run / "report.json", found | {"weights": stamp_of((run / "weights.safetensors").read_bytes())})
         with pytest.raises(cawn.StorageError, match="weights"):
             scores(run)
 
@@ -463,8 +463,8 @@ def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) 
 def test_results_describe_the_weights_beside_them(run: Path) -> None:
     train(run, resume=True, kinds=("random", "historical"))
     found = json.loads((run / "report.json").read_text())
-    assert found["weights"] == stamp_of_file(run / "weights.safetensors")
-    assert found["results"] == stamp_of_file(run / "results.json")
+    assert found["weights"] == stamp_of((run / "weights.safetensors").read_bytes())
+    assert found["results"] == stamp_of((run / "results.json").read_bytes())
     rows = json.loads((run / "results.json").read_text())
     assert {"random", "historical"} <= {row["negatives"] for row in rows}
 

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import cawn
 from cawn.kernels.rng import GOLDEN
 from cawn.kernels.rng import mix64_int as mix64
 
 Link = tuple[Any, int, int, int]  # (t, the other end, event id, side)
-
-_WORD = (1 << 64) - 1
 
 
 def query_key(seed: int, t: Any, link: int) -> int:
@@ -24,18 +23,16 @@ def query_key(seed: int, t: Any, link: int) -> int:
 
 def uniform(key: int, index: int, step: int) -> float:
     """Draw `index` of walk step `step`, in (0, 1)."""
-    bits = mix64((key + ((index << 8) | step) * GOLDEN) & _WORD)
+    bits = mix64((key + ((index << 8) | step) * GOLDEN) % 2**64)
     return ((bits >> 12) + 0.5) * 2.0**-52
 
 
-def links_before(src: npt.ArrayLike, dst: npt.ArrayLike, times: npt.NDArray[Any], node: int, t: Any) -> list[Link]:
+def links_before(events: cawn.Events, node: int, t: Any) -> list[Link]:
     """E_{node, t}: all links of a node strictly before t, oldest first."""
     links = []
-    for event, (u, v, when) in enumerate(zip(np.asarray(src), np.asarray(dst), times, strict=True)):
-        if when < t and u == node:
-            links.append((when, int(v), event, 0))
-        elif when < t and v == node:
-            links.append((when, int(u), event, 1))
+    for event, (u, v, when) in enumerate(zip(events.src, events.dst, events.t, strict=True)):
+        if when < t and node in (u, v):
+            links.append((when, int(v if u == node else u), event, int(u != node)))
     return links
 
 
@@ -47,25 +44,18 @@ def probabilities(links: Sequence[Link], alpha: float) -> npt.NDArray[np.float64
 
 
 def sample_walks(
-    src: npt.ArrayLike,
-    dst: npt.ArrayLike,
-    times: npt.NDArray[Any],
-    alphas: Sequence[float],
-    node: int,
-    t: Any,
-    widths: Sequence[int],
-    seed: int,
+    events: cawn.Events, alphas: Sequence[float], node: int, t: Any, widths: Sequence[int], seed: int
 ) -> list[list[tuple[int, Any, int]]]:
     """Algorithm 1 for one query: M walks of (node, time, event)."""
     M = widths[-1]
     walks: list[list[tuple[int, Any, int]]] = [[(node, t, -1)] for _ in range(M)]
-    first = links_before(src, dst, times, node, t)
+    first = links_before(events, node, t)
     key = query_key(seed, t, 2 * first[-1][2] + first[-1][3]) if first else 0
     for step, width in enumerate(widths, start=1):
         for k in range(width):
             group = walks[k * M // width : (k + 1) * M // width]
             here, now, _ = group[0][-1]
-            links = links_before(src, dst, times, here, now) if here >= 0 else []
+            links = links_before(events, here, now) if here >= 0 else []
             reached: tuple[int, Any, int] = (-1, -1, -1)
             if links:
                 law = probabilities(links, alphas[k * len(alphas) // width])

@@ -15,7 +15,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.data.array_folders import write_arrays
-from cawn.data.seals import write_sealed
+from cawn.data.hashing import write_sealed
 from cawn.files import FolderLock
 from cawn.learn import index_cache
 from cawn.learn.run_info import run_info

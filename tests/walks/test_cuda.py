@@ -27,11 +27,8 @@ def test_the_same_walks_as_on_the_cpu(gpu, alpha, dtype) -> None:
     history = cawn.History(events, alpha)
     device = DeviceHistory(history, gpu)
     nodes, t = queries(events, 2, 3)
-    for seed, shape in (
-        (0, {"num_walks": 12, "length": 3}),
-        (2**64 - 1, {"fanouts": (4, 1, 3)}),
-        (1, {"num_walks": 20, "length": 1}),
-    ):
+    shapes = {"num_walks": 12, "length": 3}, {"fanouts": (4, 1, 3)}, {"num_walks": 20, "length": 1}
+    for seed, shape in zip((0, 2**64 - 1, 1), shapes, strict=True):
         assert_same(device.sample(nodes, t, seed=seed, **shape), history.sample(nodes, t, seed=seed, **shape))
 
 
@@ -70,37 +67,29 @@ def test_the_same_identities_as_on_the_cpu(gpu, M: int, length: int) -> None:
 
 def test_queries_on_the_device_and_none_at_all(gpu) -> None:
     events = random_events(8, num_nodes=5, num_links=100)
-    device = DeviceHistory(cawn.History(events, 0.1), gpu)
-    nodes, t = queries(events, 9, 3)
-    there = torch.from_numpy(nodes).to(gpu), torch.from_numpy(t).to(gpu)
-    assert_same(device.sample(*there, seed=1), cawn.History(events, 0.1).sample(nodes, t, seed=1))
+    history = cawn.History(events, 0.1)
+    device = DeviceHistory(history, gpu)
+    nodes, t = queries(events, 9, 80)
+    there = torch.from_numpy(nodes[:3]).to(gpu), torch.from_numpy(t[:3]).to(gpu)
+    assert_same(device.sample(*there, seed=1), history.sample(nodes[:3], t[:3], seed=1))
     assert device.sample(np.empty(0, int), np.empty(0, events.t.dtype), seed=1).nodes.shape == (0, 64, 3)
     nobody = device.sample(torch.tensor([-5], device=gpu), there[1][:1], seed=1)
     assert (nobody.events == -1).all()
-
-
-def test_the_same_recent_links_as_on_the_cpu(gpu) -> None:
-    events = random_events(3, num_links=300, span=60)
-    history = cawn.History(events, 0.1)
-    nodes, t = queries(events, 5, 80)
-    found, expected = DeviceHistory(history, gpu).recent(nodes, t, 7), history.recent(nodes, t, 7)
-    for column, other in zip(found, expected, strict=True):
+    for column, other in zip(device.recent(nodes, t, 7), history.recent(nodes, t, 7), strict=True):
         np.testing.assert_array_equal(column.cpu().numpy(), other)
 
 
 def test_what_cannot_be_asked(gpu) -> None:
-    events = random_events(8, num_nodes=5, num_links=100)
-    device = DeviceHistory(cawn.History(events, (0.1, 0.2)), gpu)
-    with pytest.raises(cawn.QueryError, match="2 decays cannot share"):
-        device.sample([0], [1], seed=1, num_walks=5)
-    with pytest.raises(cawn.QueryError, match="int64 nodes"):
-        device.sample(torch.zeros(2, device=gpu), torch.zeros(2, device=gpu), seed=1)
-    with pytest.raises(cawn.QueryError, match="seed"):
-        device.sample([0], [1], seed=-1)
-
-
-def test_history_to() -> None:
-    history = cawn.History(random_events(8, num_nodes=5, num_links=100), 0.1)
+    history = cawn.History(random_events(8, num_nodes=5, num_links=100), (0.1, 0.2))
+    device = DeviceHistory(history, gpu)
+    on_the_device = torch.zeros(2, device=gpu)
+    for nodes, t, options, message in (
+        ([0], [1], {"num_walks": 5}, "2 decays cannot share"),
+        (on_the_device, on_the_device, {}, "int64 nodes"),
+        ([0], [1], {"seed": -1}, "seed"),
+    ):
+        with pytest.raises(cawn.QueryError, match=message):
+            device.sample(nodes, t, **({"seed": 1} | options))
     assert history.to("cpu") is history
     with pytest.raises(cawn.QueryError, match="give cpu or cuda"):
         history.to("tpu")

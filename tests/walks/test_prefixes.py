@@ -24,6 +24,12 @@ def test_every_walk_can_be_read_back(length: int, num_walks: int, threads: int, 
     vectors, levels = prefixes_of(sets, threads)
     if threads == 1:  # each thread numbers its own
         assert len(np.unique(vectors, axis=0)) == len(vectors)
+    assert (levels[0].age == 0).all()
+    for before, level in pairwise(levels):
+        np.testing.assert_array_equal(level.age, before.age[level.parent] + level.elapsed)
+        assert (level.elapsed > 0).all()
+        steps = np.stack([level.parent, level.node, level.event], axis=1)
+        assert len(np.unique(steps, axis=0)) == len(steps)  # each prefix once
     if merged:
         nodes, times = np.concatenate([u, v]), np.concatenate([t, t])
         queries = np.unique(np.stack([nodes, times]), axis=1, return_inverse=True)[1].reshape(2, -1).T
@@ -69,24 +75,3 @@ def prefixes_of(sets: list[cawn.Walks], threads: int | None = None) -> tuple[np.
     first = np.arange(len(sets[0]))
     rows = np.stack([first, first + len(first)], axis=1)
     return share_prefixes(walks, rows, threads)
-
-
-def test_elapsed_times_add_up_to_ages() -> None:
-    events = random_events(3, num_nodes=12, num_links=150, span=60, dtype=np.float64)
-    history = cawn.History(events, 0.1)
-    sets = [history.sample(ends, 50.0, num_walks=8, length=3, seed=1) for ends in (np.arange(12), np.arange(12)[::-1])]
-    _, levels = prefixes_of(sets)
-    assert (levels[0].age == 0).all()
-    for before, level in pairwise(levels):
-        np.testing.assert_allclose(level.age, before.age[level.parent] + level.elapsed)
-        assert (level.elapsed > 0).all()
-
-
-def test_on_a_real_network_most_positions_are_shared(network) -> None:
-    events = network("uci")
-    links = np.arange(30_000, 30_256)
-    history = cawn.History(events, 1e-5)
-    sets = [history.sample(ends[links], events.t[links], seed=0) for ends in (events.src, events.dst)]
-    vectors, levels = prefixes_of(sets)
-    assert sum(len(level.parent) for level in levels) < 0.5 * 256 * 2 * 64 * 3
-    assert len(vectors) < 2_000

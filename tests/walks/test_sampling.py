@@ -1,9 +1,15 @@
-"""What may be asked, and how a question that cannot be answered is refused."""
+"""What may be asked, how a question that cannot be answered is refused, and candidates for a ranking."""
+
+import os
+import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import cawn
+from cawn.walks import candidates
+from cawn.walks.candidates import Candidates
 from networks import random_events
 
 
@@ -61,34 +67,48 @@ def test_defaults_shapes_and_types(history: cawn.History) -> None:
     assert (walks.nodes.dtype, walks.t.dtype, walks.events.dtype) == (np.int32, np.int64, np.int64)
     assert repr(walks) == "Walks(2 queries x 64 walks of length 2)"
     assert history.sample([0], 30, fanouts=(4, 2, 3), seed=0).nodes.shape == (1, 24, 4)
-
-
-def test_zero_has_one_sign() -> None:
-    history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
-    a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
-    np.testing.assert_array_equal(a.events, b.events)
-
-
-def test_more_than_memory_is_refused(history: cawn.History) -> None:
+    same = history.sample(torch.tensor([0, 1]), torch.tensor([30, 31]), seed=3)
+    np.testing.assert_array_equal(walks.events, same.events)
+    alpha = np.array([0.1, 2.0])
+    two = cawn.History(random_events(0), alpha)
+    alpha[0] = 7
+    assert two.alpha == (0.1, 2.0)
+    with pytest.raises(cawn.QueryError, match="multiple of 2"):
+        two.sample([0], 30, num_walks=5, seed=0)
     with pytest.raises(cawn.QueryError, match="no memory for 2 queries x 4,000,000,000 walks x 256 positions"):
         history.sample([0, 1], 30, num_walks=4_000_000_000, length=255, seed=0)
 
 
-def test_a_query_that_float64_would_round_is_refused() -> None:
-    history = cawn.History(cawn.Events([0], [1], [1.0]), 0.0)
+def test_times_in_float64() -> None:
+    """Zero has one sign, and a time that would be rounded is refused."""
+    history = cawn.History(cawn.Events([0, 0, 0], [1, 2, 3], [-3.0, -2.0, -1.0]), 0.0)
+    a, b = (history.sample([0], zero, num_walks=64, length=1, seed=0) for zero in (0.0, -0.0))
+    np.testing.assert_array_equal(a.events, b.events)
+    history.sample([0], 2**53, seed=0)
     with pytest.raises(cawn.QueryError, match="would round"):
         history.sample([0], 2**53 + 1, seed=0)
-    history.sample([0], 2**53, seed=0)
 
 
-def test_decays_are_copied() -> None:
-    alpha = np.array([0.1])
-    history = cawn.History(random_events(0), alpha)
-    alpha[0] = 7
-    assert history.alpha == (0.1,)
+def test_each_kind_by_hand(monkeypatch) -> None:
+    """1 linked with 2, then 0 with 1; 3 is the most frequent destination; all before time 10."""
+    events = cawn.Events([1, 0, 4, 5, 6, 0], [2, 1, 3, 3, 3, 5], [1, 2, 3, 4, 5, 10])
+    found = Candidates(events, cawn.History(events, 0.0))
+    assert found.choose(0, 10, ("recent",)) == {1: "recent"}
+    assert found.choose(0, 10, ("recent", "two hops")) == {1: "recent", 2: "two hops"}
+    assert next(iter(found.choose(0, 10, ("popular",)))) == 3
+    assert sorted(found.everyone(0, 10)) == [1, 2, 3]
+    assert 5 not in found.choose(0, 10), "not before it was a destination"
+    assert 5 in found.choose(0, 11, ("recent",))
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 2)  # the newest of equally frequent ones are kept
+    star = cawn.Events([0] * 5, [3, 1, 5, 2, 4], [1, 2, 3, 4, 5])
+    assert list(Candidates(star, cawn.History(star, 0.0)).choose(9, 6, ("popular",))) == [4, 2]
 
 
-def test_tensors_are_welcome(history: cawn.History) -> None:
-    torch = pytest.importorskip("torch")
-    walks = history.sample(torch.tensor([0, 1]), torch.tensor([30, 30]), seed=0)
-    np.testing.assert_array_equal(walks.events, history.sample([0, 1], 30, seed=0).events)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
+    with candidates._TABLES, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(candidates._TABLES.locked()))
+    assert os.waitpid(child, 0)[1] == 0

@@ -1,12 +1,14 @@
-"""Folders of arrays, written once and read as memory maps."""
+"""Folders of arrays, written once and read as memory maps, and checksums of their files.
+
+The checksum is fast: any damage is noticed when files are opened, at the speed at which they can be read.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,21 +16,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.checksums import Stamp, stamps_of
+from cawn.data.columns import write_array
 from cawn.errors import StorageError
-from cawn.files import storing, sync
+from cawn.files import link_or_copy, sha256_of, storing, sync
+from cawn.kernels.jit import njit
+from cawn.kernels.rng import mix64
+from cawn.kernels.threads import num_threads
 
 Arrays = dict[str, npt.NDArray[Any]]
-Manifest = dict[str, Stamp | None]  # size and checksum of each file
+Stamp = list[Any]  # size and checksum of a file
+Manifest = dict[str, Stamp | None]  # None for a file that cannot be read
 FindFile = Callable[[npt.NDArray[Any]], tuple[Path, Stamp] | None]
 
 TRAIN_AGAIN = "the run must be trained again"
-_SHA_256 = 64  # digits; earlier versions recorded it
+_SHA_256 = 64  # digits; the states of servers that earlier versions wrote have it
+_CHUNK = 1 << 22  # bytes that are read at once
+_WORDS, _SUMS = np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x9E3779B185EBCA87)  # the multipliers of XXH64
+_LEFT, _RIGHT = np.uint64(31), np.uint64(33)
 
 
-def write_arrays(
-    parent: Path, kind: str, arrays: Arrays, stored: FindFile = lambda _: None, *, durable: bool = True
-) -> tuple[str, Manifest]:
+def write_arrays(parent: Path, kind: str, arrays: Arrays, stored: FindFile = lambda _: None) -> tuple[str, Manifest]:
     """Write one .npy file for each array to a new folder `kind`-...; returns its name and its manifest.
 
     Nothing refers to the folder yet, so it need not be written atomically.
@@ -36,27 +43,21 @@ def write_arrays(
     Args:
         stored: Returns the file that an array is mapped from and its stamp, if there is one: the new folder then gets
             a hard link to this file, or a copy where it is on another disk.
-        durable: Whether to flush the files to disk; if not, a crash of the machine may damage them.
     """
-    folder, stamps = parent / new_name(kind), dict[str, Stamp | None]()
+    folder, linked = parent / new_name(kind), dict[str, Stamp | None]()
     with storing(folder):
         try:
             folder.mkdir()
             for name, array in arrays.items():
                 path, found = folder / f"{name}.npy", stored(array)
                 if found is None:
-                    with open(path, "xb") as file:
-                        np.save(file, np.asarray(array, order="C"), allow_pickle=False)
-                        if durable:
-                            file.flush()
-                            os.fsync(file.fileno())
+                    write_array(path, array)
                 else:
-                    _link_or_copy(found[0], path)
-                    stamps[path.name] = found[1]
+                    link_or_copy(found[0], path)
+                    linked[path.name] = found[1]
             sync(folder)
             names = [f"{name}.npy" for name in arrays]
-            stamps |= manifest_of(folder, [name for name in names if name not in stamps])
-            return folder.name, {name: stamps[name] for name in names}
+            return folder.name, linked | manifest_of(folder, [name for name in names if name not in linked])
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -67,30 +68,23 @@ def new_name(kind: str) -> str:
     return f"{kind}-{secrets.token_hex(8)}"
 
 
-def _link_or_copy(existing: Path, path: Path) -> None:
-    try:
-        os.link(existing, path)
-    except OSError:  # another disk, or one without links
-        shutil.copyfile(existing, path)
-        sync(path)
-
-
-def read_arrays(
-    folder: Path, manifest: Mapping[str, Any] | None, *, verify: bool = True, remedy: str = TRAIN_AGAIN
-) -> Arrays:
+def read_arrays(folder: Path, manifest: Mapping[str, Any], *, verify: bool = True, remedy: str = TRAIN_AGAIN) -> Arrays:
     """The arrays of a folder by name, memory-mapped copy-on-write.
 
     Args:
-        manifest: What `write_arrays` returned; None to read all files in the folder.
+        manifest: What `write_arrays` returned.
         verify: Whether to compare checksums.
         remedy: What to do about a damaged file.
     """
-    names = sorted(path.name for path in folder.glob("*.npy")) if manifest is None else sorted(manifest)
     if not folder.is_dir():
         raise StorageError(f"{folder}: missing; {remedy}")
-    if manifest is not None and verify:
-        verify_files(folder, manifest, remedy)
-    return {name.removesuffix(".npy"): map_array(folder / name, remedy) for name in names}
+    for name, stamp in manifest_of(folder, sorted(manifest)).items() if verify else ():
+        expected = manifest[name]
+        if stamp and isinstance(expected, list) and len(str(expected[-1])) == _SHA_256:
+            stamp = [stamp[0], sha256_of(folder / name)]
+        if stamp is None or stamp != expected:
+            raise StorageError(f"{folder / name}: missing or damaged; {remedy}")
+    return {name.removesuffix(".npy"): map_array(folder / name, remedy) for name in sorted(manifest)}
 
 
 def remove_arrays(folder: Path) -> None:
@@ -100,31 +94,6 @@ def remove_arrays(folder: Path) -> None:
             for path in folder.glob("*.npy"):
                 path.unlink()
             folder.rmdir()
-
-
-def manifest_of(folder: Path, names: list[str]) -> Manifest:
-    """Size and checksum of each file; None for those that cannot be read."""
-    return dict(zip(names, stamps_of(folder / name for name in names), strict=True))
-
-
-def verify_files(folder: Path, manifest: Mapping[str, Any], remedy: str) -> None:
-    """Raise StorageError if a file is not the one in the manifest."""
-    found = manifest_of(folder, sorted(manifest))
-    for name, stamp in found.items():
-        expected = manifest[name]
-        if isinstance(expected, list) and len(str(expected[-1])) == _SHA_256:
-            stamp = stamp_of_file(folder / name)
-        if stamp is None or stamp != expected:
-            raise StorageError(f"{folder / name}: missing or damaged; {remedy}")
-
-
-def stamp_of_file(path: Path) -> Stamp | None:
-    """Size and SHA-256 of a file; None if it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return [os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()]
-    except OSError:
-        return None
 
 
 def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> npt.NDArray[Any]:
@@ -138,3 +107,59 @@ def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> npt.NDArray[Any]:
         return np.asarray(array)
     except Exception as error:  # a damaged header can raise almost anything
         raise StorageError(f"{path}: missing or damaged; {remedy}") from error
+
+
+def manifest_of(folder: Path, names: list[str]) -> Manifest:
+    """Size and checksum of each file."""
+    return dict(zip(names, stamps_of(folder / name for name in names), strict=True))
+
+
+def stamps_of(paths: Iterable[Path]) -> list[Stamp | None]:
+    """Size and checksum of each file; None for those that cannot be read. Every byte is read, on all cores."""
+    with ThreadPoolExecutor(num_threads(None)) as pool:
+        files = [(path, _size(path)) for path in paths]
+        chunks = [
+            [pool.submit(_checksum_of_chunk, path, first) for first in range(0, size, _CHUNK)] for path, size in files
+        ]
+        found: list[Stamp | None] = []
+        for (_, size), sums in zip(files, chunks, strict=True):
+            try:
+                each = np.array([part.result() for part in sums], np.uint64)
+                found.append([size, f"{checksum(each):016x}"] if size >= 0 else None)
+            except OSError:
+                found.append(None)
+        return found
+
+
+def _size(path: Path) -> int:
+    """The size of a regular file, -1 for anything else."""
+    try:
+        return path.stat().st_size if path.is_file() else -1
+    except OSError:
+        return -1
+
+
+def _checksum_of_chunk(path: Path, first: int) -> int:
+    content = np.fromfile(path, np.uint8, _CHUNK, offset=first)
+    if rest := len(content) % 8:
+        content = np.append(content, np.zeros(8 - rest, np.uint8))
+    return int(checksum(content.view(np.uint64)))
+
+
+@njit
+def checksum(words: npt.NDArray[np.uint64]) -> Any:
+    """A checksum of words; four sums that do not depend on each other, as in XXH64. One changed word changes it."""
+    a, b, c, d = _WORDS, _SUMS, _LEFT, _RIGHT
+    n = words.size & ~3
+    for i in range(0, n, 4):
+        a, b = _add(a, words[i]), _add(b, words[i + 1])
+        c, d = _add(c, words[i + 2]), _add(d, words[i + 3])
+    for i in range(n, words.size):
+        a = _add(a, words[i])
+    return mix64(mix64(mix64(mix64(np.uint64(words.size) ^ a) ^ b) ^ c) ^ d)
+
+
+@njit
+def _add(total: Any, word: Any) -> Any:
+    total += word * _WORDS
+    return (total << _LEFT | total >> _RIGHT) * _SUMS

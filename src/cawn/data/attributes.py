@@ -6,7 +6,7 @@ An encoder is fitted on training links only, so that no information leaks from v
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,7 +26,6 @@ MAX_LEVELS = 32  # levels of a category that is encoded one-hot
 BUCKETS = 32  # hash buckets of a category with more levels
 MAX_CODES = 1 << 24  # levels of any category: float32 represents these integers exactly
 MAX_DEVIATIONS = 10.0  # standardised numbers are clipped here
-_NOT_AN_ENCODER = "not the description of encoded attributes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,11 @@ class Attribute:
     levels: tuple[str, ...] = ()
 
 
+Columns = list[tuple[Array, Attribute]]  # the values of each
+
+
 @dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(Attribute):
     """How one column is encoded, as `width` inputs of the network.
 
     A number is standardised by `mean` and `std` (std is 0 for a column that is constant in training, which is encoded
@@ -52,12 +54,9 @@ class Feature:
     others; without levels, `width` buckets that the names of its levels are hashed into. Presence is used as it is.
     """
 
-    name: str
-    kind: Kind
     width: int = 1
     mean: float | None = None
     std: float | None = None
-    levels: tuple[str, ...] = ()
 
     @classmethod
     def fit(cls, values: Array, column: Attribute, *, standardise: bool) -> Feature:
@@ -105,16 +104,15 @@ class Encoder:
     @classmethod
     def fit(cls, events: Events, train: Array, *, standardise: bool = True) -> Encoder | None:
         """Fit to the links at positions `train` and their nodes; None where there is nothing to encode."""
-        links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
-        if not any(standardise or column.kind == "category" for column in (*links, *nodes)):
+        links, nodes = _columns(events.msg, events.columns, "msg"), _columns(events.x, events.node_columns, "x")
+        if not any(standardise or column.kind == "category" for _, column in (*links, *nodes)):
             return None
         seen = np.zeros(events.num_nodes, bool)
-        if nodes:
-            seen[events.src[train]] = seen[events.dst[train]] = True
-            seen &= _present(events.x, nodes)
+        seen[events.src[train]] = seen[events.dst[train]] = True
+        seen &= _present(nodes, events.num_nodes)
         msg, x = (
             tuple(Feature.fit(values[rows], column, standardise=standardise) for values, column in columns)
-            for rows, columns in ((train, _by_column(events.msg, links)), (seen, _by_column(events.x, nodes)))
+            for rows, columns in ((train, links), (seen, nodes))
         )
         return cls(msg, x)
 
@@ -124,14 +122,14 @@ class Encoder:
             return events
         if events.encoder is not None:
             raise DataError("these attributes are encoded for another run; read the links from their file")
-        links, nodes = columns_of(events.msg, events.columns, "msg"), columns_of(events.x, events.node_columns, "x")
+        links, nodes = _columns(events.msg, events.columns, "msg"), _columns(events.x, events.node_columns, "x")
         _refuse_difference(self.msg, links, "link")
         if nodes:
             _refuse_difference(self.x, nodes, "node")
-        msg, x = _encode(self.msg, events.msg, links), _encode(self.x, events.x, nodes)
+        msg, x = _encode(self.msg, links), _encode(self.x, nodes)
         if x is not None:
-            x[~_present(events.x, nodes)] = 0
-        return events.with_attributes(msg, x, encoder=self)
+            x[~_present(nodes, len(x))] = 0
+        return events.replace(msg=msg, x=x, columns=(), node_columns=(), encoder=self)
 
     @property
     def marks_presence(self) -> bool:
@@ -145,60 +143,51 @@ class Encoder:
 
     def to_dict(self) -> dict[str, Any]:
         """For a JSON file."""
-        return {
-            of: [asdict(feature) | {"levels": list(feature.levels)} for feature in features]
-            for of, features in (("msg", self.msg), ("x", self.x))
-        }
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, found: Any) -> Encoder:
-        """The inverse of `to_dict`; DataError for anything else."""
-        if not isinstance(found, dict) or set(found) != {"msg", "x"}:
-            raise DataError(_NOT_AN_ENCODER)
-        if not all(isinstance(features, list) for features in found.values()):
-            raise DataError(_NOT_AN_ENCODER)
-        return cls(tuple(map(_feature, found["msg"])), tuple(map(_feature, found["x"])))
+        """The inverse of `to_dict`, also after JSON; DataError for anything else."""
+        try:
+            if set(found) != {"msg", "x"}:
+                raise ValueError("other keys")
+            return cls(*(tuple(map(_feature, found[of])) for of in ("msg", "x")))
+        except (TypeError, KeyError, ValueError) as error:
+            raise DataError("not the description of encoded attributes") from error
 
 
-def columns_of(values: Array | None, columns: tuple[Attribute, ...], prefix: str) -> tuple[Attribute, ...]:
-    """What the columns of an array of attributes hold: numbers, unless `columns` says otherwise."""
+def _columns(values: Array | None, columns: tuple[Attribute, ...], prefix: str) -> Columns:
+    """The columns of an array of attributes, and what they hold: numbers, unless `columns` says otherwise."""
     if values is None:
-        return ()
-    return columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
+        return []
+    columns = columns or tuple(Attribute(f"{prefix}[{i}]") for i in range(values.shape[1]))
+    return [(values[:, i], column) for i, column in enumerate(columns)]
 
 
-def _by_column(values: Array | None, columns: tuple[Attribute, ...]) -> Iterator[tuple[Array, Attribute]]:
-    for i, column in enumerate(columns):
-        assert values is not None
-        yield values[:, i], column
-
-
-def _present(x: Array | None, columns: tuple[Attribute, ...]) -> Array:
+def _present(nodes: Columns, num_nodes: int) -> Array:
     """Which nodes have attributes."""
-    assert x is not None
-    marks = [values > 0 for values, column in _by_column(x, columns) if column.kind == "presence"]
-    return marks[0] if marks else np.ones(len(x), bool)
+    marks = [values > 0 for values, column in nodes if column.kind == "presence"]
+    return marks[0] if marks else np.ones(num_nodes, bool)
 
 
-def _encode(features: tuple[Feature, ...], values: Array | None, columns: tuple[Attribute, ...]) -> Array | None:
-    if values is None:
+def _encode(features: tuple[Feature, ...], columns: Columns) -> Array | None:
+    if not columns:
         return None
-    encoded = np.zeros((len(values), sum(feature.width for feature in features)), np.float32)
-    at = 0
-    for feature, (column_values, column) in zip(features, _by_column(values, columns), strict=True):
-        feature.encode(column_values, column, encoded[:, at : at + feature.width])
-        at += feature.width
+    ends = np.cumsum([feature.width for feature in features]).tolist()
+    encoded = np.zeros((len(columns[0][0]), ends[-1]), np.float32)
+    for feature, (values, column), end in zip(features, columns, ends, strict=True):
+        feature.encode(values, column, encoded[:, end - feature.width : end])
     return encoded
 
 
-def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, ...], of: str) -> None:
+def _refuse_difference(features: tuple[Feature, ...], columns: Columns, of: str) -> None:
     """Refuse columns other than those the encoder was fitted on: their kinds and order count, not their names."""
     if len(features) != len(columns):
         listed = ", ".join(brief(feature.name) for feature in features[:12]) or "none"
         raise DataError(
             f"the new links have {len(columns)} {of} attributes, the model's {len(features)} ({listed}); give the same"
         )
-    for feature, column in zip(features, columns, strict=True):
+    for feature, (_, column) in zip(features, columns, strict=True):
         if feature.kind != column.kind:
             raise DataError(
                 f"{of} attribute {brief(column.name)} is a {column.kind}, but the model was trained with a "
@@ -207,25 +196,19 @@ def _refuse_difference(features: tuple[Feature, ...], columns: tuple[Attribute, 
 
 
 def _feature(found: Any) -> Feature:
-    """One feature of a JSON file, checked."""
-    try:
-        feature = Feature(**found | {"levels": tuple(found["levels"])})
-        scale = (feature.mean, feature.std)
-        widths = {"category": len(feature.levels) + 1 if feature.levels else BUCKETS}
-        right = (
-            isinstance(feature.name, str)
-            and feature.kind in ("number", "category", "presence")
-            and (type(feature.width), feature.width) == (int, widths.get(feature.kind, 1))
-            and (scale == (None, None) or _is_scale(*scale))
-            and all(isinstance(level, str) for level in feature.levels)
-            and len(feature.levels) <= (MAX_LEVELS if feature.kind == "category" else 0)
-        )
-    except (TypeError, KeyError) as error:
-        raise DataError(_NOT_AN_ENCODER) from error
+    """One feature of a JSON file; an error if it is not one."""
+    feature = Feature(**found | {"levels": tuple(found["levels"])})
+    scale: Any = (feature.mean, feature.std)
+    is_scale = all(isinstance(number, float) and math.isfinite(number) for number in scale) and scale[1] >= 0
+    widths = {"category": len(feature.levels) + 1 if feature.levels else BUCKETS}
+    right = (
+        isinstance(feature.name, str)
+        and feature.kind in ("number", "category", "presence")
+        and (type(feature.width), feature.width) == (int, widths.get(feature.kind, 1))
+        and (scale == (None, None) or is_scale)
+        and all(isinstance(level, str) for level in feature.levels)
+        and len(feature.levels) <= (MAX_LEVELS if feature.kind == "category" else 0)
+    )
     if not right:
-        raise DataError(_NOT_AN_ENCODER)
+        raise ValueError("other values")
     return feature
-
-
-def _is_scale(mean: Any, std: Any) -> bool:
-    return all(isinstance(number, float) and math.isfinite(number) for number in (mean, std)) and std >= 0

@@ -1,135 +1,190 @@
-"""Columns to which rows are appended: arrays in memory, or .npy files."""
+"""Columns: arrays in memory that grow, and .npy files that are written and read in blocks, which are all that is in
+memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import io
+import math
+import mmap
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_files import ArrayFile
-from cawn.data.growing import GrowingArray
+from cawn.errors import StorageError
 
 Array = npt.NDArray[Any]
 
+_LEAST = 1 << 10  # rows that an array has room for at first
+_MOST = 1 << 30  # bytes of one system call, which takes less than 2**31
 
-class Column(Protocol):
-    """Rows of one number each, or of `width` numbers."""
 
-    width: int | None
+class GrowingArray:
+    """A column in memory. One thread writes, while others read earlier views, which only `replace` changes."""
+
+    def __init__(self, rows: Array) -> None:
+        self.rows = len(rows)
+        self.values = np.empty((max(2 * len(rows), _LEAST), *rows.shape[1:]), rows.dtype)  # with room to grow
+        self.values[: len(rows)] = rows
 
     @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def rows(self) -> int: ...
+    def dtype(self) -> Any:
+        return self.values.dtype
 
-    def append(self, values: Array) -> None:
-        """Append rows."""
+    @property
+    def width(self) -> int | None:
+        """How many numbers a row has; None if it is a single number."""
+        return self.values.shape[1] if self.values.ndim > 1 else None
+
+    def append(self, rows: Array, kept: int | None = None) -> None:
+        """Append rows after the first `kept` ones, by default all; if fewer are kept, they are copied first."""
+        kept = self.rows if kept is None else kept
+        size = kept + len(rows)
+        if size > len(self.values) or kept < self.rows:
+            larger = np.empty((max(2 * size, _LEAST), *self.values.shape[1:]), self.values.dtype)
+            larger[:kept] = self.values[:kept]
+            self.values = larger
+        self.values[kept:size] = rows
+        self.rows = size
+
+    def view(self) -> Array:
+        """The rows so far, read-only."""
+        view = self.values[: self.rows]
+        view.flags.writeable = False
+        return view
 
     def read(self, first: int, count: int) -> Array:
         """`count` rows from row `first` on, which may not be changed."""
+        return self.values[first : first + count]
 
     def replace(self, first: int, values: Array) -> None:
         """Write rows from row `first` on."""
+        self.values[first : first + len(values)] = values
 
     def retype(self, dtype: npt.DTypeLike) -> None:
         """Read the same bytes as another type of the same size."""
+        self.values = self.values.view(dtype)
 
-    def finish(self) -> Array | Path:
-        """The whole column: an array, or its file, which is flushed to disk."""
+    def finish(self) -> Array:
+        """The whole column."""
+        return self.values[: self.rows]
 
     def discard(self) -> None:
-        """Free the memory or remove the file."""
+        """Free the memory."""
+        self.values, self.rows = self.values[:0].copy(), 0
 
 
-class Store(Protocol):
-    """Where columns are."""
+class ArrayFile:
+    """A .npy file whose parts are written in any order, by several threads; it is valid once it is closed."""
 
-    def create(self, name: str, dtype: npt.DTypeLike, width: int | None = None) -> Column: ...
+    _descriptor = -1
+
+    def __init__(self, path: Path, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
+        """Create the file; numbers that are never written are 0."""
+        self.path, self.shape, self.dtype = path, tuple(map(int, shape)), np.dtype(dtype)
+        self._offset = len(self._header())
+        self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+
+    def write(self, values: Array, at: int = 0) -> None:
+        """Write numbers from position `at` on, which counts the numbers of the array in C order."""
+        content = np.ascontiguousarray(values, self.dtype).reshape(-1).view(np.uint8).data
+        place = self._offset + at * self.dtype.itemsize
+        while len(content):
+            written = os.pwrite(self._descriptor, content[:_MOST], place)
+            content, place = content[written:], place + written
+
+    def read(self, first: int, count: int) -> Array:
+        """A new array of `count` rows from row `first` on."""
+        found = np.empty((count, *self.shape[1:]), self.dtype)
+        content = found.reshape(-1).view(np.uint8).data
+        place = self._offset + first * math.prod(self.shape[1:]) * self.dtype.itemsize
+        while len(content):
+            size = os.preadv(self._descriptor, [content[:_MOST]], place)
+            if size == 0:
+                raise StorageError(f"{self.path}: ended early; was it changed by another process?")
+            content, place = content[size:], place + size
+        return found
+
+    def close(self) -> None:
+        """Complete the file, flush it to disk and close it."""
+        if self._descriptor < 0:
+            return
+        try:
+            os.pwrite(self._descriptor, self._header(), 0)
+            os.ftruncate(self._descriptor, self._offset + math.prod(self.shape) * self.dtype.itemsize)
+            os.fsync(self._descriptor)
+        finally:
+            self._release()
+
+    def discard(self) -> None:
+        """Close and remove the file."""
+        self._release()
+        self.path.unlink(missing_ok=True)
+
+    def _header(self) -> bytes:
+        """NumPy leaves room for any number of rows, so the length of the header does not depend on it."""
+        content = io.BytesIO()
+        described = {"descr": np.lib.format.dtype_to_descr(self.dtype), "fortran_order": False, "shape": self.shape}
+        np.lib.format.write_array_header_1_0(content, described)
+        return content.getvalue()
+
+    def _release(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __enter__(self) -> ArrayFile:
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        self.close() if kind is None else self._release()
+
+    def __del__(self) -> None:
+        self._release()
 
 
-class ColumnArray:
-    """A column in memory."""
+class ColumnFile(ArrayFile):
+    """A column in a .npy file; see `GrowingArray`."""
 
-    def __init__(self, dtype: npt.DTypeLike, width: int | None = None) -> None:
-        self.dtype, self.width = np.dtype(dtype), width
-        self._held = GrowingArray(np.empty(0 if width is None else (0, width), dtype))
+    def __init__(self, path: Path, dtype: npt.DTypeLike, width: int | None = None) -> None:
+        super().__init__(path, (0,) if width is None else (0, width), dtype)
+        self.width = width
 
     @property
     def rows(self) -> int:
-        return len(self._held)
+        return self.shape[0]
 
     def append(self, values: Array) -> None:
-        self._held.append(values)
-
-    def read(self, first: int, count: int) -> Array:
-        return self._held.values[first : first + count].view(self.dtype)
+        self.replace(self.rows, values)
+        self.shape = (self.rows + len(values), *self.shape[1:])
 
     def replace(self, first: int, values: Array) -> None:
-        self.read(first, len(values))[:] = values
+        self.write(values, first * (self.width or 1))
 
     def retype(self, dtype: npt.DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
 
-    def finish(self) -> Array:
-        return self.read(0, self.rows)
-
-    def discard(self) -> None:
-        self._held = GrowingArray(np.empty(0))
-
-
-class ColumnFile:
-    """A column in a .npy file, which is valid once it is finished."""
-
-    def __init__(self, path: Path, dtype: npt.DTypeLike, width: int | None = None) -> None:
-        self.path, self.width, self.rows = path, width, 0
-        self._file = ArrayFile(path, self._shape(0), dtype)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._file.dtype
-
-    def append(self, values: Array) -> None:
-        self.replace(self.rows, values)
-        self.rows += len(values)
-
-    def read(self, first: int, count: int) -> Array:
-        return self._file.read(first * (self.width or 1), count * (self.width or 1)).reshape(self._shape(count))
-
-    def replace(self, first: int, values: Array) -> None:
-        self._file.write(values, first * (self.width or 1))
-
-    def retype(self, dtype: npt.DTypeLike) -> None:
-        self._file.dtype = np.dtype(dtype)
-
     def finish(self) -> Path:
-        self._file.shorten(self.rows)
-        self._file.close()
+        """The file of the whole column, flushed to disk."""
+        self.close()
         return self.path
 
-    def discard(self) -> None:
-        self._file.discard()
 
-    def _shape(self, rows: int) -> tuple[int, ...]:
-        return (rows,) if self.width is None else (rows, self.width)
+Column = GrowingArray | ColumnFile
 
 
-class ArrayStore:
-    """Columns in memory."""
+class Store:
+    """Where columns are: in memory, or in the files of a folder."""
 
-    def create(self, name: str, dtype: npt.DTypeLike, width: int | None = None) -> Column:
-        return ColumnArray(dtype, width)
-
-
-class FileStore:
-    """Columns in the files of a folder."""
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
     def create(self, name: str, dtype: npt.DTypeLike, width: int | None = None) -> Column:
+        if self._folder is None:
+            return GrowingArray(np.empty(0 if width is None else (0, width), dtype))
         return ColumnFile(self._folder / f"{name}.npy", dtype, width)
 
 
@@ -137,3 +192,38 @@ def steps(rows: int, size: int) -> Iterator[tuple[int, int]]:
     """Consecutive blocks of at most `size` rows: the first row and the number of rows of each."""
     for first in range(0, rows, size):
         yield first, min(size, rows - first)
+
+
+def write_array(path: Path, array: Array) -> None:
+    """Write an array to a new file."""
+    with ArrayFile(path, array.shape, array.dtype) as file:
+        file.write(array)
+
+
+def blocks(size: int, *arrays: Array | None) -> Iterator[tuple[int, list[Any]]]:
+    """Consecutive blocks of `size` rows of arrays of one length: the first row of each, and views of the arrays.
+
+    The pages of memory-mapped arrays are released after each block, and read again from the file if they are used
+    again.
+    """
+    length = next(len(array) for array in arrays if array is not None)
+    for first in range(0, length, size):
+        views = [None if array is None else array[first : first + size] for array in arrays]
+        yield first, views
+        for view in views:
+            if view is not None:
+                release_pages(view)
+
+
+def release_pages(array: Array) -> None:
+    """Release the resident pages of an array that is memory-mapped and was not written to; others are left alone."""
+    owner: Any = array
+    mode = ""
+    while isinstance(owner, np.ndarray):
+        mode = getattr(owner, "mode", mode)  # of a memmap
+        owner = owner.base
+    if mode not in ("r", "c") or array.nbytes == 0 or not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise"):
+        return
+    place = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data
+    first = place // mmap.PAGESIZE * mmap.PAGESIZE
+    owner.madvise(mmap.MADV_DONTNEED, first, place + array.nbytes - first)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cawn.checks import as_array, is_integer, refuse_values
-from cawn.data.array_files import blocks
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.hashing import hash_ids
-from cawn.data.names import UNKNOWN, NameIndex
+from cawn.data.names import UNKNOWN, NameIndex, occurring
 from cawn.data.reading import Reading
-from cawn.data.times import as_times, check_span, dates_to_numbers
+from cawn.data.times import as_times, dates_to_numbers
 from cawn.errors import DataError, brief
 
 if TYPE_CHECKING:
     from cawn.data.stored import StoredIndex
 
 _MAX_ID = 2**31 - 2
-_BLOCK = 1 << 20  # links that are looked at together
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
+COLUMNS = ("src", "dst", "t", "x", *PER_LINK)
 NO_NEGATIVE, NO_LINK_ID = -1, 0
 
 Array = npt.NDArray[Any]
@@ -62,6 +62,7 @@ class Events:
     encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
     stored: StoredIndex | None = None  # the index folder that arrays are mapped from
+    _rows: Array | range  # positions in the input
     _names: NameIndex | None = None  # made of the labels when they are looked up, or the labels of it
 
     def __init__(
@@ -88,64 +89,43 @@ class Events:
         self.link_id = None if link_id is None else link_ids(link_id, len(src))
         names = None if labels is None else _label_array(labels)
         nodes = (src, dst) if self.negative is None else (src, dst, self.negative)
-        occurring = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
-        self.num_nodes = _count_nodes(occurring, num_nodes, names)
+        least = max((int(ids.max()) + 1 for ids in nodes if ids.size), default=0)
+        self.num_nodes = _count_nodes(least, num_nodes, names)
         self.x = None if x is None else as_attributes(x, "x", self.num_nodes, "nodes")
-        self._sort(src, dst, times, names)
-
-    @classmethod
-    def adopt(
-        cls,
-        src: npt.NDArray[np.int32],
-        dst: npt.NDArray[np.int32],
-        t: Array,
-        *,
-        x: Array | None = None,
-        labels: Array | None = None,
-        num_nodes: int | None = None,
-        **columns: Array | None,
-    ) -> Events:
-        """Events of arrays that are checked already, without a copy; `columns` are those of `PER_LINK`."""
-        events = cls.__new__(cls)
-        events.num_nodes = _count_nodes(0, num_nodes, labels)
-        events.x = None if x is None else as_attributes(x, "x", events.num_nodes, "nodes")
-        for name in PER_LINK:
-            setattr(events, name, columns.get(name))
-        check_span(t)
-        events._sort(src, dst, t, labels)
-        return events
+        self.src, self.dst, self.t, self._rows, self._labels = src, dst, times, range(len(src)), names
+        if (times[1:] < times[:-1]).any():
+            self._rows = np.argsort(times, kind="stable")
+            self.__dict__.update(self._columns_at(self._rows))
+        self._freeze()
 
     @classmethod
     def of_arrays(cls, num_nodes: int, arrays: dict[str, Array]) -> Events:
         """Events of arrays that were checked and sorted, and may be memory-mapped; none is read here.
 
         Args:
-            arrays: src, dst, t, those of a `NameIndex`, and x, rows and those of `PER_LINK` where there are any.
+            arrays: src, dst, t, and where there are any, other `COLUMNS`, rows and those of a `NameIndex`.
         """
         events = cls.__new__(cls)
-        events.num_nodes, events._labels, events._rows = num_nodes, None, arrays.get("rows")
-        events._names = NameIndex({name: array for name, array in arrays.items() if name.startswith("name")})
-        for name in ("src", "dst", "t", "x", *PER_LINK):
+        events.num_nodes, events._labels, events._rows = num_nodes, None, arrays.get("rows", range(len(arrays["src"])))
+        events._names = NameIndex(arrays) if "names" in arrays or "name_ends" in arrays else None
+        for name in COLUMNS:
             setattr(events, name, arrays.get(name))
         events._freeze()
         return events
 
-    def _sort(self, src: npt.NDArray[np.int32], dst: npt.NDArray[np.int32], t: Array, labels: Array | None) -> None:
-        """Sort the links by time, and make the arrays read-only."""
-        order = None if (t[1:] >= t[:-1]).all() else np.argsort(t, kind="stable")
-        self._rows, self._labels = order, labels
-        self.src, self.dst, self.t = (a if order is None else a[order] for a in (src, dst, t))
-        if order is not None:
-            self.__dict__.update(self._columns_at(order))
-        self._freeze()
+    @property
+    def arrays(self) -> dict[str, Array]:
+        """All columns that there are, and the arrays of the names: what `of_arrays` takes."""
+        columns = {name: array for name in COLUMNS if (array := getattr(self, name)) is not None}
+        return columns | self.names.arrays
 
     def _columns_at(self, chosen: Any) -> dict[str, Array | None]:
-        """These rows of the optional columns."""
-        columns = {name: getattr(self, name) for name in PER_LINK}
+        """These rows of the columns of links."""
+        columns = {name: getattr(self, name) for name in ("src", "dst", "t", *PER_LINK)}
         return {name: None if column is None else column[chosen] for name, column in columns.items()}
 
-    def _replace(self, **changed: Any) -> Events:
-        """A copy with some attributes changed."""
+    def replace(self, **changed: Any) -> Events:
+        """A copy with some attributes changed; columns keep their rows, and times their order."""
         events = object.__new__(Events)
         events.__dict__.update(self.__dict__ | changed)
         events._freeze()
@@ -170,56 +150,35 @@ class Events:
         chosen = self._choice(chosen)
         if isinstance(chosen, slice) and len(range(*chosen.indices(len(self)))) == len(self):
             return self
-        rows = range(len(self)) if self._rows is None else self._rows
-        rows = rows[chosen] if isinstance(chosen, slice) else np.asarray(rows)[chosen]
-        ends = {"src": self.src[chosen], "dst": self.dst[chosen], "t": self.t[chosen]}
-        return self._replace(_rows=rows, **ends, **self._columns_at(chosen))
+        rows = self._rows[chosen] if isinstance(chosen, slice) else self.rows[chosen]
+        return self.replace(_rows=rows, **self._columns_at(chosen))
 
     def reordered(self, order: Array) -> Events:
         """A copy with the links in another order; `order` may only permute links of equal time."""
-        ends = {"src": self.src[order], "dst": self.dst[order], "t": self.t[order]}
-        return self._replace(_rows=self.rows[order], **ends, **self._columns_at(order))
+        return self.replace(_rows=self.rows[order], **self._columns_at(order))
 
-    def with_times(self, t: Array) -> Events:
-        """A copy with other times, which must be in ascending order too."""
-        return self._replace(t=t)
-
-    def named(self, labels: Array) -> Events:
+    def named(self, names: NameIndex) -> Events:
         """A copy with these node names."""
-        names = _label_array(labels)
-        _count_nodes(0, self.num_nodes, names)
-        return self._replace(_labels=names, _names=None)
+        return self.replace(_labels=None, _names=names)
 
     def grown(self, columns: Mapping[str, Array | None], num_nodes: int) -> Events:
         """A copy with these columns, which are sorted by time and not copied; link weights, negatives and node names
         are dropped."""
-        dropped = {"weight": None, "negative": None, "_rows": None, "_labels": None, "_names": None}
-        return self._replace(num_nodes=num_nodes, **dropped, **columns)
-
-    def with_attributes(
-        self,
-        msg: npt.NDArray[np.float32] | None,
-        x: npt.NDArray[np.float32] | None,
-        *,
-        columns: tuple[Attribute, ...] = (),
-        node_columns: tuple[Attribute, ...] = (),
-        encoder: Encoder | None = None,
-    ) -> Events:
-        """A copy with these attributes, rows in the same order."""
-        return self._replace(msg=msg, x=x, columns=columns, node_columns=node_columns, encoder=encoder)
+        dropped = {"weight": None, "negative": None, "_labels": None, "_names": None}
+        found = self.replace(num_nodes=num_nodes, **dropped, **columns)
+        found._rows = range(len(found.t))
+        return found
 
     def _choice(self, chosen: Any) -> Any:
         """The choice, if it keeps the order of time."""
         if isinstance(chosen, slice):
-            bounds = [bound for bound in (chosen.start, chosen.stop) if bound is not None]
-            step = 1 if chosen.step is None else chosen.step
-            if all(isinstance(b, int | np.integer) for b in (*bounds, step)) and step > 0:
-                return chosen
+            with suppress(TypeError, ValueError):
+                if chosen.indices(len(self))[2] > 0:
+                    return chosen
         else:
             positions = as_array(chosen, "chosen links")
             if positions.dtype == bool and positions.shape == self.src.shape:
-                first, count = int(positions.argmax()) if len(positions) else 0, int(np.count_nonzero(positions))
-                return slice(first, first + count) if positions[first : first + count].all() else positions
+                positions = np.flatnonzero(positions)
             if positions.ndim == 1 and (positions.size == 0 or positions.dtype.kind in "iu"):
                 at = positions.astype(np.int64)
                 if at.size == 0 or (at[0] >= 0 and at[-1] < len(self) and (np.diff(at) > 0).all()):
@@ -238,7 +197,7 @@ class Events:
     @property
     def rows(self) -> npt.NDArray[np.int64]:
         """The position of each link in the input, before sorting by time: [E]."""
-        rows = range(len(self)) if self._rows is None else self._rows
+        rows = self._rows
         return np.arange(rows.start, rows.stop, rows.step) if isinstance(rows, range) else rows
 
     @property
@@ -270,10 +229,7 @@ class Events:
     def intensity(self) -> float:
         """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T), over nodes that occur."""
         span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
-        occurs = np.zeros(self.num_nodes, np.bool_)
-        for _, (src, dst) in blocks(_BLOCK, self.src, self.dst):
-            occurs[src] = occurs[dst] = True
-        return 2 * len(self) / int(occurs.sum()) / span if span > 0 else 0.0
+        return 2 * len(self) / len(occurring(self.num_nodes, self.src, self.dst)) / span if span > 0 else 0.0
 
 
 def link_arrays(

@@ -18,6 +18,7 @@ EPISODE_GAP = 100  # mean time between the starts of two episodes
 REACTION_TIME = 50  # the next link of an episode comes within this time
 
 Nodes = npt.NDArray[np.int64]
+Episodes = list[tuple[list[tuple[Nodes, Nodes]], bool]]  # of each kind, as `_network` describes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +48,9 @@ def feed_forward(num_nodes: int = 100, num_links: int = 3000, *, seed: int, nois
     """
     rng = _generator(num_nodes, num_links, 3, seed, noise)
     actors = _distinct_nodes(rng, num_nodes, 2 * (round(num_links * (1 - noise)) // 5), 3)  # a, b, c
-    loops, decoys = actors[::2].T, actors[1::2].T
-    return _network(
-        rng,
-        num_nodes,
-        num_links,
-        [
-            ([(loops[0], loops[1]), (loops[1], loops[2]), (loops[0], loops[2])], True),
-            ([(decoys[0], decoys[1]), (decoys[2], decoys[1])], False),
-        ],
-    )
+    (a, b, c), (x, y, z) = actors[::2].T, actors[1::2].T
+    loops, decoys = [(a, b), (b, c), (a, c)], [(x, y), (z, y)]
+    return _network(rng, num_nodes, num_links, [(loops, True), (decoys, False)])
 
 
 def two_pairs(num_pairs: int = 2, num_times: int = 2) -> LawNetwork:
@@ -78,12 +72,7 @@ def null(num_nodes: int = 100, num_links: int = 3000, *, seed: int) -> LawNetwor
     return _network(rng, num_nodes, num_links, [])
 
 
-def _network(
-    rng: np.random.Generator,
-    num_nodes: int,
-    num_links: int,
-    episodes: list[tuple[list[tuple[Nodes, Nodes]], bool]],
-) -> LawNetwork:
+def _network(rng: np.random.Generator, num_nodes: int, num_links: int, episodes: Episodes) -> LawNetwork:
     """Episodes at random times, and random links up to `num_links`.
 
     Each kind of episode is a list of its links in order, as (sources, destinations), and whether the last is caused.

@@ -1,7 +1,6 @@
 """Node names (integers or strings) <-> node ids 0, 1, 2, ...
 
-`NameTable` gives names numbers; `NameIndex` is a view of the first names of a table, which may be extended. In a
-bipartite network the names of each side begin with a prefix (`user:7`, `item:7`), which users may omit (`forms`).
+In a bipartite network the names of each side begin with a prefix (`user:7`, `item:7`); which users may omit (`forms`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cawn.data.columns import blocks
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu import numbering
 
@@ -31,6 +31,7 @@ Names = Name | Iterable[Name]
 
 UNKNOWN = numbering.ABSENT
 SLOTS = "name_slots"  # the array of a hash table
+_NO_INTEGERS, _NO_TEXT = np.empty(0, np.int64), np.empty(0, np.uint8)
 _BLOCK = 1 << 20  # links that are looked at together
 _LEAST = 1 << 10  # names that a table has room for at first
 _GROWTH = 1.5
@@ -80,7 +81,7 @@ def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
 def _common_prefix(names: NameIndex, ends: Ids, num_nodes: int) -> str | None:
     """What stands before the colon in the name of each of these nodes; None unless that is the same."""
     prefix = None
-    for node in _occurring(ends, num_nodes).tolist():
+    for node in occurring(num_nodes, ends).tolist():
         found, colon, _ = str(names.name(node)).partition(":")
         if not colon or prefix not in (None, found):
             return None
@@ -88,104 +89,112 @@ def _common_prefix(names: NameIndex, ends: Ids, num_nodes: int) -> str | None:
     return prefix
 
 
-def _occurring(ends: Ids, num_nodes: int) -> Array:
-    """The nodes among these, in ascending order."""
+def occurring(num_nodes: int, *ends: Ids) -> Array:
+    """The nodes among these ends of links, in ascending order."""
     occurs = np.zeros(num_nodes, bool)
-    for first in range(0, len(ends), _BLOCK):
-        occurs[ends[first : first + _BLOCK]] = True
+    for _, columns in blocks(_BLOCK, *ends):
+        for nodes in columns:
+            occurs[nodes] = True
     return np.flatnonzero(occurs)
 
 
-# The table of names.
+# Names and their numbers.
 
 
-class NameTable:
-    """Distinct names in the order in which they were added: integers as long as all are, else strings.
+class NameIndex:
+    """The names of nodes 0, 1, 2, ...: integers as long as all are, else strings.
 
-    One thread adds names, while others look up those that they know of.
+    `add` adds names to this index, `extended` returns a new version of it and leaves this one as it is. Versions share
+    memory: one thread may extend the newest one while others use any of them.
     """
 
-    def __init__(self, arrays: Arrays | None = None, reserve: Callable[[int], object] | None = None) -> None:
-        """A table of the names in these arrays (see `arrays`), by default empty.
+    def __init__(self, arrays: Arrays | None = None, reserve: Callable[[int], object] = lambda _: None) -> None:
+        """Of the names in these arrays, which may be memory-mapped (see `arrays`; `SLOTS` may be among them), or empty.
 
         `reserve` is called with a number of bytes before that much more memory is used.
         """
-        held = {"names": np.empty(0, np.int64)} if arrays is None else arrays
+        held = {} if arrays is None else arrays
         self._reserve = reserve
-        self._integers, self._text = (
-            held.get("names", np.empty(0, np.int64)),
-            held.get("name_bytes", np.empty(0, np.uint8)),
-        )
-        self._ends = held.get("name_ends", np.zeros(1, np.int64))
+        self._integers = held.get("names", np.empty(0, np.int64))
+        self._ends, self._text = held.get("name_ends", np.zeros(1, np.int64)), held.get("name_bytes", _NO_TEXT)
         self.strings = "name_bytes" in held
-        self._size = len(self._ends) - 1 if self.strings else len(self._integers)
+        self._size = self._ends.size - 1 if self.strings else self._integers.size
         self._slots: Array | None = held.get(SLOTS)
         self._small = np.empty(0, np.int32)
+        self._newest = [self._size]  # how many names the newest of the versions has that share these arrays
+
+    @classmethod
+    def of(cls, labels: Array) -> NameIndex:
+        """Index names, all integers or all strings."""
+        if labels.dtype.kind in "iu":
+            return cls({"names": labels.astype(np.int64)})
+        _, ends, text = _utf8(labels.tolist())
+        return cls({"name_ends": ends, "name_bytes": text})
 
     def __len__(self) -> int:
         return self._size
 
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_slots": None, "_small": np.empty(0, np.int32)}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NameIndex, (self.arrays,)
+
+    @property
+    def arrays(self) -> Arrays:
+        """The names: `names`, or `name_ends` [n + 1] and `name_bytes`, their offsets in a buffer of UTF-8."""
+        if not self.strings:
+            return {"names": self._integers[: self._size]}
+        return {"name_ends": self._ends[: self._size + 1], "name_bytes": self._text[: self._ends[self._size]]}
 
     @property
     def slots(self) -> Array:
-        """The slots of the hash table, filled when they are first used."""
+        """The slots of the hash table of these names, with which the index can be memory-mapped."""
+        return self._filled() if self._newest[0] == self._size else NameIndex(self.arrays)._filled()
+
+    def _filled(self) -> Array:
+        """The slots, a power of two of them, filled when they are first used; newer versions may have added names."""
         if self._slots is None:
-            slots = _empty_slots(self._size)
-            numbering.fill_slots(self.held, self._size, slots)
+            slots = np.zeros(1 << max(self._size * 4 // 3, _LEAST).bit_length(), np.uint64)  # at most 3/4 are used
+            numbering.fill_slots(self._held, self._size, slots)
             self._slots = slots
         return self._slots
 
     @property
-    def held(self) -> numbering.Names:
+    def _held(self) -> numbering.Names:
         """All names, for a kernel."""
         return self._integers, self._ends, self._text
 
-    def arrays(self, size: int | None = None) -> Arrays:
-        """The first names: `names`, or `name_ends` [n + 1] and `name_bytes`, their offsets in a buffer of UTF-8."""
-        size = self._size if size is None else size
-        if not self.strings:
-            return {"names": self._integers[:size]}
-        return {"name_ends": self._ends[: size + 1], "name_bytes": self._text[: self._ends[size]]}
+    # Looking names up.
 
-    def add(self, names: pa.ChunkedArray) -> Ids:
-        """Numbers of names, int64 or large_string; new names get the next numbers."""
-        if pa.types.is_integer(names.type) and self.strings:
-            names = names.cast(pa.large_string())
-        elif not pa.types.is_integer(names.type) and not self.strings:
-            self.to_strings()
-        if not self.strings and not len(self._small):
-            self._small = np.zeros(_SMALL, np.int32)
-        ids = np.empty(len(names), np.int32)
-        first = 0
-        for chunk in names.chunks:
-            self._add(_buffers(chunk), ids[first : first + len(chunk)])
-            first += len(chunk)
-        return ids
+    def is_consistent(self) -> bool:
+        """Whether every name is found at its own node."""
+        return bool((self._find(self._held, self._size) == np.arange(self._size)).all())
 
-    def _add(self, names: numbering.Names, ids: Ids) -> None:
-        names, first = _read_only(names), 0
-        while True:
-            first, self._size = numbering.number(names, self.held, self.slots, self._small, self._size, ids, first)
-            if first == len(ids):
-                return
-            self._grow(int(names[1][first + 1] - names[1][first]) if self.strings else 0)
-
-    def find(self, names: numbering.Names, count: int, size: int) -> npt.NDArray[np.int64]:
-        """The numbers of `count` names among the first `size` ones, or UNKNOWN."""
-        ids = np.empty(count, np.int64)
-        numbering.find(_read_only(names), self.held, self.slots, size, ids)
-        return ids
-
-    def to_strings(self) -> None:
-        """Turn integers into their text."""
+    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
+        """The id of each name, or UNKNOWN. An integer and its text are the same name."""
+        given = list(names)
         if self.strings:
-            return
-        self._use(32 * self._size)
-        ends, text = string_buffers(pa.array(self._integers[: self._size]))
-        self._ends, self._text = ends.copy(), text.copy()
-        self.strings, self._integers, self._slots = True, np.empty(0, np.int64), None
+            return self._find(_utf8([str(name) for name in given]), len(given))
+        numbers, is_integer = _as_integers(given)
+        return np.where(is_integer, self._find(_integers(numbers), len(given)), UNKNOWN)
+
+    def _find(self, names: numbering.Names, count: int) -> npt.NDArray[np.int64]:
+        ids = np.empty(count, np.int64)
+        numbering.find(_read_only(names), self._held, self._filled(), self._size, ids)
+        return ids
+
+    def name(self, node: int) -> Name:
+        """The name of one node."""
+        if not self.strings:
+            return int(self._integers[node])
+        return self._text[self._ends[node] : self._ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
+
+    def all(self) -> Array:
+        """All names, in the order of the ids: int64 or str objects."""
+        arrays = self.arrays
+        if not self.strings:
+            return arrays["names"].copy()
+        text = arrays["name_bytes"].tobytes()
+        names = (text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(arrays["name_ends"].tolist()))
+        return np.fromiter(names, object, self._size)
 
     def select(self, order: Array) -> Iterator[Arrays]:
         """The names with these numbers, in this order: blocks of them as in `arrays`."""
@@ -200,40 +209,76 @@ class NameTable:
                 numbering.gather_strings(chosen, self._ends, self._text, ends, text)
                 yield {"name_ends": ends, "name_bytes": text}
 
-    def _use(self, size: int) -> None:
-        if self._reserve is not None:
-            self._reserve(size)
+    # Adding names.
+
+    def add(self, names: pa.ChunkedArray) -> Ids:
+        """Numbers of names, int64 or large_string; new names get the next numbers."""
+        if not self.strings and not pa.types.is_integer(names.type):
+            self._to_strings()
+        if not self.strings and not len(self._small):
+            self._small = np.zeros(_SMALL, np.int32)
+        ids = np.empty(len(names), np.int32)
+        first = 0
+        for chunk in names.chunks:
+            given = (_NO_INTEGERS, *string_buffers(chunk)) if self.strings else _integers(chunk.to_numpy())
+            self._add(given, ids[first : first + len(chunk)])
+            first += len(chunk)
+        return ids
+
+    def extended(self, names: Sequence[Name]) -> tuple[Ids, NameIndex]:
+        """The ids of names, and an index in which those that are new have the next free ones.
+
+        Takes time O(len(names)), unless the index was extended before.
+        """
+        found = NameIndex(self.arrays)
+        if self._newest[0] == self._size:
+            found.__dict__.update(self.__dict__)
+        if not self.strings:
+            integers, is_integer = _as_integers(names)
+            if not is_integer.all():
+                found._to_strings()
+        added = _utf8([str(name) for name in names]) if found.strings else _integers(integers)
+        ids = np.empty(len(names), np.int32)
+        found._add(added, ids)
+        return ids, found
+
+    def _add(self, names: numbering.Names, ids: Ids) -> None:
+        names, first = _read_only(names), 0
+        while True:
+            first, self._size = numbering.number(names, self._held, self._filled(), self._small, self._size, ids, first)
+            self._newest[0] = self._size
+            if first == len(ids):
+                return
+            self._grow(int(names[1][first + 1] - names[1][first]) if self.strings else 0)
+
+    def _to_strings(self) -> None:
+        """Turn integers into their text."""
+        self._reserve(32 * self._size)
+        ends, text = string_buffers(pa.array(self._integers[: self._size]))
+        self._ends, self._text = ends.copy(), text.copy()
+        self.strings, self._integers, self._slots, self._newest = True, _NO_INTEGERS, None, [self._size]
 
     def _grow(self, length: int) -> None:
         """Make room for one more name of this length, and for more. Readers may still use the arrays so far."""
         room = len(self._ends) - 1 if self.strings else len(self._integers)
         if self._size >= room - 1:
             more = max(int(room * _GROWTH), _LEAST)
-            self._use(8 * (more - room))
             if self.strings:
-                self._ends = _enlarged(self._ends, more + 1)
+                self._ends = self._enlarged(self._ends, more + 1)
             else:
-                self._integers = _enlarged(self._integers, more)
-        if self.strings and int(self._ends[self._size]) + length > len(self._text):
-            more = int((int(self._ends[self._size]) + length) * _GROWTH) + (1 << 12)
-            self._use(more - len(self._text))
-            self._text = _enlarged(self._text, more)
-        if self._size >= len(self.slots) // 4 * 3:
-            self._use(8 * len(self.slots))
-            slots = np.zeros(2 * len(self.slots), np.uint64)
-            numbering.fill_slots(self.held, self._size, slots)
-            self._slots = slots
+                self._integers = self._enlarged(self._integers, more)
+        needed = int(self._ends[self._size]) + length if self.strings else 0
+        if needed > len(self._text):
+            self._text = self._enlarged(self._text, int(needed * _GROWTH) + (1 << 12))
+        if self._size >= len(self._filled()) // 4 * 3:
+            self._reserve(8 * len(self._filled()))
+            self._slots = None  # filled again, with twice as many
 
-
-def _empty_slots(names: int) -> npt.NDArray[np.uint64]:
-    """A power of two of them, at most three quarters of which are needed."""
-    return np.zeros(1 << max(names * 4 // 3, _LEAST).bit_length(), np.uint64)
-
-
-def _enlarged(array: Array, size: int) -> Array:
-    larger = np.empty(size, array.dtype)
-    larger[: len(array)] = array
-    return larger
+    def _enlarged(self, array: Array, size: int) -> Array:
+        self._reserve((size - len(array)) * array.itemsize)
+        larger = np.empty(size, array.dtype)
+        larger[: len(array)] = array
+        return larger
 
 
 def _read_only(names: numbering.Names) -> numbering.Names:
@@ -243,11 +288,9 @@ def _read_only(names: numbering.Names) -> numbering.Names:
     return integers, ends, text
 
 
-def _buffers(names: pa.Array) -> numbering.Names:
-    """The names of an Arrow array of int64 or large_string for a kernel, without a copy."""
-    if pa.types.is_integer(names.type):
-        return names.to_numpy(), np.zeros(1, np.int64), np.empty(0, np.uint8)
-    return np.empty(0, np.int64), *string_buffers(names)
+def _integers(names: Array) -> numbering.Names:
+    """Names for a kernel."""
+    return names, np.zeros(1, np.int64), _NO_TEXT
 
 
 def string_buffers(names: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
@@ -276,100 +319,7 @@ def parse_integers(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray | None, boo
     return pa.chunked_array(parsed, pa.int64()), with_point
 
 
-# Looking names up.
-
-
-class NameIndex:
-    """The names of nodes 0, 1, 2, ...: all integers, or all strings. It never changes; `extended` returns a new one."""
-
-    def __init__(self, arrays: Arrays) -> None:
-        """Of the names in these arrays, which may be memory-mapped; `SLOTS` may be among them."""
-        self._table = NameTable(arrays)
-        self._size = len(self._table)
-
-    @classmethod
-    def of(cls, labels: Array) -> NameIndex:
-        """Index names, all integers or all strings."""
-        if labels.dtype.kind in "iu":
-            return cls({"names": labels.astype(np.int64)})
-        _, ends, text = _utf8(labels.tolist())
-        return cls({"name_ends": ends, "name_bytes": text})
-
-    @classmethod
-    def over(cls, table: NameTable) -> NameIndex:
-        """Of the names that a table has now."""
-        index = cls.__new__(cls)
-        index._table, index._size = table, len(table)
-        return index
-
-    def __len__(self) -> int:
-        return self._size
-
-    @property
-    def strings(self) -> bool:
-        """Whether the names are strings."""
-        return self._table.strings
-
-    @property
-    def arrays(self) -> Arrays:
-        """The names as arrays; see `NameTable.arrays`."""
-        return self._table.arrays(self._size)
-
-    @property
-    def slots(self) -> Array:
-        """The slots of the hash table, from which, with the names, the index can be memory-mapped."""
-        return self._table.slots if len(self._table) == self._size else NameTable(self.arrays).slots
-
-    def is_consistent(self) -> bool:
-        """Whether every name is found at its own node."""
-        return bool((self._table.find(self._table.held, self._size, self._size) == np.arange(self._size)).all())
-
-    def ids(self, names: Iterable[Name]) -> npt.NDArray[np.int64]:
-        """The id of each name, or UNKNOWN. An integer and its text are the same name."""
-        given = list(names)
-        if self.strings:
-            return self._table.find(_utf8([str(name) for name in given]), len(given), self._size)
-        numbers, is_integer = _as_integers(given)
-        found = self._table.find((numbers, np.zeros(1, np.int64), np.empty(0, np.uint8)), len(given), self._size)
-        return np.where(is_integer, found, UNKNOWN)
-
-    def name(self, node: int) -> Name:
-        """The name of one node."""
-        arrays = self.arrays
-        if not self.strings:
-            return int(arrays["names"][node])
-        ends = arrays["name_ends"]
-        return arrays["name_bytes"][ends[node] : ends[node + 1]].tobytes().decode("utf-8", "surrogatepass")
-
-    def all(self) -> Array:
-        """All names, in the order of the ids: int64 or str objects."""
-        arrays = self.arrays
-        if not self.strings:
-            return arrays["names"].copy()
-        text = arrays["name_bytes"].tobytes()
-        names = (text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(arrays["name_ends"].tolist()))
-        return np.fromiter(names, object, self._size)
-
-    def extended(self, names: Sequence[Name]) -> tuple[Ids, NameIndex]:
-        """The ids of names, and an index in which those that are new have the next free ones.
-
-        Takes time O(len(names)), unless the index was extended before.
-        """
-        table = self._table
-        integers = [] if self.strings else [_as_integer(name) for name in names]
-        if len(table) > self._size or None in integers:
-            table = NameTable(self.arrays)
-        if self.strings or None in integers:
-            table.to_strings()
-            _, ends, text = _utf8([str(name) for name in names])
-            added = pa.Array.from_buffers(pa.large_string(), len(names), [None, pa.py_buffer(ends), pa.py_buffer(text)])
-        else:
-            added = pa.array(integers, pa.int64())
-        ids = table.add(pa.chunked_array([added]))
-        return ids, NameIndex.over(table)
-
-
-def _as_integers(names: list[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _as_integers(names: Sequence[Name]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
     """Names as int64, and which of them are integers; the others become 0."""
     if set(map(type, names)) == {int}:
         with suppress(OverflowError):
@@ -394,7 +344,7 @@ def _utf8(names: list[str]) -> numbering.Names:
     """Names for a kernel."""
     encoded = [name.encode("utf-8", "surrogatepass") for name in names]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
-    return np.empty(0, np.int64), ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
+    return _NO_INTEGERS, ends, np.frombuffer(b"".join(encoded), np.uint8).copy()
 
 
 def near_names(index: NameIndex, name: Name, most: int = 3) -> list[Name]:

@@ -76,19 +76,12 @@ class Reading:
     @classmethod
     def from_dict(cls, found: Any) -> Reading:
         """The inverse of `to_dict`; DataError for anything else."""
-        if not isinstance(found, dict) or not set(found) <= {field.name for field in fields(cls)}:
+        columns = dict(found) if isinstance(found, dict) else {}
+        dates, unit = columns.pop("dates", False), columns.pop("unit", "s")
+        known = columns.keys() <= {field.name for field in fields(cls)}
+        if not columns or not known or not isinstance(dates, bool) or unit not in get_args(Unit):
             raise DataError("not the description of how a file was read")
-        columns = [found.get(name) for name in ("src", "dst", "time", *OPTIONAL_COLUMNS)]
-        lists = [found.get(name, []) for name in ("msg", "categorical")]
-        if (
-            not all(column is None or _is_column(column) for column in columns)
-            or not all(isinstance(each, list) and all(map(_is_column, each)) for each in lists)
-            or not isinstance(found.get("bipartite"), bool | None)
-            or not isinstance(found.get("dates", False), bool)
-            or found.get("unit", "s") not in get_args(Unit)
-        ):
-            raise DataError("not the description of how a file was read")
-        return cls(**found | {"msg": tuple(lists[0]), "categorical": tuple(lists[1])})
+        return replace(cls.of(**columns), dates=dates, unit=unit)
 
 
 def column_list(role: str, columns: Sequence[Column] | Column | None) -> tuple[Column, ...]:
@@ -104,7 +97,3 @@ def column_list(role: str, columns: Sequence[Column] | Column | None) -> tuple[C
 def _check_column(role: str, column: object) -> None:
     if column is not None and (not isinstance(column, str | int) or isinstance(column, bool)):
         raise DataError(f"{role}={brief(column)}: name a column, or give its position from 0")
-
-
-def _is_column(value: Any) -> bool:
-    return isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)

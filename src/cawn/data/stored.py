@@ -10,23 +10,19 @@ building.json    while the folder is being written: the stages that are finished
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_folders import Arrays, manifest_of, map_array, read_arrays
+from cawn.data.array_folders import Arrays, Stamp, manifest_of, read_arrays
 from cawn.data.attributes import Attribute
-from cawn.data.checksums import Stamp
 from cawn.data.events import PER_LINK, Events
-from cawn.data.names import SLOTS
+from cawn.data.hashing import check_seal, read_json, read_sealed, write_sealed
 from cawn.data.reading import Reading
-from cawn.data.seals import check_seal, read_json, read_sealed, write_sealed
-from cawn.data.validation import check_array, check_links, check_names, check_slots, require
+from cawn.data.validation import check_columns, check_links, check_name_arrays, check_names
 from cawn.errors import DataError, StorageError
 
 Array = npt.NDArray[Any]
@@ -38,7 +34,7 @@ READ_AGAIN = "read the log again"
 FOLDER = re.compile(r"(network|index)-[0-9a-f]{16}")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class StoredIndex:
     """An index folder whose description was read; `Events.stored` of its links.
 
@@ -46,10 +42,7 @@ class StoredIndex:
     """
 
     folder: Path
-    description: dict[str, Any]  # index.json
-
-    def __repr__(self) -> str:
-        return f"StoredIndex({str(self.folder)!r}, {self.description['links']:,} links)"
+    description: dict[str, Any] = field(repr=False)  # index.json
 
     @cached_property
     def network(self) -> Arrays:
@@ -61,26 +54,20 @@ class StoredIndex:
         """The arrays of the index, memory-mapped."""
         return self._arrays("index")
 
-    def check_sizes(self, kind: str) -> None:
-        """Raise StorageError if a file is missing or has another size."""
-        folder = self.folder / self.description[kind]["folder"]
-        for name, stamp in self.description[kind]["files"].items():
-            if not (folder / name).is_file() or (folder / name).stat().st_size != stamp[0]:
-                raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
-
     def _arrays(self, kind: str) -> Arrays:
-        self.check_sizes(kind)
         held = self.description[kind]
         return read_arrays(self.folder / held["folder"], held["files"], remedy=BUILD_AGAIN)
 
+    def check_sizes(self) -> None:
+        """Raise StorageError if a file of the index, which is not read yet, is missing or has another size."""
+        folder = self.folder / self.description["index"]["folder"]
+        for name, (size, _) in self.description["index"]["files"].items():
+            if not (folder / name).is_file() or (folder / name).stat().st_size != size:
+                raise StorageError(f"{folder / name}: missing or damaged; {BUILD_AGAIN}")
+
     def holds(self, events: Events, *names: str) -> bool:
         """Whether these columns of the events are the stored ones, all rows of them."""
-        pairs = ((getattr(events, name), self.network.get(name)) for name in names)
-        return all(
-            (ours is None and stored is None)
-            or (ours is not None and stored is not None and _same_memory(ours, stored))
-            for ours, stored in pairs
-        )
+        return all(_same_memory(getattr(events, name), self.network.get(name)) for name in names)
 
     def file_of(self, array: Array) -> tuple[Path, Stamp] | None:
         """The file that an array is mapped from, all of it, and the stamp of the file."""
@@ -92,16 +79,25 @@ class StoredIndex:
         return None
 
 
-def _same_memory(a: Array, b: Array) -> bool:
+def _same_memory(a: Array | None, b: Array | None) -> bool:
+    if a is None or b is None:
+        return a is b
     return a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.dtype == b.dtype
 
 
 def is_index(path: Any) -> bool:
     """Whether this is the path of an index folder, finished or not."""
-    if not isinstance(path, str | Path):
-        return False
+    return _holds(path, DESCRIPTION) or _holds(path, BUILDING)
+
+
+def is_columns(path: Any) -> bool:
+    """Whether this is the path of a folder that `cawn.read(..., out=folder)` has written."""
+    return _holds(path, COLUMNS)
+
+
+def _holds(path: Any, name: str) -> bool:
     try:
-        return any((Path(path) / name).is_file() for name in (DESCRIPTION, BUILDING))
+        return isinstance(path, str | Path) and (Path(path) / name).is_file()
     except (OSError, ValueError):
         return False
 
@@ -109,30 +105,22 @@ def is_index(path: Any) -> bool:
 def read_stored(folder: Path, *, verify: bool = False) -> Events:
     """The links of an index folder, memory-mapped; `events.stored` leads to their index.
 
-    The checksums of the links are compared, and those of the index when it is used: any change of a file is noticed.
+    The checksums of the links are compared, and those of the index when it is used.
 
     Args:
         verify: Whether to compare all checksums now, and to check the values of the links as well.
     """
     stored = StoredIndex(folder, read_description(folder))
     found, arrays = stored.description, stored.network
-    stored.check_sizes("index")
+    stored.check_sizes()
     try:
-        events = _mapped_events(arrays, found, verify=verify)
+        events = map_events(arrays, found, verify=verify)
         if verify:
             _ = stored.index
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {BUILD_AGAIN}") from error
     events.stored = stored
     return events
-
-
-def is_columns(path: Any) -> bool:
-    """Whether this is the path of a folder that `cawn.read(..., out=folder)` has written."""
-    try:
-        return isinstance(path, str | Path) and (Path(path) / COLUMNS).is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def write_columns_description(folder: Path, events: Events) -> None:
@@ -147,51 +135,22 @@ def read_columns(folder: Path) -> Events:
     if not isinstance(found.get("files"), dict):
         raise StorageError(f"{folder}: written by another version of cawn; {READ_AGAIN}")
     try:
-        return _mapped_events(read_arrays(folder, found["files"], remedy=READ_AGAIN), found)
+        return map_events(read_arrays(folder, found["files"], remedy=READ_AGAIN), found)
     except (DataError, KeyError, TypeError, ValueError) as error:
         raise StorageError(f"{folder}: damaged ({error}); {READ_AGAIN}") from error
 
 
-def map_events(folder: Path, files: Iterable[str], found: dict[str, Any], *, verify: bool = False) -> Events:
-    """Events of the arrays in these files, as `describe_network` describes them; `verify` checks every value."""
-    arrays = {name.removesuffix(".npy"): map_array(folder / name, READ_AGAIN) for name in files}
-    return _mapped_events(arrays, found, verify=verify)
-
-
-def _mapped_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:
+def map_events(arrays: Arrays, found: dict[str, Any], *, verify: bool = False) -> Events:
     """Events of these arrays, as `describe_network` describes them; with `verify`, every value is checked."""
-    names = {name: array for name, array in arrays.items() if name.startswith("name")}
-    links = {name: array for name, array in arrays.items() if name not in names}
-    check_columns(links, names, found["links"], found["nodes"])
+    check_columns(arrays, found["links"], found["nodes"])
+    check_name_arrays(arrays, found["nodes"])
     if verify:
-        check_names(names)
-        check_links({name: array for name, array in links.items() if name != "rows"}, found["nodes"])
+        check_names(arrays)
+        check_links(arrays, found["nodes"])
     events = Events.of_arrays(found["nodes"], arrays)
     events.columns, events.node_columns = (_attributes(found[key]) for key in ("columns", "node_columns"))
     events.reading = Reading.from_dict(found["reading"])
     return events
-
-
-def check_columns(links: Arrays, names: Arrays, size: int, num_nodes: int) -> None:
-    """The types and lengths of the columns, which kernels rely on."""
-    types: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "negative": np.int32}
-    types |= {"weight": np.float32, "link_id": np.uint64, "rows": np.int64}
-    for name in links:
-        if name in types:
-            check_array(links, name, types[name], 1, size)
-    for name in ("src", "dst", "t"):
-        check_array(links, name, types[name], 1, size)
-    for name, rows in (("msg", size), ("x", num_nodes)):
-        if name in links:
-            check_array(links, name, np.float32, 2, rows)
-    for name, kind, rows in (("names", np.int64, num_nodes), ("name_ends", np.int64, num_nodes + 1)):
-        if name in names:
-            check_array(names, name, kind, 1, rows)
-    require("name_bytes" in names if "name_ends" in names else "names" in names, "names are missing")
-    if "name_bytes" in names:
-        check_array(names, "name_bytes", np.uint8, 1, int(names["name_ends"][-1]))
-    if SLOTS in names:
-        check_slots(names[SLOTS], num_nodes)
 
 
 def read_description(folder: Path) -> dict[str, Any]:
@@ -239,11 +198,7 @@ def matching_index(events: Events) -> StoredIndex | None:
 def recorded_digest(events: Events) -> str | None:
     """The digest of links and names in index.json, if these events are all links of an index folder, unchanged."""
     stored = matching_index(events)
-    unchanged = stored is not None and stored.holds(events, "x", *PER_LINK) and _has_names(events, stored)
-    return stored.description["contents"] if unchanged and stored is not None else None
-
-
-def _has_names(events: Events, stored: StoredIndex) -> bool:
-    """Whether the nodes have the stored names."""
-    pairs = ((array, stored.network.get(name)) for name, array in events.names.arrays.items())
-    return all(held is not None and _same_memory(array, held) for array, held in pairs)
+    if stored is None or not stored.holds(events, "x", *PER_LINK):
+        return None
+    same = all(_same_memory(array, stored.network.get(name)) for name, array in events.names.arrays.items())
+    return stored.description["contents"] if same else None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cawn.data.array_files import blocks
+from cawn.data.columns import blocks
 from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.data.stored import matching_index

@@ -6,7 +6,6 @@ import math
 import sys
 import warnings
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,8 +25,7 @@ PER_SECOND: dict[Unit, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _FINER_UNITS = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}
 _COARSE = ("Y", "M", "W", "D", "h", "m")
 _EARLIEST, _LATEST = 3.0e8, 4.0e9  # Unix seconds from 1979 to 2096: likely dates
-_LAST = int(np.iinfo(np.int64).max)
-_STEPS = (10**6, 10**3, 1)  # nanoseconds
+_LARGEST = {"i": int(np.iinfo(np.int64).max), "f": sys.float_info.max}  # of the types of times
 _CENTURY = 100 * 365.2425 * 86_400  # seconds
 _FIRST_YEAR, _LAST_CALENDAR = 1900, 2199_12_31  # between them, an integer may be a year or a date such as 20160123
 SPANS = 10  # a time that is farther from the data than so many times its span is unlikely
@@ -54,7 +52,7 @@ def as_times(t: npt.ArrayLike) -> Array:
             times = times.astype(np.float64) + 0.0  # -0.0 is 0.0
         refuse_values(~np.isfinite(times), times, "t", "every link needs a finite time")
     elif times.dtype.kind in "iu":
-        refuse_values(times > np.iinfo(np.int64).max, times, "t", "times must fit into int64")
+        refuse_values(times > _LARGEST["i"], times, "t", "times must fit into int64")
         times = times.astype(np.int64)
     else:
         raise DataError(f"t is {times.dtype}, expected integers, float64 or datetime64")
@@ -64,7 +62,7 @@ def as_times(t: npt.ArrayLike) -> Array:
 
 def check_span(t: Array) -> None:
     """Refuse times whose differences overflow their type."""
-    if t.size and t.max().item() - t.min().item() > _largest(t.dtype):
+    if t.size and t.max().item() - t.min().item() > _LARGEST[t.dtype.kind]:
         raise DataError(f"t spans more than {t.dtype} can hold; use a coarser unit of time")
 
 
@@ -79,23 +77,16 @@ def cast_times(t: npt.ArrayLike, dtype: np.dtype[Any]) -> Array:
         raise QueryError(f"t is {times.dtype}, which rounds times; use float64 or int64")
     if times.dtype.kind == "f" and not np.isfinite(times).all():
         raise QueryError("t holds NaN or infinity; every query needs a finite time")
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            rounded = times.astype(np.float64) + 0.0  # -0.0 and 0.0 are the same time
-        exact = times.dtype.kind == "f" or (
-            (np.abs(rounded) < 2.0**63).all() and (rounded.astype(np.int64) == times).all()
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = times.astype(dtype) + 0  # -0.0 and 0.0 are the same time
+        exact = times.dtype.kind == dtype.kind or (
+            (np.abs(times.astype(np.float64)) < 2.0**63).all() and (found.astype(times.dtype) == times).all()
         )
-        if not exact:
-            raise QueryError("t holds integers that float64, the type of the events' times, would round")
-        return rounded
-    whole = times.astype(np.int64) if times.dtype.kind == "i" or (np.abs(times) < 2.0**63).all() else None
-    if whole is None or not (whole == times).all():
+    if not exact and dtype.kind == "f":
+        raise QueryError("t holds integers that float64, the type of the events' times, would round")
+    if not exact:
         raise QueryError("t has fractions or is out of range, but the events' times are int64; query at whole times")
-    return whole
-
-
-def _largest(dtype: np.dtype[Any]) -> float:
-    return int(np.iinfo(np.int64).max) if dtype.kind == "i" else float(np.finfo(np.float64).max)
+    return found
 
 
 # Dates and numbers.
@@ -116,10 +107,9 @@ def dates_in_unit(dates: Dates, unit: Unit, dtype: np.dtype[Any]) -> Array:
     """Dates as Unix time in this unit and type; DataError where that would round them."""
     whole, nanoseconds = _split_seconds(dates)
     if dtype.kind == "f":
-        rounded = whole + nanoseconds / 10**9
-        if not _is_exact(rounded, whole, nanoseconds):
+        if not _is_exact(whole, nanoseconds, _step_of(nanoseconds)):
             raise DataError("dates are finer than the data's times, which are seconds in float64")
-        return np.asarray(rounded)
+        return np.asarray(whole + nanoseconds / 10**9)
     if (nanoseconds % (10**9 // PER_SECOND[unit])).any():
         raise DataError(f"dates are finer than the data's times, which are whole numbers of {unit}")
     return _in_ticks(whole, nanoseconds, unit)
@@ -129,8 +119,8 @@ class DateUnits:
     """The unit that represents dates without rounding them, found piece by piece."""
 
     def __init__(self) -> None:
-        self._finest = 10**9  # nanoseconds that divide every fraction of a second
-        self._exact = dict.fromkeys(_STEPS, True)  # whether float64 seconds keep fractions of so many nanoseconds
+        self._step = 10**9  # nanoseconds that divide every fraction of a second
+        self._kept = 1  # nanoseconds: float64 seconds keep fractions that are multiples of it
         self._range = (0, 0)  # of the whole seconds
 
     def add(self, dates: Dates) -> None:
@@ -140,26 +130,22 @@ class DateUnits:
             return
         low, high = self._range
         self._range = min(low, int(whole.min())), max(high, int(whole.max()))
-        if not nanoseconds.any():
-            return
-        self._finest = min(self._finest, next(step for step in _STEPS if not (nanoseconds % step).any()))
-        rounded = whole + nanoseconds / 10**9
-        for step in reversed(_STEPS):  # if fine steps are kept, so are coarse ones
-            if self._exact[step] and _is_exact(rounded, whole, nanoseconds, step):
-                break
-            self._exact[step] = False
+        if nanoseconds.any():
+            self._step = min(self._step, _step_of(nanoseconds))
+            while self._kept < 10**9 and not _is_exact(whole, nanoseconds, self._kept):
+                self._kept *= 10**3
 
     @property
     def unit(self) -> Unit:
         """The unit: seconds, unless float64 would round them."""
-        if self._finest == 10**9 or self._exact[self._finest]:
+        if self._step >= self._kept:
             return "s"
-        return next(unit for unit, factor in PER_SECOND.items() if factor == 10**9 // self._finest)
+        return next(unit for unit, factor in PER_SECOND.items() if factor * self._step == 10**9)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of the numbers: float64 for seconds with fractions."""
-        return np.dtype(np.float64 if self.unit == "s" and self._finest < 10**9 else np.int64)
+        return np.dtype(np.float64 if self.unit == "s" and self._step < 10**9 else np.int64)
 
     def check(self, unit: Unit) -> None:
         """Refuse dates that int64 cannot hold in this unit."""
@@ -185,11 +171,8 @@ def calendar_dates(numbers: Array) -> Dates:
     given = numbers[candidates].astype(np.int64)
     year, month, day = given // 10_000, given // 100 % 100, given % 100
     first = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
-    following = first + np.timedelta64(1, "M")
-    length = (following.astype("datetime64[D]") - first.astype("datetime64[D]")).astype(np.int64)
-    valid = (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)
     found = first.astype("datetime64[D]") + (day - 1).astype("timedelta64[D]")
-    found[~valid] = np.datetime64("NaT", "D")
+    found[(month < 1) | (month > 12) | (found.astype("datetime64[M]") != first)] = np.datetime64("NaT", "D")
     dates[candidates] = found
     return dates
 
@@ -211,12 +194,15 @@ def _split_seconds(dates: Dates) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.
     return whole.astype(np.int64), (dates - whole).astype("timedelta64[ns]").astype(np.int64)
 
 
-def _is_exact(
-    rounded: Array, whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], step: int | None = None
-) -> bool:
+def _step_of(nanoseconds: npt.NDArray[np.int64]) -> int:
+    """The most nanoseconds, of a unit, that divide all of these."""
+    return next(step for step in (10**9, 10**6, 10**3, 1) if not (nanoseconds % step).any())
+
+
+def _is_exact(whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], step: int) -> bool:
     """Whether the nanoseconds, multiples of `step` or of what divides them, can be recovered from float64 seconds."""
-    finest = step or next(step for step in _STEPS if not (nanoseconds % step).any())
-    return bool((np.rint((rounded - whole) * (10**9 // finest)) == nanoseconds / finest).all())
+    rounded = whole + nanoseconds / 10**9
+    return bool((np.rint((rounded - whole) * (10**9 // step)) == nanoseconds / step).all())
 
 
 def _in_ticks(whole: npt.NDArray[np.int64], nanoseconds: npt.NDArray[np.int64], unit: Unit) -> npt.NDArray[np.int64]:
@@ -362,8 +348,8 @@ def time_after(newest: int | float | None) -> int | float:
     if newest is None:
         raise QueryError("there are no links yet, so the time has no default; give one")
     if isinstance(newest, int):
-        return min(newest + 1, _LAST)
-    return min(math.nextafter(newest, math.inf), sys.float_info.max)
+        return min(newest + 1, _LARGEST["i"])
+    return min(math.nextafter(newest, math.inf), _LARGEST["f"])
 
 
 def _parse_text(values: Array, given: Any) -> Array:
@@ -380,10 +366,11 @@ def _parse_text(values: Array, given: Any) -> Array:
 
 def _refuse_overflow(times: Array, held: Array) -> None:
     """Refuse a time whose distance from the data overflows its type: no age could be computed."""
-    for t in (times.min().item(), times.max().item()):
-        if max(t - held[0].item(), held[-1].item() - t) > _largest(held.dtype):
+    first, last = held[0].item(), held[-1].item()
+    for each in (times.min().item(), times.max().item()):
+        if max(each - first, last - each) > _LARGEST[held.dtype.kind]:
             raise QueryError(
-                f"t is {t}: its distance from the data ({held[0]} to {held[-1]}) overflows {held.dtype}; "
+                f"t is {each}: its distance from the data ({first} to {last}) overflows {held.dtype}; "
                 "ask about a nearer time"
             )
 
@@ -428,13 +415,10 @@ def _rounded(number: float) -> str:
 
 def format_time(t: float) -> str:
     """A date where the number looks like Unix seconds, else the number."""
-    if is_unix_seconds(t):
-        date = datetime.fromtimestamp(t, UTC)
-        fraction = f".{date.microsecond:06d}".rstrip("0") if date.microsecond else ""
-        if t % 86_400 == 0:
-            return f"{date:%Y-%m-%d}"
-        return f"{date:%Y-%m-%dT%H:%M:%S}{fraction}"
-    return str(t) if isinstance(t, int) else f"{t:.15g}"
+    if not is_unix_seconds(t):
+        return str(t) if isinstance(t, int) else f"{t:.15g}"
+    text = str(numbers_to_dates(np.asarray(t), "s"))
+    return (text.rstrip("0").rstrip(".") if "." in text else text).removesuffix("T00:00:00")
 
 
 def format_as_read(t: float, reading: Reading | None) -> str:

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
-from cawn.data.growing import GrowingArray
-from cawn.data.ids import IdSet
 from cawn.data.names import UNKNOWN, Name, NameIndex
 from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
 from cawn.errors import CawnError, DataError, QueryError, brief
@@ -67,6 +66,22 @@ class NewLinks(NamedTuple):
         return len(self.t)
 
 
+class KnownIds:
+    """The ids of the links of a history. Not thread-safe."""
+
+    def __init__(self, ids: npt.NDArray[np.uint64] | None = None) -> None:
+        given = np.empty(0, np.uint64) if ids is None else np.unique(ids)
+        self._index = NameIndex({"names": given[given != NO_LINK_ID].view(np.int64)})
+
+    def contains(self, ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
+        """Which of these are known: [n]."""
+        return np.asarray(self._index.ids(ids.view(np.int64).tolist()) != UNKNOWN)
+
+    def add(self, ids: npt.NDArray[np.uint64]) -> None:
+        """Add the ids of links, none of which is known."""
+        _, self._index = self._index.extended(ids[ids != NO_LINK_ID].view(np.int64).tolist())
+
+
 class Draft:
     """Links to add to a history, batch after batch.
 
@@ -74,7 +89,7 @@ class Draft:
     trace. So batches that are added together have the effect of the same batches added one by one.
     """
 
-    def __init__(self, held: Events, names: NameIndex, form: Form, known: IdSet, rules: Rules) -> None:
+    def __init__(self, held: Events, names: NameIndex, form: Form, known: KnownIds, rules: Rules) -> None:
         self._held, self._names, self._form, self._known, self._rules = held, names, form, known, rules
         self._range = (held.t[0].item(), held.t[-1].item()) if len(held) else None
         self._ids = set[int]()  # of the links in this draft
@@ -247,7 +262,7 @@ class GrowingEvents:
         """The attributes of nodes: zeros for those without. A row that marks an absent node replaces nothing."""
         if (held := self._columns.get("x")) is None:
             return
-        held.append(np.zeros((len(new.names) - len(held), *held.values.shape[1:]), np.float32))
+        held.append(np.zeros((len(new.names) - held.rows, *held.values.shape[1:]), np.float32))
         if not new.attributes:
             return
         encoder, x = self.events.encoder, held.view().copy()

@@ -36,7 +36,7 @@ class _Network:
 
     def __init__(self, events: Events, attributes: bool) -> None:
         self.events, self.num_nodes = events, events.num_nodes
-        self._plain = events if attributes else events.with_attributes(None, None)
+        self._plain = events if attributes else events.replace(msg=None, x=None)
         self._source = 2 * np.arange(len(events), dtype=np.int32)  # each link as its source sees it
 
     @cached_property

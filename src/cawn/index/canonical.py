@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
-from cawn.data.growing import GrowingArray
 from cawn.data.ties import hash_rows
 from cawn.kernels.cpu.ties import link_keys, simultaneous_keys
 

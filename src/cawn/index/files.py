@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_files import ArrayFile, blocks, write_array
-from cawn.data.columns import ColumnFile
+from cawn.data.columns import ArrayFile, ColumnFile, blocks, write_array
 from cawn.data.events import Events
 from cawn.data.ties import hash_rows
 from cawn.devices import release_freed_memory

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
-from cawn.data.growing import GrowingArray
 from cawn.index.canonical import CanonicalOrder
 from cawn.index.growing_lists import Added, GrowingLists
 from cawn.index.index import Index

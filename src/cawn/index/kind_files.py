@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_files import ArrayFile
-from cawn.data.columns import ColumnFile
+from cawn.data.columns import ArrayFile, ColumnFile
 from cawn.index.kernels import building, pieces
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, block_rows
 from cawn.index.kinds import NODES, WAYS, Kind

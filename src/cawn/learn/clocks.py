@@ -44,7 +44,7 @@ class Clock:
 
     def on(self, events: Events) -> Events:
         """The events with the times at which links are scored; unchanged for the strict clock."""
-        return events if self.name == "strict" else events.with_times(separated(events.t))
+        return events if self.name == "strict" else events.replace(t=separated(events.t))
 
     def scorer(
         self, strict: Scorer, events: Events, first: int, make: Callable[[Events], Scorer] | None = None

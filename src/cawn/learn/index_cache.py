@@ -21,7 +21,7 @@ from numba.core.event import install_timer
 
 from cawn.data.array_folders import Arrays, FindFile, read_arrays, remove_arrays, write_arrays
 from cawn.data.events import Events
-from cawn.data.seals import read_sealed, write_sealed
+from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import StorageError
 from cawn.files import FolderLock
 from cawn.systems.base import Indexed
@@ -59,7 +59,7 @@ def write(run: Path, key: str, arrays: Arrays, stored: FindFile = lambda _: None
         with FolderLock(folder, "cache"):
             kept = ""
             try:
-                name, files = write_arrays(folder, "index", arrays, stored, durable=False)
+                name, files = write_arrays(folder, "index", arrays, stored)
                 write_sealed(folder / _DESCRIPTION, {"key": key, "folder": name, "files": files})
                 kept = name
             finally:

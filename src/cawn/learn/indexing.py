@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from cawn import __version__, systems
 from cawn.checks import check_path
-from cawn.data.array_files import blocks
-from cawn.data.array_folders import Manifest, manifest_of, new_name
-from cawn.data.events import PER_LINK, Events
-from cawn.data.readers.folders import resident_bytes, write_columns
-from cawn.data.seals import read_sealed, write_sealed
+from cawn.data.array_folders import Manifest, manifest_of, new_name, read_arrays
+from cawn.data.columns import blocks
+from cawn.data.events import Events
+from cawn.data.hashing import read_sealed, write_sealed
+from cawn.data.readers.logs import limits_of, resident_bytes, write_columns
 from cawn.data.stored import (
     BUILDING,
     DESCRIPTION,
     FOLDER,
     FORMAT,
+    READ_AGAIN,
     describe_network,
     map_events,
     read_stored,
@@ -125,7 +125,8 @@ class _Build:
             network = self._folder / held["folder"]
             sizes = {name: stamp[0] for name, stamp in held["files"].items()}
             if all((network / name).is_file() and (network / name).stat().st_size == sizes[name] for name in sizes):
-                self.network = map_events(network, held["files"], held)
+                arrays = read_arrays(network, held["files"], verify=False, remedy=READ_AGAIN)
+                self.network = map_events(arrays, held)
             else:
                 del self._state["network"]
         self._remove_others()
@@ -142,7 +143,7 @@ class _Build:
         """The links, read from the log unless that was done before."""
         if self.network is None:
             with self._new("network") as network:
-                found = write_columns(source, network, memory=self._memory, report=self._report, **options)
+                found = write_columns(source, network, limits_of(self._memory), self._report, **options)
                 files = self._stamps(network)
             self._state["network"] = {"folder": network.name, "files": files} | describe_network(found)
             write_sealed(self._folder / BUILDING, self._state)
@@ -214,13 +215,8 @@ def training_period(events: Events, cuts: TimeSplit) -> Events:
 
 def _digest(events: Events) -> str:
     """What `digest_of_links` returns, computed in blocks."""
-    arrays: dict[str, npt.NDArray[Any]] = {
-        name: array for name in ("src", "dst", "t", "x", *PER_LINK) if (array := getattr(events, name)) is not None
-    }
-    arrays |= events.names.arrays
     state = hashlib.sha256()
-    for name in sorted(arrays):
-        array = arrays[name]
+    for name, array in sorted(events.arrays.items()):
         state.update(f"{name} {array.dtype} {array.shape}\n".encode())
         for _, (block,) in blocks(_BLOCK, array):
             state.update(np.ascontiguousarray(block).reshape(-1).view(np.uint8).data)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 import torch
 
 from cawn import systems
-from cawn.data.array_folders import read_arrays
+from cawn.data.array_folders import map_array
 from cawn.data.events import Events
 from cawn.data.stored import matching_index
 from cawn.devices import Device, pick_device
@@ -250,7 +250,7 @@ def share_index(ranks: Ranks, system: System, events: Events) -> None:
                 with storing(folder):
                     np.save(folder / f"{name}.npy", array, allow_pickle=False)
         ranks.all_gather_objects(None)
-        system.load_index(events, read_arrays(folder, None, verify=False))
+        system.load_index(events, {path.stem: map_array(path) for path in folder.glob("*.npy")})
 
 
 @contextmanager

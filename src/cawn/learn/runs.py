@@ -35,15 +35,15 @@ from safetensors.numpy import save as tensor_bytes
 from cawn import __version__, systems
 from cawn.data.array_folders import TRAIN_AGAIN, Arrays, FindFile, read_arrays, remove_arrays, write_arrays
 from cawn.data.attributes import Encoder
-from cawn.data.events import PER_LINK, Events
+from cawn.data.events import COLUMNS, Events
 from cawn.data.forms import Form, NameForm
+from cawn.data.hashing import check_seal, checksum, read_json, write_sealed
 from cawn.data.names import Name, NameIndex
 from cawn.data.reading import Reading
-from cawn.data.seals import check_seal, checksum, read_json, write_sealed
-from cawn.data.stored import check_columns, recorded_digest
+from cawn.data.stored import recorded_digest
 from cawn.data.times import TimeForm
 from cawn.data.updates import is_apart, named, without
-from cawn.data.validation import check_links, check_names
+from cawn.data.validation import check_columns, check_links, check_name_arrays, check_names
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn import index_cache
@@ -289,10 +289,8 @@ def write_checkpoint(path: Path, tensors: Mapping[str, Any], state: dict[str, An
 
 
 def _write_links(folder: Path, events: Events, names: NameIndex | None) -> dict[str, Any]:
-    arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
-    held = {name: array for name, array in arrays.items() if array is not None}
-    names = names or events.names
-    network, files = write_arrays(folder, "network", held | names.arrays, _stored_file(events))
+    named = events if names is None else events.named(names)
+    network, files = write_arrays(folder, "network", named.arrays, _stored_file(events))
     return {"network": {"folder": network, "files": files}}
 
 
@@ -387,10 +385,7 @@ def read_events(folder: Path) -> Events:
 
     def read(found: dict[str, Any]) -> Events:
         events, names = _read_network(folder, found, verify=True)
-        try:
-            named = events.named(names.all())
-        except DataError as error:
-            raise StorageError(f"{folder}: its links are damaged ({error}); {TRAIN_AGAIN}") from error
+        named = events.named(names)
         named.reading = _reading(found)
         return named
 
@@ -406,13 +401,14 @@ def map_links(folder: Path) -> Events:
     """The links of a run with node ids, memory-mapped; of their values, nothing is read or checked."""
 
     def read(found: dict[str, Any]) -> Events:
-        path, arrays, names = _map_network(folder, found, verify=False)
+        path, arrays = _map_network(folder, found, verify=False)
+        num_nodes = len(NameIndex(arrays))
         try:
-            num_nodes = names["names"].size if "names" in names else names["name_ends"].size - 1
-            check_columns(arrays, names, arrays["t"].size, num_nodes)
+            check_name_arrays(arrays, num_nodes)
+            check_columns(arrays, arrays["t"].size, num_nodes)
         except (DataError, KeyError) as error:
             raise StorageError(f"{path}: damaged ({error}); {TRAIN_AGAIN}") from error
-        return Events.of_arrays(num_nodes, arrays | names)
+        return Events.of_arrays(num_nodes, arrays)
 
     return _read_consistently(folder, read)
 
@@ -462,9 +458,7 @@ def digest_of_links(events: Events) -> str:
     """A digest of links and node names; a run can be resumed only with the same ones."""
     if recorded := recorded_digest(events):
         return recorded
-    arrays = {name: getattr(events, name) for name in ("src", "dst", "t", "x", *PER_LINK)}
-    held = {name: array for name, array in arrays.items() if array is not None}
-    return digest_of(held | events.names.arrays)
+    return digest_of(events.arrays)
 
 
 def _check_same(folder: Path, config: Settings, description: dict[str, Any]) -> dict[str, Any]:
@@ -523,25 +517,22 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
     return written
 
 
-def _map_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Path, Arrays, Arrays]:
+def _map_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Path, Arrays]:
     """The folder of the links, and the arrays of the links and of the names of the nodes."""
     path = folder / found["network"]["folder"]
-    arrays = read_arrays(path, found["network"]["files"], verify=verify)
-    return path, arrays, {key: arrays.pop(key) for key in list(arrays) if key.startswith("name")}
+    return path, read_arrays(path, found["network"]["files"], verify=verify)
 
 
 def _read_network(folder: Path, found: dict[str, Any], *, verify: bool) -> tuple[Events, NameIndex]:
     """The links with node ids, and the names of the nodes."""
-    path, arrays, named = _map_network(folder, found, verify=verify)
+    path, arrays = _map_network(folder, found, verify=verify)
     try:
-        check_names(named)
-        names = NameIndex(named)
+        check_names(arrays)
+        names = NameIndex(arrays)
         check_links(arrays, len(names))
-        src, dst, t = (arrays[key] for key in ("src", "dst", "t"))
-        columns = {name: arrays.get(name) for name in PER_LINK}
-        events = Events.adopt(src, dst, t, x=arrays.get("x"), labels=None, num_nodes=len(names), **columns)
     except DataError as error:
         raise StorageError(f"{path}: damaged ({error}); {TRAIN_AGAIN}") from error
+    events = Events.of_arrays(len(names), {name: array for name, array in arrays.items() if name in COLUMNS})
     events.encoder = _encoder(found)
     widths = tuple(0 if array is None else array.shape[1] for array in (events.msg, events.x))
     if events.encoder is not None and events.encoder.widths != widths:

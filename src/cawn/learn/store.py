@@ -13,8 +13,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load as parse
 
-from cawn.data.array_folders import Arrays
-from cawn.data.checksums import Stamp
+from cawn.data.array_folders import Arrays, Stamp
 from cawn.data.validation import require
 from cawn.errors import StorageError
 from cawn.files import read_file

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cawn.checks import check_integer, check_path, check_words
-from cawn.data.readers.columns import find_layout
+from cawn.data.readers.columns import Header, find_layout
 from cawn.data.readers.tables import Origin, TableColumn
 from cawn.data.reading import Column, Reading
 from cawn.data.times import time_after
@@ -165,7 +165,7 @@ class _PairScorer(_Actor):
     def __call__(self, rows: pa.Table) -> pa.Table:
         names = rows.column_names
         columns = self._wanted.completed(self._recorded, names, True)
-        layout = find_layout(names, columns, "dataset", has_names=True, timed=self._at is None)
+        layout = find_layout(Header("dataset", names), columns, timed=self._at is None)
         return score_rows(self._predictor, rows, layout, _ORIGIN, self._at, *self._options)[0]
 
 

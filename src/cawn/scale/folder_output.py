@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
-from cawn.data.seals import read_sealed, write_sealed
+from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, storing, write_atomically
 from cawn.scale.jobs import Counts, one_schema, refuse_changed

@@ -82,10 +82,10 @@ class PairJob:
 
     @property
     def dialect(self) -> Dialect | None:
-        return self.pairs.dialect
+        return self.pairs.rows.dialect
 
     def options(self) -> dict[str, Any]:
-        layout, names = self.pairs.layout, self.pairs.names
+        layout, names = self.pairs.layout, self.pairs.rows.names
         time = {"time": names[layout.time]} if self.pairs.has_time else {"at": str(self.at)}
         asked = {"prior": self.prior, "draws": self.draws, "chunk": self.chunk}
         return {"src": names[layout.src], "dst": names[layout.dst]} | time | asked
@@ -95,7 +95,7 @@ class PairJob:
 
     def run(self, predictor: LinkPredictor, first: int = 0, stop: int | None = None) -> Iterator[Part]:
         for rows in self.pairs.chunks(self.chunk, first, stop):
-            origin = self.pairs.origin(first)
+            origin = self.pairs.rows.origin(first)
             yield score_rows(predictor, rows, self.pairs.layout, origin, self.at, self.prior, self.draws)
             first += len(rows)
 

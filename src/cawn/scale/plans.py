@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cawn import __version__
+from cawn.data.hashing import checksum
 from cawn.data.readers import files
 from cawn.data.readers.query_files import PairFile
 from cawn.data.reading import Reading
-from cawn.data.seals import checksum
 from cawn.errors import DataError, QueryError, StorageError
 from cawn.files import read_file
 from cawn.learn.runs import read_description
@@ -150,7 +150,8 @@ def _absolute(file: files.File) -> files.File:
 
 
 def _refuse_other_columns(first: PairFile, other: PairFile) -> None:
-    if (first.path.kind, first.names) == (other.path.kind, other.names) and _types(first) == _types(other):
+    mine, others = ((each.path.kind, each.rows.names, _types(each)) for each in (other, first))
+    if mine == others:
         return
     what = "format is" if first.path.kind != other.path.kind else "columns are"
     raise DataError(f"{other.path}: its {what} not the same as in {first.path}; give all files the same columns")

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cawn.data.forms import Arrivals, Form
-from cawn.data.ids import IdSet
-from cawn.data.updates import Draft, GrowingEvents, Rules
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
 from cawn.errors import CawnError, StorageError, reason
 from cawn.learn.runs import StoredRun, read_run
 from cawn.serve.links import Links
@@ -57,7 +56,7 @@ def import_state(store: Store, run: StoredRun, identity: str) -> None:
     start, after = _newest_snapshot(folder, run)
     records = list(_records(folder / "log", after))
     voided = {record.content.get("void") for record in records}
-    draft = Draft(start.events, start.names, run.form, IdSet(), Rules(max_ahead=math.inf))
+    draft = Draft(start.events, start.names, run.form, KnownIds(), Rules(max_ahead=math.inf))
     for record in records:
         if len(record.links) and record.position not in voided:
             draft.add(_arrivals(record, run.form, folder))

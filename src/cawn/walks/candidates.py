@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.decays import ladder
 from cawn.data.events import Events
-from cawn.data.growing import GrowingArray
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -120,7 +120,7 @@ class Candidates:
         """The first of all ends that is each node: [N], NEVER if none is. Later ends do not matter to this version."""
         with _TABLES:
             table = GrowingArray(np.empty(0, np.int64)) if self._table is None else self._table
-            table.append(np.full(max(self._events.num_nodes - len(table), 0), NEVER))
+            table.append(np.full(max(self._events.num_nodes - table.rows, 0), NEVER))
             ends, start = self._ends(self._listed, len(self._events)), self._listed * self._per_link
             if len(ends):
                 nodes, first = np.unique(ends, return_index=True)

@@ -4,7 +4,7 @@ import errno
 import hashlib
 import io
 import os
-import socket
+import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -18,6 +18,10 @@ from cawn.data import datasets
 from cawn.data.datasets import CATALOG, fetch
 from dataset_files import SNAP, SNAP_SHA256, put
 
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+REDIRECT = b"HTTP/1.1 302 Found\r\nLocation: "
+ABSENT, BUSY = b"HTTP/1.1 404 Not Found\r\n\r\n", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"
+
 
 @dataclass
 class Server:
@@ -28,29 +32,21 @@ class Server:
     mark: tuple[str, str] | None = ("ETag", '"first"')
     kind: str = "text/plain"
     length: bool = True
-    status: int = 200
     breaks_at: int | None = None
-    location: str | None = None
     raw: bytes | None = None  # sent instead of headers and body
     asked: list[str | None] = field(default_factory=list)
     url: str = ""
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        wanted = handler.headers.get("Range")
+        wanted, condition = handler.headers.get("Range"), handler.headers.get("If-Range")
         self.asked.append(wanted)
         first = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
-        same = self.mark is not None and handler.headers.get("If-Range") == self.mark[1]
-        partial = bool(wanted) and self.ranges and same
-        if self.status != 200 or (partial and first >= len(self.body)):
-            handler.send_error(416 if self.status == 200 else self.status)
-            return
-        if self.location is not None:
-            handler.send_response(302)
-            handler.send_header("Location", self.location)
-            handler.end_headers()
-            return
+        partial = bool(wanted) and self.ranges and self.mark is not None and condition == self.mark[1]
         if self.raw is not None:
             handler.wfile.write(self.raw)
+            return
+        if partial and first >= len(self.body):
+            handler.send_error(416)
             return
         content = self.body[first:] if partial else self.body
         handler.send_response(206 if partial else 200)
@@ -87,215 +83,176 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
+@pytest.fixture
+def folder(own_cache: Path) -> Path:
+    return own_cache / "uci"
+
+
 def publish(monkeypatch: pytest.MonkeyPatch, *urls: str, sha256: str | None = None) -> None:
     sources = tuple(datasets.Source(url, "snap", sha256) for url in urls)
     monkeypatch.setitem(CATALOG, "uci", replace(CATALOG["uci"], sources=sources))
 
 
-class TestDownload:
-    def files(self, own_cache: Path) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in (own_cache / "uci").iterdir()}
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
-    def broken_off(self, server: Server, at: int = 20) -> None:
-        server.breaks_at = at
-        with pytest.raises(cawn.StorageError, match=r"the connection broke .*; try again to resume the download$"):
-            datasets.download("uci")
-        server.breaks_at = None
 
-    def test_complete(self, server: Server, own_cache: Path) -> None:
-        seen: list[tuple[int, int | None]] = []
-        events = datasets.load("uci", progress=lambda done, total: seen.append((done, total)))
-        assert len(events) == 3
-        assert seen == [(0, len(SNAP)), (len(SNAP), len(SNAP))]
-        record = f"{SNAP_SHA256}  CollegeMsg.txt\n".encode()
-        assert self.files(own_cache) == {"CollegeMsg.txt": SNAP, "CollegeMsg.txt.sha256": record}
-        assert datasets.verify("uci") == "ok: as first downloaded; the publisher states no checksum"
-        datasets.load("uci")
-        assert datasets.download("uci") == own_cache / "uci" / "CollegeMsg.txt"
-        assert server.asked == [None]
+def assert_refused(message: str) -> None:
+    with pytest.raises(cawn.StorageError, match=message) as caught:
+        datasets.download("uci")
+    assert "\n" not in str(caught.value)
 
-    def refused(self, message: str) -> None:
-        with pytest.raises(cawn.StorageError, match=message) as caught:
-            datasets.download("uci")
-        assert "\n" not in str(caught.value)
-        assert datasets.where("uci") is None
 
-    @pytest.mark.parametrize("length", [True, False])
-    def test_an_empty_answer_is_not_kept(self, server: Server, own_cache: Path, length: bool) -> None:
-        server.body, server.length = b"", length
-        self.refused("sent an empty file")
-        assert self.files(own_cache) == {}
-        server.body = SNAP
-        assert datasets.download("uci").read_bytes() == SNAP
+def break_off(server: Server, at: int = 20) -> None:
+    server.breaks_at = at
+    assert_refused(r"the connection broke .*; try again to resume the download$")
+    assert datasets.where("uci") is None
+    server.breaks_at = None
 
-    @pytest.mark.parametrize(
-        "location", ["http://[::bad/x", "file:///etc/passwd", "http://127.0.0.1:99999/x", "http://" + "a" * 300 + ".x/"]
-    )
-    def test_invalid_redirects(self, server: Server, location: str) -> None:
-        server.location = location
-        self.refused("cannot be reached|the server answered")
 
-    @pytest.mark.parametrize("size", ["-5", "zz", "7fffffffffffffff"])
-    def test_invalid_chunks(self, server: Server, size: str) -> None:
-        server.raw = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nabc".encode()
-        self.refused("the connection broke")
+def test_complete(server: Server, folder: Path) -> None:
+    seen: list[tuple[int, int | None]] = []
+    assert len(datasets.load("uci", progress=lambda *now: seen.append(now))) == 3
+    assert seen == [(0, len(SNAP)), (len(SNAP), len(SNAP))]
+    record = f"{SNAP_SHA256}  CollegeMsg.txt\n".encode()
+    assert files(folder) == {"CollegeMsg.txt": SNAP, "CollegeMsg.txt.sha256": record}
+    assert datasets.verify("uci") == "ok: as first downloaded; the publisher states no checksum"
+    datasets.load("uci")
+    assert datasets.download("uci") == folder / "CollegeMsg.txt"
+    assert server.asked == [None]
+    server.length = False
+    datasets.download("uci", force=True, progress=lambda *now: seen.append(now))
+    assert seen[2:] == [(0, None), (len(SNAP), None)]
 
-    @pytest.mark.parametrize("content", [b"\xff\xfe", b"a\r\nX-Other: b", b""])
-    def test_a_damaged_tag_begins_anew(self, server: Server, own_cache: Path, content: bytes) -> None:
-        self.broken_off(server)
-        (own_cache / "uci" / "CollegeMsg.txt.part.tag").write_bytes(content)
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked == [None, None]
 
-    def test_of_unknown_length(self, server: Server) -> None:
-        server.length = False
-        seen: list[tuple[int, int | None]] = []
-        datasets.download("uci", progress=lambda done, total: seen.append((done, total)))
-        assert seen == [(0, None), (len(SNAP), None)]
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"raw": ABSENT},
+            r"CollegeMsg.txt: the server answered 404 \(Not Found\); try again later, or see https://snap",
+        ),
+        (
+            {"raw": BUSY},
+            r"\(Service Unavailable\); .*data/CollegeMsg.html and put the file at .*/uci/CollegeMsg.txt$",
+        ),
+        ({"kind": "text/html; charset=utf-8", "body": b"<html>please register"}, "sent a web page"),
+        ({"body": b""}, "sent an empty file"),
+        ({"body": b"", "length": False}, "sent an empty file"),
+        ({"raw": REDIRECT + b"http://[::bad/x\r\n\r\n"}, r"cannot be reached \(.*\); is there a network\?"),
+        ({"raw": REDIRECT + b"file:///etc/passwd\r\n\r\n"}, "cannot be reached|the server answered"),
+        ({"raw": REDIRECT + b"http://127.0.0.1:99999/x\r\n\r\n"}, "cannot be reached|the server answered"),
+        ({"raw": REDIRECT + b"http://" + b"a" * 300 + b".x/\r\n\r\n"}, "cannot be reached|the server answered"),
+        *(({"raw": CHUNKED + size + b"\r\nabc"}, "connection broke") for size in (b"-5", b"zz", b"7fffffffffffffff")),
+    ],
+)
+def test_bad_answers(server: Server, folder: Path, changes: dict, message: str) -> None:
+    vars(server).update(changes)
+    assert_refused(message)
+    assert "CollegeMsg.txt" not in files(folder)
+    vars(server).update({name: getattr(Server(), name) for name in changes})
+    assert datasets.download("uci").read_bytes() == SNAP
 
-    @pytest.mark.parametrize("mark", [("ETag", '"first"'), ("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")])
-    def test_continued(self, server: Server, own_cache: Path, mark: tuple[str, str]) -> None:
-        server.mark = mark
-        self.broken_off(server)
-        assert self.files(own_cache)["CollegeMsg.txt.part"] == SNAP[:20]
-        assert datasets.where("uci") is None
-        seen: list[tuple[int, int | None]] = []
-        path = datasets.download("uci", progress=lambda done, total: seen.append((done, total)))
-        assert path.read_bytes() == SNAP
-        assert seen == [(20, len(SNAP)), (len(SNAP), len(SNAP))]
-        assert server.asked == [None, "bytes=20-"]
-        assert set(self.files(own_cache)) == {"CollegeMsg.txt", "CollegeMsg.txt.sha256"}
 
-    @pytest.mark.parametrize(
-        ("changes", "asked"),
-        [
-            ({"ranges": False}, [None, "bytes=20-"]),
-            ({"body": SNAP.replace(b"1", b"7"), "mark": ("ETag", '"second"')}, [None, "bytes=20-"]),
-            ({"mark": None}, [None, None]),
-            ({"mark": ("ETag", 'W/"weak"')}, [None, None]),
-        ],
-        ids=["the server cannot continue", "the file has changed", "no mark", "a weak mark"],
-    )
-    def test_begun_anew(self, server: Server, changes: dict, asked: list) -> None:
-        if "body" not in changes:  # so from the beginning
-            vars(server).update(changes)
-        self.broken_off(server)
-        vars(server).update(changes)
-        assert datasets.download("uci").read_bytes() == server.body
-        assert server.asked == asked
+@pytest.mark.parametrize(
+    ("before", "after", "kept", "asked"),
+    [
+        ({}, {}, {}, ["bytes=20-"]),
+        ({"mark": ("Last-Modified", "Wed, 21 Oct 2015 07:28:00 GMT")}, {}, {}, ["bytes=20-"]),
+        ({"ranges": False}, {}, {}, ["bytes=20-"]),
+        ({}, {"body": SNAP.replace(b"1", b"7"), "mark": ("ETag", '"second"')}, {}, ["bytes=20-"]),
+        ({"mark": None}, {}, {}, [None]),
+        ({"mark": ("ETag", 'W/"weak"')}, {}, {}, [None]),
+        *(({}, {}, {"part.tag": damaged}, [None]) for damaged in (b"\xff\xfe", b"a\r\nX-Other: b", b"")),
+        ({}, {}, {"part": SNAP}, [f"bytes={len(SNAP)}-", None]),  # nothing is left to send
+    ],
+)
+def test_resumed_or_begun_anew(
+    server: Server, folder: Path, before: dict, after: dict, kept: dict[str, bytes], asked: list
+) -> None:
+    vars(server).update(before)
+    break_off(server)
+    assert files(folder)["CollegeMsg.txt.part"] == SNAP[:20]
+    vars(server).update(after)
+    for name, content in kept.items():
+        (folder / f"CollegeMsg.txt.{name}").write_bytes(content)
+    seen: list[tuple[int, int | None]] = []
+    assert datasets.download("uci", progress=lambda *now: seen.append(now)).read_bytes() == server.body
+    assert server.asked == [None, *asked]
+    resumed = asked == ["bytes=20-"] and server.ranges and not after
+    assert seen == [(20 if resumed else 0, len(SNAP)), (len(SNAP), len(SNAP))]
+    assert set(files(folder)) == {"CollegeMsg.txt", "CollegeMsg.txt.sha256"}
 
-    def test_begun_anew_where_nothing_is_left_to_send(self, server: Server, own_cache: Path) -> None:
-        self.broken_off(server)
-        (own_cache / "uci" / "CollegeMsg.txt.part").write_bytes(SNAP)
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked == [None, f"bytes={len(SNAP)}-", None]
 
-    def test_ctrl_c_leaves_a_part_to_continue(
-        self, server: Server, own_cache: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(fetch, "_BLOCK", 10)
+def test_what_was_received_stays_after_ctrl_c_and_a_refusal(
+    server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "_BLOCK", 10)
 
-        def interrupt(done: int, _total: int | None) -> None:
-            if done == 30:
-                raise KeyboardInterrupt
+    def interrupt(done: int, _total: int | None) -> None:
+        if done == 30:
+            raise KeyboardInterrupt
 
-        with pytest.raises(KeyboardInterrupt):
-            datasets.load("uci", progress=interrupt)
-        assert self.files(own_cache)["CollegeMsg.txt.part"] == SNAP[:30]
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked == [None, "bytes=30-"]
+    with pytest.raises(KeyboardInterrupt):
+        datasets.load("uci", progress=interrupt)
+    assert files(folder)["CollegeMsg.txt.part"] == SNAP[:30]
+    server.raw = BUSY
+    assert_refused("503")
+    server.raw = None
+    assert datasets.download("uci").read_bytes() == SNAP
+    assert server.asked == [None, "bytes=30-", "bytes=30-"]
 
-    def test_the_publishers_checksum(self, server: Server, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        publish(monkeypatch, server.url, sha256=SNAP_SHA256)
-        server.body = b"something else"
-        wrong = hashlib.sha256(server.body).hexdigest()
-        with pytest.raises(cawn.StorageError, match=f"sha256 {wrong}, expected {SNAP_SHA256}, and was not kept"):
-            datasets.download("uci")
-        assert self.files(own_cache) == {}
-        server.body = SNAP
-        path = datasets.download("uci")
-        assert datasets.verify("uci") == "ok: as published"
-        path.write_bytes(b"scribbled over")
-        with pytest.raises(cawn.StorageError, match=rf"sha256 is \w+, expected {SNAP_SHA256}; download it again"):
-            datasets.verify("uci")
 
-    def test_the_checksum_of_the_first_download(self, server: Server) -> None:
-        path = datasets.download("uci")
-        path.unlink()
-        server.body = b"9 8 7\n"
-        with pytest.raises(cawn.StorageError, match=f"expected {SNAP_SHA256}, and was not kept"):
-            datasets.download("uci")
-        assert datasets.download("uci", force=True).read_bytes() == server.body
-        assert datasets.verify("uci").startswith("ok: as first downloaded")
-        path.write_bytes(SNAP)
-        with pytest.raises(cawn.StorageError, match=f"sha256 is {SNAP_SHA256}, expected "):
-            datasets.verify("uci")
+def test_the_publishers_checksum(server: Server, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, server.url, sha256=SNAP_SHA256)
+    server.body = b"something else"
+    wrong = hashlib.sha256(server.body).hexdigest()
+    assert_refused(f"sha256 {wrong}, expected {SNAP_SHA256}, and was not kept")
+    assert files(folder) == {}
+    server.body = SNAP
+    path = datasets.download("uci")
+    assert datasets.verify("uci") == "ok: as published"
+    path.write_bytes(b"scribbled over")
+    with pytest.raises(cawn.StorageError, match=rf"sha256 is \w+, expected {SNAP_SHA256}; download it again"):
+        datasets.verify("uci")
 
-    def test_by_force_nothing_old_is_used(self, server: Server) -> None:
-        self.broken_off(server)
+
+def test_the_checksum_of_the_first_download(server: Server, own_cache: Path) -> None:
+    path = put(own_cache, "uci", SNAP)
+    assert datasets.verify("uci").startswith("not checked: no checksum of ")
+    path.unlink()
+    datasets.download("uci").unlink()
+    server.body = b"9 8 7\n"
+    assert_refused(f"expected {SNAP_SHA256}, and was not kept")
+    assert datasets.download("uci", force=True).read_bytes() == server.body
+    assert datasets.verify("uci").startswith("ok: as first downloaded")
+    path.write_bytes(SNAP)
+    with pytest.raises(cawn.StorageError, match=f"sha256 is {SNAP_SHA256}, expected "):
+        datasets.verify("uci")
+
+
+def test_by_force_nothing_old_is_used(server: Server) -> None:
+    break_off(server)
+    for _ in range(2):
         assert datasets.download("uci", force=True).read_bytes() == SNAP
-        datasets.download("uci", force=True)
-        assert server.asked == [None, None, None]
+    assert server.asked == [None, None, None]
 
-    def test_a_file_put_there_by_hand(self, own_cache: Path) -> None:
-        put(own_cache, "uci", SNAP)
-        assert datasets.verify("uci").startswith("not checked: no checksum of ")
 
-    @pytest.mark.parametrize(
-        ("status", "reason"), [(404, "Not Found"), (403, "Forbidden"), (503, "Service Unavailable")]
-    )
-    def test_refused(self, server: Server, own_cache: Path, status: int, reason: str) -> None:
-        server.status = status
-        by_hand = own_cache / "uci" / "CollegeMsg.txt"
-        with pytest.raises(cawn.StorageError) as refused:
-            datasets.download("uci")
-        assert str(refused.value) == (
-            f"{server.url}: the server answered {status} ({reason}); try again later, "
-            f"or see https://snap.stanford.edu/data/CollegeMsg.html and put the file at {by_hand}"
-        )
+def test_the_next_address_where_the_first_has_no_answer(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish(monkeypatch, "http://127.0.0.1:1/elsewhere.txt", server.url)
+    assert datasets.download("uci").read_bytes() == SNAP
 
-    def test_a_refusal_loses_nothing(self, server: Server) -> None:
-        self.broken_off(server)
-        server.status = 503
-        with pytest.raises(cawn.StorageError, match="503"):
-            datasets.download("uci")
-        server.status = 200
-        assert datasets.download("uci").read_bytes() == SNAP
-        assert server.asked[-1] == "bytes=20-"
 
-    def test_a_web_page_is_no_file(self, server: Server) -> None:
-        server.kind, server.body = "text/html; charset=utf-8", b"<html>please register"
-        with pytest.raises(cawn.StorageError, match="sent a web page"):
-            datasets.load("uci")
+def test_places_that_cannot_be_written(server: Server, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.BytesIO):
+        def write(self, _: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    def test_no_connection(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        with socket.socket() as unused:
-            unused.bind(("127.0.0.1", 0))
-            publish(monkeypatch, f"http://127.0.0.1:{unused.getsockname()[1]}/CollegeMsg.txt")
-            with pytest.raises(cawn.StorageError, match=r"cannot be reached \(.*\); is there a network\?") as refused:
-                datasets.load("uci")
-        assert "\n" not in str(refused.value)
-
-    def test_the_next_address_where_the_first_has_no_answer(
-        self, server: Server, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        publish(monkeypatch, "http://127.0.0.1:1/elsewhere.txt", server.url)
-        assert datasets.download("uci").name == "CollegeMsg.txt"
-        assert len(datasets.load("uci")) == 3
-
-    def test_a_full_disk(self, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Full(io.BytesIO):
-            def write(self, _: object) -> int:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-        monkeypatch.setattr(fetch, "open", lambda *_: Full(), raising=False)
-        with pytest.raises(cawn.StorageError, match=r"\.part: cannot be written \(No space left on device\); check"):
-            datasets.download("uci")
-        assert server.asked == [None]
-
-    def test_a_cache_that_cannot_be_written(self, server: Server, own_cache: Path) -> None:
-        own_cache.parent.mkdir()
-        own_cache.write_text("a file where the folder should be")
-        with pytest.raises(cawn.StorageError, match=r"\.part: cannot be written"):
-            datasets.download("uci")
-        assert server.asked == []
+    with monkeypatch.context() as patch:
+        patch.setattr(fetch, "open", lambda *_: Full(), raising=False)
+        assert_refused(r"\.part: cannot be written \(No space left on device\); check")
+    assert server.asked == [None]
+    shutil.rmtree(own_cache)
+    own_cache.write_text("a file where the folder should be")
+    assert_refused(r"\.part: cannot be written")
+    assert server.asked == [None]

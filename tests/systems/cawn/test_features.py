@@ -66,7 +66,7 @@ def test_walks_of_a_tree_are_those_of_the_reference(tree: tuple[int, ...]) -> No
         batch = batcher.trace(np.array([u]), np.array([v]), np.array([t]), seed=3)
         expected: Counter[tuple[int, ...]] = Counter()
         for side, node in enumerate((u, v)):
-            walks = reference.sample_walks(*(events.src, events.dst, events.t, config.alpha, node, t, config.widths, 3))
+            walks = reference.sample_walks(events, config.alpha, node, t, config.widths, 3)
             expected.update((side, *(event for _, _, event in walk if event >= 0)) for walk in walks)
             for depth, width in enumerate(config.widths, start=1):
                 assert len({path[: depth + 1] for path in expected if path[0] == side}) <= width

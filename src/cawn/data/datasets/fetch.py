@@ -46,7 +46,7 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
     A partial file `path` + '.part' is resumed by the next call if the server supports it and its file has not changed
     (by ETag or date, stored in '.part.tag'); otherwise the download starts again.
     """
-    part, tag = _part(path), _tag(path)
+    part, tag = _partial_files(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _receive(url, part, tag, progress)
@@ -72,16 +72,13 @@ def fetch(url: str, path: Path, sha256: str | None, progress: Callable[[int, int
 def discard(path: Path) -> None:
     """Remove the partial file of an interrupted download."""
     with suppress(OSError):
-        _tag(path).unlink(missing_ok=True)
-        _part(path).unlink(missing_ok=True)
+        for partial in _partial_files(path):
+            partial.unlink(missing_ok=True)
 
 
-def _part(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part")
-
-
-def _tag(path: Path) -> Path:
-    return path.with_name(f"{path.name}.part.tag")
+def _partial_files(path: Path) -> tuple[Path, Path]:
+    """What is received of a file, and what identifies the version of it."""
+    return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.tag")
 
 
 def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | None], object] | None) -> None:
@@ -93,7 +90,7 @@ def _receive(url: str, part: Path, tag: Path, progress: Callable[[int, int | Non
         done = known if response.status == 206 else 0
         if not done:
             part.unlink(missing_ok=True)
-            _store_validator(response, tag)
+            tag.write_text(_validator_of(response), encoding="ascii", errors="replace")
         total = None if response.length is None else done + response.length
         with open(part, "ab") as file:
             report(done, total)
@@ -137,14 +134,10 @@ def _ask(url: str, headers: dict[str, str] | None = None) -> HTTPResponse:
     return response
 
 
-def _store_validator(response: HTTPResponse, tag: Path) -> None:
-    """Store the validator of the server's file, without which the download cannot be resumed."""
-    etag = response.headers.get("ETag", "")
-    validator = etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified")
-    if validator:
-        tag.write_text(validator, encoding="ascii", errors="replace")
-    else:
-        tag.unlink(missing_ok=True)
+def _validator_of(response: HTTPResponse) -> str:
+    """What identifies this version of the server's file; "" if nothing does, so that it cannot be resumed."""
+    etag: str = response.headers.get("ETag", "")
+    return etag if etag and not etag.startswith("W/") else response.headers.get("Last-Modified", "")
 
 
 def _validator(tag: Path) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import bz2
-import io
-import shutil
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatch
+from functools import partial
 from pathlib import Path
-from typing import IO
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,16 +21,12 @@ import pyarrow.csv as csv
 from cawn.data.datasets.catalog import Format
 from cawn.data.events import Events
 from cawn.data.readers import read
-from cawn.errors import DataError, reason
+from cawn.errors import CawnError, DataError, reason
 
 _FOUNDATION_OF_ENRON = 473_385_600  # 1985-01-01, Unix seconds
 _MAX_RATIO = 100  # of unpacked to packed bytes, above _SMALL
 _SMALL = 1 << 26  # unpacked bytes
-
-
-def read_raw(path: Path, kind: Format) -> Events:
-    """The network in a published file."""
-    return _READERS[kind](path)
+_AGAIN = "download it again with force=True"
 
 
 def read_prepared(path: Path) -> Events:
@@ -58,26 +54,8 @@ def read_konect(path: Path) -> Events:
 
     The weights, which are all 1, are ignored.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        extracted = Path(folder) / "out"
-        try:
-            with tarfile.open(path) as archive:
-                member = next((m for m in archive if m.isfile() and Path(m.name).name.startswith("out.")), None)
-                content = None if member is None else archive.extractfile(member)
-                if content is None:
-                    raise DataError(f"{path}: no file out.* in the archive; is it one of KONECT's?")
-                with content, open(extracted, "wb") as file:
-                    shutil.copyfileobj(_Limited(content, path), file)
-        except DataError:
-            raise
-        except Exception as error:  # a damaged archive can raise almost anything
-            raise _damaged(path, error) from error
-        return read(extracted, src=0, dst=1, time=3)
-
-
-def read_ratings(path: Path) -> Events:
-    """SNAP's signed networks: source, target, rating and time, without a header; the rating is the attribute."""
-    return read(path, src=0, dst=1, msg=2, time=3)
+    with _unpacked(path, "out.*") as file:
+        return read(file, src=0, dst=1, time=3)
 
 
 def read_enron(path: Path) -> Events:
@@ -95,12 +73,9 @@ def read_proximity(path: Path) -> Events:
     Rows where the other phone does not belong to a participant are dropped. The probability of being on the same floor
     (`prob2`), which many rows lack, is ignored. Local times are read as if they were UTC.
     """
-    whole = table_in_zip(
-        path,
-        "Proximity.csv",
-        {"user.id": pa.int64(), "remote.user.id.if.known": pa.int64(), "time": pa.timestamp("us")},
-    )
-    return read(whole.drop_null(), src="user.id", dst="remote.user.id.if.known", time="time")
+    people, time = ("user.id", "remote.user.id.if.known"), "time"
+    whole = _table_in(path, "Proximity.csv", dict.fromkeys(people, pa.int64()) | {time: pa.timestamp("us")})
+    return read(whole.drop_null(), src=people[0], dst=people[1], time=time)
 
 
 def read_flights(path: Path) -> Events:
@@ -111,12 +86,9 @@ def read_flights(path: Path) -> Events:
     LGA), one-hot. Rows without a tail number are dropped; flights cancelled later are kept.
     """
     words, whole = pa.string(), pa.int64()
-    flights = table_in_zip(
-        path,
-        "flights.csv",
-        {"tailnum": words, "dest": words, "origin": words, "distance": pa.float64(), "hour": whole, "minute": whole}
-        | {"time_hour": pa.timestamp("s", "UTC")},
-    ).drop_null()
+    columns = {"tailnum": words, "dest": words, "origin": words, "distance": pa.float64(), "hour": whole}
+    columns |= {"minute": whole, "time_hour": pa.timestamp("s", "UTC")}
+    flights = _table_in(path, "flights.csv", columns).drop_null()
     plane, airport = flights["tailnum"], flights["dest"]
     minutes = pc.add(pc.multiply(flights["hour"], 60), flights["minute"])
     attributes = {
@@ -126,74 +98,61 @@ def read_flights(path: Path) -> Events:
     }
     departure = pc.add(pc.cast(flights["time_hour"], whole), pc.multiply(flights["minute"], 60))
     shared = pc.any(pc.is_in(pc.unique(plane), pc.unique(airport))).as_py()
-    return read(
-        pa.table({"plane": plane, "airport": airport, "t": departure, **attributes}),
-        src="plane",
-        dst="airport",
-        time="t",
-        msg=[*attributes],
-        bipartite=bool(shared),
-    )
+    table = pa.table({"plane": plane, "airport": airport, "t": departure, **attributes})
+    return read(table, src="plane", dst="airport", time="t", msg=[*attributes], bipartite=bool(shared))
 
 
-def table_in_zip(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.Table:
-    """Columns of a CSV file, plain or bzip2, in a zip archive; NA and empty fields are missing values."""
+def _table_in(path: Path, name: str, columns: dict[str, pa.DataType]) -> pa.Table:
+    """Columns of a CSV file in an archive; NA and empty fields are missing values."""
     options = csv.ConvertOptions(
         column_types=columns, include_columns=[*columns], null_values=["", "NA"], strings_can_be_null=True
     )
-    try:
-        with _opened_in_zip(path, name) as file:
-            return csv.read_csv(_Limited(file, path), convert_options=options)
-    except DataError:
-        raise
-    except Exception as error:  # a damaged archive can raise almost anything
-        raise _damaged(path, error) from error
+    with _unpacked(path, name) as file:
+        return csv.read_csv(file, convert_options=options)
 
 
 @contextmanager
-def _opened_in_zip(path: Path, name: str) -> Iterator[IO[bytes]]:
-    with zipfile.ZipFile(path) as archive:
-        wanted = (name, f"{name}.bz2")
-        found = next((member for member in archive.namelist() if Path(member).name in wanted), None)
+def _unpacked(path: Path, pattern: str) -> Iterator[Path]:
+    """A temporary copy of a file in an archive; whatever fails in this context, the archive is to blame."""
+    with TemporaryDirectory() as folder:
+        copy = Path(folder) / "copy"
+        try:
+            with _opened(path, pattern) as packed, open(copy, "wb") as file:
+                left = max(_SMALL, _MAX_RATIO * path.stat().st_size)
+                while (block := packed.read(1 << 20)) and left >= 0:
+                    left -= file.write(block)
+            if left < 0:
+                raise DataError(f"{path}: unpacks to over {_MAX_RATIO} times its size; {_AGAIN}")
+            yield copy
+        except CawnError:
+            raise
+        except Exception as error:  # a damaged archive can raise almost anything
+            raise DataError(f"{path}: not the expected file, or damaged ({reason(error)}); {_AGAIN}") from error
+
+
+@contextmanager
+def _opened(path: Path, pattern: str) -> Iterator[IO[bytes]]:
+    """A file in a zip archive, where it may be compressed with bzip2, or in a tar archive."""
+    with ExitStack() as stack:
+        if zipfile.is_zipfile(path):
+            archive: Any = stack.enter_context(zipfile.ZipFile(path))
+            names, extract = archive.namelist(), archive.open
+        else:
+            archive = stack.enter_context(tarfile.open(path))
+            names, extract = (member.name for member in archive if member.isfile()), archive.extractfile
+        wanted = (pattern, f"{pattern}.bz2")
+        found = next((name for name in names if any(fnmatch(Path(name).name, each) for each in wanted)), None)
         if found is None:
-            raise DataError(f"{path}: no {name} in the archive; is it the right archive?")
-        with archive.open(found) as file:
-            if found.endswith(".bz2"):
-                with bz2.open(file) as text:
-                    yield text
-            else:
-                yield file
+            raise DataError(f"{path}: no file {pattern} in the archive; is it the right one?")
+        file = stack.enter_context(extract(found))
+        yield stack.enter_context(bz2.open(file)) if found.endswith(".bz2") else file
 
 
-class _Limited(io.RawIOBase):
-    """A file in an archive, refused if it is suspiciously large for the size of the archive."""
-
-    def __init__(self, file: IO[bytes], archive: Path) -> None:
-        self._file, self._archive = file, archive
-        self._left = max(_SMALL, _MAX_RATIO * archive.stat().st_size)
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        block = self._file.read(1 << 20 if size < 0 else size)
-        self._left -= len(block)
-        if self._left < 0:
-            raise DataError(
-                f"{self._archive}: unpacks to over {_MAX_RATIO} times its size; download it again with force=True"
-            )
-        return block
-
-
-def _damaged(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not the expected file, or damaged ({reason(error)}); download it again with force=True")
-
-
-_READERS: dict[Format, Callable[[Path], Events]] = {
+READERS: dict[Format, Callable[[Path], Events]] = {
     "jodie": read,
     "snap": read,
     "konect": read_konect,
-    "ratings": read_ratings,
+    "ratings": partial(read, src=0, dst=1, msg=2, time=3),  # SNAP's signed networks, without a header
     "proximity": read_proximity,
     "enron": read_enron,
     "flights": read_flights,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -22,6 +21,7 @@ _SAMPLE_BYTES = 1 << 16
 _LONGEST_SAMPLE = 1 << 26
 _LONGEST_NUMBER = 100  # characters
 _CSV_LIMIT = threading.RLock()
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 _COMMENTS = ("#", "%", "//")
 _JODIE = ["user_id", "item_id", "timestamp", "state_label"]
 _LOOKS_LIKE_DATA = re.compile(
@@ -93,8 +93,9 @@ def _first_lines(file: File) -> list[str]:
             while len(raw) < _LONGEST_SAMPLE:
                 block = stream.read(max(_SAMPLE_BYTES, len(raw)))
                 raw += block
-                lines = re.split(r"\r\n|\r|\n", _decoded(raw, file, at_end=not block))
+                lines = _lines_of(raw, file)
                 whole = lines if not block else lines[:-1]
+                _refuse_bytes(file, whole)
                 if not block or sum(map(_is_row, whole)) > 2:
                     return whole
     except (OSError, EOFError, pa.ArrowException) as error:
@@ -103,6 +104,29 @@ def _first_lines(file: File) -> list[str]:
         raise DataError(f"{file}: cannot be read ({error})") from error
     sample = f"the first {_LONGEST_SAMPLE >> 20} MiB"
     raise DataError(f"{file}: {sample} hold fewer than three rows; lines may have up to {LONGEST_LINE >> 20} MiB")
+
+
+def _lines_of(raw: bytes, file: File) -> list[str]:
+    """Lines of text; bytes that are not UTF-8 are escaped."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"{file}: is UTF-16 text; convert the file to UTF-8")
+    if b"\0" in raw:
+        raise DataError(f"{file}: is a binary file of an unknown kind; expected text, Parquet or Arrow IPC")
+    return re.split(r"\r\n|\r|\n", raw.decode("utf-8-sig", "surrogateescape"))
+
+
+def check_utf8(file: File) -> None:
+    """Refuse a file that is not UTF-8 throughout."""
+    with file.open() as stream, io.TextIOWrapper(stream, "utf-8", "surrogateescape") as lines:
+        _refuse_bytes(file, lines)
+
+
+def _refuse_bytes(file: File, lines: Iterable[str]) -> None:
+    """Refuse lines in which a byte that is not UTF-8 is escaped."""
+    for number, line in enumerate(lines, 1):
+        if found := _ESCAPED_BYTE.search(line):
+            what = f"byte {ord(found.group()) & 0xFF:#04x} is not UTF-8 text"
+            raise DataError(f"{file}, line {number}: {what}; convert the file to UTF-8")
 
 
 def _padded(fields: list[str]) -> bool:
@@ -149,39 +173,6 @@ def _guess_delimiter(rows: list[str], columns: int) -> str:
         single = even_width(" ") == len(body[0].split())
         return " " if single else " +"
     return max((",", "\t", ";", "|", " "), key=lambda delimiter: sum(row.count(delimiter) for row in rows))
-
-
-def _decoded(raw: bytes, file: File, *, at_end: bool) -> str:
-    """The text of the first bytes, without a character that is incomplete at their end."""
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise DataError(f"{file}: is UTF-16 text; convert the file to UTF-8")
-    if b"\0" in raw:
-        raise DataError(f"{file}: is a binary file of an unknown kind; expected text, Parquet or Arrow IPC")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        if error.start > len(raw) - 4 and not at_end:
-            return raw[: error.start].decode("utf-8-sig")
-        raise _not_utf8(file, raw[: error.start].count(b"\n") + 1, error) from error
-
-
-def check_utf8(file: File) -> None:
-    """Refuse a file that is not UTF-8 throughout."""
-    decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    with file.open() as stream:
-        block = b"\n"
-        while block:
-            block = stream.read(1 << 20)
-            try:
-                decoder.decode(block, final=not block)
-            except UnicodeDecodeError as error:
-                raise _not_utf8(file, line + error.object[: error.start].count(b"\n"), error) from error
-            line += block.count(b"\n")
-
-
-def _not_utf8(file: File, line: int, error: UnicodeDecodeError) -> DataError:
-    found = f"byte {error.object[error.start]:#04x} is not UTF-8 text"
-    return DataError(f"{file}, line {line}: {found}; convert the file to UTF-8")
 
 
 def line_of(file: File, dialect: Dialect, row: int) -> int:

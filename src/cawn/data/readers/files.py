@@ -85,11 +85,6 @@ def find_files(source: Any) -> Any:
     return source
 
 
-def are_files(found: Any) -> bool:
-    """Whether `find_files` has found files."""
-    return isinstance(found, list) and bool(found) and isinstance(found[0], File)
-
-
 def _matching(source: Input) -> list[File]:
     path = os.fspath(source)
     if isinstance(source, File) or not isinstance(path, str):
@@ -137,27 +132,19 @@ def _same_kind(found: list[File], folder: str) -> list[File]:
 def _partitioned(paths: list[str], root: str) -> list[File]:
     """Files below a folder; folders named KEY=VALUE on the way become columns, of integers if all values are."""
     given = [_partitions(os.path.relpath(path, root or ".")) for path in paths]
-    values: dict[str, list[str | None]] = {}
-    for pairs in given:
-        for key, value in pairs.items():
-            values.setdefault(key, []).append(value)
-    numeric = {key for key, found in values.items() if all(v is None or _PLAIN_INTEGER.fullmatch(v) for v in found)}
-
-    def typed(key: str, value: str | None) -> Value:
-        return int(value) if value is not None and key in numeric else value
-
+    values = [pair for pairs in given for pair in pairs.items()]
+    words = {key for key, value in values if value is not None and not _PLAIN_INTEGER.fullmatch(value)}
     found = []
     for path, pairs in zip(paths, given, strict=True):
         file = find_file(path)
-        columns = tuple((key, typed(key, value)) for key, value in pairs.items())
-        found.append(replace(file, partitions=columns) if columns else file)
+        columns = ((key, value if value is None or key in words else int(value)) for key, value in pairs.items())
+        found.append(replace(file, partitions=tuple(columns)) if pairs else file)
     return found
 
 
 def _partitions(path: str) -> dict[str, str | None]:
     pairs = (part.split("=", 1) for part in path.split(os.sep)[:-1] if "=" in part)
-    found = {key: unquote(value) for key, value in pairs if key}
-    return {key: None if value == _HIVE_NULL else value for key, value in found.items()}
+    return {key: None if value == _HIVE_NULL else unquote(value) for key, value in pairs if key}
 
 
 def find_file(source: Input) -> File:
@@ -256,22 +243,6 @@ def _kind_of_zip(path: str) -> str:
 
 
 # Reading files of any kind but text.
-
-
-def constant(value: Value, rows: int) -> pa.Array:
-    """A column with one value."""
-    kind = pa.null() if value is None else pa.int64() if isinstance(value, int) else pa.string()
-    return pa.repeat(pa.scalar(value, kind), rows)
-
-
-def import_stream(table: Any) -> pa.Table:
-    """Any object that offers an Arrow stream."""
-    try:
-        imported = pa.table(table)
-        imported.validate(full=True)
-        return imported
-    except Exception as error:  # another library's table can raise anything
-        raise DataError(f"table: cannot be read as Arrow ({reason(error)})") from error
 
 
 def damaged(file: File, kind: str, error: BaseException) -> DataError:

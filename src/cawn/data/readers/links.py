@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,14 @@ import pyarrow.compute as pc
 
 from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
-from cawn.data.events import NO_NEGATIVE
-from cawn.data.names import NameTable, parse_integers, string_buffers
-from cawn.data.readers.attributes import AttributeReader, Category
-from cawn.data.readers.columns import Layout, ReadOptions, find_layout
+from cawn.data.events import NO_NEGATIVE, Events
+from cawn.data.names import NameIndex, parse_integers, string_buffers
+from cawn.data.readers.attributes import AttributeReader, ReadAgainError
+from cawn.data.readers.columns import Layout, find_layout, name_prefixes
 from cawn.data.readers.rows import Piece, Rows
 from cawn.data.readers.sorting import sort_by_time
-from cawn.data.readers.tables import Origin, TableColumn
-from cawn.data.readers.times import FileTimes, Kinds, LogTimes, ReadAgainError
+from cawn.data.readers.tables import TableColumn
+from cawn.data.readers.times import FileTimes, join_times
 from cawn.data.reading import Reading
 from cawn.errors import DataError, QueryError, brief
 from cawn.kernels.cpu.numbering import rank_by_appearance
@@ -40,6 +39,14 @@ class Limits:
     block: int = 1 << 18  # rows that are converted together
 
 
+@dataclass(slots=True)
+class Kinds:
+    """What earlier attempts to read a file have found about its columns of text."""
+
+    names_are_text: bool = False
+    categories: set[int] = field(default_factory=set)  # attributes that are categories, whatever they begin with
+
+
 @dataclass(frozen=True, slots=True)
 class Links:
     """The rows of one file or table of links, looked at but not read yet.
@@ -53,18 +60,16 @@ class Links:
     rows: Rows
     layout: Layout
     reading: Reading
-    zeros_mean_none: bool = False
+    zeros_mean_none: bool
 
     @classmethod
-    def of(cls, rows: Rows, options: ReadOptions) -> Links:
+    def of(cls, rows: Rows, wanted: Reading) -> Links:
         """Find the columns."""
-        wanted = options.columns(rows.names, rows.has_names)
-        layout = find_layout(rows.names, wanted, rows.name, has_names=rows.has_names)
-        dialect = rows.dialect
-        if not wanted.msg and dialect is not None and dialect.is_jodie:
-            layout = replace(layout, msg=tuple(range(4, len(dialect.names))))
-        reading = layout.reading(rows.names, wanted, has_names=rows.has_names)
-        return cls(rows, layout, reading, dialect is not None and not wanted.msg)
+        layout, dialect = find_layout(rows.header, wanted), rows.dialect
+        is_jodie = dialect is not None and dialect.is_jodie and not wanted.msg
+        if is_jodie:
+            layout = replace(layout, msg=tuple(range(4, len(rows.names))))
+        return cls(rows, layout, layout.reading(rows.header), is_jodie)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,15 @@ class Log:
     """The columns of all links, sorted by time and finished, and what they hold."""
 
     columns: dict[str, Column]  # src, dst, t, others that the log has, and the arrays of its names
-    num_links: int
     num_nodes: int
     reading: Reading
     attributes: tuple[Attribute, ...]
+
+    def events(self, arrays: dict[str, Array]) -> Events:
+        """Events of the arrays of the columns."""
+        events = Events.of_arrays(self.num_nodes, arrays)
+        events.columns, events.reading = self.attributes, self.reading
+        return events
 
 
 def read_log(
@@ -87,7 +97,7 @@ def read_log(
     """
     kinds = [Kinds() for _ in parts]
     while True:
-        scan = _Scan(store, Budget(limits.names, total))
+        scan = _Scan(store, limits.names, total)
         try:
             with report("reading", total, unit="bytes") as done:
                 for part, known in zip(parts, kinds, strict=True):
@@ -95,108 +105,91 @@ def read_log(
             pa.default_memory_pool().release_unused()
             return _finished(scan, store, limits, report)
         except ReadAgainError:
-            scan.discard()
-
-
-class Budget:
-    """The memory that names and categories may use."""
-
-    def __init__(self, limit: int, total: float) -> None:
-        self._limit, self._used, self._total = limit, 0, total
-        self.done = 0.0  # bytes of the log that are read
-
-    def reserve(self, size: int) -> None:
-        """Called before so many bytes are used."""
-        self._used += size
-        if self._used > self._limit:
-            share = self.done / max(self._total, 1)
-            needed = int(2 * self._used / max(share, 0.01)) >> 20
-            raise QueryError(
-                f"the distinct node names in the first {share:.0%} of the log need more memory than the limit "
-                f"leaves for them; set memory to about {needed:,} MiB"
-            )
+            for column in scan.columns.values():
+                column.discard()
 
 
 # Reading.
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """What is known of a file once it is read."""
-
-    reading: Reading
-    origin: Origin
-    has_dates: bool
-
-
 class _Scan:
     """The columns of a log as they are while it is read: in the order of the input, with provisional numbers."""
 
-    def __init__(self, store: Store, budget: Budget) -> None:
-        self._store, self._budget = store, budget
+    def __init__(self, store: Store, limit: int, total: float) -> None:
+        """`limit`: the memory that names and categories may use; `total`: the size of the log."""
+        self._store, self._limit, self._total = store, limit, total
+        self._done, self._reserved = 0.0, 0  # bytes that are read, and used
         self.columns: dict[str, Column] = {}
-        self.tables: list[NameTable] = []
-        self.parts: list[_Part] = []
+        self.tables: list[NameIndex] = []
+        self.prefixes: tuple[str, str] | None = None  # of the names in two tables
+        self.first = ("", Reading())  # the name of the first file, and how it was read
         self.times: list[FileTimes] = []
-        self.categories: list[Category] = []
+        self.codes: list[dict[str, int]] = []
         self.attributes: tuple[Attribute, ...] = ()
-        self.prefixes: tuple[str, str] | None = None
 
     def add(self, links: Links, kinds: Kinds, size: int, report: Callable[[float], object]) -> None:
         """Read a file in pieces of about `size` bytes."""
-        if self.parts:
+        if self.times:
             self._refuse_columns(links)
         else:
             self._create(links)
-        reader, before = _FileReader(self, links, kinds), self._budget.done
+        reader, before = _FileReader(self, links, kinds), self._done
         for piece in links.rows.pieces(size, links.layout.needed):
             reader.add(piece)
-            self._budget.done = before + piece.done
-            report(before + piece.done)
-        self._budget.done = before + links.rows.size
-        part = reader.finish()
-        if self.parts:
-            _refuse_difference(self.parts[0], part)
-        self.parts.append(part)
+            self._done = before + piece.done
+            report(self._done)
+        self._done = before + links.rows.size
+        found = (links.rows.name, reader.finish())
+        if len(self.times) == 1:
+            self.first = found
+        _refuse_difference(found, self.first)
 
-    def discard(self) -> None:
-        for column in self.columns.values():
-            column.discard()
+    def reserve(self, size: int) -> None:
+        """Called before so many bytes are used for names and categories."""
+        self._reserved += size
+        if self._reserved > self._limit:
+            share = self._done / max(self._total, 1)
+            needed = int(2 * self._reserved / max(share, 0.01)) >> 20
+            raise QueryError(
+                f"the distinct node names in the first {share:.0%} of the log need more memory than the limit "
+                f"leaves for them; set memory to about {needed:,} MiB"
+            )
 
-    def _create(self, first: Links) -> None:
+    def _create(self, links: Links) -> None:
+        """The columns that the first file has."""
         types: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": np.int64}
         optional = {"weight": np.float32, "negative": np.int32, "link_id": np.uint64}
-        types |= {role: optional[role] for role in first.layout.optional}
+        types |= {role: optional[role] for role in links.layout.optional}
         self.columns = {name: self._store.create(f"read-{name}", dtype) for name, dtype in types.items()}
-        if first.layout.msg:
-            self.columns["msg"] = self._store.create("read-msg", np.float32, len(first.layout.msg))
-        self.categories = [Category(self._budget.reserve) for _ in first.layout.msg]
-        self.prefixes = first.layout.prefixes if first.reading.bipartite else None
-        self.tables = [NameTable(reserve=self._budget.reserve) for _ in range(1 if self.prefixes is None else 2)]
+        if links.layout.msg:
+            self.columns["msg"] = self._store.create("read-msg", np.float32, len(links.layout.msg))
+        self.codes = [{} for _ in links.layout.msg]
+        self.prefixes = name_prefixes(links.rows.header, links.layout) if links.layout.bipartite else None
+        self.tables = [NameIndex(reserve=self.reserve) for _ in range(1 if self.prefixes is None else 2)]
 
     def _refuse_columns(self, links: Links) -> None:
         """Refuse other columns before the file is read, as far as they are known."""
-        first, msg = self.parts[0], links.reading.msg
-        if links.zeros_mean_none and len(msg) == len(self.categories):
-            msg = first.reading.msg
-        reading = replace(links.reading, categorical=first.reading.categorical, msg=msg)
-        _refuse_difference(first, _Part(reading, links.rows.origin(), first.has_dates))
+        first, msg = self.first[1], links.reading.msg
+        if links.zeros_mean_none and len(msg) == len(self.codes):
+            msg = first.msg
+        known = replace(links.reading, msg=msg, categorical=first.categorical, dates=first.dates)
+        _refuse_difference((links.rows.name, known), self.first)
 
 
 class _FileReader:
     """Appends the pieces of one file."""
 
     def __init__(self, scan: _Scan, links: Links, kinds: Kinds) -> None:
-        self._scan, self._links, self._layout, self._kinds = scan, links, links.layout.narrowed(), kinds
+        self._scan, self._links, self._layout, self._kinds = scan, links, links.layout, kinds
+        self._place = {at: i for i, at in enumerate(links.layout.needed)}  # of each column in a piece
         self._untyped = untyped = links.rows.dialect is not None
         self._integers = untyped and not kinds.names_are_text  # whether all names so far are
         self._with_point = False  # whether one of them is written like 7.0
-        self._times = FileTimes(links.rows.origin(), kinds, links.rows.rounds)
+        self._times = FileTimes(links.rows.name, links.rows.rounds)
+        given, known = links.layout.categorical, kinds.categories
         self._attributes = [
-            AttributeReader(
-                category, "link", given=at in self._layout.categorical, known=at in kinds.categories, untyped=untyped
-            )
-            for at, category in zip(self._layout.msg, scan.categories, strict=True)
+            AttributeReader("link", codes, at in given, untyped, True if at in known else None, scan.reserve)
+            for at, codes in zip(links.layout.msg, scan.codes, strict=True)
         ]
         self._rows, self._any_msg, self._any_weight, self._boolean_weights = 0, False, False, False
 
@@ -205,51 +198,52 @@ class _FileReader:
         if len(piece.table) == 0:
             return
         origin, layout, columns = self._links.rows.origin(piece.first), self._layout, self._scan.columns
-        at = partial(TableColumn.at, piece.table, origin=origin)
-        self._add_names(at, len(piece.table))
+
+        def at(position: int) -> TableColumn:
+            return TableColumn.at(piece.table, self._place[position], origin)
+
+        optional = {role: at(position) for role, position in layout.optional.items()}
+        self._add_names(at(layout.src), at(layout.dst), optional.get("negative"))
         columns["t"].append(self._times.add(at(layout.time)))
-        if layout.weight is not None:
-            column = at(layout.weight)
+        if column := optional.get("weight"):
             self._boolean_weights |= self._untyped and not self._rows and column.holds_booleans()
             weights = column.weights(booleans=self._boolean_weights)
             self._any_weight |= bool(weights.any())
             columns["weight"].append(weights)
-        if layout.link_id is not None:
-            columns["link_id"].append(at(layout.link_id).link_ids())
+        if column := optional.get("link_id"):
+            columns["link_id"].append(column.link_ids())
         if layout.msg:
-            msg = np.stack([self._attribute(reader, at(i)) for i, reader in self._readers()], axis=1)
+            msg = self._msg(map(at, layout.msg))
             self._any_msg |= bool(msg.any())
             columns["msg"].append(msg)
         self._rows += len(piece.table)
 
-    def finish(self) -> _Part:
-        """What is known now that all pieces are appended."""
-        reading, origin = self._links.reading, self._links.rows.origin()
+    def finish(self) -> Reading:
+        """How the file was read, now that all pieces are appended."""
+        reading, name = self._links.reading, self._links.rows.name
         if self._rows == 0:
-            raise DataError(f"{origin.name}: no rows; expected at least one link")
-        self._times.finish()
+            raise DataError(f"{name}: no rows; expected at least one link")
         self._scan.times.append(self._times)
-        if self._layout.weight is not None and not self._any_weight:
-            name = brief(self._links.rows.names[self._links.layout.weight or 0])
-            raise DataError(f"{origin.name}, column {name}: all weights are 0; give some links a weight above 0")
-        attributes = tuple(reader.finish() for reader in self._attributes)
-        self._scan.attributes = self._scan.attributes or attributes
-        kinds = zip(reading.msg, attributes, strict=True)
-        reading = replace(reading, categorical=tuple(column for column, found in kinds if found.kind == "category"))
+        if "weight" in self._layout.optional and not self._any_weight:
+            column = brief(self._links.rows.names[self._layout.optional["weight"]])
+            raise DataError(f"{name}, column {column}: all weights are 0; give some links a weight above 0")
+        self._scan.attributes = tuple(reader.finish() for reader in self._attributes)
         if self._links.zeros_mean_none and not self._any_msg:
-            reading = replace(reading, msg=(), categorical=())
-        return _Part(reading, origin, self._times.has_dates)
+            return replace(reading, msg=(), categorical=(), dates=self._times.has_dates)
+        kinds = zip(reading.msg, self._attributes, strict=True)
+        categorical = tuple(column for column, reader in kinds if reader.is_category)
+        return replace(reading, categorical=categorical, dates=self._times.has_dates)
 
-    def _add_names(self, at: Callable[[int], TableColumn], count: int) -> None:
-        layout, columns, tables = self._layout, self._scan.columns, self._scan.tables
-        given, rows = (None, None) if layout.negative is None else at(layout.negative).negatives()
-        src, dst, *negatives = self._ends([at(layout.src), at(layout.dst), *([] if given is None else [given])])
+    def _add_names(self, src: TableColumn, dst: TableColumn, negative: TableColumn | None) -> None:
+        columns, tables, count = self._scan.columns, self._scan.tables, len(src.values)
+        given, rows = (None, None) if negative is None else negative.negatives()
+        src, dst, *negatives = self._ends([src, dst] if given is None else [src, dst, given])
         columns["src"].append(tables[0].add(src.names()))
         columns["dst"].append(tables[-1].add(dst.names()))
         if negatives:
-            found = np.full(count, NO_NEGATIVE, np.int32)
-            found[rows] = tables[-1].add(negatives[0].names())
-            columns["negative"].append(found)
+            ids = np.full(count, NO_NEGATIVE, np.int32)
+            ids[rows] = tables[-1].add(negatives[0].names())
+            columns["negative"].append(ids)
 
     def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
         """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
@@ -265,71 +259,63 @@ class _FileReader:
         self._integers = False
         return ends
 
-    def _readers(self) -> Iterator[tuple[int, AttributeReader]]:
-        return zip(self._layout.msg, self._attributes, strict=True)
-
-    def _attribute(self, reader: AttributeReader, column: TableColumn) -> Array:
+    def _msg(self, columns: Iterable[TableColumn]) -> Array:
+        pairs = zip(self._attributes, columns, strict=True)
         try:
-            return reader.add(column)
+            return np.stack([reader.add(column) for reader, column in pairs], axis=1)
         except ReadAgainError:
-            self._kinds.categories.add(next(i for i, each in self._readers() if each is reader))
+            known = zip(self._layout.msg, self._attributes, strict=True)
+            self._kinds.categories.update(at for at, reader in known if reader.is_category)
             raise
 
 
-def _refuse_difference(first: _Part, part: _Part) -> None:
-    """Refuse files that cannot be parts of one log."""
+def _refuse_difference(found: tuple[str, Reading], first: tuple[str, Reading]) -> None:
+    """Refuse files, of these names, that cannot be parts of one log."""
     for role in ("src", "dst", "time", "msg", "categorical", "weight", "negative", "link_id", "bipartite"):
-        mine, others = getattr(part.reading, role), getattr(first.reading, role)
+        mine, others = getattr(found[1], role), getattr(first[1], role)
         if mine != others:
             raise DataError(
-                f"{part.origin.name}: {role} is {brief(mine)}, but {brief(others)} in {first.origin.name}; "
+                f"{found[0]}: {role} is {brief(mine)}, but {brief(others)} in {first[0]}; "
                 "files read together need the same columns"
             )
-    if first.has_dates != part.has_dates:
-        kinds = ["dates" if rows.has_dates else "numbers" for rows in (part, first)]
-        raise DataError(f"{part.origin.name}: times are {kinds[0]}, but {kinds[1]} in {first.origin.name}")
+    if found[1].dates != first[1].dates:
+        mine, others = ("dates" if reading.dates else "numbers" for _, reading in (found, first))
+        raise DataError(f"{found[0]}: times are {mine}, but {others} in {first[0]}")
 
 
 # What is left to do when all rows are read.
 
 
 def _finished(scan: _Scan, store: Store, limits: Limits, report: ShowProgress) -> Log:
-    times = LogTimes(scan.times)
-    reading = replace(scan.parts[0].reading, dates=times.has_dates, unit=times.unit)
-    attributes = tuple(
-        replace(column, levels=tuple(category.codes)) if column.kind == "category" else column
-        for column, category in zip(scan.attributes, scan.categories, strict=True)
-    )
-    columns = scan.columns
+    columns, attributes = scan.columns, scan.attributes
+    unit, is_sorted = join_times(scan.times, columns["t"], limits.block)
+    reading = replace(scan.first[1], unit=unit)
     if not reading.msg and "msg" in columns:
         columns.pop("msg").discard()
         attributes = ()
     count = columns["t"].rows
-    is_sorted = times.convert(columns["t"], limits.block)
     with report("sorting node names"):
         ranks = _ranks(scan, limits.block)
         names = _write_names(scan, ranks, store)
     num_nodes = sum(map(len, ranks))
     if len(ranks) > 1:
         ranks[1] += np.int32(len(ranks[0]))
-    ends = {"src": ranks[0], "dst": ranks[-1], "negative": ranks[-1]}
+    ends = {"src": ranks[0], "dst": ranks[-1]}
+    if "negative" in columns:
+        ends["negative"] = np.append(ranks[-1], np.int32(NO_NEGATIVE))  # which is the number of none, -1
+
+    def renumbered(name: str, values: Array) -> Array:
+        return ends[name][values] if name in ends else values
+
     with report("numbering" if is_sorted else "sorting", count) as done:
         if is_sorted:
-            for name in ends.keys() & columns.keys():
+            for name in ends:
                 for first, rows in steps(count, limits.block):
-                    columns[name].replace(first, _renumbered(ends, name, columns[name].read(first, rows)))
+                    columns[name].replace(first, renumbered(name, columns[name].read(first, rows)))
         else:
             memory = max(limits.sorting - sum(array.nbytes for array in ranks), limits.sorting // 8)
-            columns = sort_by_time(columns, store, memory, partial(_renumbered, ends), done)
-    return Log(columns | names, count, num_nodes, reading, attributes)
-
-
-def _renumbered(ends: dict[str, Array], name: str, values: Array) -> Array:
-    """Some values of a column, with the final numbers of nodes."""
-    if name not in ends:
-        return values
-    found = ends[name][values]
-    return np.where(values == NO_NEGATIVE, np.int32(NO_NEGATIVE), found) if name == "negative" else found
+            columns = sort_by_time(columns, store, memory, renumbered, done)
+    return Log(columns | names, num_nodes, reading, attributes)
 
 
 def _ranks(scan: _Scan, block: int) -> list[Array]:
@@ -339,16 +325,15 @@ def _ranks(scan: _Scan, block: int) -> list[Array]:
     then all destinations, then negatives.
     """
     found = []
-    for side, table in enumerate(scan.tables):
-        ranks = np.full(len(table), -1, np.int32)
-        if table.strings:
-            count = 0
-            for name in ["src", "dst", "negative"] if len(scan.tables) == 1 else [["src"], ["dst", "negative"]][side]:
-                if name in scan.columns:
-                    for first, rows in steps(scan.columns[name].rows, block):
-                        count = rank_by_appearance(scan.columns[name].read(first, rows), ranks, count)
-        else:
-            ranks = _inverse(np.argsort(table.arrays()["names"]))
+    columns = [("src", "dst", "negative")] if len(scan.tables) == 1 else [("src",), ("dst", "negative")]
+    for table, names in zip(scan.tables, columns, strict=True):
+        if not table.strings:
+            found.append(_inverse(np.argsort(table.arrays["names"])))
+            continue
+        ranks, count = np.full(len(table), -1, np.int32), 0
+        for column in (scan.columns[name] for name in names if name in scan.columns):
+            for first, rows in steps(column.rows, block):
+                count = rank_by_appearance(column.read(first, rows), ranks, count)
         found.append(ranks)
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,7 @@ import numpy.typing as npt
 from cawn.data.attributes import Attribute
 from cawn.data.events import Events
 from cawn.data.names import UNKNOWN, bipartite_prefixes
-from cawn.data.readers import files
-from cawn.data.readers.attributes import AttributeReader, Category
-from cawn.data.readers.columns import find_column, find_node_column
-from cawn.data.readers.dialect import sniff
+from cawn.data.readers.attributes import AttributeReader
 from cawn.data.readers.rows import PIECE, Rows, TableInMemory, open_rows
 from cawn.data.readers.tables import Origin, TableColumn
 from cawn.data.reading import Column
@@ -38,44 +35,24 @@ class NodeTable:
     def read(cls, given: Any, node: Column | None, categorical: Sequence[Column]) -> NodeTable:
         """From a path or a table; `categorical` may also name columns of the links."""
         if isinstance(given, str | os.PathLike):
-            file = files.find_file(given)
-            rows: Rows = open_rows(file, sniff(file, columns=2) if file.kind == "text" else None)
+            rows: Rows = open_rows(given, columns=2)
         elif hasattr(given, "__arrow_c_stream__"):
             rows = TableInMemory(given, "nodes")
         else:
             raise DataError(f"nodes is a {type(given).__name__}: give a path or a table (pyarrow, pandas, polars)")
-        at = (
-            find_node_column(rows.names, rows.name)
-            if node is None
-            else find_column(node, rows.names, "node", rows.name)
-        )
+        at = rows.header.find_nodes() if node is None else rows.header.find("node", node)
         rest = [i for i in range(len(rows.names)) if i != at]
         if not rest:
             raise DataError(f"{rows.name}: no columns beside {brief(rows.names[at])}; expected node attributes")
-        return cls._read(rows, at, rest, categorical)
-
-    @classmethod
-    def _read(cls, rows: Rows, at: int, rest: list[int], categorical: Sequence[Column]) -> NodeTable:
-        untyped = rows.dialect is not None
-        categories = [Category() for _ in rest]
-        readers = [
-            AttributeReader(category, "node", given=rows.names[i] in categorical, known=False, untyped=untyped)
-            for i, category in zip(rest, categories, strict=True)
-        ]
+        readers = [AttributeReader("node", {}, rows.names[i] in categorical, rows.dialect is not None) for i in rest]
         names, x = [], []
         for piece in rows.pieces(PIECE, [at, *rest]):
-            origin = rows.origin(piece.first)
-            column = TableColumn.at(piece.table, 0, origin)
-            names += column.names(needed="every row needs the name of a node").to_pylist()
-            columns = (TableColumn.at(piece.table, i + 1, origin) for i in range(len(rest)))
+            name, *columns = (TableColumn.at(piece.table, i, rows.origin(piece.first)) for i in range(len(rest) + 1))
+            names += name.names(needed="every row needs the name of a node").to_pylist()
             x.append(np.stack([reader.add(column) for reader, column in zip(readers, columns, strict=True)], axis=1))
         if not names:
             raise DataError(f"{rows.name}: no rows; expected at least one node")
-        attributes = (
-            replace(reader.finish(), levels=tuple(category.codes))
-            for reader, category in zip(readers, categories, strict=True)
-        )
-        return cls(names, np.concatenate(x), tuple(attributes), rows.origin())
+        return cls(names, np.concatenate(x), tuple(reader.finish() for reader in readers), rows.origin())
 
     def attached(self, events: Events) -> Events:
         """The links with these attributes of their nodes; a last column marks the nodes that are in the table."""
@@ -94,9 +71,7 @@ class NodeTable:
         x = np.zeros((events.num_nodes, self.x.shape[1] + 1), np.float32)
         x[ids[known], :-1] = self.x[known]
         x[ids[known], -1] = 1
-        return events.with_attributes(
-            events.msg, x, columns=events.columns, node_columns=(*self.columns, Attribute(PRESENCE, "presence"))
-        )
+        return events.replace(x=x, node_columns=(*self.columns, Attribute(PRESENCE, "presence")))
 
     def _ids(self, events: Events) -> npt.NDArray[np.int64]:
         """The node of each row. In a bipartite network, a name without its prefix must occur on one side only."""

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from cawn.data.readers import files
 from cawn.data.readers.columns import Layout, find_layout, has_usual_ends, time_columns
-from cawn.data.readers.dialect import Dialect, sniff, split
+from cawn.data.readers.dialect import sniff, split
 from cawn.data.readers.rows import FileRows, open_rows
-from cawn.data.readers.tables import Origin, TableColumn
+from cawn.data.readers.tables import TableColumn
 from cawn.data.reading import Reading
 from cawn.errors import DataError
 
@@ -31,32 +31,23 @@ class TableFile:
     def path(self) -> files.File:
         return self.rows.file
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the columns."""
-        return self.rows.names
-
-    @property
-    def dialect(self) -> Dialect | None:
-        """Of text."""
-        return self.rows.dialect
-
-    def origin(self, first: int) -> Origin:
-        """For messages about rows counted from row `first` of the file."""
-        return self.rows.origin(first)
-
     def chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
         """The rows from `first` to `stop` (exclusive; None: all) in order, `rows` at a time but for the last."""
-        return _rechunked(self._between(first, stop), rows)
-
-    def _between(self, first: int, stop: int | None) -> Iterator[pa.Table]:
-        for piece in self.rows.pieces(_PIECE, range(len(self.names)), skip=first):
+        held: list[pa.Table] = []
+        for piece in self.rows.pieces(_PIECE, range(len(self.rows.names)), skip=first):
             low, end = max(first - piece.first, 0), piece.first + len(piece.table)
             high = len(piece.table) if stop is None else min(stop - piece.first, len(piece.table))
             if low < high:
-                yield piece.table.slice(low, high - low)
+                held.append(piece.table.slice(low, high - low))
+            if sum(map(len, held)) >= rows:
+                table = pa.concat_tables(held)
+                whole = len(table) // rows * rows
+                yield from (table.slice(at, rows) for at in range(0, whole, rows))
+                held = [table.slice(whole)]
             if stop is not None and end >= stop:
-                return
+                break
+        if sum(map(len, held)):
+            yield pa.concat_tables(held)
 
     def num_rows(self) -> int | None:
         """The approximate number of rows: of text, the number of lines. None if unknown."""
@@ -65,11 +56,11 @@ class TableFile:
                 import pyarrow.parquet as pq
 
                 return int(pq.read_metadata(self.path.path).num_rows)
-            if self.dialect is None:
+            if self.rows.dialect is None:
                 return None
             with self.path.open() as file:
                 lines: int = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-            return max(lines - self.dialect.skip, 1)
+            return max(lines - self.rows.dialect.skip, 1)
         except (pa.ArrowException, OSError, EOFError):
             return None  # reading the rows reports what is wrong
 
@@ -104,19 +95,16 @@ class PairFile(TableFile):
             timed: Whether the file must have a column of times.
             header: Whether text has a header; guessed if None.
         """
-        file = files.find_file(path)
-        dialect = sniff(file, header=header, columns=2) if file.kind == "text" else None
-        rows = open_rows(file, dialect)
-        rows = rows.with_keys([key for key, _ in file.partitions if key not in rows.names])
-        columns = (wanted or Reading()).completed(recorded, rows.names, rows.has_names)
-        layout = find_layout(rows.names, columns, rows.name, has_names=rows.has_names, timed=timed)
-        return cls(rows, layout, timed)
+        rows = open_rows(path, header=header, columns=2)
+        rows = rows.with_keys([key for key, _ in rows.file.partitions if key not in rows.names])
+        columns = (wanted or Reading()).completed(recorded, rows.names, rows.header.is_given)
+        return cls(rows, find_layout(rows.header, columns, timed=timed), timed)
 
     def has_times(self) -> bool:
         """Whether there is a column that looks like times, even if it was not asked for."""
-        if not self.rows.has_names:
-            return len(self.names) > 2
-        return self.layout.time >= 0 or len(time_columns(self.names, (self.layout.src, self.layout.dst))) == 1
+        if not self.rows.header.is_given:
+            return len(self.rows.names) > 2
+        return self.layout.time >= 0 or len(time_columns(self.rows.names, (self.layout.src, self.layout.dst))) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +117,7 @@ class NodeFile(TableFile):
     def open(cls, path: files.Input) -> NodeFile:
         """Look at the beginning of a file. Text has a header if its first line has the usual name of a column."""
         file = files.find_file(path)
-        dialect = _sniff_nodes(file) if file.kind == "text" else None
-        rows = open_rows(file, dialect)
+        rows = open_rows(file, *_guess_layout(file) if file.kind == "text" else (), columns=1)
         if not rows.names:
             raise DataError(f"{file}: has no columns; expected names of nodes")
         plain = [name.strip().lower() for name in rows.names]
@@ -139,29 +126,15 @@ class NodeFile(TableFile):
     def name_chunks(self, rows: int, first: int = 0, stop: int | None = None) -> Iterator[list[Any]]:
         """The names in rows `first` to `stop`, as `chunks` does."""
         for table in self.chunks(rows, first, stop):
-            yield TableColumn.at(table, self.column, self.origin(first)).names().to_pylist()
+            yield TableColumn.at(table, self.column, self.rows.origin(first)).names().to_pylist()
             first += len(table)
 
 
-def _sniff_nodes(file: files.File) -> Dialect:
+def _guess_layout(file: files.File) -> tuple[str, bool]:
+    """The delimiter of a text file of nodes, and whether it has a header."""
     skip = sniff(file, "\t", header=False, columns=1).skip
     with file.open() as raw:
         line = raw.read(1 << 16).decode("utf-8-sig", "replace").splitlines()[skip:][:1]
     delimiter = next((mark for mark in ",;|" if line and mark in line[0]), "\t")
     names = [name.strip().lower() for name in split(line[0], delimiter)] if line else []
-    has_header = NODE in names or has_usual_ends(names) or (len(names) == 1 and names[0] in _NODE_COLUMNS)
-    return sniff(file, delimiter, header=has_header, columns=1)
-
-
-def _rechunked(tables: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    held: list[pa.Table] = []
-    count = 0
-    for table in tables:
-        while count + len(table) >= rows:
-            yield pa.concat_tables([*held, table.slice(0, rows - count)])
-            table, held, count = table.slice(rows - count), [], 0
-        if len(table):
-            held.append(table)
-            count += len(table)
-    if held:
-        yield pa.concat_tables(held)
+    return delimiter, NODE in names or has_usual_ends(names) or (len(names) == 1 and names[0] in _NODE_COLUMNS)

@@ -8,18 +8,18 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.data.readers import files
-from cawn.data.readers.dialect import Dialect, check_utf8, line_of
-from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File
+from cawn.data.readers.columns import Header
+from cawn.data.readers.dialect import Dialect, check_utf8, line_of, sniff
+from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, Input, Value
 from cawn.data.readers.tables import Origin
 from cawn.errors import DataError, brief, reason
 
@@ -49,20 +49,26 @@ class Rows(ABC):
     """The rows of a file or table.
 
     Attributes:
-        name: What messages call it.
-        names: Of the columns; those of folders KEY=VALUE follow those of the file.
-        has_names: Whether the names are those of the file, and not made up.
+        header: Names of the columns; those of folders KEY=VALUE follow those of the file.
         dialect: Of text.
         size: In bytes.
         rounds: Whether large integers may have become floats when they were parsed.
     """
 
-    name: str
-    names: list[str]
-    has_names = True
+    header: Header
     dialect: Dialect | None = None
-    size: float = 0
+    size: float
     rounds = False
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return self.header.where
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns."""
+        return self.header.names
 
     @abstractmethod
     def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
@@ -73,95 +79,90 @@ class Rows(ABC):
         return Origin(self.name, lambda row: f"row {first + row + 1}")
 
 
-def open_rows(file: File, dialect: Dialect | None) -> FileRows:
-    """The rows of a file, which is text if there is a dialect."""
-    return TextRows(file, dialect) if dialect else TableRows(file)
+def open_rows(source: Input, delimiter: str | None = None, header: bool | None = None, *, columns: int = 3) -> FileRows:
+    """The rows of a file. The layout of text, of at least so many columns, is guessed as far as it is not given."""
+    file = files.find_file(source)
+    size = os.path.getsize(file.path)
+    if file.kind == "text" or delimiter is not None:
+        dialect = sniff(file, delimiter, header, columns=columns)
+        return TextRows(Header(str(file), dialect.names, dialect.has_header), file, size, len(dialect.names), dialect)
+    schema = _schema(file)
+    return TableRows(Header(str(file), schema.names), file, size, len(schema), None, file.kind == "json", schema)
 
 
+@dataclass(frozen=True)
 class FileRows(Rows):
-    """The rows of a file."""
+    """The rows of a file, `width` columns of which are its own."""
 
-    def __init__(self, file: File, own: Sequence[str]) -> None:
-        self.file, self.name, self.size = file, str(file), os.path.getsize(file.path)
-        self._width, self.names = len(own), list(own)
-        self._values = dict(file.partitions)
+    header: Header
+    file: File
+    size: float
+    width: int
+    dialect: Dialect | None = None
+    rounds: bool = False
 
     def with_keys(self, keys: Sequence[str]) -> FileRows:
         """The same with these keys of the file's folders as further columns."""
-        rows = copy(self)
-        rows.names = [*self.names, *keys]
-        return rows
+        return replace(self, header=replace(self.header, names=[*self.names[: self.width], *keys]))
 
     def at(self, file: File) -> FileRows:
         """The rows of the same file at another path."""
-        rows = copy(self)
-        rows.file, rows.name = file, str(file)
-        return rows
+        return replace(self, file=file, header=replace(self.header, where=str(file)))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, FileRows) and repr(self) == repr(other)
+    def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
+        own = [i for i in columns if i < self.width]
+        return prefetch(self._completed(piece, columns) for piece in self._pieces(size, own, skip))
 
-    def __hash__(self) -> int:
-        return hash(repr(self))
+    @abstractmethod
+    def _pieces(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
+        """The same of columns that the file has."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.file!r}, {self.names!r}, {self.dialect!r})"
+    def _completed(self, piece: Piece, columns: Sequence[int]) -> Piece:
+        """With the columns of folders KEY=VALUE in between."""
+        own, values = iter(piece.table.columns), dict(self.file.partitions)
+        found = [
+            next(own) if i < self.width else self._constant(values[self.names[i]], len(piece.table)) for i in columns
+        ]
+        return replace(piece, table=pa.Table.from_arrays(found, [self.names[i] for i in columns]))
 
-    def _completed(self, table: pa.Table, columns: Sequence[int], as_text: bool = False) -> pa.Table:
-        """The columns, given a table of those that the file has, in their order."""
-        own = iter(table.columns)
-        found = []
-        for i in columns:
-            if i < self._width:
-                found.append(next(own))
-            else:
-                value = self._values[self.names[i]]
-                value = ("" if value is None else str(value)) if as_text else value
-                found.append(files.constant(value, len(table)))
-        return pa.Table.from_arrays(found, [self.names[i] for i in columns])
+    def _constant(self, value: Value, rows: int) -> pa.Array:
+        """A column with one value."""
+        if self.dialect is not None:
+            value = "" if value is None else str(value)
+        kind = pa.null() if value is None else pa.int64() if isinstance(value, int) else pa.string()
+        return pa.repeat(pa.scalar(value, kind), rows)
 
 
+@dataclass(frozen=True)
 class TextRows(FileRows):
     """The rows of a text file."""
 
-    def __init__(self, file: File, dialect: Dialect) -> None:
-        super().__init__(file, dialect.names)
-        self.dialect, self.has_names = dialect, dialect.has_header
+    dialect: Dialect
 
     def origin(self, first: int = 0) -> Origin:
-        return Origin(self.name, lambda row: f"line {line_of(self.file, self._dialect, first + row)}")
+        return Origin(self.name, lambda row: f"line {line_of(self.file, self.dialect, first + row)}")
 
-    @property
-    def _dialect(self) -> Dialect:
-        assert self.dialect is not None
-        return self.dialect
-
-    def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
-        return prefetch(self._pieces(size, columns))
-
-    def _pieces(self, size: int, columns: Sequence[int]) -> Iterator[Piece]:
-        own, first = [f"{i}" for i in columns if i < self._width], 0
+    def _pieces(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
+        names, first = [f"{i}" for i in own], 0
         for block, done in self._blocks(size):
-            table = self._parse(block, own, first)
-            if self._dialect.padded:
+            table = self._parse(block, names, first)
+            if self.dialect.padded:
                 trimmed = [pc.utf8_trim_whitespace(column) for column in table.columns]
                 table = pa.Table.from_arrays(trimmed, table.column_names)
-            yield Piece(self._completed(table, columns, as_text=True), first, done)
+            yield Piece(table, first, done)
             first += len(table)
 
     def _blocks(self, size: int) -> Iterator[tuple[bytes, float]]:
         """Whole rows without the lines before them, and how many bytes of the file are read so far."""
-        skip = self._dialect.skip
+        skip = self.dialect.skip
         try:
-            with open(self.file.path, "rb") as raw:
-                stream = pa.CompressedInputStream(raw, self.file.compression) if self.file.compression else raw
-                for block in _whole_rows(stream, size, self.name, quoted=True):
-                    if skip:
-                        block, skip = _without_lines(block, skip)
-                    if self._dialect.delimiter == " +":
-                        block = _BLANK_ENDS.sub(b"", _BLANKS.sub(b" ", block))
-                    if block.strip():
-                        yield block, raw.tell()
+            for block, done in _whole_rows(self.file, size, quoted=True):
+                if skip:
+                    block, skip = _without_lines(block, skip)
+                if self.dialect.delimiter == " +":
+                    block = _BLANK_ENDS.sub(b"", _BLANKS.sub(b" ", block))
+                if block.strip():
+                    yield block, done
         except (OSError, EOFError, UnicodeError) as error:
             raise DataError(f"{self.name}: is damaged ({reason(error)}); download or write the file again") from error
 
@@ -170,7 +171,9 @@ class TextRows(FileRows):
         try:
             return csv.read_csv(pa.BufferReader(block), **self._options(own))
         except pa.ArrowInvalid:
-            if not _is_utf8(block):  # else Arrow cannot say which row is ragged
+            try:
+                block.decode()
+            except UnicodeDecodeError:  # then Arrow cannot say which row is ragged
                 check_utf8(self.file)
             return self._parse_slowly(block, own, first)
 
@@ -190,15 +193,16 @@ class TextRows(FileRows):
             raise DataError(f"{self.name}: {problem}") from error
         if ragged:
             row = ragged[0]
-            line = line_of(self.file, self._dialect, first + row.number - 1)
             fields = f"found {row.actual_columns} fields, expected {row.expected_columns}"
-            raise DataError(f"{self.name}, line {line}: {fields}: {brief(row.text[:60])}")
+            raise DataError(
+                f"{self.name}, {self.origin(first).place(row.number - 1)}: {fields}: {brief(row.text[:60])}"
+            )
         return table
 
     def _options(self, own: list[str], on_ragged: Any = None, whole: int | None = None) -> dict[str, Any]:
         """Arguments of Arrow's reader. Columns are called "0", "1", ...; `whole` is the size of the block."""
-        names = [f"{i}" for i in range(self._width)]
-        delimiter = " " if self._dialect.delimiter == " +" else self._dialect.delimiter
+        names = [f"{i}" for i in range(self.width)]
+        delimiter = " " if self.dialect.delimiter == " +" else self.dialect.delimiter
         return {
             "read_options": csv.ReadOptions(
                 column_names=names, use_threads=whole is None, block_size=whole or _PARSED_AT_ONCE
@@ -212,26 +216,21 @@ class TextRows(FileRows):
         }
 
 
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _whole_rows(stream: IO[bytes], size: int, name: str, *, quoted: bool) -> Iterator[bytes]:
-    """Blocks of about `size` bytes that end where a line ends and, if lines may be `quoted`, not within quotes."""
-    rest, block = b"", bytes(stream.read(size))
-    while block:
-        following = bytes(stream.read(size))
-        rest += block
-        if cut := len(rest) if not following else _last_row(rest) if quoted else rest.rfind(b"\n") + 1:
-            yield rest[:cut]
-            rest = rest[cut:]
-        if following and len(rest) > LONGEST_LINE:
-            raise DataError(f"{name}: {TOO_LONG}")
-        block = following
+def _whole_rows(file: File, size: int, *, quoted: bool) -> Iterator[tuple[bytes, float]]:
+    """Blocks of about `size` bytes that end where a line ends and, if lines may be `quoted`, not within quotes; and
+    how many bytes of the file are read so far."""
+    with open(file.path, "rb") as raw:
+        stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
+        rest, block = b"", bytes(stream.read(size))
+        while block:
+            following = bytes(stream.read(size))
+            rest += block
+            if cut := len(rest) if not following else _last_row(rest) if quoted else rest.rfind(b"\n") + 1:
+                yield rest[:cut], raw.tell()
+                rest = rest[cut:]
+            if following and len(rest) > LONGEST_LINE:
+                raise DataError(f"{file}: {TOO_LONG}")
+            block = following
 
 
 def _last_row(text: bytes) -> int:
@@ -258,29 +257,24 @@ def _without_lines(block: bytes, skip: int) -> tuple[bytes, int]:
 # Tables.
 
 
+@dataclass(frozen=True)
 class TableRows(FileRows):
     """The rows of a Parquet, Arrow IPC or JSON Lines file, whose columns have types."""
 
-    def __init__(self, file: File) -> None:
-        self._schema = _schema(file)
-        super().__init__(file, self._schema.names)
-        self.rounds = file.kind == "json"
+    schema: pa.Schema = field(default=None, repr=False)
 
-    def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
-        return prefetch(self._pieces(size, columns, skip))
-
-    def _pieces(self, size: int, columns: Sequence[int], skip: int) -> Iterator[Piece]:
+    def _pieces(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
         read = {"parquet": self._parquet, "json": self._json}.get(self.file.kind, self._ipc)
         with files.damage_reported(self.file):
-            for piece in read(size, [i for i in columns if i < self._width], skip):
+            for piece in read(size, own, skip):
                 piece.table.validate(full=True)  # Arrow's functions trust offsets
-                yield Piece(self._completed(piece.table, columns), piece.first, piece.done)
+                yield piece
 
     def _parquet(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
         import pyarrow.parquet as pq
 
-        names = [self._schema.names[i] for i in own]
-        unique = len(set(self._schema.names)) == len(self._schema.names)
+        names = [self.schema.names[i] for i in own]
+        unique = len(set(self.schema.names)) == len(self.schema.names)
         with pq.ParquetFile(self.file.path, buffer_size=_BUFFER, pre_buffer=False) as parquet:
             groups = [parquet.metadata.row_group(i) for i in range(parquet.metadata.num_row_groups)]
             total, ends = max(parquet.metadata.num_rows, 1), list(accumulate(group.num_rows for group in groups))
@@ -309,7 +303,7 @@ class TableRows(FileRows):
                     first += len(part)
 
     def _json(self, size: int, own: list[int], skip: int) -> Iterator[Piece]:
-        kinds, first = pa.schema([self._schema.field(i) for i in own]), 0
+        kinds, first = pa.schema([self.schema.field(i) for i in own]), 0
         for block, done in _json_blocks(self.file, size):
             table = _parse_json(block, explicit_schema=kinds, unexpected_field_behavior="ignore").select(kinds.names)
             yield Piece(table, first, done)
@@ -317,11 +311,15 @@ class TableRows(FileRows):
 
 
 class TableInMemory(Rows):
-    """The rows of a table of another library."""
+    """The rows of a table of another library: of any object that offers an Arrow stream."""
 
     def __init__(self, table: Any, name: str = "table") -> None:
-        self.name, self._table = name, files.import_stream(table)
-        self.names, self.size = self._table.column_names, self._table.nbytes
+        try:
+            self._table = pa.table(table)
+            self._table.validate(full=True)
+        except Exception as error:  # another library's table can raise anything
+            raise DataError(f"table: cannot be read as Arrow ({reason(error)})") from error
+        self.header, self.size = Header(name, self._table.column_names), self._table.nbytes
 
     def pieces(self, size: int, columns: Sequence[int], skip: int = 0) -> Iterator[Piece]:
         first = 0
@@ -352,37 +350,26 @@ def _schema(file: File) -> pa.Schema:
 
 def _json_schema(file: File) -> pa.Schema:
     """The columns of all lines, with the types that fit all of them; what looks like dates is text."""
-    kinds: dict[str, pa.DataType] = {}
+    found: dict[str, pa.Field] = {}
     for block, _ in _json_blocks(file, LONGEST_LINE):
         for column in _parse_json(block).schema:
-            kind = pa.string() if pa.types.is_timestamp(column.type) else column.type
-            kinds[column.name] = _common_kind(column.name, kinds.get(column.name, pa.null()), kind)
-    return pa.schema(list(kinds.items()))
-
-
-def _common_kind(name: str, one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """A type for the values of both, as Arrow's reader of JSON would choose it."""
-    if one == other or pa.types.is_null(other):
-        return one
-    if pa.types.is_null(one):
-        return other
-    if {one, other} == {pa.int64(), pa.float64()}:
-        return pa.float64()
-    if pa.types.is_nested(one) and pa.types.is_nested(other):
-        return one
-    raise pa.ArrowInvalid(f"JSON parse error: Column(/{name}) changed from {one} to {other}")
+            if pa.types.is_timestamp(column.type):
+                column = column.with_type(pa.string())
+            known = found.setdefault(column.name, column)
+            if not (pa.types.is_nested(known.type) and pa.types.is_nested(column.type)):
+                both = [pa.schema([known]), pa.schema([column])]
+                found[column.name] = pa.unify_schemas(both, promote_options="permissive").field(0)
+    return pa.schema(list(found.values()))
 
 
 def _json_blocks(file: File, size: int) -> Iterator[tuple[bytes, float]]:
     """Whole lines, each with one object, and how many bytes of the file are read so far."""
     line = 0
-    with open(file.path, "rb") as raw:
-        unpacked = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
-        for block in _whole_rows(unpacked, size, file.name, quoted=False):
-            lines = block.removeprefix(b"\xef\xbb\xbf") if line == 0 else block
-            line = _check_objects(lines, line, file.name)
-            if lines.strip():
-                yield lines, raw.tell()
+    for block, done in _whole_rows(file, size, quoted=False):
+        lines = block.removeprefix(b"\xef\xbb\xbf") if line == 0 else block
+        line = _check_objects(lines, line, file.name)
+        if lines.strip():
+            yield lines, done
 
 
 def _check_objects(lines: bytes, number: int, name: str) -> int:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from cawn.data.attributes import MAX_CODES
 from cawn.data.hashing import hash_ids
 from cawn.data.names import parse_integers
 from cawn.errors import DataError, brief
@@ -108,14 +107,14 @@ class TableColumn:
                 return replace(self, values=integers)
         trimmed = self._trimmed_times()
         values = next((values for kind in kinds if (values := _cast_or_none(trimmed, kind)) is not None), None)
-        if values is None:
-            return None
-        parsed = replace(self, values=values)
-        if pa.types.is_float64(parsed.type):
-            times = values.to_numpy()
-            rounded = np.isfinite(times) & (np.abs(times) >= 2.0**53)
-            parsed._refuse_rows(rounded, times, "float64 rounds times this large; use whole numbers within int64")
-        return parsed
+        if values is not None and pa.types.is_float64(values.type):
+            self.refuse_rounded(values.to_numpy())
+        return None if values is None else replace(self, values=values)
+
+    def refuse_rounded(self, times: Array) -> None:
+        """Refuse times that float64 rounds, or may have rounded already."""
+        large = np.isfinite(times) & (np.abs(times.astype(np.float64)) >= 2.0**53)
+        self._refuse_rows(large, times, "float64 rounds times this large; use whole numbers within int64")
 
     def misfit(self, first: TableColumn, kinds: Sequence[pa.DataType]) -> DataError:
         """The error for the first value that is unlike `first`, or unlike these kinds, none of which fits all."""
@@ -137,37 +136,25 @@ class TableColumn:
         self._refuse_nulls(rule)
         values = self.values
         if self.is_text:
-            kind = pa.bool_() if booleans and self.holds_booleans() else pa.float64()
-            values = self._cast(kind, rule)
-        elif not (
-            pa.types.is_integer(self.type)
-            or pa.types.is_floating(self.type)
-            or pa.types.is_boolean(self.type)
-            or pa.types.is_decimal(self.type)
-        ):
+            values = self._cast(pa.bool_() if booleans and self.holds_booleans() else pa.float64(), rule)
+        if (numbers := _cast_or_none(values, pa.float64(), safe=False)) is None:
             raise self._type_error(rule)
-        exact = values.cast(pa.float64(), safe=False).to_numpy()
+        exact = numbers.to_numpy()
         with np.errstate(over="ignore"):
             rounded = exact.astype(np.float32)
         self._refuse_rows(~np.isfinite(rounded), exact, rule)
         return np.asarray(rounded)
 
     def integers(self, rule: str) -> npt.NDArray[np.int64]:
-        """Whole numbers, however they are stored; none missing."""
-        self._refuse_nulls(rule)
-        column = self
-        if self.is_text:
-            column = replace(self, values=self._cast(pa.float64(), rule))
-        return np.array(column._cast(pa.int64(), rule).to_numpy())
+        """Whole numbers in a column of text, however they are written."""
+        numbers = replace(self, values=self._cast(pa.float64(), rule))
+        return np.array(numbers._cast(pa.int64(), rule).to_numpy())
 
-    def categories(self) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
-        """Codes of the values, and the text of each code. A missing value is the empty text."""
+    def categories(self) -> tuple[npt.NDArray[np.int32], list[str]]:
+        """The index of each value among the different texts, and these. A missing value is the empty text."""
         names = self._cast(pa.large_string(), "categories are text or numbers")
         coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
-        levels = coded.dictionary.to_pylist()
-        if len(levels) > MAX_CODES:
-            raise self.too_many(len(levels))
-        return coded.indices.to_numpy().astype(np.float32), tuple(levels)
+        return coded.indices.to_numpy(), coded.dictionary.to_pylist()
 
     def too_many(self, categories: int) -> DataError:
         return DataError(f"{self._where}: found {categories:,} categories; is it a column of ids?")
@@ -279,9 +266,9 @@ def _all_fit(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
     return _cast_or_none(column, kind) is not None
 
 
-def _cast_or_none(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray | None:
+def _cast_or_none(column: pa.ChunkedArray, kind: pa.DataType, **options: Any) -> pa.ChunkedArray | None:
     try:
-        return column.cast(kind)
+        return column.cast(kind, **options)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from cawn.data.columns import Column, steps
-from cawn.data.readers.tables import TIME_KINDS, Origin, TableColumn
+from cawn.data.readers.tables import TIME_KINDS, TableColumn
 from cawn.data.reading import Unit
 from cawn.data.times import PER_SECOND, DateUnits, calendar_dates, check_span, dates_in_unit
 from cawn.errors import DataError
@@ -21,132 +21,96 @@ Array = npt.NDArray[Any]
 _CALENDAR = "calendar"  # integers such as 20160123, for dates
 
 
-class ReadAgainError(Exception):
-    """A column of the file is of another kind than its beginning looked like: the log must be read again."""
-
-
-@dataclass(slots=True)
-class Kinds:
-    """What earlier attempts to read a file have found about its columns of text."""
-
-    names_are_text: bool = False
-    times: tuple[pa.DataType, ...] = TIME_KINDS  # that they may be
-    categories: set[int] = field(default_factory=set)  # attributes that are categories, whatever they begin with
-
-
 class FileTimes:
     """The times of one file as they are stored while it is read, 8 bytes each: integers, floats or ticks of dates."""
 
-    def __init__(self, origin: Origin, kinds: Kinds, rounds: bool) -> None:
-        """`rounds`: whether the file is parsed so that large integers may have become floats."""
-        self.origin, self.units = origin, DateUnits()
-        self.kind, self.rows = "", 0
-        self._kinds, self._parsed_as, self._rounds = kinds, list[pa.DataType](), rounds
+    def __init__(self, name: str, rounds: bool) -> None:
+        """`rounds`: whether the file, of this name, is parsed so that large integers may have become floats."""
+        self.name, self.units, self._rounds = name, DateUnits(), rounds
+        self.rounded: DataError | None = None  # for the first integer that float64 would round
+        self._pieces: list[tuple[str, int]] = []  # the type and number of consecutive times
+        self._all_calendar = True  # whether all are integers such as 20160123
+        self._kinds: tuple[pa.DataType, ...] = TIME_KINDS  # that further text may have
         self._first: TableColumn | None = None  # the first value
-        self._all_calendar, self._range = True, (0, 0)  # of integers
 
     def add(self, column: TableColumn) -> Array:
         """The times of a piece, as they are stored."""
         times = (self._parsed(column) if column.is_text else column).times()
-        if self._rounds and times.dtype.kind == "f" and (np.abs(times) >= 2.0**53).any():
-            found = "times this large are rounded as float64; write whole numbers within int64"
-            raise DataError(f"{self.origin.name}: {found}")
         if times.dtype.kind == "M":
             self.units.add(times)
-        if times.dtype.kind == "i" and len(times):
-            self._range = min(self._range[0], int(times.min())), max(self._range[1], int(times.max()))
+        elif self._rounds if times.dtype.kind == "f" else self.rounded is None:
+            try:
+                column.refuse_rounded(times)
+            except DataError as error:
+                if times.dtype.kind == "f":
+                    raise
+                self.rounded = error
         self._all_calendar &= times.dtype.kind == "i" and not np.isnat(calendar_dates(times)).any()
-        self.kind, self.rows = times.dtype.str, self.rows + len(times)
+        self._pieces.append((times.dtype.str, len(times)))
         return times.view(np.int64)
 
     def _parsed(self, column: TableColumn) -> TableColumn:
-        """Text as numbers or dates, of the same kind in all pieces."""
+        """Text as numbers, or as dates that are alike in all pieces but for their precision."""
         self._first = self._first or column.slice(0, 1)
-        kinds = self._parsed_as or self._kinds.times
-        parsed = column.parsed_times(kinds)
+        parsed = column.parsed_times(self._kinds)
         if parsed is None:
-            tried = TIME_KINDS.index(kinds[0])
-            rest = tuple(kind for kind in TIME_KINDS[tried + 1 :] if self._first.parsed_times([kind]))
-            if self._parsed_as and column.parsed_times(rest):
-                self._kinds.times = rest
-                raise ReadAgainError
-            raise column.misfit(self._first, kinds)
-        self._parsed_as = [parsed.type]
+            raise column.misfit(self._first, self._kinds)
+        if pa.types.is_timestamp(parsed.type):
+            coarser = TIME_KINDS[TIME_KINDS.index(parsed.type) :]
+            self._kinds = tuple(kind for kind in coarser if kind.tz == parsed.type.tz)
+        else:
+            self._kinds = (pa.int64(), pa.float64())
         return parsed
-
-    def finish(self) -> None:
-        """Called when the whole file is read."""
-        if self._all_calendar:
-            self.kind = _CALENDAR
 
     @property
     def has_dates(self) -> bool:
-        return self.kind == _CALENDAR or self.kind[1] == "M"
+        return self._all_calendar or self._pieces[0][0][1] == "M"
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of these times on their own, in seconds if they are dates."""
-        return self.units.dtype if self.has_dates else np.dtype(self.kind)
+        return self.units.dtype if self.has_dates else np.result_type(*{kind for kind, _ in self._pieces})
 
-    @property
-    def beyond_float64(self) -> bool:
-        """Whether float64 would round some of the times, which are integers."""
-        return max(map(abs, self._range)) > 2**53
+    def blocks(self, size: int) -> Iterator[tuple[str, int]]:
+        """Consecutive times, at most `size`, that are stored alike: how, and how many."""
+        for kind, rows in self._pieces:
+            for _, count in steps(rows, size):
+                yield _CALENDAR if self._all_calendar else kind, count
 
-    def check(self, unit: Unit) -> None:
-        """Refuse dates that int64 cannot hold in this unit."""
+
+def join_times(files: Sequence[FileTimes], column: Column, block: int) -> tuple[Unit, bool]:
+    """Turn the stored times of all files into the numbers that events have: their unit, and whether they are sorted."""
+    unit, dtype = _common_type(files)
+    row, last, is_sorted, bounds = 0, None, True, list[Any]()
+    for kind, count in chain.from_iterable(file.blocks(block) for file in files):
+        t = _converted(column.read(row, count), kind, unit, dtype)
+        if kind != dtype.str:
+            column.replace(row, t.view(np.int64))
+        is_sorted = is_sorted and (last is None or t[0] >= last) and bool((t[1:] >= t[:-1]).all())
+        row, last = row + count, t[-1]
+        bounds += [t.min(), t.max()]
+    column.retype(dtype)
+    check_span(np.array(bounds, dtype))
+    return unit, is_sorted
+
+
+def _common_type(files: Sequence[FileTimes]) -> tuple[Unit, np.dtype[Any]]:
+    """The finest unit of dates, and a type for the times of all files that rounds none."""
+    unit = max((file.units.unit for file in files), key=PER_SECOND.__getitem__)
+    is_float = unit == "s" and any(file.dtype.kind == "f" for file in files)
+    for file in files:
+        if is_float and file.rounded and not file.has_dates:
+            raise file.rounded
         try:
-            self.units.check(unit)
+            file.units.check(unit)
         except DataError as error:
-            raise DataError(f"{self.origin.name}: {error}") from error
+            raise DataError(f"{file.name}: {error}") from error
+    return unit, np.dtype(np.float64 if is_float else np.int64)
 
 
-class LogTimes:
-    """The times of all files together."""
-
-    def __init__(self, parts: Sequence[FileTimes]) -> None:
-        self._parts, self.has_dates, self.unit = parts, parts[0].has_dates, _unit(parts)
-        types = {part.dtype for part in parts}
-        self.dtype = np.dtype(np.float64 if np.dtype(np.float64) in types and self.unit == "s" else np.int64)
-        for part in parts:
-            if self.has_dates:
-                part.check(self.unit)
-            elif len(types) > 1 and part.beyond_float64:
-                raise DataError(
-                    f"{part.origin.name}: some integer times are too large for float64, the type of times in other "
-                    "files; write all times as integers"
-                )
-
-    def convert(self, column: Column, block: int) -> bool:
-        """Turn stored times into the numbers that events have; returns whether they are sorted."""
-        last, is_sorted, bounds = None, True, list[Any]()
-        for kind, first, count in self._blocks(block):
-            t = self._converted(column.read(first, count), kind)
-            if kind != self.dtype.str:
-                column.replace(first, t.view(np.int64))
-            is_sorted = is_sorted and (last is None or t[0] >= last) and bool((t[1:] >= t[:-1]).all())
-            last = t[-1]
-            bounds = [min([*bounds[:1], t.min()]), max([*bounds[1:], t.max()])]
-        column.retype(self.dtype)
-        check_span(np.array(bounds, self.dtype))
-        return is_sorted
-
-    def _blocks(self, size: int) -> Iterator[tuple[str, int, int]]:
-        """Consecutive rows whose times are stored as one kind: that, the first row and the number of rows."""
-        row = 0
-        for part in self._parts:
-            for first, count in steps(part.rows, size):
-                yield part.kind, row + first, count
-            row += part.rows
-
-    def _converted(self, stored: Array, kind: str) -> Array:
-        if kind == _CALENDAR:
-            return dates_in_unit(calendar_dates(stored), self.unit, self.dtype)
-        if kind[1] == "M":
-            return dates_in_unit(stored.view(kind), self.unit, self.dtype)
-        return stored.view(kind).astype(self.dtype)
-
-
-def _unit(parts: Sequence[FileTimes]) -> Unit:
-    """The finest unit of dates."""
-    return max((part.units.unit for part in parts), key=PER_SECOND.__getitem__)
+def _converted(stored: Array, kind: str, unit: Unit, dtype: np.dtype[Any]) -> Array:
+    if kind == _CALENDAR:
+        return dates_in_unit(calendar_dates(stored), unit, dtype)
+    if kind[1] == "M":
+        return dates_in_unit(stored.view(kind), unit, dtype)
+    return stored.view(kind).astype(dtype)

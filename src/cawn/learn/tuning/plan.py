@@ -12,7 +12,7 @@ from typing import Any
 
 from cawn import __version__, systems
 from cawn.data.events import Events
-from cawn.data.seals import read_sealed, write_sealed
+from cawn.data.hashing import read_sealed, write_sealed
 from cawn.errors import QueryError, StorageError
 from cawn.files import LOCK, FileLock, is_temporary, make_folder
 from cawn.learn.experiments import check_writable

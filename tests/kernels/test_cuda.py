@@ -1,10 +1,14 @@
-"""Every kernel compiles for a GPU, which needs none: in a process where Triton does not interpret."""
+"""Kernels compile for a GPU without one, and work in pieces that fit into its memory."""
 
 import os
 import subprocess
 import sys
 
 import pytest
+import torch
+
+import cawn
+from cawn.kernels.cuda.launch import Pieces
 
 SCRIPT = """
 from triton.backends.compiler import GPUTarget
@@ -66,8 +70,28 @@ for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
 
 @pytest.mark.parametrize("capability", [80, 90])
 def test_every_kernel_compiles(capability: int) -> None:
+    """In a process where Triton does not interpret."""
     pytest.importorskip("triton")
     plain = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     script = SCRIPT.format(capability=capability)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=plain)
     assert done.returncode == 0, done.stderr
+
+
+def test_pieces_shrink_when_memory_runs_out() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def work(first: int, last: int, most: int = 3) -> int:
+        asked.append((first, last))
+        if last - first > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return last - first
+
+    pieces = Pieces(16)
+    assert list(pieces(work, 10)) == [2, 2, 2, 2, 2]
+    assert asked[:4] == [(0, 10), (0, 8), (0, 4), (0, 2)]
+    assert list(pieces(work, 3)) == [2, 1]  # what was found to fit is remembered
+    assert asked[-2:] == [(0, 2), (2, 3)]
+    assert list(pieces(work, 2, at_most=1)) == [1, 1]
+    with pytest.raises(cawn.DeviceError, match="a single pair"):
+        list(Pieces(16)(lambda first, last: work(first, last, most=0), 10))
