@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.array_files import ArrayFile
+from cawn.data.array_files import ArrayFile, release_pages
 from cawn.data.columns import ColumnFile
-from cawn.index.kernels import building, pieces
+from cawn.index.building import link_column
+from cawn.index.kernels import building
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, block_rows
 from cawn.index.kinds import NODES, WAYS, Kind
 from cawn.index.runs import Group, Runs
@@ -32,12 +34,12 @@ def write_group(
     if group.size > runs.group and group.last - group.first == 1:
         return group.size, [_write_long(runs, group, names, each) for each in files], np.array([group.first])
     keys, *read = runs.read(group)
-    keys, order = pieces.sort_keys(keys - keys.dtype.type(group.first))
+    keys, order = building.sort_keys(keys - keys.dtype.type(group.first))
     columns = {name: column[order] for name, column in zip(names, read, strict=True)}
     del read, order
     rows, num_rows, distinct, spans = keys, group.last - group.first, np.empty(0, np.int64), list[Array]()
     if files[0].kind.keyed:
-        distinct, rows = pieces.number_sorted(keys)
+        distinct, rows = building.number_sorted(keys)
         num_rows = len(distinct)
     for each in files:
         if each.kind is WAYS:
@@ -56,13 +58,15 @@ def _write_long(runs: Runs, group: Group, names: tuple[str, ...], files: KindFil
     """Write the lists of one row, which do not fit into memory, a run at a time; returns their spans."""
     at, spans = group.at, []
     for side in (0, 1) if files.kind is WAYS else (None,):
-        long = _LongList(files, at)
+        start = at
         for i in range(len(group.bounds)):
             columns = dict(zip(names, runs.read(group._replace(bounds=group.bounds[i : i + 1]))[1:], strict=True))
-            taken = slice(None) if side is None else columns["link"] & 1 == side
-            long.add({name: column[taken] for name, column in columns.items()})
-        spans.append(at << START_BITS | EXACT | long.size)
-        at += long.size
+            if side is not None:
+                columns = {name: column[columns["link"] & 1 == side] for name, column in columns.items()}
+            files.write_columns(at, columns)
+            at += len(columns[names[0]])
+        files.fill_long(start, at - start, runs.group)
+        spans.append(start << START_BITS | EXACT | (at - start))
     return np.array(spans)
 
 
@@ -70,23 +74,17 @@ class KindFiles:
     """The files of one kind, but for the hash table; groups are written in any order, and spans and keys appended."""
 
     def __init__(
-        self, stack: ExitStack, folder: Path, kind: Kind, size: int, times: np.dtype[Any], alphas: Array, decay: float
+        self, stack: ExitStack, folder: Path, kind: Kind, size: int, t: Array, alphas: Array, decay: float
     ) -> None:
-        self.kind, self.size, self.alphas = kind, size, alphas
-        self.decays = kind.decays(alphas, decay)
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
-            "time": ((size,), times),
-            "hop": ((size, 3), np.int32),
-            "logsum": ((len(alphas), size), np.float64),
-            "sums": ((block_rows(size, kind.bits), len(self.decays)), np.float64),
+        self.kind, self._size, self._t, self._alphas = kind, size, t, alphas
+        self._decays = kind.decays(alphas, decay)
+        shapes = kind.arrays(size, 0, len(alphas), len(self._decays), t.dtype)
+        self._files = {
+            name: stack.enter_context(ArrayFile(folder / f"{kind.name}.{name}.npy", *shapes[name]))
+            for name in (*kind.columns, "sums")
         }
-        self.files: dict[str, ArrayFile] = {}
-        for name in (*kind.columns, "sums"):
-            shape, dtype = shapes.get(name, ((size,), np.int32))
-            self.files[name] = stack.enter_context(ArrayFile(folder / f"{kind.name}.{name}.npy", shape, dtype))
-        self._appended = [ColumnFile(folder / f"{kind.name}.span.npy", np.int64)]
-        if kind.keyed:
-            self._appended.append(ColumnFile(folder / f"{kind.name}.keys.npy", np.int64))
+        appended = ("span", "keys") if kind.keyed else ("span",)
+        self._appended = [ColumnFile(folder / f"{kind.name}.{name}.npy", np.int64) for name in appended]
 
     def append(self, span: Array, keys: Array) -> None:
         """Write the spans, and keys, of the next rows."""
@@ -100,62 +98,36 @@ class KindFiles:
 
     def write_columns(self, at: int, columns: Entries) -> None:
         """Write what entries from `at` on have, but for their sums."""
-        if self.kind is NODES:
-            hop = np.stack([columns["other"], columns["link"], columns["cut"]], axis=1)
-            columns = {"time": columns["time"], "hop": hop}
-        for name in self.files.keys() & columns.keys():
-            self.files[name].write(columns[name], at * (3 if name == "hop" else 1))
+        for name in self._files.keys() & columns.keys():
+            self._files[name].write(columns[name], at * math.prod(self._files[name].shape[1:]))
 
     def write(self, at: int, span: Array, columns: Entries) -> None:
         """Write the lists of a group from entry `at` on; spans begin at 0."""
         self.write_columns(at, columns)
-        bits, size = self.kind.bits, int((span & LENGTH).sum())
-        if self.kind is NODES:
-            for a in range(len(self.alphas)):
-                logsum = np.empty((1, size))
-                building.fill_logsums(span, columns["time"], self.alphas[a : a + 1], logsum, 0, len(span))
-                self.files["logsum"].write(logsum, a * self.size + at)
-        if len(self.decays):
+        bits, size, width, known = self.kind.bits, int((span & LENGTH).sum()), len(self._decays), np.zeros_like(span)
+        for a in range(len(self._alphas) if self.kind is NODES else 0):
+            logsum, P = np.empty((1, size)), np.zeros((len(span), 1))
+            building.fill_logsums(span, known, columns["time"], self._alphas[a : a + 1], P, logsum)
+            self._files["logsum"].write(logsum, a * self._size + at)
+        if width:
             begin = at & ((1 << bits) - 1)
             link = (2 * np.arange(-begin, size)).astype(np.int32)
-            sums = np.zeros((block_rows(begin + size, bits), len(self.decays)))
-            shifted, t = span + (begin << START_BITS), columns["time"]
-            building.fill_sums(shifted, link, t, self.decays, bits, sums, 0, len(span))
+            sums = np.zeros((block_rows(begin + size, bits), width))
+            shifted = span + (begin << START_BITS)
+            building.fill_sums(shifted, known, link, columns["time"], self._decays, bits, sums)
             first, stop = block_row(at, 0, bits), block_row(at + size, 0, bits)
-            self.files["sums"].write(sums[first - (at >> bits) : stop - (at >> bits)], first * len(self.decays))
+            self._files["sums"].write(sums[first - (at >> bits) : stop - (at >> bits)], first * width)
 
-
-class _LongList:
-    """A list that does not fit into memory, written a part at a time, from entry `at` on."""
-
-    def __init__(self, files: KindFiles, at: int) -> None:
-        self._files, self._at, self.size = files, at, 0
-        self._P, self._newest = np.zeros(len(files.alphas)), np.empty(0)
-        self._times, self._sums, self._blocks = np.empty(0), np.zeros((0, len(files.decays))), 0
-
-    def add(self, columns: Entries) -> None:
-        """Write the next entries."""
-        files, at, size = self._files, self._at + self.size, len(columns["link"])
-        files.write_columns(at, columns)
-        self.size += size
-        if files.kind is NODES and size:
-            time, logsum = columns["time"], np.empty((len(files.alphas), size))
-            before = self._newest[-1] if len(self._newest) else time[0]
-            pieces.continue_logsums(time, before, files.alphas, self._P, logsum)
-            self._newest = time[-1:].copy()
-            for a, sums in enumerate(logsum):
-                files.files["logsum"].write(sums, a * files.size + at)
-        if len(files.decays):
-            self._add_sums(columns["time"])
-
-    def _add_sums(self, time: Array) -> None:
-        """Write the sums of full blocks; the times and sums of the last one are kept for the next."""
-        files, bits, known = self._files, self._files.kind.bits, len(self._sums)
-        times = np.concatenate([self._times.astype(time.dtype), time])
-        count = len(times) >> bits
-        sums = np.zeros((count, len(files.decays)))
-        sums[:known] = self._sums
-        pieces.continue_sums(times, files.decays, bits, known, sums)
-        files.files["sums"].write(sums[known:], block_row(self._at, self._blocks, bits) * len(files.decays))
-        self._blocks += count - known
-        self._times, self._sums = times[max(count - 1, 0) << bits :].copy(), sums[max(count - 1, 0) :]
+    def fill_long(self, start: int, size: int, step: int) -> None:
+        """Compute the sums of a list whose entries are written, from its files, `step` entries at a time."""
+        P = np.zeros((1, len(self._alphas)))
+        for known in range(0, size, step):
+            files = {name: file.path for name, file in self._files.items() if math.prod(file.shape)}
+            held: Entries = {name: np.load(path, mmap_mode="r+") for name, path in files.items()}
+            lists = np.array([start << START_BITS | EXACT | min(known + step, size)]), np.array([known])
+            if self.kind is NODES:
+                building.fill_logsums(*lists, held["time"], self._alphas, P, held["logsum"])
+            if len(self._decays):
+                link = link_column(held)
+                building.fill_sums(*lists, link, self._t, self._decays, self.kind.bits, held["sums"])
+            release_pages(self._t)
