@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -150,8 +151,7 @@ def move_lists(kind: Kind, before: Columns, after: Columns, moved_from: Array, s
     for name in (*kind.columns, "sums"):
         bits, old, new = kind.bits if name == "sums" else 0, constant(before[name]), after[name]
         for a, b in zip(old, new, strict=True) if name == "logsum" else [(old, new)]:
-            tables = (a, b) if a.ndim == 2 else (a[:, None], b[:, None])
-            kernels.move_rows(*tables, bits, moved_from, start, count)
+            kernels.move_rows(a.reshape(-1), b.reshape(-1), math.prod(a.shape[1:]), bits, moved_from, start, count)
 
 
 def _tasks(span: Array) -> list[int]:

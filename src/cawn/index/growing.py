@@ -40,8 +40,7 @@ class GrowingIndex:
         self._lists = {kind: GrowingLists(kind, flat) for kind in KINDS if kind.name in flat.kinds}
         nodes = self._lists[NODES]
         self._tails = np.zeros((nodes.size, len(flat.alphas)))  # P of Algorithm 2 at the newest entry of every node
-        time, logsum = nodes.columns["time"], nodes.columns["logsum"]
-        build_logsums(nodes.span[: nodes.size], time, flat.alphas, logsum, None, self._tails)
+        build_logsums(nodes.span[: nodes.size], nodes.columns["time"], flat.alphas, np.empty((0, 0)), None, self._tails)
         self._totals, self._firsts = GrowingArray(flat.totals), GrowingArray(flat.firsts)
         self._order = CanonicalOrder(events, attributes=attributes) if PARTNERS in self._lists else None
         self._events = self._extended = events

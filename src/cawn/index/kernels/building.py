@@ -42,18 +42,20 @@ def lay_out(rows: Array, num_rows: int) -> tuple[Array, Array]:
 
 
 @njit
-def move_rows(before: Array, after: Array, bits: int, moved_from: Array, start: Array, count: Array) -> None:
-    """Copy what a table has for every full block of the first `count` entries of lists to where they start now.
+def move_rows(
+    before: Array, after: Array, width: int, bits: int, moved_from: Array, start: Array, count: Array
+) -> None:
+    """Copy what tables have for the full blocks of the first `count` entries of lists to where they start now.
 
     Args:
+        before, after: Rows of `width` numbers, one after the other.
         moved_from: The first entry before, or IN_PLACE [n].
     """
     for d in range(start.size):
         if moved_from[d] != IN_PLACE:
-            old, new = block_row(moved_from[d], 0, bits), block_row(start[d], 0, bits)
-            for i in range(count[d] >> bits):
-                for k in range(before.shape[1]):
-                    after[new + i, k] = before[old + i, k]
+            old, new = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
+            for i in range(width * (count[d] >> bits)):
+                after[new + i] = before[old + i]
 
 
 @njit
@@ -176,6 +178,7 @@ def fill_logsums(span: Array, known: Array, time: Array, alphas: Array, P: Array
     Args:
         known: How many entries of each list are done [m].
         P: That of the last one of these [m, decays], 0 without any; updated.
+        logsum: Written [decays, entries], if it is not empty.
     """
     for a in range(alphas.size):
         for d in range(span.size):
@@ -184,7 +187,8 @@ def fill_logsums(span: Array, known: Array, time: Array, alphas: Array, P: Array
                 if total > 0.0:
                     total *= math.exp(-alphas[a] * (time[i] - time[i - 1]))
                 total += 1.0
-                logsum[a, i] = math.log(total)
+                if logsum.size:
+                    logsum[a, i] = math.log(total)
             P[d, a] = total
 
 
