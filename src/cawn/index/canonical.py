@@ -10,7 +10,6 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.data.growing import GrowingArray
 from cawn.data.ties import hash_rows
-from cawn.index.growing_lists import with_room
 from cawn.kernels.cpu.ties import link_keys, simultaneous_keys
 
 Array = npt.NDArray[Any]
@@ -110,7 +109,7 @@ class CanonicalOrder:
         if len(self._sums) < size:
             self._sums = np.zeros(size + size // 2, np.uint64)
         if len(colours) < size:
-            colours = with_room(colours, size + size // 2)
+            colours = np.append(colours, np.zeros(size + size // 2 - len(colours), np.uint64))
         x = events.x[held:] if self._attributes and events.x is not None else None
         colours[held:size] = hash_rows(x, size - held)
         self._state = self._state._replace(colours=colours, num_nodes=size)

@@ -11,10 +11,9 @@ import numpy.typing as npt
 from cawn.data.array_files import release_pages
 from cawn.data.columns import Column
 from cawn.data.events import Events
-from cawn.data.ties import hash_rows
+from cawn.index.canonical import CanonicalOrder
 from cawn.index.kernels import building
 from cawn.index.kinds import Kind
-from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -45,14 +44,10 @@ class Streams:
             last = t[-1] if len(t) else None
         if not is_tied:
             return
-        msg, x = (events.msg, events.x) if attributes else (None, None)
-        colours, moment = hash_rows(x, events.num_nodes), 0
-        sums = np.zeros_like(colours)
-        for first, (src, dst, t, values) in self.links(msg, whole_ties=True):
-            moments, keys = moment + np.cumsum(np.append(False, t[1:] != t[:-1])), np.empty(len(t), np.uint64)
-            link_keys(src, dst, moments.view(np.uint64), hash_rows(values, len(t)), colours, sums, keys)
-            self._order.append(first + np.lexsort((keys, moments)))
-            moment = int(moments[-1]) + 1
+        order = CanonicalOrder(events[:0], attributes=attributes)
+        for first, (_, _, t, _) in self.links(events.msg, whole_ties=True):
+            _, keys = order.extend(events[: first + len(t)], first)
+            self._order.append(first + np.lexsort((keys, t)))
             show(first + len(t))
 
     def links(self, msg: Array | None = None, *, whole_ties: bool = False) -> Iterator[tuple[int, list[Any]]]:

@@ -58,6 +58,8 @@ NEXT = Kind("next", SEQUENCES, (TRANSITIONS,), 1, keyed=True)  # two consecutive
 ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 1)  # the first of two consecutive partners
 
 KINDS = (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS, PARTNERS, NEXT, ORIGINS)
+RATE_KINDS = NODES, PAIRS, WAYS, SOURCES, DESTINATIONS  # what kernels of features read, in this order
+SEQUENCE_KINDS = NODES, PAIRS, PARTNERS, NEXT, ORIGINS
 TOTAL_BITS = 4  # the decayed count of all links is stored after every 2 ** TOTAL_BITS links
 
 
