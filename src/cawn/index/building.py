@@ -14,7 +14,7 @@ from cawn.data.events import Events
 from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
 from cawn.index.kernels.lists import LENGTH, Lists, add_keys, constant, slots_for
-from cawn.index.kinds import NODES, ORIGINS, PARTNERS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kinds import NODES, ORIGINS, PARTNERS, WAYS, Kind
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
@@ -137,13 +137,6 @@ def hash_table(keys: Array, size: int = 0) -> Array:
     slots: Array = slots_for(max(len(keys), size))
     add_keys(keys, 0, len(keys), slots)
     return slots
-
-
-def build_totals(t: Array, decay: float) -> Array:
-    """The decayed count of all links at the end of every block of them."""
-    totals = np.empty(len(t) >> TOTAL_BITS)
-    kernels.fill_totals(t, decay, TOTAL_BITS, totals, 0, 0)
-    return totals
 
 
 def move_lists(kind: Kind, before: Columns, after: Columns, moved_from: Array, start: Array, count: Array) -> None:

@@ -196,12 +196,10 @@ class _Writer:
         seen, firsts = np.zeros(events.num_nodes, np.bool_), list[Array]()
         with ArrayFile(self.folder / "all.totals.npy", (len(events) >> TOTAL_BITS,), np.float64) as file:
             for first, (src, dst, t, _) in streams.links():
-                begin, stop = first >> TOTAL_BITS, (first + len(t)) >> TOTAL_BITS
-                totals = np.full(stop - begin + 1, last)
-                before = events.t[: stop << TOTAL_BITS]
-                building.fill_totals(before, self.decay, TOTAL_BITS, totals, begin, begin - 1)
-                file.write(totals[1:], begin)
-                last = float(totals[-1])
+                begin = first >> TOTAL_BITS
+                totals = building.totals_from(events.t[: first + len(t)], self.decay, TOTAL_BITS, begin, last)
+                file.write(totals, begin)
+                last = float(totals[-1]) if len(totals) else last
                 firsts.append(building.first_links(src, dst, first, seen))
         write_array(self.folder / "all.firsts.npy", np.concatenate(firsts))
 

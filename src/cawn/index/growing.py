@@ -60,7 +60,8 @@ class GrowingIndex:
     def extend(self, events: Events, kept: int | None = None) -> None:
         """Prepare the index of all of `events`, the first `kept` of which it already has (by default, all its links).
 
-        No reader sees anything of it, and it has no effect, unless it is published.
+        No reader sees anything of it, and it has no effect, unless it is published. If links are late, all links at the
+        time of the first of them are given as new.
         """
         first = len(self._events) if kept is None else min(kept, len(self._events))
         self._extended, number = events, self.version.version + 1
@@ -183,12 +184,10 @@ class GrowingIndex:
         new = (added.extension.keep == 0) & (added.extension.more > 0)
         firsts = np.sort(hop[start[new], building.LINK] & ~1)
         kept = first >> TOTAL_BITS
-        offset = max(kept - 1, 0)
-        totals = np.empty((len(events) >> TOTAL_BITS) - offset)
-        totals[: kept - offset] = self._totals.view()[offset:kept]
-        building.fill_totals(events.t, self.version.decay, TOTAL_BITS, totals, kept, offset)
+        last = float(self._totals.view()[kept - 1]) if kept else 0.0
+        totals = building.totals_from(events.t, self.version.decay, TOTAL_BITS, kept, last)
         known = int(np.searchsorted(self._firsts.view(), 2 * first))
-        self._new_totals, self._new_firsts = (totals[kept - offset :], kept), (firsts, known)
+        self._new_totals, self._new_firsts = (totals, kept), (firsts, known)
 
 
 def _positions(start: Array, count: Array) -> Array:

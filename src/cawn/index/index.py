@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.errors import QueryError
-from cawn.index.building import Columns, as_lists, build_lists, build_totals, hash_table, move_lists
+from cawn.index.building import Columns, as_lists, build_lists, hash_table, move_lists
 from cawn.index.kernels import building
 from cawn.index.kernels.lists import EXACT, START_BITS, Lists, constant, visible_lists
 from cawn.index.kernels.nodes import Nodes
 from cawn.index.kernels.rates import Common
-from cawn.index.kinds import KINDS, NEXT, NODES, PARTNERS, WAYS, Kind
+from cawn.index.kinds import KINDS, NEXT, NODES, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 Array = npt.NDArray[Any]
 
@@ -67,7 +67,7 @@ class Index:
         check_size(events)
         built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads)
         counts = NEXT in kinds
-        totals = build_totals(events.t, decay) if counts else np.empty(0)
+        totals = building.totals_from(events.t, decay, TOTAL_BITS, 0, 0.0) if counts else np.empty(0)
         seen = np.zeros(events.num_nodes, np.bool_)
         firsts = building.first_links(events.src, events.dst, 0, seen) if counts else np.empty(0, np.int32)
         return cls(events.t, events.num_nodes, alphas, decay, built, totals, firsts)
@@ -111,7 +111,7 @@ class Index:
                 order = self._order(kind, order)
                 flat[kind.name] = self._flattened(kind, order)
         firsts = self.firsts[self.firsts < 2 * len(self.t)]
-        totals = build_totals(self.t, self.decay) if NEXT.name in self.kinds else np.empty(0)
+        totals = self.totals[: len(self.t) >> TOTAL_BITS]
         return Index(self.t, self.num_nodes, self.alphas, self.decay, flat, totals, firsts)
 
     def _order(self, kind: Kind, pairs: Array) -> Array:

@@ -232,14 +232,14 @@ def first_links(src: Array, dst: Array, first: int, seen: Array) -> Array:
 
 
 @njit
-def fill_totals(t: Array, decay: float, bits: int, sums: Array, first: int, offset: int) -> None:
-    """The decayed count of all links at the end of every full block of them from `first` on, in sums[block - offset].
-
-    Those of blocks `offset`..`first` are there already.
-    """
-    for block in range(first, t.size >> bits):
-        at, i = block << bits, block - offset
+def totals_from(t: Array, decay: float, bits: int, first: int, before: float) -> Array:
+    """The decayed count of all links at the end of every full block from `first` on; `before` is that of the last."""
+    found = np.empty((t.size >> bits) - first)
+    for i in range(found.size):
+        at = (first + i) << bits
         now = t[at + (1 << bits) - 1]
-        sums[i] = sums[i - 1] * math.exp(-decay * float(now - t[at - 1])) if block > 0 else 0.0
+        total = before * math.exp(-decay * float(now - t[at - 1])) if at > 0 else 0.0
         for e in range(at, at + (1 << bits)):
-            sums[i] += math.exp(-decay * float(now - t[e]))
+            total += math.exp(-decay * float(now - t[e]))
+        found[i] = before = total
+    return found
