@@ -42,6 +42,7 @@ Entries = dict[str, Array]  # columns by name
 
 _RUN, _GROUP = 1 << 20, 1 << 21  # entries of a run and of a group, if memory allows for more
 _LEAST = 1 << 10
+_STEP = 1 << 14  # entries of a list that does not fit into memory, whose times may be far apart
 _PER_NODE = 24  # bytes, of what is known about each node while links are read
 _SHARE = 0.8  # of the memory; the rest is lost to fragments
 
@@ -247,7 +248,7 @@ def _write_long(runs: Runs, group: Group, names: tuple[str, ...], files: _KindFi
                 columns = {name: column[columns["link"] & 1 == side] for name, column in columns.items()}
             files.write_columns(at, columns)
             at += len(columns[names[0]])
-        files.fill_long(start, at - start, runs.group)
+        files.fill_long(start, at - start, min(runs.group, _STEP))
         spans.append(start << START_BITS | EXACT | (at - start))
     return np.array(spans)
 
@@ -306,10 +307,11 @@ class _KindFiles:
         for known in range(0, size, step):
             files = {name: file.path for name, file in self._files.items() if math.prod(file.shape)}
             held: Entries = {name: np.load(path, mmap_mode="r+") for name, path in files.items()}
-            lists = np.array([start << START_BITS | EXACT | min(known + step, size)]), np.array([known])
+            stop = min(known + step, size)
+            lists = np.array([start << START_BITS | EXACT | stop]), np.array([known])
             if self.kind is NODES:
                 building.fill_logsums(*lists, held["time"], self._alphas, P, held["logsum"])
             if len(self._decays):
                 link = link_column(held)
                 building.fill_sums(*lists, link, self._t, self._decays, self.kind.bits, held["sums"])
-            release_pages(self._t)
+                release_pages(self._t[link[start + known] >> 1 : link[start + stop - 1] >> 1])
