@@ -1,10 +1,5 @@
 """Candidates for a ranking."""
 
-import os
-import warnings
-
-import pytest
-
 import cawn
 from cawn.walks import candidates
 from cawn.walks.candidates import Candidates
@@ -27,13 +22,3 @@ def test_each_kind_by_hand() -> None:
     assert sorted(found.everyone(0, 10)) == [1, 2, 3]
     assert 5 not in found.choose(0, 10), "not before it was a destination"
     assert 5 in found.choose(0, 11, ("recent",))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
-    with candidates._TABLES, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-        if child == 0:
-            os._exit(int(candidates._TABLES.locked()))
-    assert os.waitpid(child, 0)[1] == 0

@@ -74,6 +74,7 @@ def run_walks(
 class Scratch(NamedTuple):
     """What `sample_walks` works with: Q queries at a time, and n draws at a time."""
 
+    logsum: Array  # [decays * entries], those of the index in one row
     start: Array  # [Q] int64, the first entry of each node
     seen: Array  # [Q] int64, how many of its entries are before the query
     keys: Array  # [Q] uint64
@@ -90,17 +91,17 @@ def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> N
     Each loop does one part of many draws: the processor then waits for many reads of a large index at once, where a
     loop over walks would wait for one after the other.
     """
-    M, link, logsum = request.out_nodes.shape[1], index.hop[:, LINK], index.logsum.reshape(-1)
+    M, logsum = request.out_nodes.shape[1], index.logsum.reshape(-1)
     size = max(_DRAWS // M, 1)
     start, seen, keys = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.uint64)
     at, draws = np.empty((size, M), np.int64), np.empty(_DRAWS, _DRAW)
     now, undecided = np.empty(_DRAWS, index.time.dtype), np.empty(_DRAWS, np.int64)
-    scratch = Scratch(start, seen, keys, at, draws, now, undecided)
+    scratch = Scratch(logsum, start, seen, keys, at, draws, now, undecided)
     for q in range(first, last, size):
         stop = min(q + size, last)
-        begin_walks(index, request, link, q, stop, scratch)
+        begin_walks(index, request, q, stop, scratch)
         for s in range(1, request.widths.size + 1):
-            take_step(index, request, link, logsum, s, q, stop, scratch)
+            take_step(index, request, s, q, stop, scratch)
 
 
 @inline
@@ -109,8 +110,9 @@ def write_position(request: WalkRequest, q: int, w: int, s: int, node: Any, t: A
 
 
 @reader
-def begin_walks(index: Nodes, request: WalkRequest, link: Array, first: int, last: int, scratch: Scratch) -> None:
+def begin_walks(index: Nodes, request: WalkRequest, first: int, last: int, scratch: Scratch) -> None:
     """Position 0 of the walks of queries first..last, and what each query sees."""
+    link = index.hop[:, LINK]
     for q in range(first, last):
         node, t = request.nodes[q], request.t[q]
         start, seen = entries_of(index, link, node, t)
@@ -122,44 +124,41 @@ def begin_walks(index: Nodes, request: WalkRequest, link: Array, first: int, las
 
 
 @reader
-def take_step(
-    index: Nodes, request: WalkRequest, link: Array, logsum: Array, s: int, first: int, last: int, scratch: Scratch
-) -> None:
+def take_step(index: Nodes, request: WalkRequest, s: int, first: int, last: int, scratch: Scratch) -> None:
     """Step s of the walks of queries first..last."""
-    hop, at, draws = index.hop, scratch.at, scratch.draws
+    hop, link, at, draws = index.hop, index.hop[:, LINK], scratch.at, scratch.draws
     width, num_decays, n = request.widths[s - 1], index.alphas.size, np.uint64(0)
     shared, share = at.shape[1] // width, width // num_decays
     for q in range(last - first):
         start, seen, a = scratch.start[q], scratch.seen[q], 0
         for k in range(width):
             if s > 1:
-                i = at[np.uint64(q), np.uint64(k * shared)]
-                alive, i = i >= 0, np.uint64(max(i, 0))
-                start, _ = find_list(index.span, link, index.chain, index.version, hop[i, NODE])
-                seen = np.int64(hop[i, CUT]) if alive else 0
+                i, seen = at[np.uint64(q), np.uint64(k * shared)], 0
+                if i >= 0:
+                    start, _ = find_list(index.span, link, index.chain, index.version, hop[np.uint64(i), NODE])
+                    seen = np.int64(hop[np.uint64(i), CUT])
             while (a + 1) * share <= k:  # decays have equal shares of the walks
                 a += 1
             if seen > 0:
                 draw = draws[n]
                 draw.query, draw.number, draw.start, draw.high = q, k, start, start + seen - 1
-                draw.row, draw.alpha = a * index.time.size, index.alphas[a]
+                draw.row, draw.alpha = a * index.logsum.shape[1], index.alphas[a]
                 n += np.uint64(1)
             else:
                 for w in range(k * shared, (k + 1) * shared):
                     at[q, w] = -1
                     write_position(request, first + q, w, s, -1, -1, -1)
             if n == draws.size:
-                make_draws(index, request, link, logsum, s, first, n, scratch)
+                make_draws(index, request, s, first, n, scratch)
                 n = np.uint64(0)
-    make_draws(index, request, link, logsum, s, first, n, scratch)
+    make_draws(index, request, s, first, n, scratch)
 
 
 @reader
-def make_draws(
-    index: Nodes, request: WalkRequest, link: Array, logsum: Array, s: int, first: int, n: Any, scratch: Scratch
-) -> None:
+def make_draws(index: Nodes, request: WalkRequest, s: int, first: int, n: Any, scratch: Scratch) -> None:
     """Make the first n draws, for step s, and write the links that were drawn."""
-    time, hop, at, draws, now, keys = index.time, index.hop, scratch.at, scratch.draws, scratch.now, scratch.keys
+    time, hop = index.time, index.hop
+    logsum, _, _, keys, at, draws, now, undecided = scratch
     shared = at.shape[1] // request.widths[s - 1]
     for j in range(n):
         draw = draws[j]
@@ -167,11 +166,11 @@ def make_draws(
     for j in range(n):
         draw = draws[j]
         draw.target += math.log(uniform(keys[draw.query], draw.number, s))
-    find_entries(time, logsum, draws, now, scratch.undecided, n)
+    find_entries(time, logsum, draws, now, undecided, n)
     for j in range(n):
         draw = draws[j]
         i = np.uint64(draw.high)
-        node, t, event = hop[i, NODE], time[i], link[i] >> 1
+        node, t, event = hop[i, NODE], time[i], hop[i, LINK] >> 1
         for w in range(draw.number * shared, (draw.number + 1) * shared):
             at[draw.query, w] = i
             write_position(request, first + draw.query, w, s, node, t, event)
@@ -192,9 +191,10 @@ def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided
             high = low
             stride += stride
             low -= stride
-        draw.low, draw.high = max(low, start - 1), high
+        low = max(low, start - 1)
+        draw.low, draw.high = low, high
         undecided[count] = p
-        count += np.uint64(draw.high - draw.low > 1)
+        count += np.uint64(high - low > 1)
     while count > 0:
         size, count = count, np.uint64(0)
         for p in range(size):
