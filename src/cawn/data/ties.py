@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.ties import link_keys
-from cawn.kernels.rng import mix64_array
+from cawn.kernels.rng import mix64
 
 
 def in_canonical_order(events: Events) -> Events:
@@ -64,5 +64,5 @@ def hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray
     if values is not None:
         words: Any = np.ascontiguousarray(values + np.float32(0)).view(np.uint32).astype(np.uint64)
         for column in words.T:
-            found = mix64_array(found * np.uint64(31) + column)
+            found = mix64(found * np.uint64(31) + column)
     return found

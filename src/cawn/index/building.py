@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.columns import ColumnArray
+from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
 from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
@@ -53,7 +53,7 @@ def build_lists(
     threads: int | None = None,
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other; `attributes` may order simultaneous links."""
-    streams, found = Streams(events, max(len(events), 1), ColumnArray(np.int32)), dict[str, Columns]()
+    streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
     keys = rows = link = np.empty(0, np.int64)
     for kind in kinds:
         if kind is PARTNERS:
