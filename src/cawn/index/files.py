@@ -304,8 +304,7 @@ class _KindFiles:
         """Compute the sums of a list whose entries are written, from its files, `step` entries at a time."""
         P = np.zeros((1, len(self._alphas)))
         for known in range(0, size, step):
-            files = {name: file.path for name, file in self._files.items() if math.prod(file.shape)}
-            held: Entries = {name: np.load(path, mmap_mode="r+") for name, path in files.items()}
+            held: Entries = {name: file.mapped() for name, file in self._files.items() if math.prod(file.shape)}
             stop = min(known + step, size)
             lists = np.array([start << START_BITS | EXACT | stop]), np.array([known])
             if self.kind is NODES:
