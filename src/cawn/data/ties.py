@@ -23,25 +23,10 @@ def in_canonical_order(events: Events) -> Events:
     if not (events.t[1:] == events.t[:-1]).any():
         return events
     bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
-    return events.reordered(np.lexsort((events.dst, events.src, _keys(events, bits), events.t)))
-
-
-def canonical_order(events: Events) -> npt.NDArray[np.int64]:
-    """The same order of links, in which ids never matter: those with equal hashes are in the order of rows.
-
-    It does not depend on the unit of time.
-    """
-    if not (events.t[1:] == events.t[:-1]).any():
-        return np.arange(len(events))
-    moments = np.cumsum(np.append(False, events.t[1:] != events.t[:-1]))
-    return np.lexsort((_keys(events, moments.view(np.uint64)), moments))
-
-
-def _keys(events: Events, time_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    keys = np.empty(len(events), np.uint64)
     attributes, colours = hash_rows(events.msg, len(events)), hash_rows(events.x, events.num_nodes)
-    link_keys(events.src, events.dst, time_bits, attributes, colours, np.zeros_like(colours), keys)
-    return keys
+    keys = np.empty(len(events), np.uint64)
+    link_keys(events.src, events.dst, bits, attributes, colours, np.zeros_like(colours), keys)
+    return events.reordered(np.lexsort((events.dst, events.src, keys, events.t)))
 
 
 def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
