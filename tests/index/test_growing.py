@@ -180,3 +180,13 @@ def test_memory_follows_the_links() -> None:
     for size in range(60, 4001, 10):
         index.append(prefix(events, size))
     assert index.nbytes < 2.2 * built(events).nbytes
+
+
+def test_an_abandoned_extension_leaves_no_trace_among_simultaneous_links() -> None:
+    events = random_links(0, size=120, nodes=10, times=12)
+    index = GrowingIndex(prefix(events, 40), built(prefix(events, 40), PairParts()))
+    for size in range(41, 121):
+        index.extend(prefix(events, min(size + 30, 120)))
+        index.abandon()
+        index.append(prefix(events, size))
+        same(index.version, built(prefix(events, size), PairParts()))

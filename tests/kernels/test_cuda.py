@@ -16,7 +16,6 @@ from triton.compiler import ASTSource, compile
 from cawn.index.kernels import cuda as index
 from cawn.index.kernels.cuda import DeviceIndex, DeviceLists
 from cawn.systems.cawn.kernels.cuda import features, links, lstm, negatives, positions
-from cawn.walks.kernels import cuda_counts as counts
 from cawn.systems.cawn.kernels.cuda.lstm import _launch_shape
 from cawn.walks.kernels import cuda as walks
 
@@ -46,7 +45,7 @@ for T in ("*i64", "*fp64"):
               SINCE=since, PARTNERS=partners, STRIDE=2, DEPTH=depth, D=4 * (partners > 0), DECAYS=4, BLOCK=32)
 for fallback in (False, True):
     check(negatives.draw_kernel, "*i64 " * 10 + "i32", 2, SALT=0x5851F42D4C957F2D, HAS_FALLBACK=fallback, BLOCK=128)
-check(counts.count_positions_kernel, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
+check(walks.count_positions_kernel, "*i32 *i64 *i32", M=64, L=3, BLOCK=64)
 check(features.gather_rows_kernel, "*fp32 *i32 *i64 *fp32 i32 i32 i32 i32 i32 i32", BLOCK=32, COLUMNS=64)
 for F, precision in (("*bf16", "tf32"), ("*fp32", "ieee")):
     for M, D, S in ((64, 64, 4096), (20, 24, 128)):

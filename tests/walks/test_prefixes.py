@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.walks.kernels.merge import merge_prefixes
-from cawn.walks.kernels.prefixes import Level, share_prefixes
+from cawn.walks.kernels.prefixes import Level, merge_prefixes, share_prefixes
 from networks import random_events
 
 

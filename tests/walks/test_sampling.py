@@ -1,8 +1,5 @@
 """What may be asked, how a question that cannot be answered is refused, and candidates for a ranking."""
 
-import os
-import warnings
-
 import numpy as np
 import pytest
 import torch
@@ -102,13 +99,3 @@ def test_each_kind_by_hand(monkeypatch) -> None:
     monkeypatch.setattr(candidates, "MAX_CANDIDATES", 2)  # the newest of equally frequent ones are kept
     star = cawn.Events([0] * 5, [3, 1, 5, 2, 4], [1, 2, 3, 4, 5])
     assert list(Candidates(star, cawn.History(star, 0.0)).choose(9, 6, ("popular",))) == [4, 2]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_does_not_wait_for_a_lock_of_its_parent() -> None:
-    with candidates._TABLES, warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-        if child == 0:
-            os._exit(int(candidates._TABLES.locked()))
-    assert os.waitpid(child, 0)[1] == 0

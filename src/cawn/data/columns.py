@@ -108,6 +108,11 @@ class ArrayFile:
             content, place = content[size:], place + size
         return found
 
+    def mapped(self) -> Array:
+        """The whole array, mapped to be read and written."""
+        os.ftruncate(self._descriptor, self._offset + math.prod(self.shape) * self.dtype.itemsize)
+        return np.memmap(self.path, self.dtype, "r+", self._offset, self.shape)
+
     def close(self) -> None:
         """Complete the file, flush it to disk and close it."""
         if self._descriptor < 0:

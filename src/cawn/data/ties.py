@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.kernels.cpu.ties import link_keys
-from cawn.kernels.rng import mix64_array
+from cawn.kernels.rng import mix64
 
 
 def in_canonical_order(events: Events) -> Events:
@@ -23,25 +23,10 @@ def in_canonical_order(events: Events) -> Events:
     if not (events.t[1:] == events.t[:-1]).any():
         return events
     bits = np.ascontiguousarray(events.t + 0).view(np.uint64)  # + 0 turns -0.0 into 0.0
-    return events.reordered(np.lexsort((events.dst, events.src, _keys(events, bits), events.t)))
-
-
-def canonical_order(events: Events) -> npt.NDArray[np.int64]:
-    """The same order of links, in which ids never matter: those with equal hashes are in the order of rows.
-
-    It does not depend on the unit of time.
-    """
-    if not (events.t[1:] == events.t[:-1]).any():
-        return np.arange(len(events))
-    moments = np.cumsum(np.append(False, events.t[1:] != events.t[:-1]))
-    return np.lexsort((_keys(events, moments.view(np.uint64)), moments))
-
-
-def _keys(events: Events, time_bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    keys = np.empty(len(events), np.uint64)
     attributes, colours = hash_rows(events.msg, len(events)), hash_rows(events.x, events.num_nodes)
-    link_keys(events.src, events.dst, time_bits, attributes, colours, np.zeros_like(colours), keys)
-    return keys
+    keys = np.empty(len(events), np.uint64)
+    link_keys(events.src, events.dst, bits, attributes, colours, np.zeros_like(colours), keys)
+    return events.reordered(np.lexsort((events.dst, events.src, keys, events.t)))
 
 
 def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
@@ -64,5 +49,5 @@ def hash_rows(values: npt.NDArray[np.float32] | None, count: int) -> npt.NDArray
     if values is not None:
         words: Any = np.ascontiguousarray(values + np.float32(0)).view(np.uint32).astype(np.uint64)
         for column in words.T:
-            found = mix64_array(found * np.uint64(31) + column)
+            found = mix64(found * np.uint64(31) + column)
     return found

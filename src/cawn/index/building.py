@@ -2,90 +2,45 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
-from cawn.data.ties import canonical_order
+from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
-from cawn.index.kernels.lists import LENGTH, add_keys, block_rows, slots_for
-from cawn.index.kinds import NODES, PARTNERS, TOTAL_BITS, Kind
+from cawn.index.kernels.lists import LENGTH, Lists, add_keys, constant, slots_for
+from cawn.index.kinds import NODES, ORIGINS, PARTNERS, WAYS, Kind
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # of one kind, by name
 
 _PER_TASK = 1 << 16  # entries
+_EMPTY: Columns = {
+    "span": np.empty(0, np.int64),
+    "link": np.empty(0, np.int32),
+    "sums": np.empty((0, 0)),
+    "keys": np.empty(0, np.int64),
+    "slots": slots_for(0),
+    "chain": np.empty((0, 2), np.int64),
+}
 
 
-class Entries(NamedTuple):
-    """What the lists of one kind are made of; the entries of a list are in this order."""
-
-    rows: Array  # [n]
-    num_rows: int
-    link: Array  # [n] int32, see `kernels.lists`
-    keys: Array = np.empty(0, np.int64)  # [num_rows], if rows are found by key
+def link_column(columns: Columns) -> Array:
+    """The link of each entry."""
+    return columns["hop"][:, kernels.LINK] if "hop" in columns else columns["link"]
 
 
-class _Network:
-    """The entries of each kind, by its name."""
-
-    def __init__(self, events: Events, attributes: bool) -> None:
-        self.events, self.num_nodes = events, events.num_nodes
-        self._plain = events if attributes else events.replace(msg=None, x=None)
-        self._source = 2 * np.arange(len(events), dtype=np.int32)  # each link as its source sees it
-
-    @cached_property
-    def nodes(self) -> Entries:
-        return self._ends(np.arange(len(self.events)))
-
-    @cached_property
-    def partners(self) -> Entries:
-        return self._ends(canonical_order(self._plain))
-
-    @cached_property
-    def pairs(self) -> Entries:
-        src, dst = self.events.src, self.events.dst
-        keys, rows = kernels.number_pairs(np.minimum(src, dst), np.maximum(src, dst), self.num_nodes)
-        return Entries(rows, len(keys), self._source + (src > dst), keys)
-
-    @property
-    def ways(self) -> Entries:
-        pairs = self.pairs
-        return Entries(2 * pairs.rows + (pairs.link & 1), 2 * pairs.num_rows, pairs.link)
-
-    @property
-    def sources(self) -> Entries:
-        return Entries(self.events.src, self.num_nodes, self._source)
-
-    @property
-    def destinations(self) -> Entries:
-        return Entries(self.events.dst, self.num_nodes, self._source + 1)
-
-    @property
-    def next(self) -> Entries:
-        before, after, link = self._transitions
-        keys, rows = kernels.number_pairs(before, after, self.num_nodes)
-        return Entries(rows, len(keys), link, keys)
-
-    @property
-    def origins(self) -> Entries:
-        before, _, link = self._transitions
-        return Entries(before, self.num_nodes, link)
-
-    def _ends(self, links: Array) -> Entries:
-        nodes, link = kernels.both_ends(self.events.src, self.events.dst, links)
-        return Entries(nodes, self.num_nodes, link)
-
-    @cached_property
-    def _transitions(self) -> tuple[Array, Array, Array]:
-        nodes, _, link, _ = self.partners
-        partner = kernels.other_ends(self.events.src, self.events.dst, link)
-        return kernels.transitions(nodes, partner, link, np.full(self.num_nodes, -1, np.int32))
+def as_lists(kind: Kind, columns: Columns, decays: Array, version: int) -> Lists:
+    """Lists as kernels read them; empty without columns."""
+    named = _EMPTY | columns
+    arrays = named["span"], link_column(named), named["sums"], decays, named["keys"], named["slots"], named["chain"]
+    return Lists._make([*map(constant, arrays), kind.bits, version])
 
 
 def build_lists(
@@ -98,55 +53,98 @@ def build_lists(
     threads: int | None = None,
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other; `attributes` may order simultaneous links."""
-    network, found = _Network(events, attributes), {}
+    streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
+    keys = rows = link = np.empty(0, np.int64)
     for kind in kinds:
-        entries: Entries = getattr(network, kind.name)
-        span, position = kernels.lay_out(entries.rows, entries.num_rows)
-        columns: Columns = {"span": span}
-        if kind is NODES:
-            columns |= _walk_columns(events, span, len(position), alphas, threads)
-        else:
-            columns["link"] = np.empty(len(position), np.int32)
-            columns["link"][position] = entries.link
         if kind is PARTNERS:
-            columns["partner"] = kernels.other_ends(events.src, events.dst, columns["link"])
-        link = columns["hop"][:, kernels.LINK] if kind is NODES else columns["link"]
-        columns["sums"] = build_sums(kind, span, link, events.t, kind.decays(alphas, decay), threads)
+            streams.find_order(attributes, lambda _: None)
+        if kind is NODES:
+            found[kind.name] = _build_nodes(events, alphas, decay, threads)
+            continue
+        rest: list[Array] = []
+        if kind is WAYS:  # the entries are those of pairs, which come before
+            rows, num_rows = 2 * rows + (link & 1), 2 * len(keys)
+        elif kind is ORIGINS:  # and these those of `next`
+            rows, num_rows = (keys >> 32)[rows], events.num_nodes
+        else:
+            ((rows, link, *rest),) = streams.of(kind)
+            num_rows = events.num_nodes
         if kind.keyed:
-            columns["keys"], columns["slots"] = entries.keys, hash_table(entries.keys)
+            keys, rows = number_keys(rows)
+            num_rows = len(keys)
+        span, position = kernels.lay_out(rows, num_rows)
+        columns: Columns = {"span": span}
+        for name, values in zip(kind.columns, (link, *rest), strict=True):
+            columns[name] = np.empty(len(position), np.int32)
+            columns[name][position] = values
+        columns["sums"] = build_sums(kind, span, columns["link"], events.t, kind.decays(alphas, decay), threads)
+        if kind.keyed:
+            columns["keys"], columns["slots"] = keys, hash_table(keys)
         found[kind.name] = columns
     return found
 
 
+def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | None) -> Columns:
+    num_nodes = events.num_nodes
+    nodes, _ = kernels.both_ends(events.src, events.dst, np.arange(len(events)))
+    span, position = kernels.lay_out(nodes, num_nodes)
+    size, newest, count = len(nodes), np.empty(num_nodes, events.t.dtype), np.zeros((num_nodes, 2), np.int32)
+    time, hop, logsum = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32), np.empty((len(alphas), size))
+    kernels.fill_nodes(events.src, events.dst, events.t, 0, newest, count, position, time, hop)
+    del nodes, position
+    build_logsums(span, time, alphas, logsum, threads)
+    sums = build_sums(NODES, span, hop[:, kernels.LINK], events.t, NODES.decays(alphas, decay), threads)
+    return {"span": span, "time": time, "hop": hop, "logsum": logsum, "sums": sums}
+
+
+def number_keys(keys: Array) -> tuple[Array, Array]:
+    """The distinct keys in ascending order, and the row of each key [n]."""
+    ascending, order = kernels.sort_keys(keys)
+    distinct, of_sorted = kernels.number_sorted(ascending)
+    rows = np.empty_like(of_sorted)
+    rows[order] = of_sorted
+    return distinct, rows
+
+
+def build_logsums(
+    span: Array, time: Array, alphas: Array, logsum: Array, threads: int | None, newest: Array | None = None
+) -> None:
+    """The logarithm of P at every entry of nodes; and P itself, at the newest one [rows, decays], if it is wanted."""
+    known = np.zeros(len(span), np.int64)
+
+    def fill(first: int, last: int) -> None:
+        P = np.zeros((last - first, len(alphas))) if newest is None else newest[first:last]
+        kernels.fill_logsums(span[first:last], known[first:last], time, alphas, P, logsum)
+
+    in_parallel(fill, _tasks(span), threads)
+
+
 def build_sums(kind: Kind, span: Array, link: Array, t: Array, decays: Array, threads: int | None) -> Array:
     """The sums of lists at the end of their blocks."""
-    sums = np.zeros((block_rows(len(link), kind.bits), len(decays)))
+    known = np.zeros(len(span), np.int64)
+    sums: Array = np.zeros(*kind.arrays(len(link), 0, 0, len(decays))["sums"])
+
+    def fill(first: int, last: int) -> None:
+        kernels.fill_sums(span[first:last], known[first:last], link, t, decays, kind.bits, sums)
+
     if len(decays):
-        fill = partial(kernels.fill_sums, span, link, t, decays, kind.bits, sums)
         in_parallel(fill, _tasks(span), threads)
     return sums
 
 
 def hash_table(keys: Array, size: int = 0) -> Array:
     """The slots in which rows are found by their distinct keys, with room for `size` keys."""
-    slots = slots_for(max(len(keys), size))
+    slots: Array = slots_for(max(len(keys), size))
     add_keys(keys, 0, len(keys), slots)
     return slots
 
 
-def build_totals(t: Array, decay: float) -> Array:
-    """The decayed count of all links at the end of every block of them."""
-    totals = np.empty(len(t) >> TOTAL_BITS)
-    kernels.fill_totals(t, decay, TOTAL_BITS, totals, 0, 0)
-    return totals
-
-
-def _walk_columns(events: Events, span: Array, size: int, alphas: Array, threads: int | None) -> Columns:
-    """What entries of nodes have beside the link."""
-    time, hop, logsum = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32), np.empty((len(alphas), size))
-    kernels.fill_hops(events.src, events.dst, events.t, span, time, hop)
-    in_parallel(partial(kernels.fill_logsums, span, time, alphas, logsum), _tasks(span), threads)
-    return {"time": time, "hop": hop, "logsum": logsum}
+def move_lists(kind: Kind, before: Columns, after: Columns, moved_from: Array, start: Array, count: Array) -> None:
+    """Copy the first `count` entries of lists, and the sums of their full blocks, to where they start now [n]."""
+    for name in (*kind.columns, "sums"):
+        bits, old, new = kind.bits if name == "sums" else 0, constant(before[name]), after[name]
+        for a, b in zip(old, new, strict=True) if name == "logsum" else [(old, new)]:
+            kernels.move_rows(a.reshape(-1), b.reshape(-1), math.prod(a.shape[1:]), bits, moved_from, start, count)
 
 
 def _tasks(span: Array) -> list[int]:

@@ -14,16 +14,21 @@ from cawn.kernels.cpu.ties import link_keys, simultaneous_keys
 
 Array = npt.NDArray[Any]
 
-_NO_NODES, _NOTHING = np.empty(0, np.int64), np.empty(0, np.uint64)
 _CHECKPOINT = 1 << 16  # links after which the colours of nodes are recorded, for links that arrive late
 
 
-class _Moment(NamedTuple):
-    """The newest time: its first link, the number of earlier times, and the colours of nodes before it."""
+class _State(NamedTuple):
+    """What the keys of further links depend on."""
 
-    first: int
-    number: int
-    colours: Array  # [N or more] uint64
+    first: int  # the first link at the newest time
+    number: int  # of earlier times
+    colours: Array  # [num_nodes or more] uint64, those of nodes before the newest time
+    num_nodes: int
+    num_links: int
+
+
+_NO_LINKS, _NO_KEYS = _State(0, 0, np.empty(0, np.uint64), 0, 0), np.empty(0, np.uint64)
+_UNCHANGED = np.empty(0, np.int64), _NO_KEYS
 
 
 class CanonicalOrder:
@@ -34,11 +39,9 @@ class CanonicalOrder:
     """
 
     def __init__(self, events: Events, *, attributes: bool) -> None:
-        self._attributes, self._num_nodes, self._num_links = attributes, 0, 0
-        self._newest, self._checkpoints = _Moment(0, 0, np.empty(0, np.uint64)), list[_Moment]()
-        self._keys = GrowingArray(np.empty(0, np.uint64))  # of the links at the newest time
+        self._attributes, self._state, self._checkpoints = attributes, _NO_LINKS, list[_State]()
+        self._keys = GrowingArray(_NO_KEYS)  # of the links at the newest time
         self._sums = np.empty(0, np.uint64)  # scratch of `link_keys`
-        self._before: tuple[_Moment, int, tuple[Array, Array]] = self._newest, 0, (_NO_NODES, _NOTHING)
         self.extend(events, 0)
         self.publish()
 
@@ -47,51 +50,53 @@ class CanonicalOrder:
 
         Returns the first link at the time of link `first`, and the keys of all links from there on.
         """
-        self._before = self._newest, self._num_links, (_NO_NODES, _NOTHING)
-        if first < self._num_links:
+        self._before, self._changed = (self._state, self._keys, self._checkpoints), _UNCHANGED
+        if first < self._state.num_links:
             self._go_back(events, first)
-        self._num_links = len(events)
         self._add_nodes(events)
-        return (first, np.empty(0, np.uint64)) if first == len(events) else self._add(events, first)
+        found = (first, _NO_KEYS) if first == len(events) else self._add(events, first)
+        self._state = self._state._replace(num_links=len(events))
+        return found
 
     def publish(self) -> None:
         """Keep what was added."""
-        first, number, colours = self._newest
-        if first - (self._checkpoints[-1].first if self._checkpoints else 0) >= _CHECKPOINT:
-            kept = _Moment(first, number, colours[: self._num_nodes].copy())
+        state = self._state
+        if state.first - (self._checkpoints[-1].first if self._checkpoints else 0) >= _CHECKPOINT:
+            kept = state._replace(colours=state.colours[: state.num_nodes].copy())
             self._checkpoints = [*self._checkpoints[-1:], kept]
 
     def abandon(self) -> None:
         """Forget what was added."""
-        self._newest, self._num_links, (nodes, colours) = self._before
-        self._newest.colours[nodes] = colours
+        self._state, self._keys, self._checkpoints = self._before
+        nodes, colours = self._changed
+        self._state.colours[nodes] = colours
 
     def _add(self, events: Events, first: int) -> tuple[int, Array]:
-        start, number, colours = self._newest
+        start, number, colours, *_ = self._state
         t, tied = events.t, start < first and events.t[start] == events.t[first]
         base = max(first - 1, start)
         changes = base + 1 + np.flatnonzero(t[base + 1 :] != t[base:-1])  # where a new time begins
         begin = start if tied else first
         if len(changes) == 0:
-            self._keys.append(self._tie_keys(events, first, colours), first - start)
+            self._keys.append(self._tie_keys(events, first), first - start)
             return begin, self._keys.view()[begin - start :]
         last, moments = int(changes[-1]), number + np.searchsorted(changes, np.arange(start, int(changes[-1])), "right")
         src, dst, attributes = self._columns(events, start, last)
         nodes = np.concatenate([src, dst])
         if self._before[0].colours is colours:
-            self._before = *self._before[:2], (nodes, colours[nodes])
+            self._changed = nodes, colours[nodes]
         keys = np.empty(last - start, np.uint64)
         link_keys(src, dst, moments.view(np.uint64), attributes, colours, self._sums, keys)
-        self._newest = _Moment(last, number + len(changes), colours)
-        newest = self._tie_keys(events, last, colours)
+        self._state = self._state._replace(first=last, number=number + len(changes))
+        newest = self._tie_keys(events, last)
         self._keys = GrowingArray(newest)
         return begin, np.concatenate([keys, newest])[begin - start :]
 
-    def _tie_keys(self, events: Events, first: int, colours: Array) -> Array:
+    def _tie_keys(self, events: Events, first: int) -> Array:
         """The keys of the links from `first` on, which are all at the newest time."""
         keys = np.empty(len(events) - first, np.uint64)
         src, dst, attributes = self._columns(events, first, len(events))
-        simultaneous_keys(src, dst, attributes, colours, keys)
+        simultaneous_keys(src, dst, attributes, self._state.colours, keys)
         return keys
 
     def _columns(self, events: Events, first: int, last: int) -> tuple[Array, Array, Array]:
@@ -100,26 +105,20 @@ class CanonicalOrder:
 
     def _add_nodes(self, events: Events) -> None:
         """Give new nodes their first colours."""
-        first, number, colours = self._newest
-        held, self._num_nodes = self._num_nodes, events.num_nodes
-        if len(self._sums) < events.num_nodes:
-            self._sums = np.zeros(events.num_nodes + events.num_nodes // 2, np.uint64)
-        if len(colours) < events.num_nodes:
-            larger = np.zeros(events.num_nodes + events.num_nodes // 2, np.uint64)
-            larger[:held] = colours[:held]
-            self._newest = _Moment(first, number, larger)
-        if held < events.num_nodes:
-            x = events.x[held:] if self._attributes and events.x is not None else None
-            self._newest.colours[held : events.num_nodes] = hash_rows(x, events.num_nodes - held)
+        held, size, colours = self._state.num_nodes, events.num_nodes, self._state.colours
+        if len(self._sums) < size:
+            self._sums = np.zeros(size + size // 2, np.uint64)
+        if len(colours) < size:
+            colours = np.append(colours, np.zeros(size + size // 2 - len(colours), np.uint64))
+        x = events.x[held:] if self._attributes and events.x is not None else None
+        colours[held:size] = hash_rows(x, size - held)
+        self._state = self._state._replace(colours=colours, num_nodes=size)
 
     def _go_back(self, events: Events, first: int) -> None:
         """The state after the first links only."""
         self._checkpoints = [held for held in self._checkpoints if held.first <= first]
-        self._num_nodes, self._newest = 0, _Moment(0, 0, np.empty(0, np.uint64))
-        if self._checkpoints:
-            held = self._checkpoints[-1]
-            self._num_nodes, self._newest = len(held.colours), held._replace(colours=held.colours.copy())
-        self._keys = GrowingArray(np.empty(0, np.uint64))
+        held = self._checkpoints[-1] if self._checkpoints else _NO_LINKS
+        self._state, self._keys = held._replace(colours=held.colours.copy()), GrowingArray(_NO_KEYS)
         self._add_nodes(events)
-        if self._newest.first < first:
-            self._add(events[:first], self._newest.first)
+        if held.first < first:
+            self._add(events[:first], held.first)

@@ -61,31 +61,27 @@ def settings_to_estimate(config: Any) -> tuple[int, PairParts]:
 
 
 def estimate(counts: Counts, num_decays: int, parts: PairParts, limit: int, threads: int | None = None) -> Estimate:
-    """What the index of so many links takes, built within a limit of memory."""
+    """What the index of so many links takes, built within a limit of memory.
+
+    Time is that of a smaller network in the same proportions, within a limit of memory in the same proportion.
+    """
     links, index = counts.links * LINK_BYTES, index_bytes(counts, num_decays, parts)
     building = memory_to_build(counts, num_decays, parts)
     temporary = temporary_bytes(counts, parts) if building > limit else 0
-    seconds = _seconds(counts, num_decays, parts, limit, threads)
-    return Estimate(index + links, building, index + links, temporary, seconds)
-
-
-def _seconds(counts: Counts, num_decays: int, parts: PairParts, limit: int, threads: int | None) -> float:
-    """Time by that of a smaller network in the same proportions, within a limit of memory in the same proportion."""
     share = min(_TRIAL / counts.links, 1.0)
-    trial = Counts(*(max(int(share * count), 1) for count in counts))
-    seconds = [0.0, 0.0]
-    for i, scale in enumerate((0.01, 1.0)):  # the first one compiles
-        events = _network(Counts(*(max(int(scale * count), 2) for count in trial)))
-        is_small = memory_to_build(counts, num_decays, parts) > limit
-        memory = max(int(share * limit), _LEAST) if is_small else 1 << 62
-        if is_small and memory_to_build(Counts.at_most(len(events), events.num_nodes), num_decays, parts) <= memory:
-            memory = _LEAST // 4
+    for scale in (0.01 * share, share):  # the first one compiles
+        events = _network(Counts(*(max(int(scale * count), 2) for count in counts)))
+        memory = 1 << 62
+        if building > limit:
+            needed = memory_to_build(Counts.at_most(len(events), events.num_nodes), num_decays, parts)
+            memory = max(int(share * limit), _LEAST)
+            memory = memory if needed > memory else _LEAST // 4
+        decays = tuple(ladder(1.0)[:1]) * num_decays
         with tempfile.TemporaryDirectory(prefix="cawn-") as folder:
             start = time.perf_counter()
-            options: dict[str, Any] = {"memory": memory, "threads": threads, "report": _silent}
-            write_index(events, tuple(ladder(1.0)[:1]) * num_decays, 1.0, parts, Path(folder), **options)
-            seconds[i] = time.perf_counter() - start
-    return seconds[1] / len(events) * counts.links
+            write_index(events, decays, 1.0, parts, Path(folder), memory=memory, threads=threads, report=_silent)
+            seconds = time.perf_counter() - start
+    return Estimate(index + links, building, index + links, temporary, seconds / len(events) * counts.links)
 
 
 def _network(counts: Counts) -> Events:

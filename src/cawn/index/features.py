@@ -28,21 +28,7 @@ from cawn.index.index import Index
 from cawn.index.kernels.lists import constant
 from cawn.index.kernels.rates import AGES, LONGEST, fill_rates
 from cawn.index.kernels.sequences import STRIDE, sequence_features
-from cawn.index.kinds import (
-    DESTINATIONS,
-    DIRECTED,
-    NEXT,
-    NODES,
-    ORIGINS,
-    PAIRS,
-    PARTNERS,
-    RATES,
-    SEQUENCES,
-    SOURCES,
-    WAYS,
-    Kind,
-    kinds_for,
-)
+from cawn.index.kinds import DIRECTED, RATE_KINDS, RATES, SEQUENCE_KINDS, SEQUENCES, Kind, kinds_for
 from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
@@ -111,14 +97,14 @@ class PairFeatures:
         rates, end = parts.widths(num_decays)
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
-            held = [lists[kind] for kind in (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS)]
+            held = [lists[kind] for kind in RATE_KINDS]
             wanted: Any = (common, *held, columns, src, dst, times, self.unit, out)
             in_parallel(partial(fill_rates, *wanted), tasks, threads)
         if parts.sequences:
             used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)
             settings = parts.since, RECENT * parts.two_steps, DEPTH * parts.transitions
             for column, ends in ((rates, (src, dst)), (rates + end, (dst, src))):
-                held = [lists[kind] for kind in (NODES, PAIRS, PARTNERS, NEXT, ORIGINS)]
+                held = [lists[kind] for kind in SEQUENCE_KINDS]
                 asked: Any = (*ends, times, common, *held, constant(used), *settings, out, column)
                 in_parallel(partial(sequence_features, *asked), tasks, threads)
         return out

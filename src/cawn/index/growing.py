@@ -14,19 +14,16 @@ import numpy.typing as npt
 
 from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
+from cawn.index.building import build_logsums
 from cawn.index.canonical import CanonicalOrder
-from cawn.index.growing_lists import Added, GrowingLists
+from cawn.index.growing_lists import Added, GrowingLists, with_room
 from cawn.index.index import Index
-from cawn.index.kernels import building, canonical, growth
-from cawn.index.kernels.lists import LENGTH, constant
-from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
+from cawn.index.kernels import building, growth
+from cawn.index.kernels.lists import LENGTH, START_BITS, constant
+from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS
 from cawn.kernels.keys import pair_key
-from cawn.kernels.threads import even_bounds, in_parallel
 
 Array = npt.NDArray[Any]
-
-
-_NO_ROWS = np.empty(0, np.int64)
 
 
 class GrowingIndex:
@@ -41,7 +38,9 @@ class GrowingIndex:
     def __init__(self, events: Events, index: Index, *, attributes: bool = True) -> None:
         flat = index.flat()
         self._lists = {kind: GrowingLists(kind, flat) for kind in KINDS if kind.name in flat.kinds}
-        self._tails = _tails(self._lists[NODES], flat.alphas)
+        nodes = self._lists[NODES]
+        self._tails = np.zeros((nodes.size, len(flat.alphas)))  # P of Algorithm 2 at the newest entry of every node
+        build_logsums(nodes.span[: nodes.size], nodes.columns["time"], flat.alphas, np.empty((0, 0)), None, self._tails)
         self._totals, self._firsts = GrowingArray(flat.totals), GrowingArray(flat.firsts)
         self._order = CanonicalOrder(events, attributes=attributes) if PARTNERS in self._lists else None
         self._events = self._extended = events
@@ -61,7 +60,8 @@ class GrowingIndex:
     def extend(self, events: Events, kept: int | None = None) -> None:
         """Prepare the index of all of `events`, the first `kept` of which it already has (by default, all its links).
 
-        No reader sees anything of it, and it has no effect, unless it is published.
+        No reader sees anything of it, and it has no effect, unless it is published. If links are late, all links at the
+        time of the first of them are given as new.
         """
         first = len(self._events) if kept is None else min(kept, len(self._events))
         self._extended, number = events, self.version.version + 1
@@ -76,9 +76,8 @@ class GrowingIndex:
     def publish(self) -> Index:
         """Let readers see the prepared index."""
         kinds = {kind.name: lists.publish(len(self._extended)) for kind, lists in self._lists.items()}
-        extension, tails = self._new_tails
-        self._tails = _with_rows(self._tails, self._lists[NODES].size)
-        self._tails[extension.row] = tails
+        row, tails = self._new_tails
+        self._tails[row] = tails
         if self._order is not None:
             self._order.publish()
         held, events = self.version, self._extended
@@ -119,14 +118,16 @@ class GrowingIndex:
         lists, alphas = self._lists[NODES], self.version.alphas
         nodes, entries = building.both_ends(events.src, events.dst, links)
         added = lists.extend(nodes, first, number)
+        which, position, extension = added
+        row, keep = extension.row, extension.keep
         time, hop, logsum = (lists.columns[name] for name in NODES.columns)
-        growth.extend_nodes(
-            entries, added.which, added.position, events.src, events.dst, events.t, time, hop, added.extension
-        )
-        tails = np.empty((len(added.extension.row), len(alphas)))
-        growth.extend_logsums(time, alphas, logsum, self._tails, lists.span, added.extension, tails)
+        growth.extend_nodes(entries, which, position, events.src, events.dst, events.t, time, hop, extension)
+        self._tails = with_room(self._tails, len(lists.span))
+        is_whole = keep == lists.span[row] & LENGTH
+        tails = np.where(is_whole[:, None], self._tails[row], 0.0)
+        building.fill_logsums(extension.span, np.where(is_whole, keep, 0), time, alphas, tails, logsum)
         lists.fill_sums(events.t)
-        self._new_tails = added.extension, tails
+        self._new_tails = row, tails
         return added
 
     def _add_pairs(self, events: Events, links: Array, first: int, number: int) -> None:
@@ -147,79 +148,35 @@ class GrowingIndex:
     def _add_partners(self, events: Events, first: int, number: int) -> None:
         """Add to the lists in canonical order, and count the transitions that change."""
         assert self._order is not None
-        lists = self._lists[PARTNERS]
+        lists, is_late = self._lists[PARTNERS], first < len(self._events)
         begin, keys = self._order.extend(events, first)
-        keys = constant(keys)
         times = events.t[first:]
         order = first + np.lexsort((keys[first - begin :], times))
         nodes, entries = building.both_ends(events.src, events.dst, order)
-        keep = _NO_ROWS
-        if begin < first:  # the first new links are at the newest time so far
-            tied = len(
-                building.both_ends(events.src, events.dst, order[: np.searchsorted(times, times[0], "right")])[0]
-            )
-            merged, keep = self._merged(nodes[:tied], entries[:tied], begin, keys)
-            nodes, entries = (np.append(a, b[tied:]) for a, b in zip(merged, (nodes, entries), strict=True))
-        added = lists.extend(nodes, first, number, keep=keep)
+        tied = np.searchsorted(events.t[entries >> 1], times[0], "right") if begin < first else 0
+        ties = growth.Ties(entries[:tied], begin, constant(keys))
+        added = lists.extend(nodes, first, number, ties=ties)
+        row, _, keep, *_ = added.extension
         link, partner = lists.columns["link"], lists.columns["partner"]
-        link[added.position] = entries
-        partner[added.position] = building.other_ends(events.src, events.dst, entries)
-        new, old = np.empty((2, len(entries), 3), np.int64)
-        counts = canonical.changed_transitions(entries, *added, link, partner, first, new, old)
-        new, old = new[: counts[0]], old[: counts[1]]
-        if first < len(self._events):
-            old = self._dropped(added)
-        for kind in (NEXT, ORIGINS):
-            self._count_transitions(kind, events.t, new, old, (begin, first), number)
-
-    def _merged(self, nodes: Array, entries: Array, begin: int, keys: Array) -> tuple[tuple[Array, Array], Array]:
-        """The entries of nodes at the newest time from the first new one on, in order, and how many come before."""
-        lists = self._lists[PARTNERS]
-        which, order, row, more = np.empty((4, len(nodes)), np.int64)
-        num = growth.distinct_rows(nodes.astype(np.int64), len(nodes), which, order, row, more)
-        row, more, keep = row[:num], more[:num], np.empty(num, np.int64)
-        lists.make_rows(int(row.max(initial=-1)) + 1)
-        growth.entries_kept(lists.span, lists.link, row, begin, keep)
-        room = int((lists.span[row] & LENGTH).sum() - keep.sum()) + len(nodes)
-        found = np.empty(room, np.int32), np.empty(room, np.int32)
-        size = canonical.insert_into_runs(entries, which, more, begin, keys, lists.span, lists.link, row, keep, *found)
-        return (found[0][:size], found[1][:size]), keep
-
-    def _dropped(self, added: Added) -> Array:
-        """The transitions to entries of partners that are removed: [n, 3]."""
-        lists = self._lists[PARTNERS]
-        removed = np.empty((int((lists.span[added.extension.row] & LENGTH).sum()), 3), np.int64)
-        columns = lists.columns["link"], lists.columns["partner"]
-        return removed[: canonical.dropped_transitions(added.extension, lists.span, *columns, removed)]
-
-    def _count_transitions(
-        self, kind: Kind, t: Array, new: Array, old: Array, known: tuple[int, int], number: int
-    ) -> None:
-        """Add and remove transitions: the two partners and the entry of the later one [n, 3].
-
-        Args:
-            known: The first link at the time of the first new one, and the first new one.
-        """
-        lists, (begin, first) = self._lists[kind], known
-        both = np.concatenate([new, old])
-        rows = lists.rows_of(pair_key(both[:, 0], both[:, 1])) if kind.keyed else both[:, 0]
-        rows, gone = rows[: len(new)], rows[len(new) :]
-        entries = new[:, 2].astype(np.int32)
-        if begin == first:
-            lists.extend_links(rows, entries, t, first, number, shortened=gone)
-            return
-        affected = np.unique(np.concatenate([gone, rows[entries < 2 * first]]))
-        size = 1
-        while True:
-            of, held = np.empty(size, np.int64), np.empty(size, np.int32)
-            lists.make_rows(int(affected.max(initial=-1)) + 1)
-            count = canonical.entries_from(affected, lists.span, lists.link, begin, of, held)
-            if count <= size:
-                break
-            size = count
-        stay = ~np.isin(held[:count], old[:, 2])
-        rows, entries = np.append(of[:count][stay], rows), np.append(held[:count][stay], entries)
-        lists.extend_links(rows, entries, t, first, number, rewritten=(affected, begin), shortened=gone)
+        start, gone = lists.span[row] >> START_BITS, (lists.span[row] & LENGTH) - keep
+        new, old = np.empty((2 * len(entries), 3), np.int64), np.empty((len(entries), 3), np.int64)
+        partners = building.other_ends(events.src, events.dst, entries)
+        tail = np.zeros_like(gone) if is_late else gone
+        sizes = growth.extend_partners(
+            entries, partners, added.which, ties, tail, added.extension, link, partner, new, old
+        )
+        new, old = new[: sizes[0]], old[: sizes[1]]
+        origins = np.delete(new, old[:, 2], axis=0)
+        before, after = old[:, 0], old[:, 1]
+        if is_late:
+            dropped = _positions(start + np.maximum(keep, 1), gone - (keep == 0))
+            before, after = partner[dropped - 1], partner[dropped]
+        following = self._lists[NEXT]
+        rows = following.rows_of(pair_key(np.append(new[:, 0], before), np.append(new[:, 1], after)))
+        removed = rows[len(new) :]
+        following.extend_links(rows[: len(new)], new[:, 2], events.t, first, number, removed=removed)
+        removed = before if is_late else before[:0]
+        self._lists[ORIGINS].extend_links(origins[:, 0], origins[:, 2], events.t, first, number, removed=removed)
 
     def _add_firsts(self, events: Events, added: Added, first: int) -> None:
         """Count the links of all nodes, and the nodes that have any."""
@@ -227,31 +184,16 @@ class GrowingIndex:
         new = (added.extension.keep == 0) & (added.extension.more > 0)
         firsts = np.sort(hop[start[new], building.LINK] & ~1)
         kept = first >> TOTAL_BITS
-        offset = max(kept - 1, 0)
-        totals = np.empty((len(events) >> TOTAL_BITS) - offset)
-        totals[: kept - offset] = self._totals.view()[offset:kept]
-        building.fill_totals(events.t, self.version.decay, TOTAL_BITS, totals, kept, offset)
+        last = float(self._totals.view()[kept - 1]) if kept else 0.0
+        totals = building.totals_from(events.t, self.version.decay, TOTAL_BITS, kept, last)
         known = int(np.searchsorted(self._firsts.view(), 2 * first))
-        self._new_totals, self._new_firsts = (totals[kept - offset :], kept), (firsts, known)
+        self._new_totals, self._new_firsts = (totals, kept), (firsts, known)
 
 
-def _tails(nodes: GrowingLists, alphas: Array) -> Array:
-    """P of Algorithm 2 at the newest entry of every node."""
-    tails = np.zeros((nodes.size, len(alphas)))
-    span, time = nodes.span, nodes.columns["time"]
-    in_parallel(
-        lambda lo, hi: growth.newest_sums(span, time, alphas, tails, lo, hi), even_bounds(nodes.size, 1 << 10), None
-    )
-    return tails
-
-
-def _with_rows(array: Array, size: int) -> Array:
-    """The array itself if it has this many rows, else a copy of half as many again."""
-    if len(array) >= size:
-        return array
-    larger = np.zeros((size + size // 2, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
+def _positions(start: Array, count: Array) -> Array:
+    """The positions of `count` entries from each `start` on."""
+    count = np.maximum(count, 0)
+    return np.repeat(start - np.cumsum(count) + count, count) + np.arange(count.sum())
 
 
 def growing_index(held: GrowingIndex | None, events: Events, index: Index, *, attributes: bool) -> GrowingIndex:

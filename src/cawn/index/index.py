@@ -16,17 +16,16 @@ import numpy.typing as npt
 
 from cawn.data.events import Events
 from cawn.errors import QueryError
-from cawn.index.building import Columns, build_lists, build_sums, build_totals, hash_table
-from cawn.index.kernels import building, flattening
-from cawn.index.kernels.lists import Lists, constant
+from cawn.index.building import Columns, as_lists, build_lists, hash_table, move_lists
+from cawn.index.kernels import building
+from cawn.index.kernels.lists import EXACT, START_BITS, Lists, constant, visible_lists
 from cawn.index.kernels.nodes import Nodes
 from cawn.index.kernels.rates import Common
-from cawn.index.kinds import KINDS, NEXT, NODES, WAYS, Kind
+from cawn.index.kinds import KINDS, NEXT, NODES, PARTNERS, TOTAL_BITS, WAYS, Kind
 
 Array = npt.NDArray[Any]
 
 MAX_EVENTS = 2**30
-_NO_CHAIN = np.empty((0, 2), np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,32 +67,26 @@ class Index:
         check_size(events)
         built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads)
         counts = NEXT in kinds
-        totals = build_totals(events.t, decay) if counts else np.empty(0)
+        totals = building.totals_from(events.t, decay, TOTAL_BITS, 0, 0.0) if counts else np.empty(0)
         seen = np.zeros(events.num_nodes, np.bool_)
         firsts = building.first_links(events.src, events.dst, 0, seen) if counts else np.empty(0, np.int32)
         return cls(events.t, events.num_nodes, alphas, decay, built, totals, firsts)
 
     def lists(self, kind: Kind) -> Lists:
         """The lists of a kind as kernels read them; empty if the index lacks it."""
-        columns = self.kinds.get(kind.name) or _EMPTY
-        link = columns["hop"][:, building.LINK] if kind is NODES else columns["link"]
-        keys, slots = (columns.get(name, _EMPTY[name]) for name in ("keys", "slots"))
-        arrays = columns["span"], link, columns["sums"], kind.decays(self.alphas, self.decay), keys, slots
-        held = [constant(array) for array in (*arrays, columns.get("chain", _NO_CHAIN))]
-        return Lists._make([*held, kind.bits, self.version])
+        return as_lists(kind, self.kinds.get(kind.name, {}), kind.decays(self.alphas, self.decay), self.version)
 
     @cached_property
     def nodes(self) -> Nodes:
         """The lists of nodes, which walks are sampled from."""
-        columns = self.kinds[NODES.name]
-        arrays = *(columns[name] for name in ("span", "time", "hop", "logsum")), self.alphas
-        held = [constant(array) for array in (*arrays, columns.get("chain", _NO_CHAIN))]
-        return Nodes._make([*held, len(self.t), self.version])
+        columns, chain = self.kinds[NODES.name], self.lists(NODES).chain
+        arrays = *(columns[name] for name in ("span", "time", "hop", "logsum")), self.alphas, chain
+        return Nodes._make([*map(constant, arrays), len(self.t), self.version])
 
     @cached_property
     def common(self) -> Common:
         """What features of pairs need beside lists."""
-        partner = self.kinds.get("partners", _EMPTY)["partner"]
+        partner = self.kinds[PARTNERS.name]["partner"] if PARTNERS.name in self.kinds else np.empty(0, np.int32)
         arrays = self.t, self.alphas, self.nodes.time, self.nodes.logsum, partner, self.totals, self.firsts
         return Common(*map(constant, arrays))
 
@@ -112,60 +105,42 @@ class Index:
         """The same index with lists one after the other and without room, as if it had been built at once."""
         if not any("chain" in columns for columns in self.kinds.values()):
             return self
-        flat, order = {}, None
+        flat, order = dict[str, Columns](), np.empty(0, np.int64)
         for kind in KINDS:
-            if kind.name not in self.kinds:
-                continue
-            if kind is not WAYS:  # whose rows follow those of pairs
-                order = None
-            flat[kind.name], order = _flattened(self, kind, order)
+            if kind.name in self.kinds:
+                order = self._order(kind, order)
+                flat[kind.name] = self._flattened(kind, order)
         firsts = self.firsts[self.firsts < 2 * len(self.t)]
-        totals = build_totals(self.t, self.decay) if NEXT.name in self.kinds else np.empty(0)
+        totals = self.totals[: len(self.t) >> TOTAL_BITS]
         return Index(self.t, self.num_nodes, self.alphas, self.decay, flat, totals, firsts)
+
+    def _order(self, kind: Kind, pairs: Array) -> Array:
+        """The rows of a kind in the order in which a flat index has them; `pairs` are those of pairs, for ways."""
+        if kind is WAYS:
+            return np.stack([2 * pairs, 2 * pairs + 1], axis=1).ravel()
+        if not kind.keyed:
+            return np.arange(self.num_nodes)
+        lists = self.lists(kind)
+        _, size = visible_lists(lists, np.arange(len(lists.keys)), len(self.t))
+        rows = np.flatnonzero(size)
+        return rows[np.argsort(lists.keys[rows])]
+
+    def _flattened(self, kind: Kind, rows: Array) -> Columns:
+        """The columns of a kind of a flat index."""
+        lists, held = self.lists(kind), self.kinds[kind.name]
+        first, size = visible_lists(lists, rows, len(self.t))
+        start = np.cumsum(size) - size
+        shapes = kind.arrays(int(size.sum()), len(rows), len(self.alphas), len(lists.decays), self.t.dtype)
+        columns: Columns = {"span": start << START_BITS | EXACT | size}
+        columns |= {name: np.zeros(*shapes[name]) for name in (*kind.columns, "sums")}
+        move_lists(kind, held, columns, first, start, size)
+        if kind.keyed:
+            columns["keys"] = lists.keys[rows]
+            columns["slots"] = hash_table(columns["keys"])
+        return columns
 
 
 def check_size(events: Events) -> None:
     """Raise QueryError if one index cannot hold so many links."""
     if len(events) >= MAX_EVENTS:
         raise QueryError(f"{len(events):,} events: one index holds fewer than 2**30; split the events by time")
-
-
-def _flattened(index: Index, kind: Kind, order: Array | None) -> tuple[Columns, Array]:
-    """The columns of a kind of a flat index, and the rows in the order in which it has them.
-
-    Args:
-        order: That of the pairs, for ways.
-    """
-    lists, held = index.lists(kind), index.kinds[kind.name]
-    if kind.keyed:
-        order = np.arange(len(lists.keys))
-    elif kind is WAYS:
-        assert order is not None
-        order = np.stack([2 * order, 2 * order + 1], axis=1).ravel()
-    else:
-        order = np.arange(index.num_nodes)
-    first, size = flattening.visible_lists(lists, order, len(index.t))
-    if kind.keyed:
-        order = order[size > 0]
-        order = order[np.argsort(lists.keys[order])]
-        first, size = flattening.visible_lists(lists, order, len(index.t))
-    span, at = flattening.flat_spans(first, size)
-    columns = {"span": span} | {
-        name: np.ascontiguousarray(held[name][..., at] if name == "logsum" else held[name][at]) for name in kind.columns
-    }
-    link = columns["hop"][:, building.LINK] if kind is NODES else columns["link"]
-    columns["sums"] = build_sums(kind, span, link, index.t, lists.decays, None)
-    if kind.keyed:
-        columns["keys"] = lists.keys[order]
-        columns["slots"] = hash_table(columns["keys"])
-    return columns, order
-
-
-_EMPTY: Columns = {
-    "span": np.empty(0, np.int64),
-    "link": np.empty(0, np.int32),
-    "partner": np.empty(0, np.int32),
-    "sums": np.empty((0, 0)),
-    "keys": np.empty(0, np.int64),
-    "slots": np.full(4, -1, np.int32),
-}

@@ -10,7 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.index.kernels.lists import block_rows, num_slots
+
 Array = npt.NDArray[Any]
+Shapes = dict[str, tuple[tuple[int, ...], Any]]
 
 ALPHAS, TRANSITIONS = "alphas", "transitions"  # the decays of walks and rates, and that of transitions
 RATES, DIRECTED, SEQUENCES = "rates", "directed", "sequences"  # the features of pairs that need a kind
@@ -31,6 +34,19 @@ class Kind(NamedTuple):
         own = np.array([decay] if decay else [])
         return np.concatenate([np.empty(0), *(alphas if name == ALPHAS else own for name in self.sums)])
 
+    def arrays(self, entries: int, rows: int, num_decays: int, num_sums: int, times: Any = np.int64) -> Shapes:
+        """The shape and type of each of its arrays, whose lists come one after the other, by name."""
+        columns: Shapes = {
+            "time": ((entries,), times),
+            "hop": ((entries, 3), np.int32),
+            "logsum": ((num_decays, entries), np.float64),
+            "link": ((entries,), np.int32),
+            "partner": ((entries,), np.int32),
+            "sums": ((block_rows(entries, self.bits), num_sums), np.float64),
+        }
+        found: Shapes = {"span": ((rows,), np.int64)} | {name: columns[name] for name in (*self.columns, "sums")}
+        return found | ({"keys": ((rows,), np.int64), "slots": ((num_slots(rows),), np.int32)} if self.keyed else {})
+
 
 NODES = Kind("nodes", "", (TRANSITIONS,), 1, ("time", "hop", "logsum"))  # each link twice, as its two ends see it
 PAIRS = Kind("pairs", RATES, (ALPHAS, TRANSITIONS), 2, keyed=True)  # of two nodes, in either direction
@@ -42,6 +58,8 @@ NEXT = Kind("next", SEQUENCES, (TRANSITIONS,), 1, keyed=True)  # two consecutive
 ORIGINS = Kind("origins", SEQUENCES, (TRANSITIONS,), 1)  # the first of two consecutive partners
 
 KINDS = (NODES, PAIRS, WAYS, SOURCES, DESTINATIONS, PARTNERS, NEXT, ORIGINS)
+RATE_KINDS = NODES, PAIRS, WAYS, SOURCES, DESTINATIONS  # what kernels of features read, in this order
+SEQUENCE_KINDS = NODES, PAIRS, PARTNERS, NEXT, ORIGINS
 TOTAL_BITS = 4  # the decayed count of all links is stored after every 2 ** TOTAL_BITS links
 
 

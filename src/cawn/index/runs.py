@@ -13,10 +13,11 @@ import numpy.typing as npt
 
 from cawn.data.columns import ColumnFile
 from cawn.files import temporary_name
-from cawn.index.kernels.pieces import sort_keys
+from cawn.index.kernels.building import sort_keys
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
+ColumnType = tuple[Any, ...]  # its dtype and, if rows have several numbers, their number
 
 _SAMPLES = 1 << 12  # of the keys of a run, one in at most so many is sampled
 
@@ -38,15 +39,15 @@ class Runs:
     """Entries in temporary files, sorted in runs; a context, which removes the files.
 
     Args:
-        types: Of the columns; the first one is sorted.
+        types: Those of the columns; the first one is sorted.
         run, group: The most entries of a run and of a group.
         num_runs: About how many there will be.
     """
 
-    def __init__(self, folder: Path, types: list[np.dtype[Any]], run: int, group: int, num_runs: int) -> None:
+    def __init__(self, folder: Path, types: list[ColumnType], run: int, group: int, num_runs: int) -> None:
         self.run, self.group = run, group
         self._every = min(max(group // (4 * num_runs), 1), _SAMPLES)
-        self._files = [ColumnFile(folder / temporary_name(), dtype) for dtype in types]
+        self._files = [ColumnFile(folder / temporary_name(), *of) for of in types]
         self._samples: list[Array] = []
         self._starts = [0]
 

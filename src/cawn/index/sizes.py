@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
 from cawn.index.features import PairParts
-from cawn.index.kernels.lists import block_rows, num_slots
 from cawn.index.kinds import DESTINATIONS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS, Kind
 
-_BYTES = {"link": 4, "partner": 4, "time": 8, "hop": 12}  # of the columns of an entry
 LINK_BYTES = 16  # of a link itself: source, destination, time
 
 
@@ -37,10 +36,9 @@ class Counts(NamedTuple):
 def kind_bytes(kind: Kind, counts: Counts, num_decays: int, parts: PairParts) -> int:
     """Bytes of the arrays of one kind."""
     entries, rows = counts.of(kind)
-    columns = sum(8 * num_decays if name == "logsum" else _BYTES[name] for name in kind.columns)
-    sums = 8 * len(kind.decays(np.empty(num_decays), float(parts.sequences)))
-    keys = 8 * rows + 4 * num_slots(rows) if kind.keyed else 0
-    return entries * columns + 8 * rows + block_rows(entries, kind.bits) * sums + keys
+    num_sums = len(kind.decays(np.empty(num_decays), float(parts.sequences)))
+    arrays = kind.arrays(entries, rows, num_decays, num_sums).values()
+    return sum(math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in arrays)
 
 
 def index_bytes(counts: Counts, num_decays: int, parts: PairParts) -> int:

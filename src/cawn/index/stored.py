@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 
@@ -15,12 +14,9 @@ from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index
 from cawn.index.kernels import checking
-from cawn.index.kernels.lists import block_rows
-from cawn.index.kinds import KINDS, NEXT, NODES, PAIRS, TOTAL_BITS, WAYS, Kind
+from cawn.index.kinds import KINDS, NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 
-_TYPES: dict[str, Any] = {"hop": np.int32, "logsum": np.float64, "link": np.int32, "partner": np.int32}
 _ROUNDING = 1e-9
-_DIMENSIONS = {"hop": 2, "logsum": 2}
 
 
 def named_arrays(index: Index) -> Arrays:
@@ -34,8 +30,7 @@ def array_names(kinds: tuple[Kind, ...]) -> list[str]:
     """The names of the arrays of an index with these kinds."""
     found = []
     for kind in kinds:
-        fields = ["span", *kind.columns, "sums", *(("keys", "slots") if kind.keyed else ())]
-        found += [f"{kind.name}.{field}" for field in fields]
+        found += [f"{kind.name}.{name}" for name in kind.arrays(0, 0, 0, 0)]
     return found + (["all.totals", "all.firsts"] if NEXT in kinds else [])
 
 
@@ -64,48 +59,41 @@ def index_of(
 
 def check_index(index: Index) -> None:
     """Raise DataError if compiled code could not read the arrays of an index, in one pass over them."""
-    num_links, num_rows = len(index.t), index.num_nodes
     for kind in KINDS:
-        if kind.name not in index.kinds:
-            continue
-        columns = index.kinds[kind.name]
-        size, decays = len(columns[kind.columns[0]]), kind.decays(index.alphas, index.decay)
-        for name in kind.columns:
-            check_array(columns, name, _TYPES.get(name, index.t.dtype), _DIMENSIONS.get(name, 1))
-        shapes = {
-            "hop": (size, 3),
-            "logsum": (len(index.alphas), size),
-            "sums": (block_rows(size, kind.bits), len(decays)),
-        }
-        check_array(columns, "sums", np.float64, 2)
-        for name, array in columns.items():
-            shape = shapes.get(name, (size,) if name in kind.columns else array.shape)
-            require(array.shape == shape, f"{kind.name}.{name} has shape {array.shape}")
-        rows = {PAIRS: -1, NEXT: -1, WAYS: 2 * len(index.kinds.get("pairs", {}).get("span", ()))}.get(kind, num_rows)
-        check_sums(columns["sums"], f"{kind.name}.sums", 0, size)
-        span = check_array(columns, "span", np.int64, 1, None if rows < 0 else rows)
-        require(checking.spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
-        if kind is NODES:
-            sound = checking.hops_are_sound(span, columns["hop"], columns["time"], index.t)
-            require(sound, "nodes.hop and nodes.time are not those of the links")
-            check_sums(columns["logsum"], "nodes.logsum", 0, float(np.log(max(size, 1))))
-        else:
-            check_range(columns["link"], f"{kind.name}.link", 0, 2 * num_links)
-        if "partner" in columns:
-            check_range(columns["partner"], "partners.partner", 0, index.num_nodes)
-        if kind.keyed:
-            keys, slots = (
-                check_array(columns, "keys", np.int64, 1, len(span)),
-                check_array(columns, "slots", np.int32, 1),
-            )
-            require(bool((keys[1:] > keys[:-1]).all()), f"{kind.name}.keys are not sorted")
-            power = len(slots) > len(keys) and len(slots) & (len(slots) - 1) == 0
-            require(power and checking.slots_are_free(slots, len(keys)), f"{kind.name}.slots are damaged")
+        if kind.name in index.kinds:
+            _check_kind(index, kind)
     if NEXT.name in index.kinds:
+        num_links = len(index.t)
         totals = check_array({"totals": index.totals}, "totals", np.float64, 1, num_links >> TOTAL_BITS)
         check_sums(totals, "totals", 0, num_links)
         firsts = check_array({"firsts": index.firsts}, "firsts", np.int32, 1)
-        require(len(firsts) <= num_rows and bool((firsts[1:] >= firsts[:-1]).all()), "firsts are not sorted")
+        sound = len(firsts) <= index.num_nodes and bool((firsts[1:] >= firsts[:-1]).all())
+        require(sound, "firsts are not sorted")
+
+
+def _check_kind(index: Index, kind: Kind) -> None:
+    columns, decays = index.kinds[kind.name], kind.decays(index.alphas, index.decay)
+    size, span, num_rows = len(columns[kind.columns[0]]), columns["span"], index.num_nodes
+    if kind.keyed or kind is WAYS:
+        num_rows = len(span) if kind.keyed else 2 * len(index.kinds[PAIRS.name]["span"])
+    shapes = kind.arrays(size, num_rows, len(index.alphas), len(decays), index.t.dtype)
+    for name, (shape, dtype) in shapes.items():
+        array = check_array(columns, name, dtype, len(shape))
+        require(array.shape == shape, f"{kind.name}.{name} has shape {array.shape}")
+    require(checking.spans_are_inside(span, size), f"{kind.name}.span points outside the lists")
+    check_sums(columns["sums"], f"{kind.name}.sums", 0, size)
+    if kind is NODES:
+        sound = checking.hops_are_sound(span, columns["hop"], columns["time"], index.t)
+        require(sound, "nodes.hop and nodes.time are not those of the links")
+        check_sums(columns["logsum"], "nodes.logsum", 0, float(np.log(max(size, 1))))
+    else:
+        check_range(columns["link"], f"{kind.name}.link", 0, 2 * len(index.t))
+    if kind is PARTNERS:
+        check_range(columns["partner"], "partners.partner", 0, index.num_nodes)
+    if kind.keyed:
+        keys = columns["keys"]
+        require(bool((keys[1:] > keys[:-1]).all()), f"{kind.name}.keys are not sorted")
+        require(checking.slots_are_free(columns["slots"], len(keys)), f"{kind.name}.slots are damaged")
 
 
 def check_sums(values: Array, name: str, low: float, high: float) -> None:

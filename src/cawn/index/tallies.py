@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.index.kernels.lists import count_before
 from cawn.kernels.jit import njit
 
 Array = npt.NDArray[Any]
@@ -71,16 +72,8 @@ def decayed_counts(starts: Array, t: Array, scale: float) -> Array:
 def _before(rows: Array, visible: Array, starts: Array, links: Array) -> tuple[Array, Array]:
     count, newest = np.zeros(rows.size, np.int64), np.full(rows.size, -1)
     for i in range(rows.size):
-        if rows[i] < 0:
-            continue
-        first = starts[rows[i]]
-        low, high = first, starts[rows[i] + 1]
-        while low < high:
-            middle = (low + high) >> 1
-            if links[middle] < visible[i]:
-                low = middle + 1
-            else:
-                high = middle
-        if low > first:
-            count[i], newest[i] = low - first, low - 1
+        if rows[i] >= 0:
+            first, stop = starts[rows[i]], starts[rows[i] + 1]
+            count[i] = count_before(links, first, stop, visible[i])
+            newest[i] = first + count[i] - 1 if count[i] > 0 else -1
     return count, newest

@@ -27,24 +27,19 @@ def inline(function: Function) -> Function:
     return _compiled(function, inline="always")
 
 
-def inner(function: Function) -> Function:
-    """Like `njit`, for functions that only compiled functions call: compiles faster, as Python cannot call it."""
-    return _compiled(function, no_cpython_wrapper=True)
-
-
 def njit_fused(function: Function) -> Function:
     """Like `njit`, with multiply-adds that may be fused: rounded once instead of twice, and faster."""
     return _compiled(function, fastmath={"contract"})
 
 
 def inner_fused(function: Function) -> Function:
-    """Like `inner`, with the arithmetic of `njit_fused`."""
+    """Like `njit_fused`, for functions that only compiled functions call: compiles faster, as Python cannot call it."""
     return _compiled(function, no_cpython_wrapper=True, fastmath={"contract"})
 
 
 def reader(function: Function) -> Function:
-    """Like `inner`, for functions that make no arrays: they do not count references to those they are given, which
-    takes longer than reading a few numbers."""
+    """For functions that only compiled functions call, and that make no arrays: they do not count references to those
+    they are given, which takes longer than reading a few numbers."""
     return _compiled(function, no_cpython_wrapper=True, **_UNCOUNTED)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from numba.extending import register_jitable
 
 from cawn.kernels.jit import inline
 
@@ -24,16 +25,17 @@ _WORD = (1 << 64) - 1
 _BERNOULLI = 0x5851F42D4C957F2D  # separates the numbers of `bernoulli` from those of `order`
 
 
-@inline
-def mix64(x: np.uint64) -> np.uint64:
-    """The finalizer of SplitMix64, for numba: a bijection of 64-bit words; one flipped bit flips half of the output."""
+@register_jitable  # type: ignore[untyped-decorator]
+def mix64(x: Any) -> Any:
+    """The finalizer of SplitMix64, of numbers in compiled functions, or of arrays: a bijection of 64-bit words; one
+    flipped bit flips half of the output."""
     x = (x ^ (x >> _S30)) * _MIX_1
     x = (x ^ (x >> _S27)) * _MIX_2
     return x ^ (x >> _S31)
 
 
 @inline
-def query_key(seed: np.uint64, t_bits: np.uint64, link: int) -> np.uint64:
+def query_key(seed: np.uint64, t_bits: np.uint64, link: int) -> Any:
     """The key of the random numbers of one query (node, t).
 
     The query is identified by its time and by the newest link its node has before it (2 * event + side). That
@@ -54,13 +56,6 @@ def mix64_int(x: int) -> int:
     x = ((x ^ (x >> 30)) * MIX_1) & _WORD
     x = ((x ^ (x >> 27)) * MIX_2) & _WORD
     return x ^ (x >> 31)
-
-
-def mix64_array(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """`mix64` of each element."""
-    x = (x ^ (x >> _S30)) * _MIX_1
-    x = (x ^ (x >> _S27)) * _MIX_2
-    return np.asarray(x ^ (x >> _S31))
 
 
 def mix64_tensor(x: Any) -> Any:
@@ -105,7 +100,7 @@ def _words(seed: int, size: int, device: Any) -> Any:
     """`size` random words of 63 bits as int64, from the counters 0, 1, ..., size - 1."""
     key = mix64_int(seed)
     if device is None:
-        return (mix64_array(np.arange(size, dtype=np.uint64) ^ np.uint64(key)) >> np.uint64(1)).astype(np.int64)
+        return (mix64(np.arange(size, dtype=np.uint64) ^ np.uint64(key)) >> np.uint64(1)).astype(np.int64)
     import torch
 
     return shift_right(mix64_tensor(torch.arange(size, device=device) ^ signed(key)), 1)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
-from cawn.kernels.cpu import recency as kernels
+from cawn.serve import recency_kernels as kernels
 from cawn.systems.baselines import recency_score
 
 Array = npt.NDArray[Any]

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from cawn.kernels.rng import GOLDEN_64, mix64_array
+from cawn.kernels.rng import GOLDEN_64, mix64
 
 _SMALLEST_DEVIATION, _MOST_DEVIATIONS = 1e-3, 8.0  # of standardised features
 _PERIOD = 1e6  # the length of the training period in the unit of time gaps
@@ -78,7 +78,7 @@ def hashed_dropout(x: Tensor, keys: npt.NDArray[np.uint64], rate: float) -> Tens
 
     A row is treated alike whatever other rows there are.
     """
-    words = mix64_array(keys[:, None] + np.arange(-(-x.shape[1] // 4), dtype=np.uint64) * GOLDEN_64)
+    words = mix64(keys[:, None] + np.arange(-(-x.shape[1] // 4), dtype=np.uint64) * GOLDEN_64)
     dropped = round(rate * (1 << 16))
     keep = words.view(np.uint16)[:, : x.shape[1]] >= dropped
     return x * torch.from_numpy(keep.astype(np.float32)).mul_((1 << 16) / ((1 << 16) - dropped))
@@ -88,7 +88,7 @@ def row_keys(rows: npt.NDArray[Any], seed: int) -> npt.NDArray[np.uint64]:
     """A hash of the integers of each row and of a seed: [n, width] -> [n]."""
     keys = np.full(len(rows), seed, np.uint64)
     for column in rows.T:
-        keys = mix64_array(keys ^ column.astype(np.uint64))
+        keys = mix64(keys ^ column.astype(np.uint64))
     return keys
 
 

@@ -171,7 +171,7 @@ class CacheBatches(PastTensors):
         number = np.zeros(self.num_nodes, np.int64)
         nodes = np.stack([src, dst], axis=1).ravel()
         number[nodes] = by_first_appearance(nodes)
-        hashes = rng.mix64_array(number.astype(np.uint64) ^ np.uint64(rng.mix64_int(system.seed)))
+        hashes = rng.mix64(number.astype(np.uint64) ^ np.uint64(rng.mix64_int(system.seed)))
         self._seed, self._probability = rng.signed(rng.mix64_int(system.seed)), config.replacement
         self._candidates = 2 + config.neighbours  # for each node of a link
         self._drawn = 0, torch.zeros(0, self._candidates, dtype=torch.bool, device=device)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 from cawn.errors import QueryError, brief, enough_memory
-from cawn.kernels.cuda.launch import memory_for
 
 _known_hints: dict[type, dict[str, Any]] = {}
 
@@ -193,6 +192,8 @@ class PublishedSettings(Settings):
 @contextmanager
 def memory_to(task: str, config: Settings, *, scoring: bool = False) -> Iterator[None]:
     """Turns running out of main or device memory into one line that names the settings to lower."""
+    from cawn.kernels.cuda.launch import memory_for  # imports PyTorch
+
     names = config.to_lower(scoring=scoring)
     remedy = f"ask about fewer pairs at once, or train with lower {names}" if scoring else f"lower {names}"
     with memory_for(task, remedy), enough_memory(task, remedy):

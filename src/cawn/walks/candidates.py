@@ -7,14 +7,11 @@ Of each kind the most frequent ones are kept, ties broken by the newest link and
 
 from __future__ import annotations
 
-import os
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.columns import GrowingArray
 from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.walks.history import History
@@ -26,18 +23,6 @@ MAX_CANDIDATES = 400  # of each kind
 POPULAR_LINKS = 50_000  # popularity is counted among this many newest links
 WALKS = 512  # per decay
 NEVER = np.iinfo(np.int64).max
-
-_TABLES = Lock()  # held while a table is extended
-
-
-def _after_fork() -> None:
-    """Another thread may have held the lock during the fork."""
-    global _TABLES
-    _TABLES = Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Candidates:
@@ -51,15 +36,14 @@ class Candidates:
     def __init__(self, events: Events, history: History | None = None, *, directed: bool = True) -> None:
         self._events, self._index, self._directed = events, history, directed
         self._per_link = 1 if directed else 2
-        self._table: GrowingArray | None = None  # of `_first`, shared by all versions
-        self._listed = 0  # links in the table
+        self._firsts: tuple[Array, int] = np.empty(0, np.int64), 0  # `_first` of some links, and how many these are
         self._popular: tuple[int, list[int]] = (0, [])  # cached: the next query often has the same time
 
     def extended(self, events: Events, kept: int, history: History | None) -> Candidates:
         """Candidates of other events, of which the first `kept` are those of this one; only for the newest one."""
         later = Candidates(events, history, directed=self._directed)
-        if self._table is not None and kept == len(self._events):
-            later._table, later._listed = self._table, self._listed
+        if kept == len(self._events):
+            later._firsts = self._firsts
         return later
 
     @property
@@ -118,15 +102,15 @@ class Candidates:
 
     def _first(self) -> Array:
         """The first of all ends that is each node: [N], NEVER if none is. Later ends do not matter to this version."""
-        with _TABLES:
-            table = GrowingArray(np.empty(0, np.int64)) if self._table is None else self._table
-            table.append(np.full(max(self._events.num_nodes - table.rows, 0), NEVER))
-            ends, start = self._ends(self._listed, len(self._events)), self._listed * self._per_link
-            if len(ends):
-                nodes, first = np.unique(ends, return_index=True)
-                table.values[nodes] = np.minimum(table.values[nodes], first + start)
-            self._table, self._listed = table, len(self._events)
-            return table.view()
+        first, listed = self._firsts
+        if listed < len(self._events):
+            first = np.append(
+                first, np.full(self._events.num_nodes - len(first), NEVER)
+            )  # earlier versions keep theirs
+            nodes, place = np.unique(self._ends(listed, len(self._events)), return_index=True)
+            first[nodes] = np.minimum(first[nodes], place + listed * self._per_link)
+            self._firsts = first, len(self._events)
+        return first
 
     def _most_frequent(self, nodes: Array, links: Array) -> list[int]:
         """The most frequent nodes, ties broken by the newest link; links[i] is the link of nodes[i]."""

@@ -15,8 +15,7 @@ from cawn.index.cuda import place_index
 from cawn.index.neighbours import Neighbours
 from cawn.kernels.cuda.launch import memory_for
 from cawn.walks.history import RecentLinks
-from cawn.walks.kernels.cuda import sample_walks
-from cawn.walks.kernels.cuda_counts import count_positions
+from cawn.walks.kernels.cuda import count_positions, sample_walks
 from cawn.walks.sampling import Walks, query_arrays, step_widths
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from cawn.errors import QueryError
 from cawn.index.index import Index
 from cawn.index.kernels import nodes as kernels
 from cawn.walks.kernels.sampling import sample_walks
-from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
+from cawn.walks.sampling import Sampler, check_alphas, query_arrays
 
 if TYPE_CHECKING:
     from cawn.walks.cuda import DeviceHistory
@@ -64,11 +64,6 @@ class History(Sampler):
         return history
 
     @property
-    def alpha(self) -> tuple[float, ...]:
-        """The decays, one or several."""
-        return tuple(self.index.alphas.tolist())
-
-    @property
     def num_nodes(self) -> int:
         return self.index.num_nodes
 
@@ -108,5 +103,5 @@ class History(Sampler):
         kernels.recent_links(self.index.nodes, ids, times, *found)
         return found
 
-    def _backend(self) -> WalkBackend:
-        return WalkBackend(sample_walks, self.index.nodes, self.index.t.dtype, len(self.index.alphas))
+    def _backend(self) -> tuple[Any, Any]:
+        return sample_walks, self.index.nodes

@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from cawn.checks import check_threads
 from cawn.errors import QueryError, brief, enough_memory
-from cawn.kernels.cuda.launch import require_triton
 from cawn.kernels.threads import even_bounds, in_parallel
 from cawn.walks.kernels.counts import count_positions
 from cawn.walks.kernels.prefixes import Level
@@ -34,6 +33,8 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
             "as many queries, walks and steps"
         )
     if not isinstance(walks_u.nodes, np.ndarray):
+        from cawn.kernels.cuda.launch import require_triton
+
         require_triton(walks_u.nodes.device)
         from cawn.walks import cuda
 

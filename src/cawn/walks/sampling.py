@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,20 +41,17 @@ class Walks:
         return f"Walks({B:,} queries x {M} walks of length {L - 1})"
 
 
-class WalkBackend(NamedTuple):
-    """A sampling kernel, the index it reads, the dtype of its times and the number of its decays."""
-
-    kernel: Callable[[Any, WalkRequest, int, int], object]
-    index: Any
-    time_dtype: np.dtype[Any]
-    num_decays: int
-
-
 class Sampler(ABC):
     """Samples walks; the base class of `History` and `Stream`."""
 
     @abstractmethod
-    def _backend(self) -> WalkBackend: ...
+    def _backend(self) -> tuple[Callable[[Any, WalkRequest, int, int], object], Any]:
+        """A sampling kernel and the index that it reads, which has `time` and `alphas`."""
+
+    @property
+    def alpha(self) -> tuple[float, ...]:
+        """The decays, one or several."""
+        return tuple(self._backend()[1].alphas.tolist())
 
     def sample(
         self,
@@ -80,9 +77,9 @@ class Sampler(ABC):
                 and returns its k1 * ... * km paths.
             threads: Number of threads; all cores by default.
         """
-        kernel, index, time_dtype, num_decays = self._backend()
-        queries = query_arrays(nodes, t, time_dtype)
-        widths = step_widths(num_walks, length, fanouts, num_decays)
+        kernel, index = self._backend()
+        queries = query_arrays(nodes, t, index.time.dtype)
+        widths = step_widths(num_walks, length, fanouts, len(index.alphas))
         check_threads(threads)
         check_seed(seed)
         try:

@@ -14,7 +14,7 @@ from cawn.data.events import link_arrays
 from cawn.data.times import cast_times
 from cawn.errors import LateEventError, QueryError, brief
 from cawn.walks.kernels import ring as cpu_ring
-from cawn.walks.sampling import Sampler, WalkBackend, check_alphas, query_arrays
+from cawn.walks.sampling import Sampler, check_alphas, query_arrays
 
 _TIME_TYPES = ("int64", "float64", int, float, np.int64, np.float64, np.dtype(np.int64), np.dtype(np.float64))
 
@@ -71,11 +71,6 @@ class Stream(Sampler):
         self._rings = self._empty_rings(self._num_nodes, self._dtype or np.dtype(np.int64))
 
     @property
-    def alpha(self) -> tuple[float, ...]:
-        """The decays, one or several."""
-        return tuple(self._alphas.tolist())
-
-    @property
     def num_nodes(self) -> int:
         """Number of nodes: as many as were asked for, or more if more have appeared."""
         return self._num_nodes
@@ -113,15 +108,15 @@ class Stream(Sampler):
         self.dropped += int(late.sum())
         return len(src)
 
-    def _backend(self) -> WalkBackend:
-        return WalkBackend(cpu_ring.sample_walks, self._rings, self._rings.t.dtype, self._alphas.size)
+    def _backend(self) -> tuple[Any, Any]:
+        return cpu_ring.sample_walks, self._rings
 
     def missing_mass(self, nodes: npt.ArrayLike, t: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """The probability of each node's links before t that are no longer stored, mean over the decays: [B].
 
         With this probability, a walk from (node, t) ends at its first step although the node has earlier links.
         """
-        ids, times = query_arrays(nodes, t, self._rings.t.dtype)
+        ids, times = query_arrays(nodes, t, self._rings.time.dtype)
         return cpu_ring.missing_mass(self._rings, ids, times)
 
     def _empty_rings(self, size: int, dtype: np.dtype[Any]) -> cpu_ring.Rings:
@@ -132,7 +127,7 @@ class Stream(Sampler):
                 total=np.zeros(size, np.int64),
                 first=np.zeros(size, dtype),
                 running=np.zeros((size, decays)),
-                t=np.zeros(held, dtype),
+                time=np.zeros(held, dtype),
                 node=np.zeros(held, np.int32),
                 link=np.zeros(held, np.int64),
                 p=np.zeros((size, decays, self.capacity)),

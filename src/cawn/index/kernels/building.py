@@ -11,11 +11,13 @@ import numpy.typing as npt
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import inner_fused, njit
-from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
 NODE, LINK, CUT = 0, 1, 2  # columns of `hop`
+IN_PLACE = -1
+
+_DIGIT = 11  # bits
 
 
 @njit
@@ -37,6 +39,23 @@ def lay_out(rows: Array, num_rows: int) -> tuple[Array, Array]:
         span[row] = start << START_BITS | EXACT | length
         start += length
     return span, position
+
+
+@njit
+def move_rows(
+    before: Array, after: Array, width: int, bits: int, moved_from: Array, start: Array, count: Array
+) -> None:
+    """Copy what tables have for the full blocks of the first `count` entries of lists to where they start now.
+
+    Args:
+        before, after: Rows of `width` numbers, one after the other.
+        moved_from: The first entry before, or IN_PLACE [n].
+    """
+    for d in range(start.size):
+        if moved_from[d] != IN_PLACE:
+            old, new = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
+            for i in range(width * (count[d] >> bits)):
+                after[new + i] = before[old + i]
 
 
 @njit
@@ -78,73 +97,99 @@ def transitions(nodes: Array, partners: Array, entries: Array, last: Array) -> t
 
 
 @njit
-def number_pairs(a: Array, b: Array, num_nodes: int) -> tuple[Array, Array]:
-    """Number the pairs (a, b) [n] in ascending order: the distinct ones as keys [K], and the row of each [n]."""
-    at, by_b, order = np.zeros(num_nodes + 1, np.int64), np.empty(a.size, np.int32), np.empty(a.size, np.int32)
-    for i in range(a.size):
-        at[b[i] + 1] += 1
-    for node in range(num_nodes):
-        at[node + 1] += at[node]
-    for i in range(a.size):
-        by_b[at[b[i]]] = i
-        at[b[i]] += 1
-    at[:] = 0
-    for i in range(a.size):
-        at[a[i] + 1] += 1
-    for node in range(num_nodes):
-        at[node + 1] += at[node]
-    for k in range(a.size):
-        i = by_b[k]
-        order[at[a[i]]] = i
-        at[a[i]] += 1
-    keys, rows, size = np.empty(a.size, np.int64), np.empty(a.size, np.int32), 0
-    for k in range(a.size):
-        key = pair_key(a[order[k]], b[order[k]])
-        if size == 0 or keys[size - 1] != key:
-            keys[size] = key
-            size += 1
-        rows[order[k]] = size - 1
-    return keys[:size].copy(), rows
+def sort_keys(keys: Array) -> tuple[Array, Array]:
+    """The keys [n], at least 0, in ascending order, and the position of each before; a stable radix sort."""
+    n, most = keys.size, 0
+    for key in keys:
+        most = max(most, key)
+    keys, order = keys.copy(), np.arange(n).astype(np.int32)
+    to_keys, to_order, ends = np.empty_like(keys), np.empty_like(order), np.empty((1 << _DIGIT) + 1, np.int64)
+    shift = 0
+    while shift < 63 and most >> shift > 0:
+        ends[:] = 0
+        for key in keys:
+            ends[((key >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
+        if ends.max() < n:  # else all have the same digit
+            ends = np.cumsum(ends)
+            for i in range(n):
+                digit = (keys[i] >> shift) & ((1 << _DIGIT) - 1)
+                to_keys[ends[digit]], to_order[ends[digit]] = keys[i], order[i]
+                ends[digit] += 1
+            keys, to_keys, order, to_order = to_keys, keys, to_order, order
+        shift += _DIGIT
+    return keys, order
 
 
 @njit
-def fill_hops(src: Array, dst: Array, t: Array, span: Array, time: Array, hop: Array) -> None:
-    """Write the entries of nodes, in one pass in the order of time.
+def number_sorted(keys: Array) -> tuple[Array, Array]:
+    """The distinct ones of sorted keys [n], and the row of each key [n]."""
+    distinct, rows, size = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32), 0
+    for i in range(keys.size):
+        if size == 0 or distinct[size - 1] != keys[i]:
+            distinct[size] = keys[i]
+            size += 1
+        rows[i] = size - 1
+    return distinct[:size].copy(), rows
+
+
+@njit
+def fill_nodes(
+    src: Array,
+    dst: Array,
+    t: Array,
+    first: int,
+    newest: Array,
+    count: Array,
+    position: Array,
+    time: Array,
+    hop: Array,
+) -> None:
+    """Write the next entries of nodes, in the order of `both_ends`, each to a position [n].
 
     `cut` is the number of entries in the list of the other end that are strictly earlier.
+
+    Args:
+        first: The number of the first of these links.
+        newest, count: The time of each node's newest entry [nodes], and how many entries it has, and has before that
+            time [nodes, 2], so far; updated.
     """
-    newest = np.empty(span.size, t.dtype)
-    count = np.zeros((span.size, 2), np.int32)  # entries so far, and those strictly before `newest`
+    n = 0
     for e in range(src.size):
         u, v, now = src[e], dst[e], t[e]
-        if count[u, 0] == 0 or newest[u] < now:
-            newest[u] = now
-            count[u, 1] = count[u, 0]
-        if count[v, 0] == 0 or newest[v] < now:
-            newest[v] = now
-            count[v, 1] = count[v, 0]
-        i = (span[u] >> START_BITS) + count[u, 0]
+        for end in (u, v):
+            if count[end, 0] == 0 or newest[end] < now:
+                newest[end] = now
+                count[end, 1] = count[end, 0]
         count[u, 0] += 1
-        time[i] = now
-        hop[i, NODE], hop[i, LINK], hop[i, CUT] = v, 2 * e, count[v, 1]
+        i = position[n]
+        time[i], hop[i, NODE], hop[i, LINK], hop[i, CUT] = now, v, 2 * (first + e), count[v, 1]
+        n += 1
         if u != v:
-            i = (span[v] >> START_BITS) + count[v, 0]
             count[v, 0] += 1
-            time[i] = now
-            hop[i, NODE], hop[i, LINK], hop[i, CUT] = u, 2 * e + 1, count[u, 1]
+            i = position[n]
+            time[i], hop[i, NODE], hop[i, LINK], hop[i, CUT] = now, u, 2 * (first + e) + 1, count[u, 1]
+            n += 1
 
 
 @njit
-def fill_logsums(span: Array, time: Array, alphas: Array, logsum: Array, first: int, last: int) -> None:
-    """Algorithm 2 along the lists of rows first..last: P <- P exp(-alpha dt) + 1."""
+def fill_logsums(span: Array, known: Array, time: Array, alphas: Array, P: Array, logsum: Array) -> None:
+    """Algorithm 2 along lists [m]: P <- P exp(-alpha dt) + 1.
+
+    Args:
+        known: How many entries of each list are done [m].
+        P: That of the last one of these [m, decays], 0 without any; updated.
+        logsum: Written [decays, entries], if it is not empty.
+    """
     for a in range(alphas.size):
-        for row in range(first, last):
-            start, P = span[row] >> START_BITS, 0.0
-            for i in range(start, start + (span[row] & LENGTH)):
-                if P > 0.0:
-                    P *= math.exp(-alphas[a] * (time[i] - time[i - 1]))
-                P += 1.0
-                logsum[a, i] = math.log(P)
+        for d in range(span.size):
+            start, total = span[d] >> START_BITS, P[d, a]
+            for i in range(start + known[d], start + (span[d] & LENGTH)):
+                if total > 0.0:
+                    total *= math.exp(-alphas[a] * (time[i] - time[i - 1]))
+                total += 1.0
+                if logsum.size:
+                    logsum[a, i] = math.log(total)
+            P[d, a] = total
 
 
 @inner_fused
@@ -166,12 +211,11 @@ def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, bloc
 
 
 @njit
-def fill_sums(span: Array, link: Array, t: Array, decays: Array, bits: int, sums: Array, first: int, last: int) -> None:
-    """The sums of all full blocks of rows first..last."""
-    for row in range(first, last):
-        start = span[row] >> START_BITS
-        for block in range((span[row] & LENGTH) >> bits):
-            fill_block(link, t, decays, bits, start, block, sums)
+def fill_sums(span: Array, known: Array, link: Array, t: Array, decays: Array, bits: int, sums: Array) -> None:
+    """The sums of blocks that are full, but for those of the `known` first entries of each list [m]."""
+    for d in range(span.size):
+        for block in range(known[d] >> bits, (span[d] & LENGTH) >> bits):
+            fill_block(link, t, decays, bits, span[d] >> START_BITS, block, sums)
 
 
 @njit
@@ -188,14 +232,14 @@ def first_links(src: Array, dst: Array, first: int, seen: Array) -> Array:
 
 
 @njit
-def fill_totals(t: Array, decay: float, bits: int, sums: Array, first: int, offset: int) -> None:
-    """The decayed count of all links at the end of every full block of them from `first` on, in sums[block - offset].
-
-    Those of blocks `offset`..`first` are there already.
-    """
-    for block in range(first, t.size >> bits):
-        at, i = block << bits, block - offset
+def totals_from(t: Array, decay: float, bits: int, first: int, before: float) -> Array:
+    """The decayed count of all links at the end of every full block from `first` on; `before` is that of the last."""
+    found = np.empty((t.size >> bits) - first)
+    for i in range(found.size):
+        at = (first + i) << bits
         now = t[at + (1 << bits) - 1]
-        sums[i] = sums[i - 1] * math.exp(-decay * float(now - t[at - 1])) if block > 0 else 0.0
+        total = before * math.exp(-decay * float(now - t[at - 1])) if at > 0 else 0.0
         for e in range(at, at + (1 << bits)):
-            sums[i] += math.exp(-decay * float(now - t[e]))
+            total += math.exp(-decay * float(now - t[e]))
+        found[i] = before = total
+    return found

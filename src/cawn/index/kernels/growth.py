@@ -8,7 +8,6 @@ link, another order of simultaneous links) does the new place refer to the old s
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,27 +15,26 @@ import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
-from cawn.index.kernels.building import CUT, LINK, NODE, fill_block
+from cawn.index.kernels.building import CUT, IN_PLACE, LINK, NODE
 from cawn.index.kernels.lists import (
     BEFORE,
     CHAINED,
     EXACT,
-    FREE,
     LENGTH,
     SINCE,
     START_BITS,
     add_keys,
-    block_row,
     count_before,
     count_below,
     find_row,
-    first_slot,
+    find_slot,
+    slots_for,
 )
 from cawn.kernels.jit import inline, njit
 
 Array = npt.NDArray[Any]
 
-IN_PLACE = -1
+_OLD, _NONE = -1, -2  # in `extend_partners`: the last entry is not new, or the new ones come after none
 ENTRIES, CHAIN, UNUSED = 0, 1, 2  # positions in `used`: entries and chained lists so far, and entries that no list uses
 
 
@@ -49,6 +47,14 @@ class Extension(NamedTuple):
     start: Array  # first entry, after it moved
     moved_from: Array  # first entry before, or IN_PLACE
     span: Array  # to be published
+
+
+class Ties(NamedTuple):
+    """New entries that belong among others at the newest time so far, in the order of the keys of their links."""
+
+    entries: Array  # [n], the first ones of those that are added
+    begin: int  # the first link at this time
+    keys: Array  # of the links from there on
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -72,58 +78,75 @@ def room_for(size: Any) -> Any:
 
 
 @njit
-def distinct_rows(rows: Array, count: int, which: Array, order: Array, row: Array, more: Array) -> int:
-    """The distinct rows of entries [n], the last of which, from `count` on, are none; returns their number.
-
-    Args:
-        which: Written: the position of each entry's row in `row` [n].
-        order: Written: how many entries of its row come before each entry [n].
-        more: Written: the number of entries of each distinct row.
-    """
-    mask = 1
-    while mask < 2 * rows.size:
-        mask += mask
-    slots, num = np.full(mask, FREE, np.int32), 0
-    mask -= 1
-    for i in range(rows.size):
-        slot = first_slot(rows[i], mask)
-        while slots[slot] >= 0 and row[slots[slot]] != rows[i]:
-            slot = (slot + 1) & mask
-        if slots[slot] < 0:
-            slots[slot] = num
-            row[num], more[num] = rows[i], 0
-            num += 1
-        which[i] = slots[slot]
-        order[i] = more[which[i]]
-        more[which[i]] += i < count
-    return num
+def number_keys(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) -> int:
+    """Write the row of each key; new ones get rows from `size` on, and are written to `keys`. Returns the new size."""
+    known, new = keys[:size], slots_for(wanted.size)
+    for i in range(wanted.size):
+        rows[i] = find_row(known, slots, wanted[i])
+        if rows[i] < 0:
+            slot = find_slot(keys, new, wanted[i])
+            if new[slot] < 0:
+                new[slot], keys[size] = size, wanted[i]
+                size += 1
+            rows[i] = new[slot]
+    return size
 
 
 @njit
-def entries_kept(span: Array, link: Array, rows: Array, num_links: int, keep: Array) -> None:
-    """How many entries of each row belong to the first `num_links` links; all of them, if that is negative."""
-    for d in range(rows.size):
-        packed = span[rows[d]]
-        keep[d] = packed & LENGTH
-        if num_links >= 0:
-            keep[d] = count_below(link, packed >> START_BITS, keep[d], num_links)
+def plan(rows: Array, count: int, span: Array) -> tuple[Array, ...]:
+    """How lists become longer by an entry of each of the first `count` rows, and shorter by one of each of the others.
+
+    Returns the list of each new entry [count], how many new ones of its list come before it [count], and the fields
+    of an `Extension`.
+    """
+    row, which = np.empty((2, rows.size), np.int64)
+    m, order = number_keys(rows, row, slots_for(0), 0, which), np.empty(count, np.int64)
+    more, keep, start = np.zeros(m, np.int64), span[row[:m]] & LENGTH, span[row[:m]] >> START_BITS
+    for i in range(count):
+        order[i] = more[which[i]]
+        more[which[i]] += 1
+    for i in range(count, rows.size):
+        keep[which[i]] -= 1
+    moved_from, new_span = np.empty((2, m), np.int64)
+    return which[:count], order, row[:m], more, keep, start, moved_from, new_span
+
+
+@njit
+def find_places(ties: Ties, which: Array, link: Array, start: Array, keep: Array, more: Array) -> None:
+    """For lists with new entries among simultaneous ones: those before the first of them stay, others are added again.
+
+    Args:
+        which: The list of each entry [n], of those that start at `start` and have `keep` entries [m].
+    """
+    entries, begin, keys = ties
+    for i in range(entries.size - 1, -1, -1):  # the first one of each list comes last
+        d, key = which[i], keys[(entries[i] >> 1) - begin]
+        size = keep[d]
+        lo, hi = count_below(link, start[d], size, begin), size
+        while lo < hi:  # past all entries with at most this key
+            mid = (lo + hi) >> 1
+            if keys[(link[start[d] + mid] >> 1) - begin] <= key:
+                lo = mid + 1
+            else:
+                hi = mid
+        keep[d], more[d] = lo, more[d] + size - lo
 
 
 @njit
 def reserve(
-    span: Array, link: Array, chain: Array, used: Array, version: int, forced: Array, extension: Extension
+    span: Array, link: Array, chain: Array, used: Array, version: int, is_late: bool, extension: Extension
 ) -> int:
     """Find a place for each extended list; returns how many entries are missing, and changes nothing if any are.
 
     Args:
-        forced: Whether earlier versions must not see the new entries although their links are old [m].
+        is_late: Whether earlier versions know the numbers of the new links, and must not see them in any list.
     """
     row, more, keep, start, moved_from, new_span = extension
     needed = used[ENTRIES]
     for d in range(row.size):
         packed = span[row[d]]
         size = packed & LENGTH
-        replaced = forced[d] or keep[d] < size
+        replaced = is_late or keep[d] < size
         room = size if packed & EXACT else room_for(size)
         moved_from[d], start[d] = IN_PLACE, packed >> START_BITS
         if replaced or keep[d] + more[d] > room:
@@ -140,7 +163,7 @@ def reserve(
             flags |= packed & EXACT  # where there is room for none
         else:
             used[UNUSED] += size if packed & EXACT else room_for(size)
-            if forced[d] or keep[d] < size:
+            if is_late or keep[d] < size:
                 chain[used[CHAIN], SINCE], chain[used[CHAIN], BEFORE] = version, packed
                 link[start[d] - 1], flags = used[CHAIN], CHAINED
                 used[CHAIN] += 1
@@ -148,45 +171,6 @@ def reserve(
                 link[start[d] - 1] = link[moved_from[d] - 1]
         new_span[d] = start[d] << START_BITS | flags | (keep[d] + more[d])
     return 0
-
-
-@njit
-def move_entries(before: Array, after: Array, moved_from: Array, start: Array, count: Array) -> None:
-    """Copy the first `count` entries of lists to where they start now, from a column [entries] to another."""
-    for d in range(start.size):
-        if moved_from[d] != IN_PLACE:
-            for i in range(count[d]):
-                after[start[d] + i] = before[moved_from[d] + i]
-
-
-@njit
-def move_rows(before: Array, after: Array, moved_from: Array, start: Array, count: Array) -> None:
-    """The same for columns [entries, width]."""
-    for d in range(start.size):
-        if moved_from[d] != IN_PLACE:
-            for i in range(count[d]):
-                for k in range(before.shape[1]):
-                    after[start[d] + i, k] = before[moved_from[d] + i, k]
-
-
-@njit
-def move_sums(before: Array, after: Array, bits: int, moved_from: Array, start: Array, count: Array) -> None:
-    """The same for the sums of full blocks."""
-    for d in range(start.size):
-        if moved_from[d] != IN_PLACE:
-            old, new = block_row(moved_from[d], 0, bits), block_row(start[d], 0, bits)
-            for block in range(count[d] >> bits):
-                for a in range(before.shape[1]):
-                    after[new + block, a] = before[old + block, a]
-
-
-@njit
-def extend_sums(link: Array, t: Array, decays: Array, bits: int, sums: Array, extension: Extension) -> None:
-    """Compute the sums of blocks that are full now."""
-    for d in range(extension.row.size):
-        keep = extension.keep[d]
-        for block in range(keep >> bits, (keep + extension.more[d]) >> bits):
-            fill_block(link, t, decays, bits, extension.start[d], block, sums)
 
 
 @njit
@@ -215,55 +199,59 @@ def extend_nodes(
 
 
 @njit
-def extend_logsums(
-    time: Array,
-    alphas: Array,
-    logsum: Array,
-    tails: Array,
-    span: Array,
+def extend_partners(
+    entries: Array,
+    partners: Array,
+    which: Array,
+    ties: Ties,
+    tail: Array,
     extension: Extension,
-    new_tails: Array,
-) -> None:
-    """Continue Algorithm 2; `tails` are P at the newest entry of each node, `new_tails` of each extended one after."""
-    row, more, keep, start, _, _ = extension
-    for d in range(row.size):
-        first, last = start[d], start[d] + keep[d] + more[d]
-        P = new_tails[d]
-        P[:] = 0.0
-        if keep[d] > 0 and keep[d] == span[row[d]] & LENGTH:
-            P[:] = tails[row[d]]
-            first += keep[d]
-        for i in range(first, last):
-            elapsed = time[i] - time[i - 1] if i > start[d] else time[i] - time[i]
-            for a in range(alphas.size):
-                if P[a] > 0.0:
-                    P[a] *= math.exp(-alphas[a] * elapsed)
-                P[a] += 1.0
-                if i >= start[d] + keep[d]:
-                    logsum[a, i] = math.log(P[a])
+    link: Array,
+    partner: Array,
+    added: Array,
+    removed: Array,
+) -> tuple[int, int]:
+    """Write new entries of partners, and again those among which they belong; returns the numbers of transitions.
+
+    Args:
+        tail: How many entries of each list are written again, between and after its tied ones [m].
+        added: Written: two consecutive partners and an entry of a new link at the time of the later one [n, 3].
+        removed: Written: two partners that are not consecutive any more, and the position of the former one's new
+            transition in `added` [n, 3].
+    """
+    m, num, gone = tail.size, 0, 0
+    at, old = extension.start + extension.keep, extension.moved_from + extension.keep
+    stop, gap = old + tail, np.full(m, _OLD)
+    for k in range(entries.size + m):  # tied entries, what comes after them in each list, and entries of later times
+        i = k if k < ties.entries.size else k - m
+        is_new = i >= ties.entries.size or k < ties.entries.size
+        d = which[i] if is_new else k - ties.entries.size
+        while old[d] < stop[d] and not (is_new and _comes_first(ties, entries[i], link[old[d]])):
+            if gap[d] != _OLD:  # the entry before is new
+                added[num, 0], added[num, 1], added[num, 2] = partner[at[d] - 1], partner[old[d]], link[at[d] - 1]
+                num += 1
+                if gap[d] != _NONE:
+                    removed[gone, 0], removed[gone, 1], removed[gone, 2] = added[gap[d], 0], partner[old[d]], gap[d]
+                    gone += 1
+                gap[d] = _OLD
+            link[at[d]], partner[at[d]] = link[old[d]], partner[old[d]]
+            at[d] += 1
+            old[d] += 1
+        if is_new:
+            is_first = at[d] == extension.start[d]
+            if gap[d] == _OLD:
+                gap[d] = _NONE if is_first else num
+            link[at[d]], partner[at[d]] = entries[i], partners[i]
+            if not is_first:
+                added[num, 0], added[num, 1], added[num, 2] = partner[at[d] - 1], partners[i], entries[i]
+                num += 1
+            at[d] += 1
+    return num, gone
 
 
-@njit
-def newest_sums(span: Array, time: Array, alphas: Array, tails: Array, first: int, last: int) -> None:
-    """P of Algorithm 2 at the newest entry of nodes first..last."""
-    for row in range(first, last):
-        start, size = span[row] >> START_BITS, span[row] & LENGTH
-        for a in range(alphas.size):
-            P = 0.0
-            for i in range(start, start + size):
-                if P > 0.0:
-                    P *= math.exp(-alphas[a] * (time[i] - time[i - 1]))
-                P += 1.0
-            tails[row, a] = P
-
-
-@njit
-def rooms_for(size: Array) -> Array:
-    """`room_for` of each size."""
-    rooms = np.empty(size.size, np.int64)
-    for i in range(size.size):
-        rooms[i] = room_for(size[i])
-    return rooms
+@inline
+def _comes_first(ties: Ties, new: Any, old: Any) -> Any:
+    return ties.keys[(new >> 1) - ties.begin] < ties.keys[(old >> 1) - ties.begin]
 
 
 @njit
@@ -274,24 +262,3 @@ def publish(span: Array, keys: Array, slots: Array, first_key: int, num_keys: in
         span[extension.row[d]] = extension.span[d]
     add_keys(keys, first_key, num_keys, slots)
     memory_barrier()
-
-
-@njit
-def number_keys(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) -> int:
-    """Write the row of each key; new ones get rows from `size` on, and are written to `keys`. Returns the new size."""
-    mask = 1
-    while mask < 2 * wanted.size:
-        mask += mask
-    new = np.full(mask, FREE, np.int32)
-    mask -= 1
-    for i in range(wanted.size):
-        rows[i] = find_row(keys[:size], slots, wanted[i])
-        if rows[i] < 0:
-            slot = first_slot(wanted[i], mask)
-            while new[slot] >= 0 and keys[new[slot]] != wanted[i]:
-                slot = (slot + 1) & mask
-            if new[slot] < 0:
-                new[slot], keys[size] = size, wanted[i]
-                size += 1
-            rows[i] = new[slot]
-    return size

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numba.extending import register_jitable
 
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import inline, njit, reader, reader_fused
@@ -98,6 +99,15 @@ def entries_before(lists: Lists, row: Any, num_links: Any) -> tuple[Any, Any]:
     return start, count_below(lists.link, start, size, num_links)
 
 
+@njit
+def visible_lists(lists: Lists, rows: Array, num_links: int) -> tuple[Array, Array]:
+    """`entries_before` of each row: [n] each."""
+    start, size = np.empty((2, rows.size), np.int64)
+    for i in range(rows.size):
+        start[i], size[i] = entries_before(lists, rows[i], num_links)
+    return start, size
+
+
 @inline
 def count_before(time: Array, start: Any, stop: Any, t: Any) -> Any:
     """How many of the sorted time[start:stop] are strictly earlier than t."""
@@ -111,7 +121,7 @@ def count_before(time: Array, start: Any, stop: Any, t: Any) -> Any:
     return lo - start
 
 
-@inline
+@register_jitable  # type: ignore[untyped-decorator]
 def block_row(start: Any, block: Any, bits: Any) -> Any:
     """Where the sums at the end of a list's block are; no two lists share a row."""
     return ((start + (1 << bits) - 1) >> bits) + block
@@ -195,11 +205,53 @@ def add_keys(keys: Array, first: int, stop: int, slots: Array) -> None:
         slots[find_slot(keys, slots, keys[row])] = row
 
 
+@register_jitable  # type: ignore[untyped-decorator]
+def num_slots(size: int) -> int:
+    """The size of a hash table for this many keys: a power of two, of which they take at most 0.8."""
+    slots = 4
+    while slots <= math.ceil(1.25 * size):
+        slots += slots
+    return slots
+
+
+@register_jitable  # type: ignore[untyped-decorator]
 def slots_for(size: int) -> Array:
     """An empty hash table for this many keys."""
     return np.full(num_slots(size), FREE, np.int32)
 
 
-def num_slots(size: int) -> int:
-    """The size of a hash table for this many keys."""
-    return 1 << max(math.ceil(1.25 * size), 2).bit_length()
+@njit
+def home_slots(keys: Array, mask: int) -> Array:
+    """The slot of each key in a hash table without others."""
+    found = np.empty(keys.size, np.int32)
+    for i in range(keys.size):
+        found[i] = first_slot(keys[i], mask)
+    return found
+
+
+@njit
+def fill_slots(homes: Array, rows: Array, order: Array, spilled: Array, slots: Array) -> Array:
+    """Enter rows into a part of a hash table, as `lists.add_keys` does; returns those that belong after the part.
+
+    Args:
+        homes, rows: The home of each row, as a position in the part, and `order`: that of the rows.
+        spilled: Rows that belong after the part before, ascending.
+        slots: Written [slots of the part].
+    """
+    slots[:] = FREE
+    left, size, i, k = np.empty(homes.size + spilled.size, np.int32), 0, 0, 0
+    while i < order.size or k < spilled.size:
+        if k == spilled.size or (i < order.size and rows[order[i]] < spilled[k]):
+            row, at = rows[order[i]], homes[order[i]]
+            i += 1
+        else:
+            row, at = spilled[k], 0
+            k += 1
+        while at < slots.size and slots[at] != FREE:
+            at += 1
+        if at < slots.size:
+            slots[at] = row
+        else:
+            left[size] = row
+            size += 1
+    return left[:size].copy()

@@ -33,7 +33,7 @@ _BLOCK = 256  # names that are looked up together
 
 
 @inline
-def _hash_string(text: Array, lo: int, hi: int) -> np.uint64:
+def _hash_string(text: Array, lo: int, hi: int) -> Any:
     found = np.uint64(hi - lo) * _MULTIPLIER
     at = lo
     while at + 8 <= hi:
@@ -50,7 +50,7 @@ def _hash_string(text: Array, lo: int, hi: int) -> np.uint64:
 
 
 @inline
-def _hash(names: Names, i: int) -> np.uint64:
+def _hash(names: Names, i: int) -> Any:
     integers, ends, text = names
     if integers.size:
         return mix64(np.uint64(integers[i]))

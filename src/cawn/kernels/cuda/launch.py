@@ -6,16 +6,14 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from cawn.errors import DeviceError
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
 Result = TypeVar("Result")
 USE_CPU = "use device cpu"
@@ -33,8 +31,6 @@ def require_triton(device: torch.device) -> None:
 
 def current(device: torch.device) -> AbstractContextManager[object]:
     """Make `device` current: Triton launches on the current device, not on that of its tensors."""
-    import torch
-
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
 
 
@@ -42,26 +38,18 @@ class SideStream:
     """A second CUDA stream, for small kernels that run alongside those of the current stream."""
 
     def __init__(self, device: torch.device) -> None:
-        import torch
-
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Launch on the side stream, after the work queued so far. Allocate no tensors inside."""
-        import torch
-
-        if self._stream is None:
-            yield
-            return
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):  # None changes nothing
             yield
 
     def join(self) -> None:
         """Make the current stream wait for the side stream."""
-        import torch
-
         if self._stream is not None:
             torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
@@ -73,8 +61,6 @@ def block_of(size: int, largest: int) -> int:
 
 def ran_out(error: BaseException) -> bool:
     """Whether the error means that device memory ran out."""
-    import torch
-
     messages = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED")
     return isinstance(error, torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and any(message in str(error) for message in messages)
@@ -98,9 +84,7 @@ def place(arrays: Sequence[npt.NDArray[Any]], device: torch.device, what: str, s
     Each is on the device if it takes at most this share of the memory that is free there, else in pinned host memory,
     which kernels read over the bus.
     """
-    import torch
-
-    found = list[torch.Tensor]()
+    found = list[Tensor]()
     kept = 0
     with memory_for(f"{what} ({sum(array.nbytes for array in arrays) / 2**30:,.1f} GiB)"):
         for array in arrays:
@@ -117,8 +101,6 @@ def place(arrays: Sequence[npt.NDArray[Any]], device: torch.device, what: str, s
 
 def free_memory(device: torch.device) -> float:
     """Free bytes, including PyTorch's cache; infinite for other devices than GPUs."""
-    import torch
-
     if device.type != "cuda":
         return math.inf
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -133,8 +115,6 @@ class Pieces:
 
     def __call__(self, work: Callable[[int, int], Result], total: int, at_most: int | None = None) -> Iterator[Result]:
         """Yield work(first, last) for consecutive pieces of range(total)."""
-        import torch
-
         first = 0
         while first < total:
             size = self.size if at_most is None else min(self.size, at_most)

@@ -42,8 +42,7 @@ from cawn.systems.training import (
 )
 from cawn.walks.cuda import DeviceHistory
 from cawn.walks.identities import first_occurrences
-from cawn.walks.kernels.cuda import sample_walks
-from cawn.walks.kernels.cuda_counts import count_positions
+from cawn.walks.kernels.cuda import count_positions, sample_walks
 
 Array = npt.NDArray[Any]
 

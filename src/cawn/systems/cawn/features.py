@@ -25,8 +25,7 @@ from cawn.systems.ranks import dropout_of
 from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
-from cawn.walks.kernels.merge import merge_prefixes
-from cawn.walks.kernels.prefixes import Level, Walks, share_prefixes
+from cawn.walks.kernels.prefixes import Level, Walks, merge_prefixes, share_prefixes
 from cawn.walks.kernels.sampling import run_walks, sample_walks
 
 Array = npt.NDArray[Any]

@@ -2,52 +2,73 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import njit
-from cawn.walks.kernels.prefixes import slot_of_node
+from cawn.kernels.jit import njit, reader
+from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
 
 
-@njit
-def count_positions(nodes_u: Array, nodes_v: Array, out: Array, first: int, last: int) -> None:
-    """I_CAW of pairs first..last: out[b, side, walk, position] = (g(w, S_u), g(w, S_v)), zero after a walk's end.
+class Counts(NamedTuple):
+    """A hash table from the nodes of a pair's walks to their counts. The next pair clears it without writing to it."""
 
-    Uses a hash table from nodes to counts. A new owner number per pair clears it without writing to it.
-    """
-    M, L = nodes_u.shape[1], nodes_u.shape[2]
+    node: Array  # [slots]
+    pair: Array  # [slots] int64, the pair that a slot is used by; it is free for others
+    counts: Array  # [slots, 2, L] int32, g of each node for both sides
+    used: Array  # [2 * M * L] int64, the slots of the pair
+    slot: Array  # [2, M, L] int64, of each position, -1 after a walk's end
+    shift: np.uint64  # of hashes, to a slot
+
+
+@njit
+def empty_counts(nodes: Array) -> Counts:
+    """A table for walks like these, [Q, M, L]."""
+    M, L = nodes.shape[1], nodes.shape[2]
     bits = 1
     while (1 << bits) < 4 * M * L:
         bits += 1
-    shift = np.uint64(64 - bits)
-    slot_node = np.empty(1 << bits, nodes_u.dtype)
-    slot_owner = np.full(1 << bits, -1, np.int64)
-    counts = np.empty((1 << bits, 2, L), out.dtype)
-    slot_of = np.empty((2, M, L), np.int64)
+    table = np.empty(1 << bits, nodes.dtype), np.full(1 << bits, -1, np.int64), np.empty((1 << bits, 2, L), np.int32)
+    return Counts(*table, np.empty(2 * M * L, np.int64), np.empty((2, M, L), np.int64), np.uint64(64 - bits))
+
+
+@reader
+def count_nodes(table: Counts, pair: int, nodes_u: Array, nodes_v: Array) -> int:
+    """Count the nodes [M, L] of both sides of a pair; returns how many slots are used."""
+    node, owner, counts, used, slots, shift = table
+    size, mask = 0, node.size - 1
+    for side in range(2):
+        nodes = nodes_u if side == 0 else nodes_v
+        for w in range(nodes.shape[0]):
+            for i in range(nodes.shape[1]):
+                if nodes[w, i] < 0:
+                    slots[side, w, i] = -1
+                    continue
+                slot = np.int64((np.uint64(nodes[w, i]) * GOLDEN_64) >> shift)
+                while owner[slot] == pair and node[slot] != nodes[w, i]:
+                    slot = (slot + 1) & mask
+                if owner[slot] != pair:
+                    owner[slot], node[slot], used[size] = pair, nodes[w, i], slot
+                    counts[slot] = 0
+                    size += 1
+                counts[slot, side, i] += 1
+                slots[side, w, i] = slot
+    return size
+
+
+@njit
+def count_positions(nodes_u: Array, nodes_v: Array, out: Array, first: int, last: int) -> None:
+    """I_CAW of pairs first..last: out[b, side, walk, position] = (g(w, S_u), g(w, S_v)), zero after a walk's end."""
+    table = empty_counts(nodes_u)
     for b in range(first, last):
+        count_nodes(table, b, nodes_u[b], nodes_v[b])
         for side in range(2):
-            nodes = nodes_u if side == 0 else nodes_v
-            for w in range(M):
-                for i in range(L):
-                    node = nodes[b, w, i]
-                    if node < 0:
-                        slot_of[side, w, i] = -1
-                        continue
-                    slot = slot_of_node(node, slot_node, slot_owner, b, shift)
-                    if slot_owner[slot] != b:
-                        slot_owner[slot] = b
-                        slot_node[slot] = node
-                        counts[slot] = 0
-                    counts[slot, side, i] += 1
-                    slot_of[side, w, i] = slot
-        for side in range(2):
-            for w in range(M):
-                for i in range(L):
-                    slot = slot_of[side, w, i]
+            for w in range(out.shape[2]):
+                for i in range(out.shape[3]):
+                    slot = table.slot[side, w, i]
                     for reference in range(2):
-                        for j in range(L):
-                            out[b, side, w, i, reference, j] = counts[slot, reference, j] if slot >= 0 else 0
+                        for j in range(out.shape[5]):
+                            out[b, side, w, i, reference, j] = table.counts[slot, reference, j] if slot >= 0 else 0

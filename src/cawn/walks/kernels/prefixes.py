@@ -15,6 +15,7 @@ import numpy.typing as npt
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import GOLDEN_64
 from cawn.kernels.threads import in_parallel, num_threads
+from cawn.walks.kernels.counts import count_nodes, empty_counts
 
 Array = npt.NDArray[Any]
 Walks = tuple[Array, Array, Array]  # nodes, times, events: [Q, M, L] each
@@ -59,7 +60,7 @@ def share_prefixes(walks: Walks, rows: Array, threads: int | None = None) -> tup
         parts[piece] = _share(walks, rows, bounds[piece], bounds[piece + 1])
 
     in_parallel(work, list(range(pieces + 1)), threads)
-    vectors, levels = parts[0] if pieces == 1 else _concatenate(parts, bounds)
+    vectors, levels = parts[0] if pieces == 1 else _concatenate(parts)
     return vectors, [level._replace(weight=level.weight / np.float32(M)) for level in levels]
 
 
@@ -80,34 +81,19 @@ def _share(walks: Walks, rows: Array, first: int, last: int) -> tuple[Array, lis
     return vectors[:num_vectors], levels
 
 
-def _concatenate(parts: list[tuple[Array, list[Level]]], bounds: list[int]) -> tuple[Array, list[Level]]:
+def _concatenate(parts: list[tuple[Array, list[Level]]]) -> tuple[Array, list[Level]]:
     """The levels of consecutive pairs as one, with their indices shifted."""
     vectors_before = np.cumsum([0, *(len(vectors) for vectors, _ in parts)])
     before = np.zeros(len(parts) + 1, np.int64)  # prefixes of the level above
     joined = []
     for pieces in zip(*(levels for _, levels in parts), strict=True):
-        shifted = [
-            level._replace(
-                parent=level.parent + before[k],
-                owner=level.owner + 2 * bounds[k],
-                own=level.own + vectors_before[k],
-                other=level.other + vectors_before[k],
-            )
-            for k, level in enumerate(pieces)
-        ]
-        joined.append(Level(*(np.concatenate(fields) for fields in zip(*(s[:10] for s in shifted), strict=True))))
-        before = np.cumsum([0, *(len(level.parent) for level in pieces)])
+        level = Level(*(np.concatenate(fields) for fields in zip(*(piece[:10] for piece in pieces), strict=True)))
+        sizes = [len(piece.parent) for piece in pieces]
+        part = np.repeat(np.arange(len(parts)), sizes)
+        own, other = level.own + vectors_before[part], level.other + vectors_before[part]
+        joined.append(level._replace(parent=level.parent + before[part], own=own, other=other))
+        before = np.cumsum([0, *sizes])
     return np.concatenate([vectors for vectors, _ in parts]), joined
-
-
-@inline
-def slot_of_node(node: int, slot_node: Array, slot_owner: Array, owner: int, shift: np.uint64) -> np.int64:
-    """The slot of `node` in the hash table, or a free one for it; slots of an earlier owner are free."""
-    mask = slot_node.size - 1
-    slot = np.int64((np.uint64(node) * GOLDEN_64) >> shift)
-    while slot_owner[slot] == owner and slot_node[slot] != node:
-        slot = (slot + 1) & mask
-    return slot
 
 
 @inline
@@ -133,55 +119,33 @@ def _vector_id(vector: Array, vectors: Array, table: Array, size: int) -> Any:
 
 @njit
 def find_prefixes(
-    walks: Walks, rows: Array, out: tuple[Array, ...], vectors: Array, table: Array, first: int, last: int
+    walks: Walks, rows: Array, out: tuple[Array, ...], vectors: Array, known: Array, first: int, last: int
 ) -> tuple[Array, int]:
     """Write each distinct prefix of pairs first..last once; return how many at each depth, and how many vectors.
 
     Args:
         out: The first ten fields of `Level` for all depths, [L, room] each; `weight` counts the walks that end there.
         vectors: Filled with the distinct count vectors.
-        table: Hash table of them, at least as large: a power of two, all -1.
+        known: Hash table of them, at least as large: a power of two, all -1.
     """
     nodes, times, events = walks
     parent, owner, own, other, weight, last_node, last_event, t, elapsed, age = out
     M, L = nodes.shape[1], nodes.shape[2]
-    bits = 1
-    while (1 << bits) < 4 * M * L:
-        bits += 1
-    shift = np.uint64(64 - bits)
-    mask = (1 << bits) - 1
-    slot_node, slot_owner = np.empty(1 << bits, nodes.dtype), np.full(1 << bits, -1, np.int64)
-    counts, slot_vector = np.empty((1 << bits, 2, L), np.int32), np.empty((1 << bits, 2), np.int64)
-    used, at_slot = np.empty(2 * M * L, np.int64), np.empty((2, M, L), np.int64)
-    step_owner, step_prefix = np.full(1 << bits, -1, np.int64), np.empty(1 << bits, np.int64)
+    table = empty_counts(nodes)
+    shift, mask = table.shift, table.node.size - 1
+    slot_vector = np.empty((table.node.size, 2), np.int64)
+    step_owner, step_prefix = np.full(table.node.size, -1, np.int64), np.empty(table.node.size, np.int64)
     reached = np.empty(M, np.int64)
     sizes, num_vectors, stamp = np.zeros(L, np.int64), 0, 0
     for b in range(first, last):
-        num_used = 0
-        for side in range(2):
-            q = rows[b, side]
-            for w in range(M):
-                for i in range(L):
-                    node = nodes[q, w, i]
-                    if node < 0:
-                        break
-                    slot = slot_of_node(node, slot_node, slot_owner, b, shift)
-                    if slot_owner[slot] != b:
-                        slot_owner[slot] = b
-                        slot_node[slot] = node
-                        counts[slot] = 0
-                        used[num_used] = slot
-                        num_used += 1
-                    counts[slot, side, i] += 1
-                    at_slot[side, w, i] = slot
-        for k in range(num_used):
+        for k in range(count_nodes(table, b, nodes[rows[b, 0]], nodes[rows[b, 1]])):
+            slot = table.used[k]
             for side in range(2):
-                number = _vector_id(counts[used[k], side], vectors, table, num_vectors)
+                number = _vector_id(table.counts[slot, side], vectors, known, num_vectors)
                 if number == num_vectors:
-                    for j in range(L):
-                        vectors[number, j] = counts[used[k], side, j]
+                    vectors[number] = table.counts[slot, side]
                     num_vectors += 1
-                slot_vector[used[k], side] = number
+                slot_vector[slot, side] = number
         for side in range(2):
             q = rows[b, side]
             for i in range(L):
@@ -201,8 +165,8 @@ def find_prefixes(
                         n = sizes[i]
                         sizes[i] += 1
                         step_owner[slot], step_prefix[slot] = stamp, n
-                        at = at_slot[side, w, i]
-                        parent[i, n], owner[i, n], weight[i, n] = before, 2 * (b - first) + side, 0
+                        at = table.slot[side, w, i]
+                        parent[i, n], owner[i, n], weight[i, n] = before, 2 * b + side, 0
                         own[i, n], other[i, n] = slot_vector[at, side], slot_vector[at, 1 - side]
                         last_node[i, n], last_event[i, n], t[i, n] = nodes[q, w, i], event, times[q, w, i]
                         elapsed[i, n] = times[q, w, max(i - 1, 0)] - times[q, w, i]
@@ -212,3 +176,57 @@ def find_prefixes(
                     if i == L - 1 or nodes[q, w, i + 1] < 0:
                         weight[i, n] += 1
     return sizes, num_vectors
+
+
+def merge_prefixes(vectors: Array, levels: list[Level], rows: Array) -> tuple[Array, list[Level]]:
+    """Merge equal prefixes of different pairs: those with the same query, links and counts of their nodes."""
+    vectors, number = np.unique(vectors, axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    merged: list[Level] = []
+    for level in levels:
+        own, other = number[level.own], number[level.other]
+        parent = merged[-1].row[level.parent] if merged else level.parent
+        step = level.event if merged else rows.reshape(-1)[level.owner]
+        row, first = np.empty(len(step), np.int64), np.empty(len(step), np.int64)
+        table = np.full(1 << (2 * len(step)).bit_length(), -1, np.int64)
+        kept = first[: number_distinct(parent, step, own, other, table, row, first)]
+        arrays = level._replace(parent=parent, own=own, other=other)
+        fields = [None if field is None else field[kept] for field in arrays]
+        merged.append(Level(*fields)._replace(owner=level.owner, weight=level.weight, row=row))
+    return vectors, merged
+
+
+@njit
+def number_distinct(
+    parent: Array, step: Array, own: Array, other: Array, table: Array, row: Array, first: Array
+) -> int:
+    """Number the distinct rows (parent, step, own, other) in order of appearance; returns how many there are.
+
+    Args:
+        table: Hash table with more slots than rows: a power of two, all -1.
+        row: [n] out: the number of each row.
+        first: [n] out: where each number first appears.
+    """
+    mask, size = table.size - 1, 0
+    for n in range(parent.size):
+        code = np.uint64(parent[n] + 1) * GOLDEN_64 ^ np.uint64(step[n] + 1)
+        code = (code ^ code >> np.uint64(29)) * GOLDEN_64 ^ np.uint64(own[n])
+        code = (code ^ code >> np.uint64(32)) * GOLDEN_64 ^ np.uint64(other[n])
+        code = (code ^ code >> np.uint64(29)) * GOLDEN_64
+        slot = np.int64(code >> np.uint64(20)) & mask
+        while table[slot] >= 0:
+            known = first[table[slot]]
+            if (
+                parent[known] == parent[n]
+                and step[known] == step[n]
+                and own[known] == own[n]
+                and other[known] == other[n]
+            ):
+                break
+            slot = (slot + 1) & mask
+        if table[slot] < 0:
+            table[slot] = size
+            first[size] = n
+            size += 1
+        row[n] = table[slot]
+    return size

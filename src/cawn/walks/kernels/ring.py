@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import query_key, uniform
-from cawn.walks.kernels.sampling import WalkRequest
+from cawn.walks.kernels.sampling import WalkRequest, write_position
 
 Array = npt.NDArray[Any]
 
@@ -25,7 +25,7 @@ class Rings(NamedTuple):
     total: Array  # [N], number of links so far
     first: Array  # [N], time of the first
     running: Array  # [N, k], P of Algorithm 2 at the newest
-    t: Array  # [N, C]
+    time: Array  # [N, C]
     node: Array  # [N, C], the other end
     link: Array  # [N, C], 2 * event id + side, side 0 if the node is the source
     p: Array  # [N, k, C], 1 / P: the probability of this link rather than an older one
@@ -34,19 +34,19 @@ class Rings(NamedTuple):
 @inline
 def _put(rings: Rings, v: int, other: int, t: float, link: int) -> None:
     """Algorithm 2 for one end of one link: P <- P exp(-alpha dt) + 1, p = 1 / P."""
-    capacity = rings.t.shape[1]
+    capacity = rings.time.shape[1]
     n = rings.total[v]
     slot = n % capacity
     if n == 0:
         rings.first[v] = t
     else:
-        elapsed = t - rings.t[v, (n - 1) % capacity]
+        elapsed = t - rings.time[v, (n - 1) % capacity]
         for a in range(rings.alphas.size):
             rings.running[v, a] *= math.exp(-rings.alphas[a] * elapsed)
     for a in range(rings.alphas.size):
         rings.running[v, a] += 1.0
         rings.p[v, a, slot] = 1.0 / rings.running[v, a]
-    rings.t[v, slot], rings.node[v, slot], rings.link[v, slot] = t, other, link
+    rings.time[v, slot], rings.node[v, slot], rings.link[v, slot] = t, other, link
     rings.total[v] = n + 1
 
 
@@ -67,12 +67,12 @@ def _seen(rings: Rings, v: int, t: float) -> np.int64:
     A dropped link is no later than any stored one, so it counts once a stored link is before t. If none is, the result
     is the number of dropped links, although some of them may not be before t.
     """
-    capacity = rings.t.shape[1]
+    capacity = rings.time.shape[1]
     hi = rings.total[v]
     lo = max(hi - capacity, 0)
     while lo < hi:
         mid = (lo + hi) >> 1
-        if rings.t[v, mid % capacity] < t:
+        if rings.time[v, mid % capacity] < t:
             lo = mid + 1
         else:
             hi = mid
@@ -84,7 +84,7 @@ def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: f
     """Algorithm 3: from newest to oldest, take a link with probability p; -1 past the oldest stored link.
 
     One uniform number u replaces the Bernoulli draws: it is compared with the product of the factors (1 - p), the
-    probability of taking none so far. The result is the link that `draw_entry` draws from the full history.
+    probability of taking none so far. The result is the link that `find_entries` draws from the full history.
     """
     capacity = rings.p.shape[2]
     passed = 1.0
@@ -100,13 +100,13 @@ def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: f
 @njit
 def sample_walks(rings: Rings, request: WalkRequest, from_query: int, to_query: int) -> int:
     """Algorithm 1 on the rings, as `walks.sample_walks` on the index; returns the iterations of Algorithm 3."""
-    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
+    nodes, t, t_bits, widths, seed, out_nodes, out_t, _ = request
     M, length = out_nodes.shape[1], out_nodes.shape[2] - 1
-    num_nodes, num_decays, capacity = rings.total.size, rings.alphas.size, rings.t.shape[1]
+    num_nodes, num_decays, capacity = rings.total.size, rings.alphas.size, rings.time.shape[1]
     looked = 0
     for q in range(from_query, to_query):
         for w in range(M):
-            out_nodes[q, w, 0], out_t[q, w, 0], out_events[q, w, 0] = nodes[q], t[q], -1
+            write_position(request, q, w, 0, nodes[q], t[q], -1)
         key = np.uint64(0)
         if nodes[q] < num_nodes:
             seen = _seen(rings, nodes[q], t[q])
@@ -125,20 +125,19 @@ def sample_walks(rings: Rings, request: WalkRequest, from_query: int, to_query: 
                     if seen > oldest:
                         i = _draw(rings, v, k * num_decays // width, seen - 1, oldest, uniform(key, k, s))
                         looked += seen - max(i, oldest)
+                node, when, event = -1, -1, -1
+                if i >= 0:
+                    c = i % capacity
+                    node, when, event = rings.node[v, c], rings.time[v, c], rings.link[v, c] >> 1
                 for j in range(w, w + shared):
-                    if i >= 0:
-                        c = i % capacity
-                        out_nodes[q, j, s], out_t[q, j, s] = rings.node[v, c], rings.t[v, c]
-                        out_events[q, j, s] = rings.link[v, c] >> 1
-                    else:
-                        out_nodes[q, j, s], out_t[q, j, s], out_events[q, j, s] = -1, -1, -1
+                    write_position(request, q, j, s, node, when, event)
     return looked
 
 
 @njit
 def missing_mass(rings: Rings, nodes: Array, t: Array) -> Array:
     """The probability that Algorithm 3 runs past the oldest stored link, mean over the decays: [B]."""
-    capacity = rings.t.shape[1]
+    capacity = rings.time.shape[1]
     missing = np.zeros(nodes.size)
     for q in range(nodes.size):
         v = nodes[q]

@@ -20,6 +20,20 @@ from cawn.kernels.threads import even_bounds, in_parallel, total_memory
 Array = npt.NDArray[Any]
 
 _QUERIES_PER_TASK = 256
+_DRAWS = 256  # made together
+_DRAW = np.dtype(
+    [
+        ("query", np.int64),  # among those sampled together
+        ("number", np.int64),  # among the draws of the query
+        ("start", np.int64),  # the first entry of the list
+        ("low", np.int64),  # the entry drawn is after this one
+        ("high", np.int64),  # and not after this one, which at first is the newest
+        ("row", np.int64),  # where the log-sums of the decay begin
+        ("alpha", np.float64),
+        ("target", np.float64),  # log(u P_newest), see `find_entries`
+    ],
+    align=True,
+)
 
 
 class WalkRequest(NamedTuple):
@@ -57,70 +71,146 @@ def run_walks(
     return out
 
 
-@inline
-def draw_entry(time: Array, logsum: Array, alpha: float, start: Any, newest: Any, u: float) -> Any:
-    """The first entry i of start..newest with P_i exp(-alpha (t_newest - t_i)) >= u P_newest.
+class Scratch(NamedTuple):
+    """What `sample_walks` works with: Q queries at a time, and n draws at a time."""
 
-    Entries up to i hold this much of the list's weight, so a uniform u draws i with probability proportional to
-    exp(alpha t_i). The search gallops back from the newest entry, where the weight is.
-    """
-    now = time[np.uint64(newest)]
-    target = logsum[np.uint64(newest)] + math.log(u)
-    hi, lo, stride = newest, newest - 1, 1
-    while lo >= start and logsum[np.uint64(lo)] - alpha * (now - time[np.uint64(lo)]) >= target:
-        hi = lo
-        stride += stride
-        lo -= stride
-    lo = max(lo, start - 1)
-    while hi - lo > 1:
-        mid = (lo + hi) >> 1
-        if logsum[np.uint64(mid)] - alpha * (now - time[np.uint64(mid)]) >= target:
-            hi = mid
-        else:
-            lo = mid
-    return hi
+    logsum: Array  # [decays * entries], those of the index in one row
+    start: Array  # [Q] int64, the first entry of each node
+    seen: Array  # [Q] int64, how many of its entries are before the query
+    keys: Array  # [Q] uint64
+    at: Array  # [Q, M] int64, the entry each walk stands at, -1 where it has ended
+    draws: Array  # [n] of `_DRAW`
+    now: Array  # [n] times of the newest entries
+    undecided: Array  # [n] int64, draws with several entries left
 
 
 @njit
 def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> None:
-    """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks."""
-    at = np.empty(request.out_nodes.shape[1], np.int64)  # the entry each walk stands at, -1 where it has ended
-    link = index.hop[:, LINK]
-    for q in range(first, last):
-        sample_query(index, request, link, q, at)
+    """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks.
+
+    Each loop does one part of many draws: the processor then waits for many reads of a large index at once, where a
+    loop over walks would wait for one after the other.
+    """
+    M, logsum = request.out_nodes.shape[1], index.logsum.reshape(-1)
+    size = max(_DRAWS // M, 1)
+    start, seen, keys = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.uint64)
+    at, draws = np.empty((size, M), np.int64), np.empty(_DRAWS, _DRAW)
+    now, undecided = np.empty(_DRAWS, index.time.dtype), np.empty(_DRAWS, np.int64)
+    scratch = Scratch(logsum, start, seen, keys, at, draws, now, undecided)
+    for q in range(first, last, size):
+        stop = min(q + size, last)
+        begin_walks(index, request, q, stop, scratch)
+        for s in range(1, request.widths.size + 1):
+            take_step(index, request, s, q, stop, scratch)
+
+
+@inline
+def write_position(request: WalkRequest, q: int, w: int, s: int, node: Any, t: Any, event: Any) -> None:
+    request.out_nodes[q, w, s], request.out_t[q, w, s], request.out_events[q, w, s] = node, t, event
 
 
 @reader
-def sample_query(index: Nodes, request: WalkRequest, link: Array, q: int, at: Array) -> None:
-    """The walks of one query."""
-    span, time, hop, logsum, alphas, chain, _, version = index
-    nodes, t, t_bits, widths, seed, out_nodes, out_t, out_events = request
-    M, length, num_decays = out_nodes.shape[1], out_nodes.shape[2] - 1, alphas.size
-    start, seen = entries_of(index, link, nodes[q], t[q])
-    key = query_key(seed, t_bits[q], link[start + seen - 1] if seen > 0 else 0)
-    walked, when, links = out_nodes[q], out_t[q], out_events[q]
-    for w in range(M):
-        walked[w, 0], when[w, 0], links[w, 0] = nodes[q], t[q], -1
-    for s in range(1, length + 1):
-        width = widths[s - 1]
-        shared, a = M // width, 0
+def begin_walks(index: Nodes, request: WalkRequest, first: int, last: int, scratch: Scratch) -> None:
+    """Position 0 of the walks of queries first..last, and what each query sees."""
+    link = index.hop[:, LINK]
+    for q in range(first, last):
+        node, t = request.nodes[q], request.t[q]
+        start, seen = entries_of(index, link, node, t)
+        newest = link[start + seen - 1] if seen > 0 else 0
+        scratch.start[q - first], scratch.seen[q - first] = start, seen
+        scratch.keys[q - first] = query_key(request.seed, request.t_bits[q], newest)
+        for w in range(scratch.at.shape[1]):
+            write_position(request, q, w, 0, node, t, -1)
+
+
+@reader
+def take_step(index: Nodes, request: WalkRequest, s: int, first: int, last: int, scratch: Scratch) -> None:
+    """Step s of the walks of queries first..last."""
+    hop, link, at, draws = index.hop, index.hop[:, LINK], scratch.at, scratch.draws
+    width, num_decays, n = request.widths[s - 1], index.alphas.size, np.uint64(0)
+    shared, share = at.shape[1] // width, width // num_decays
+    for q in range(last - first):
+        start, seen, a = scratch.start[q], scratch.seen[q], 0
         for k in range(width):
-            w = k * shared
             if s > 1:
-                seen = 0
-                if at[np.uint64(w)] >= 0:
-                    i = np.uint64(at[np.uint64(w)])
-                    start, _ = find_list(span, link, chain, version, hop[i, NODE])
-                    seen = np.int64(hop[i, CUT])
+                i, seen = at[np.uint64(q), np.uint64(k * shared)], 0
+                if i >= 0:
+                    start, _ = find_list(index.span, link, index.chain, index.version, hop[np.uint64(i), NODE])
+                    seen = np.int64(hop[np.uint64(i), CUT])
+            while (a + 1) * share <= k:  # decays have equal shares of the walks
+                a += 1
             if seen > 0:
-                while (a + 1) * width <= k * num_decays:  # decays have equal shares of the walks
-                    a += 1
-                i = np.uint64(draw_entry(time, logsum[a], alphas[a], start, start + seen - 1, uniform(key, k, s)))
-                node, now, event = hop[i, NODE], time[i], hop[i, LINK] >> 1
-                for j in range(w, w + shared):
-                    at[j] = i
-                    walked[j, s], when[j, s], links[j, s] = node, now, event
+                draw = draws[n]
+                draw.query, draw.number, draw.start, draw.high = q, k, start, start + seen - 1
+                draw.row, draw.alpha = a * index.logsum.shape[1], index.alphas[a]
+                n += np.uint64(1)
             else:
-                for j in range(w, w + shared):
-                    at[j] = -1
-                    walked[j, s], when[j, s], links[j, s] = -1, -1, -1
+                for w in range(k * shared, (k + 1) * shared):
+                    at[q, w] = -1
+                    write_position(request, first + q, w, s, -1, -1, -1)
+            if n == draws.size:
+                make_draws(index, request, s, first, n, scratch)
+                n = np.uint64(0)
+    make_draws(index, request, s, first, n, scratch)
+
+
+@reader
+def make_draws(index: Nodes, request: WalkRequest, s: int, first: int, n: Any, scratch: Scratch) -> None:
+    """Make the first n draws, for step s, and write the links that were drawn."""
+    time, hop = index.time, index.hop
+    logsum, _, _, keys, at, draws, now, undecided = scratch
+    shared = at.shape[1] // request.widths[s - 1]
+    for j in range(n):
+        draw = draws[j]
+        now[j], draw.target = time[np.uint64(draw.high)], logsum[np.uint64(draw.row + draw.high)]
+    for j in range(n):
+        draw = draws[j]
+        draw.target += math.log(uniform(keys[draw.query], draw.number, s))
+    find_entries(time, logsum, draws, now, undecided, n)
+    for j in range(n):
+        draw = draws[j]
+        i = np.uint64(draw.high)
+        node, t, event = hop[i, NODE], time[i], hop[i, LINK] >> 1
+        for w in range(draw.number * shared, (draw.number + 1) * shared):
+            at[draw.query, w] = i
+            write_position(request, first + draw.query, w, s, node, t, event)
+
+
+@reader
+def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided: Array, n: Any) -> None:
+    """The first entry i of each list with P_i exp(-alpha (t_newest - t_i)) >= u P_newest, as `high`.
+
+    Entries up to i hold this much of the list's weight, so a uniform u draws i with probability proportional to
+    exp(alpha t_i). The search gallops back from the newest entry, where the weight is.
+    """
+    count = np.uint64(0)
+    for p in range(n):
+        draw = draws[p]
+        start, high, low, stride = draw.start, draw.high, draw.high - 1, 1
+        while low >= start and excess_at(logsum, draw, now[p] - time[np.uint64(low)], low) >= 0.0:
+            high = low
+            stride += stride
+            low -= stride
+        low = max(low, start - 1)
+        draw.low, draw.high = low, high
+        undecided[count] = p
+        count += np.uint64(high - low > 1)
+    while count > 0:
+        size, count = count, np.uint64(0)
+        for p in range(size):
+            j = np.uint64(undecided[p])
+            draw = draws[j]
+            low, high = draw.low, draw.high
+            middle = (low + high) >> 1
+            excess = excess_at(logsum, draw, now[j] - time[np.uint64(middle)], middle)
+            later = np.float64(excess).view(np.int64) >> 63  # -1 or 0: a branch could not be predicted
+            low, high = low + ((middle - low) & later), middle + ((high - middle) & later)
+            draw.low, draw.high = low, high
+            undecided[count] = j
+            count += np.uint64(high - low > 1)
+
+
+@inline
+def excess_at(logsum: Array, draw: Any, age: Any, i: Any) -> Any:
+    """log(P_i exp(-alpha age)) - log(u P_newest)."""
+    return logsum[np.uint64(draw.row + i)] - draw.alpha * age - draw.target

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import inline, inner, njit
+from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -127,7 +127,7 @@ def _add_nodes(u: Any, v: Any, now: Any, nodes: Any, counts: Any) -> None:
         counts[1] += 1
 
 
-@inner
+@reader
 def _answer(u: int, v: int, now: int, row: int, known: int, pairs: Pairs, nodes: Nodes, questions: Questions) -> None:
     """Draw the negatives of a link among the `known` destinations, and look up the last links of all its pairs."""
     own = nodes.place[v]
@@ -167,7 +167,7 @@ def insert_late(src: Array, dst: Array, rank: Array, pairs: Pairs, nodes: Nodes,
             counts[1] += 1
 
 
-@inner
+@reader
 def _insert(last: Array, before: Array, at: int, held: int) -> None:
     """Keep the newest two of three ranks."""
     if np.int64(last[at]) < held:
