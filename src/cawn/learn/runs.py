@@ -235,7 +235,7 @@ def forget_node(folder: Path, name: Name) -> int:
         run = read_run(folder)
         gone = named(name, run.names, run.form.names)
         keep = is_apart(run.events, gone)
-        events, names = without(run.events, run.names, keep, gone)
+        events, names = without(run.events, run.names, run.form.names, keep, gone)
         replace_links(folder, events, names=names, lock=lock, updated=True, **run.form.to_dict())
         return int((~keep).sum())
 

@@ -155,6 +155,7 @@ class Monitor:
             yield
             with self._lock:
                 self._drop_queue()
+                self._recent.clear()
 
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
