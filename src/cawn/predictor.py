@@ -328,11 +328,11 @@ class LinkPredictor(Questions):
 
         What remains equals a history without them. Names whose last links are removed go as well.
         """
-        return self._publish_removal(name=name)
+        return self._publish_removal(name=as_name(name, "name"))
 
     def remove(self, link_id: Names) -> int:
         """Remove the links with these ids; returns their number."""
-        return self._publish_removal(link_id=link_id)
+        return self._publish_removal(link_id=as_names(link_id))
 
     def retain(self, *, since: Any = None, links: int | None = None) -> int:
         """Remove all links before a time, or all but the newest ones; returns their number."""
@@ -357,7 +357,7 @@ class LinkPredictor(Questions):
         held, gone = self._state, list[int]()
         events = held.events
         if name is not None:
-            gone = named(as_name(name, "name"), held.names, held.model.form.names)
+            gone = named(name, held.names, held.model.form.names)
             keep = is_apart(events, gone)
         elif link_id is not None:
             ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id

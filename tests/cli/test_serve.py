@@ -54,6 +54,8 @@ def test_the_start_line(run: Path, tmp_path: Path) -> None:
         (("--port", 70_000), "--port"),
         (("--threads", 0), "threads is 0"),
         (("--batch-wait-ms", -1), "--batch-wait-ms"),
+        (("--max-ahead", -1), "--max-ahead"),
+        (("--retain", "5 apples"), "--retain is '5 apples': give an age"),
         (("--weights", 3), "has no weights with the number 3"),
     ],
 )
@@ -70,4 +72,4 @@ def test_a_folder_that_is_not_a_run(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert_refused(call_cawn("serve", run), 'cawn serve needs fastapi: pip install "cawn[serve]"')
+    assert_refused(call_cawn("serve", run), 'cawn serve needs msgspec: pip install "cawn[serve]"')

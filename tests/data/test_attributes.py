@@ -8,8 +8,12 @@ import pytest
 
 import cawn
 from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder
-from cawn.data.names import NameIndex, Spelling
-from cawn.data.updates import merged, new_links
+from cawn.data.forms import Form, NameForm
+from cawn.data.ids import IdSet
+from cawn.data.names import NameIndex
+from cawn.data.reading import Reading
+from cawn.data.times import TimeForm
+from cawn.data.updates import Draft, GrowingEvents, Rules
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.config import Config
@@ -180,7 +184,7 @@ def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
     plain = cawn.Events(*np.random.default_rng(0).integers(0, 9, (2, 80)), np.arange(80), msg=np.arange(80))
     run = cawn.train(plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, kinds=("random",))
     assert read_description(tmp_path / "run")["encoder"] is None
-    assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu")._events.msg.max() == 79
+    assert cawn.LinkPredictor.load(tmp_path / "run", device="cpu").snapshot().events.msg.max() == 79
     assert run.events.encoder is None
 
 
@@ -189,10 +193,10 @@ def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
     held = cawn.Events([0, 1], [1, 0], [1, 2], x=[[1.0, 1], [3, 1]])
     new = cawn.Events([0], [2], [3], x=[[0.0, 0], [5, 1], [9, 1]])
     held.node_columns = new.node_columns = columns
-    encoder = Encoder.fit(held, np.arange(2))
-    names = NameIndex.of(held.labels)
-    history = encoder.transform(held)
-    both = merged(history, new_links(history, names, [encoder.transform(new)], Spelling(None))[0])
-    assert both.x.tolist() == [[-1, 1], [1, 1], [7, 1]]
-    without = merged(history, new_links(history, names, [cawn.Events([0], [2], [3])], Spelling(None))[0])
-    assert without.x.tolist() == [[-1, 1], [1, 1], [0, 0]]
+    history, labels = Encoder.fit(held, np.arange(2)).transform(held), NameIndex.of(held.labels)
+    form = Form.of(NameForm.of(labels, None), TimeForm.of(held.t, Reading()), history, Reading())
+    for links, x in ((new, [[-1, 1], [1, 1], [7, 1]]), (cawn.Events([0], [2], [3]), [[-1, 1], [1, 1], [0, 0]])):
+        draft = Draft(history, labels, form, IdSet(), Rules())
+        draft.add(form.events(links))
+        both, _ = GrowingEvents(history).add(draft.finish()[0])
+        assert both.x.tolist() == x

@@ -10,17 +10,28 @@ import pyarrow as pa
 import pytest
 
 import cawn
+from cawn.data import times
 from cawn.data.reading import Reading
 from cawn.data.times import (
+    TimeForm,
     calendar_dates,
     dates_in_unit,
     dates_to_numbers,
-    parse_query_times,
     time_after,
 )
-from cawn.data.updates import convert_link_times
 
 DATES = Reading(dates=True)
+
+
+def parse_query_times(t: object, held: np.ndarray, reading: Reading) -> np.ndarray:
+    """Times of queries about a run with links at the times `held`."""
+    return times.parse_query_times(t, held, TimeForm.of(held, reading))
+
+
+def convert_link_times(new: cawn.Events, held: cawn.Events) -> np.ndarray:
+    return TimeForm.of(held.t, held.reading or Reading()).convert(new)
+
+
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
 NUMBERS = np.array([0, 100])
 JANUARY_23 = 1_453_507_200
@@ -174,9 +185,9 @@ def test_nanoseconds_stay_apart(tmp_path: Path) -> None:
 )
 def test_exact_numbers(moment: str, expected: tuple[float, str]) -> None:
     dates = np.array([moment], "datetime64[us]")
-    times, unit = dates_to_numbers(dates)
-    assert (times[0].item(), unit) == expected
-    assert dates_in_unit(dates, unit, times.dtype).tolist() == times.tolist()
+    numbers, unit = dates_to_numbers(dates)
+    assert (numbers[0].item(), unit) == expected
+    assert dates_in_unit(dates, unit, numbers.dtype).tolist() == numbers.tolist()
 
 
 def test_new_links_in_another_unit() -> None:
@@ -191,6 +202,21 @@ def test_new_links_in_another_unit() -> None:
         convert_link_times(nanoseconds, seconds)
     with pytest.raises(cawn.DataError, match="plain numbers"):
         convert_link_times(seconds, cawn.Events([0], [1], [5]))
+
+
+def test_a_time_means_the_same_whatever_came_since() -> None:
+    """H2: what is a date is decided by the links of the training, not by those that arrived later."""
+    form = TimeForm.of(SECONDS, DATES)
+    later = np.array([0, *SECONDS, 4 * 10**9])
+    for t, expected in ((20160123, JANUARY_23), ("1970-08-22T08:02:03", 20160123), ("1970-01-01T00:33:20", 2_000)):
+        for held in (SECONDS, later):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert times.parse_query_times(t, held, form).tolist() == expected
+    mixed = form.parse([20160123, JANUARY_23 + 5, "2016-01-23", np.datetime64("2016-01-24"), 1.5e9])
+    assert mixed.tolist() == [JANUARY_23, JANUARY_23 + 5, JANUARY_23, JANUARY_23 + 86_400, 1_500_000_000]
+    exact = TimeForm.of(NUMBERS, Reading()).parse([2**60 + 1, 2.0**60])
+    assert exact.tolist() == [2**60 + 1, 2**60], "no time rounds another one"
 
 
 def test_the_time_after_the_last_possible_time() -> None:
