@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from cawn.index.features import PairParts
 from cawn.index.growing import GrowingIndex
 from cawn.index.index import Index
 
+ANY_TIME = 1e18  # arriving links may be far ahead of the few links of the run
 BATCH = 1_000  # links that are appended at once
 FEATURES = {
     "walks alone": PairParts(False, False, False, False, False),
@@ -107,8 +109,8 @@ def memory(run: Path, system: str, links: int) -> list[Row]:
 def bytes_per_link(run: str, links: int) -> tuple[float, float]:
     """The growth of resident memory, and of what the index counts, over the second half of the links."""
     warnings.filterwarnings("ignore", "t is ", UserWarning)  # far from the few links of the run
-    predictor = cawn.LinkPredictor.load(run, device="cpu", threads=1)
-    predictor.prepare_to_grow()
+    predictor = cawn.LinkPredictor.load(run, device="cpu", threads=1, max_ahead=ANY_TIME)
+    _ = predictor.snapshot().parts
     arriving = Arriving(max(links // 10, 10), predictor.watermark)
     measured = []
     for half in (links // 2, links - links // 2):
@@ -120,7 +122,7 @@ def bytes_per_link(run: str, links: int) -> tuple[float, float]:
 
 
 def _index_bytes(predictor: cawn.LinkPredictor) -> int:
-    scorer: object = predictor._state.snapshot.scorer
+    scorer: Any = predictor.snapshot().scorer
     index = getattr(scorer, "_growing", None) or scorer.batcher.growing
     assert isinstance(index, GrowingIndex)
     return index.nbytes

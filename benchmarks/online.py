@@ -20,27 +20,32 @@ from rich.table import Table
 import cawn
 from benchmarks.report import processor
 from cawn.cli.settings import parse_settings
+from cawn.data.updates import Rules
 from cawn.serve.learning import RATE, REPLAY, Learner
-from cawn.serve.links import Links
 from cawn.serve.monitor import Monitor
 from cawn.systems import settings_type
 
+RULES = Rules(max_ahead=float("inf"))  # the links of a benchmark may be of any time
 
-def stream(
-    run: Path, events: cawn.Events, learn: dict[str, float] | None, portion: int, scored: int, device: str
-) -> dict[str, Any]:
-    """Accuracy over all links after those of the run, in portions of which `scored` links each are scored."""
+
+def stream(run: Path, events: cawn.Events, learn: dict[str, float] | None, portion: int, device: str) -> dict[str, Any]:
+    """Accuracy over all links after those of the run, which arrive in portions."""
     predictor = cawn.LinkPredictor.load(run, device=device)
     learner = None if learn is None else Learner(predictor, **learn)  # type: ignore[arg-type]
-    monitor, start = Monitor(predictor, learner, links_per_second=scored), time.perf_counter()
+    monitor, start = Monitor(predictor, learner), time.perf_counter()
     alarms, names = 0, events.labels
     for first in range(predictor.num_links, len(events), portion):
         part = events[first : first + portion]
-        links = Links(names[part.src].tolist(), names[part.dst].tolist(), part.t.tolist())
-        predictor.append(links.src, links.dst, links.t, msg=part.msg)
-        monitor.observe(links)
+        ends = names[part.src].tolist(), names[part.dst].tolist()
+        extension = predictor.extend([predictor.snapshot().model.form.arrivals(*ends, part.t, part.msg)], RULES)
+        if isinstance(error := extension.results[0], cawn.CawnError):
+            raise error
+        predictor.publish(extension)
+        assert extension.links is not None
+        monitor.observe(extension.links)
         before = monitor.summary()["alarm"]
-        monitor.process()
+        while monitor.process():
+            pass
         alarms += before is None and monitor.summary()["alarm"] is not None
     found = {"seconds": time.perf_counter() - start, "alarms": alarms, "points": monitor.series()}
     return found | ({} if learner is None else learner.summary())
@@ -65,7 +70,6 @@ def main() -> None:
     parser.add_argument("--trained", type=float, default=0.6, help="share of the links to train on")
     parser.add_argument("--links", type=int, default=None, help="links to stream; all by default")
     parser.add_argument("--portion", type=int, default=250, help="links that arrive at once")
-    parser.add_argument("--scored", type=int, default=50, help="links of each portion that are scored")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--rate", type=float, default=RATE)
     parser.add_argument("--replay", type=float, default=REPLAY)
@@ -84,10 +88,7 @@ def main() -> None:
             )
             learn = {"rate": options.rate, "replay": options.replay}
             rows = {"of the run": None, "learning": learn}
-            found = {
-                kind: stream(run, events, given, options.portion, options.scored, options.device)
-                for kind, given in rows.items()
-            }
+            found = {kind: stream(run, events, given, options.portion, options.device) for kind, given in rows.items()}
         for kind, row in found.items():
             figures = (overall(row["points"], "model", figure) for figure in ("mrr", "log_loss"))
             counts = (str(row.get(what, "")) for what in ("promotions", "restarts", "alarms"))

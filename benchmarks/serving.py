@@ -22,13 +22,13 @@ import numpy as np
 
 import cawn
 from benchmarks.engine import power_law_events
-from benchmarks.growing import Arriving, growing, memory
+from benchmarks.growing import ANY_TIME, Arriving, growing, memory
 from benchmarks.http_load import Connection, Server, closed_loop, open_loop, percentile, post
 from benchmarks.report import Row, processor
 from cawn.kernels.threads import num_cores
-from cawn.serve.ingest import Ingest
 from cawn.serve.links import Links
-from cawn.serve.snapshots import Snapshots, open_state
+from cawn.serve.state import open_state
+from cawn.serve.writer import Writer
 from cawn.systems.rates import RatesSettings
 
 RATE = 200  # requests for a score per second, in the open loop
@@ -75,9 +75,9 @@ def index_rows(folder: Path, size: Size) -> Iterator[Row]:
 
 
 def predictor_rows(folder: Path, size: Size) -> Iterator[Row]:
-    predictor = cawn.LinkPredictor.load(_run(folder, "cawn", size), device="cpu")
+    predictor = cawn.LinkPredictor.load(_run(folder, "cawn", size), device="cpu", max_ahead=ANY_TIME)
     arriving = Arriving(size.nodes, predictor.watermark)
-    predictor.prepare_to_grow()
+    _ = predictor.snapshot().parts
     for batch in arriving.batches(20 * size.nodes, 10_000):
         predictor.append(*batch)
     src, dst, _ = arriving.take(size.scores)
@@ -116,8 +116,9 @@ def _hub(predictor: cawn.LinkPredictor, arriving: Arriving, size: Size) -> Row:
 
 def server_rows(folder: Path, size: Size) -> Iterator[Row]:
     run, state = _run(folder, "cawn", size), folder / "state"
-    offline = cawn.LinkPredictor.load(run, device="cpu", threads=max(num_cores() - 1, 1))
-    offline.prepare_to_grow()
+    threads = max(num_cores() - 1, 1)
+    offline = cawn.LinkPredictor.load(run, device="cpu", threads=threads, max_ahead=ANY_TIME)
+    _ = offline.snapshot().parts
     arriving = Arriving(size.nodes, offline.watermark)
     with Server(run, state) as server:
         load = Load(server, offline, arriving, size)
@@ -131,11 +132,11 @@ def server_rows(folder: Path, size: Size) -> Iterator[Row]:
         src, dst, _ = arriving.take(100)
         pairs = {"src": src, "dst": dst, "t": offline.watermark + 1}
         before = load.ask(post("/v1/score", pairs))["probability"]
-    snapshot = max((state / "snapshots").iterdir()) / "run"
-    loaded = cawn.LinkPredictor.load(snapshot, device="cpu", threads=max(num_cores() - 1, 1))
+    loaded, store = open_state(run, state, device="cpu", threads=threads)
     after = loaded.score(src, dst, pairs["t"])
+    store.close()
     largest = float(np.abs(np.array(before) - after).max())
-    yield Row("scores online against offline, difference", largest, 0.0, "<=", "")
+    yield Row("scores before a restart against after, difference", largest, 0.0, "<=", "")
 
 
 class Load:
@@ -267,31 +268,25 @@ class _Uncounted:
 
 
 def restart_rows(folder: Path, size: Size) -> Iterator[Row]:
-    """Restarts after a stop, and after kill -9 with a tenth of the links to replay from the log."""
+    """Restarts after a stop, and after kill -9."""
     run, state, links = _run(folder, "cawn", size), folder / "restart", size.restart
-    arriving = _store(run, state, Arriving(size.nodes, 1_000), links)
-    with Server(run, state) as server:
-        yield Row(f"restart with {links:,} links, until ready", server.start_seconds, 15, "<=", "s")
-        server.stop(signal.SIGKILL)
-    _store(run, state, arriving, links // 10, snapshot=False)
-    with Server(run, state) as server:
-        what = f"the same, with {links // 10:,} more to replay"
-        yield Row(what, server.start_seconds, 15, "<=", "s")
-        server.stop(signal.SIGKILL)
+    _store(run, state, Arriving(size.nodes, 1_000), links)
+    for after in ("a stop", "kill -9"):
+        with Server(run, state) as server:
+            what = f"restart with {links:,} links after {after}, until ready"
+            yield Row(what, server.start_seconds, 20, "<=", "s")
+            server.stop(signal.SIGKILL)
 
 
-def _store(run: Path, state: Path, arriving: Arriving, links: int, *, snapshot: bool = True) -> Arriving:
+def _store(run: Path, state: Path, arriving: Arriving, links: int) -> None:
     """Add links to a live state in this process."""
-    live = open_state(run, state, device="cpu")
-    ingest = Ingest(live.predictor, live.log)
-    snapshots = Snapshots(live.predictor, live.log, ingest, every=max(links, 1))
-    ingest.start()
+    predictor, store = open_state(run, state, device="cpu")
+    writer = Writer(predictor, store, max_ahead=ANY_TIME)
+    writer.start()
     for batch in arriving.batches(links, 10_000):
-        ingest.submit(Links(*batch)).result()
-    ingest.stop()
-    snapshots.stop(write=snapshot)
-    live.log.close()
-    return arriving
+        writer.submit(Links(*batch)).result()
+    writer.stop()
+    store.close()
 
 
 def kill_rows(_folder: Path, _size: Size) -> Iterator[Row]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import cawn
+from cawn.data.updates import NewLinks
 from cawn.serve.links import Links
 from cawn.serve.monitor import Monitor
 
@@ -48,6 +49,14 @@ def portions(events: cawn.Events, first: int, size: int) -> Iterator[Links]:
 
 def feed(predictor: cawn.LinkPredictor, monitor: Monitor, links: Links) -> int:
     """Add links as the service does, and let the monitor score some at once; returns how many."""
-    predictor.append(links.src, links.dst, links.t)
-    monitor.observe(links)
+    monitor.observe(added(predictor, links))
     return monitor.process()
+
+
+def added(predictor: cawn.LinkPredictor, links: Links) -> NewLinks:
+    """Add links; returns them as the predictor has them."""
+    form = predictor.snapshot().model.form
+    extension = predictor.extend([form.arrivals(links.src, links.dst, links.t)])
+    predictor.publish(extension)
+    assert extension.links is not None
+    return extension.links

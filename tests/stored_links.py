@@ -1,13 +1,12 @@
-"""What stands in for the log and ingest in tests of sources: records that survive a crash."""
+"""What stands in for the writer and its store in tests of sources: links that survive a crash."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
 
 from cawn.errors import DataError
-from cawn.serve.ingest import QueueFull
 from cawn.serve.links import Links
-from cawn.serve.log import Receipt
+from cawn.serve.writer import QueueFull, Receipt
 
 
 class StoredLinks:

@@ -130,7 +130,7 @@ def test_running_out_of_memory_names_settings_to_lower(name: str, runs: Path, mo
         monkeypatch.setattr(trainer, "_epoch", fail)
         with pytest.raises(kind, match=f"training; lower {config.to_lower()}"):
             trainer.fit()
-        monkeypatch.setattr("cawn.predictor.in_time_order", fail)
+        monkeypatch.setattr("cawn.snapshot.in_time_order", fail)
         remedy = f"or train with lower {config.to_lower(scoring=True)}"
         with pytest.raises(kind, match=remedy):
             predictor.score("n0", "n1", NOW)

@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 import cawn
-from cawn import predictor
+from cawn import snapshot
 from cawn.data import laws
+from cawn.data.names import NameIndex
 from cawn.predictor import LinkPredictor
 from cawn.rankings import Ranked, Ranking, Rankings
 from cawn.systems.cawn.config import Config
@@ -45,7 +46,7 @@ def renumbered(model: LinkPredictor, events: cawn.Events, seed: int) -> LinkPred
     labels = np.empty(events.num_nodes, object)
     labels[new] = events.labels
     moved = cawn.Events(new[events.src], new[events.dst], events.t, labels=labels)
-    return LinkPredictor(model._system, model._config, moved, predictor.NameIndex.of(moved.labels), model.calibration)
+    return LinkPredictor(model.snapshot().model, moved, NameIndex.of(moved.labels), model.calibration)
 
 
 @pytest.mark.parametrize("given", [None, "all"])
@@ -64,7 +65,7 @@ def test_node_numbers_change_nothing(model, events, now, monkeypatch, given) -> 
 
 def test_equal_probabilities_are_ordered_by_name(model, now, monkeypatch) -> None:
     strangers = [f"stranger {i}" for i in (3, 1, 2)]
-    monkeypatch.setattr(type(model._snapshot().scorer), "__call__", lambda _, src, dst, t: np.zeros(len(dst)))
+    monkeypatch.setattr(type(model.snapshot().scorer), "__call__", lambda _, src, dst, t: np.zeros(len(dst)))
     ranked = model.rank("n1", now, candidates=strangers)
     assert len({r.probability for r in ranked}) == 1
     assert [r.name for r in ranked] == sorted(strangers)
@@ -72,7 +73,7 @@ def test_equal_probabilities_are_ordered_by_name(model, now, monkeypatch) -> Non
 
 
 def test_many_are_ranked_as_one_by_one(model, events, now, monkeypatch) -> None:
-    monkeypatch.setattr(predictor, "PAIRS_AT_ONCE", 100)
+    monkeypatch.setattr(snapshot, "PAIRS_AT_ONCE", 100)
     nodes = [*model.nodes()[:4], "stranger"]
     for how in ({}, {"candidates": "all"}, {"candidates": ["n1", "n2", "stranger"]}, {"byte_budget": 1}):
         many = list(model.rank_many(nodes, now, k=5, **how))
@@ -114,6 +115,7 @@ def test_everyone_who_was_a_destination(model, events, now) -> None:
 
 def test_candidates_are_prepared_once(model, now, monkeypatch) -> None:
     made = []
+    model.rank("n1", now)
     monkeypatch.setattr(Candidates, "__init__", lambda *_: made.append(1))
     model.rank("n1", now)
     list(model.rank_many(["n1", "n2"], now))

@@ -25,7 +25,8 @@ import torch
 import cawn
 from cawn.cli import main
 from cawn.files import FolderLock
-from cawn.learn.runs import read_weights
+from cawn.learn.runs import read_weights, replace_links
+from cawn.predictor import changes_of
 
 CONFIG = cawn.Config(alpha=0.5, num_walks=8, dim=8, frequencies=4, batch_size=16, epochs=3)
 NAMES = [f"node {i}" for i in range(30)]
@@ -62,7 +63,8 @@ class Workplace:
         with FolderLock(self.target) as lock:
             predictor = cawn.LinkPredictor.load(self.target, device="cpu", threads=1)
             predictor.update(links(600)[predictor.num_links :])
-            predictor.save_links(lock)
+            state = predictor.snapshot()
+            replace_links(self.target, state.events, names=state.names, lock=lock, changes=changes_of(state))
 
     def save(self) -> None:
         if not self.target.exists():

@@ -5,17 +5,18 @@
 A process recovers the state, takes links from three clients at once, acknowledges them through a pipe, and is killed;
 then the next one is started. One client gives ids, one idempotency keys; both send again what was not acknowledged. The
 third reads a source and goes on at the stored offset. Every fourth process is killed while it recovers, the others
-after a random number of acknowledgements. In every fifth process, writing also fails: the disk is full, a write is
-short, or a sync fails. Every link that was acknowledged must be there after each recovery, and every link only once.
+after a random number of acknowledgements. In every fifth process, writing also fails: the disk is full, or a sync
+fails, whether or not the links are on disk by then. Every link that was acknowledged must be there after each recovery,
+and every link only once.
 """
 
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import random
 import signal
+import sqlite3
 import struct
 import sys
 import tempfile
@@ -23,16 +24,16 @@ import threading
 import time
 from collections import Counter
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
 import cawn
-from cawn.serve import log as log_module
-from cawn.serve.ingest import Ingest, QueueFull, Receipt
 from cawn.serve.links import Links
-from cawn.serve.snapshots import Snapshots, open_state
+from cawn.serve.state import open_state
+from cawn.serve.writer import QueueFull, Receipt, Writer
 
 CONFIG = cawn.Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 TRAINED, START = 400, 20_000  # links of the run, and the time of the first link that arrives
@@ -40,7 +41,6 @@ SIZE = 3  # links of a submission
 CLIENTS = ("ids", "keys", "source")
 IN_FLIGHT = 8  # submissions of a client
 PAUSE = 0.002  # seconds between two submissions of a client
-SNAPSHOT_EVERY = 200  # links
 DELAY = 0.02  # seconds between an acknowledgement and a kill, at most
 ACKNOWLEDGED, WRONG, STARTED = range(3)
 MESSAGE = struct.Struct("<BBQ")  # kind, client, number of the submission
@@ -60,40 +60,38 @@ class Server:
 
     def __init__(self, run: Path, present: Path, pipe: int, acknowledged: list[set[int]], rng: random.Random) -> None:
         self.pipe, self.acknowledged, self.rng = pipe, acknowledged, rng
-        state = open_state(run, device="cpu", threads=1)
-        self.log, self.predictor = state.log, state.predictor
+        sqlite3.connect = partial(sqlite3.connect, factory=Disk)  # type: ignore[assignment]
+        self.predictor, self.store = open_state(run, device="cpu", threads=1)
         np.save(present, np.array([t for t in self.predictor.snapshot().events.t.tolist() if t >= START], np.int64))
         self.send(STARTED)
-        self.ingest = Ingest(self.predictor, self.log)
-        self.snapshots = Snapshots(self.predictor, self.log, self.ingest, every=SNAPSHOT_EVERY)
+        self.writer = Writer(self.predictor, self.store, max_ahead=1e18)
 
     def send(self, kind: int, client: int = 0, number: int = 0) -> None:
         os.write(self.pipe, MESSAGE.pack(kind, client, number))
 
     def serve(self, *, faults: bool) -> None:
-        self.ingest.start()
-        self.snapshots.start()
+        self.writer.start()
         clients = [threading.Thread(target=self.submit_all, args=(i,), daemon=True) for i in range(len(CLIENTS))]
         for client in clients:
             client.start()
         if faults:
             time.sleep(self.rng.uniform(0, 0.2))
-            inject_fault(self.rng)
+            Disk.rng, Disk.kind = self.rng, self.rng.choice(("full", "sync"))
         for client in clients:
             client.join()
 
     def submit_all(self, client: int) -> None:
         """Submit everything that is not acknowledged, in order, until nothing more can be stored."""
         slots = threading.Semaphore(1 if CLIENTS[client] == "source" else IN_FLIGHT)
-        number = int(self.log.offset("source") or 0) if CLIENTS[client] == "source" else 0
-        while not self.log.failure:
+        number = int(self.store.offset("source") or 0) if CLIENTS[client] == "source" else 0
+        while not self.store.failure:
             number += 1
             if CLIENTS[client] != "source" and number in self.acknowledged[client]:
                 continue
             links, options = submission(client, number)
             slots.acquire()
             try:
-                future = self.ingest.submit(links, **options)  # type: ignore[arg-type]
+                future = self.writer.submit(links, **options)  # type: ignore[arg-type]
             except (QueueFull, cawn.StorageError):
                 slots.release()
                 number -= 1
@@ -114,27 +112,25 @@ class Server:
         return done
 
 
-def inject_fault(rng: random.Random) -> None:
-    """Let writing fail from now on, in one way or another."""
-    real_write, real_sync, kind = os.write, log_module._sync_file, rng.choice(("full", "short", "sync"))
+class Disk(sqlite3.Connection):
+    """A database on a disk that fails now and then, once `kind` is set: it is full, or its syncs fail."""
 
-    def write(descriptor: int, content: bytes) -> int:
-        if len(content) > MESSAGE.size and rng.random() < 0.3:  # not an acknowledgement
-            written = real_write(descriptor, content[: rng.randrange(len(content))])
-            if kind == "full":
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return written
-        return real_write(descriptor, content)
+    kind, rng = "", random.Random()
 
-    def sync(descriptor: int) -> None:
-        if rng.random() < 0.1:
-            raise OSError(errno.EIO, "Input/output error")
-        real_sync(descriptor)
+    def execute(self, statement: str, *arguments: object) -> sqlite3.Cursor:
+        if self.kind == "full" and statement.startswith(("INSERT", "COMMIT")) and self.rng.random() < 0.3:
+            raise self._error("database or disk is full", "SQLITE_FULL")
+        if self.kind == "sync" and statement == "COMMIT" and self.rng.random() < 0.1:
+            if self.rng.random() < 0.5:
+                super().execute(statement)
+            raise self._error("disk I/O error", "SQLITE_IOERR_FSYNC")
+        return super().execute(statement, *arguments)  # type: ignore[arg-type]
 
-    if kind == "sync":
-        log_module._sync_file = sync
-    else:
-        os.write = write  # type: ignore[assignment]
+    @staticmethod
+    def _error(text: str, name: str) -> sqlite3.OperationalError:
+        error = sqlite3.OperationalError(text)
+        error.sqlite_errorname = name
+        return error
 
 
 class Attack:
@@ -231,9 +227,8 @@ def warm_up(run: Path, folder: Path) -> None:
     """Compile once, here, what every process needs."""
     state = open_state(run, folder / "warm", device="cpu", threads=1)
     links, _ = submission(0, 1)
-    state.predictor.append(links.src, links.dst, links.t)
-    state.predictor.save(folder / "saved")
-    state.log.close()
+    state.predictor.extend([state.predictor.snapshot().model.form.arrivals(links.src, links.dst, links.t)])
+    state.store.close()
 
 
 def main() -> int:

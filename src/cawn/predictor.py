@@ -15,11 +15,11 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import check_flags, check_number, check_path, check_threads
+from cawn.checks import check_flags, check_integer, check_number, check_path, check_threads
 from cawn.data.events import Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.hashing import hash_ids
-from cawn.data.names import Name, NameIndex, Names, as_names, bipartite_prefixes
+from cawn.data.names import Name, NameIndex, Names, as_name, as_names, bipartite_prefixes
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
@@ -354,19 +354,20 @@ class LinkPredictor(Questions):
 
         What remains equals a history without them. Names whose last links are removed go as well.
         """
-        return self._publish_removal(name=name)
+        return self._publish_removal(name=as_name(name, "name"))
 
     def remove(self, link_id: Names) -> int:
         """Remove the links with these ids; returns their number."""
-        return self._publish_removal(link_id=link_id)
+        return self._publish_removal(link_id=as_names(link_id))
 
     def retain(self, *, since: Any = None, links: int | None = None) -> int:
         """Remove all links before a time, or all but the newest ones; returns their number."""
         return self._publish_removal(since=since, links=links)
 
     def _publish_removal(self, **removed: Any) -> int:
-        reduced = self.reduce(**removed)
-        self.publish(reduced)
+        with self._writing:
+            reduced = self._reduce(**removed)
+            self._publish(reduced)
         return reduced.removed
 
     def reduce(
@@ -374,23 +375,29 @@ class LinkPredictor(Questions):
     ) -> Extension:
         """The next snapshot without some links: nobody sees it until `publish`, and it has no other effect."""
         with self._writing:
-            held, gone = self._state, list[int]()
-            events = held.events
-            if name is not None:
-                gone = named(name, held.names, held.model.form.names)
-                keep = is_apart(events, gone)
-            elif link_id is not None:
-                ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id
-                keep = ~np.isin(ids, hash_ids(as_names(link_id)))
-            else:
-                first = 0 if since is None else int(np.searchsorted(events.t, held.times(since).reshape(-1)[0]))
-                keep = np.arange(len(events)) >= max(first, 0 if links is None else len(events) - links)
-            return self._reduced(held, keep, gone)
+            return self._reduce(name, link_id, since, links)
+
+    def _reduce(
+        self, name: Name | None = None, link_id: Names | None = None, since: Any = None, links: int | None = None
+    ) -> Extension:
+        held, gone = self._state, list[int]()
+        events = held.events
+        if name is not None:
+            gone = named(name, held.names, held.model.form.names)
+            keep = is_apart(events, gone)
+        elif link_id is not None:
+            ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id
+            keep = ~np.isin(ids, hash_ids(as_names(link_id)))
+        else:
+            first = 0 if since is None else int(np.searchsorted(events.t, held.times(since).reshape(-1)[0]))
+            most = len(events) if links is None else check_integer(links, "links", 1)
+            keep = np.arange(len(events)) >= max(first, len(events) - most)
+        return self._reduced(held, keep, gone)
 
     def _reduced(self, held: Snapshot, keep: npt.NDArray[np.bool_], gone: Sequence[int]) -> Extension:
         if keep.all() and not gone:
             return Extension(held, held)
-        events, names = without(held.events, held.names, keep, gone)
+        events, names = without(held.events, held.names, held.model.form.names, keep, gone)
         build = partial(_build, held.model, events, self._fitted)
         state = Snapshot(held.model, events, names, held.number + 1, build=build)
         if held.is_built:

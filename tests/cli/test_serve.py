@@ -54,6 +54,8 @@ def test_the_start_line(run: Path, tmp_path: Path) -> None:
         (("--port", 70_000), "--port"),
         (("--threads", 0), "threads is 0"),
         (("--batch-wait-ms", -1), "--batch-wait-ms"),
+        (("--max-ahead", -1), "--max-ahead"),
+        (("--retain", "5 apples"), "--retain is '5 apples': give an age"),
         (("--weights", 3), "has no weights with the number 3"),
     ],
 )

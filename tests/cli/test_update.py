@@ -37,9 +37,30 @@ def test_once_needs_no_ids(run: Path, tmp_path: Path, now: int) -> None:
     assert "0 links and 0 nodes added, 2 known links skipped" in call_cawn("update", run, new, "--once")[2]
     code, _, said = call_cawn("update", run, new)
     assert code == 0
-    assert "were added before" in said
+    assert "2 of these 2 links are in the history already" in said
     assert LinkPredictor.load(run).num_links == 404
-    assert len(read_description(run)["updates"]) == 2, "the links of training, and the batch"
+    assert read_description(run)["updated"]
+
+
+def test_a_day_with_one_more_row_adds_one(run: Path, tmp_path: Path, now: int) -> None:
+    """U5, H9: known rows are skipped, those of the training too, whatever file they come in."""
+    known = (Path(run).parent / "day.csv").resolve()
+    rows = [f"n1,n{i},{now + i}" for i in range(2, 7)]
+    known.write_text("rater,ratee,when\n" + "\n".join(rows) + "\n")
+    assert "5 links" in call_cawn("update", run, known, "--once").err
+    more = tmp_path / "more.csv"
+    more.write_text("ratee,rater,when\n" + "\n".join(f"n{i},n1,{now + i}" for i in (9, 6, 5, 4, 3, 2)) + "\n")
+    found = json.loads(call_cawn("update", run, more, "--once", "--json").out)
+    assert (found["added"], found["skipped"], found["links"]) == (1, 5, 406)
+
+
+def test_times_in_another_unit_change_nothing(run: Path, tmp_path: Path, now: int) -> None:
+    """U2: unless they are allowed."""
+    new = tmp_path / "new.csv"
+    new.write_text(f"rater,ratee,when\nn1,n2,{1_000 * now}\n")
+    assert_refused(call_cawn("update", run, new), "too far ahead")
+    assert call_cawn("update", run, new, "--max-ahead", 10**9).code == 0
+    assert LinkPredictor.load(run).num_links == 401
 
 
 def test_saving_keeps_what_was_added(run: Path, tmp_path: Path, now: int) -> None:
@@ -88,6 +109,8 @@ def test_a_run_that_is_served_is_not_changed(run: Path, tmp_path: Path, now: int
     new = tmp_path / "new.csv"
     new.write_text(f"rater,ratee,when\nn1,n2,{now}\n")
     (run / "live").mkdir()
-    (run / "live" / "state.json").write_text("{}")
-    assert_refused(call_cawn("update", run, new), "send new links to the server")
+    for name in ("state.json", "state.sqlite"):
+        (run / "live" / name).write_text("{}")
+        assert_refused(call_cawn("update", run, new), "send new links to the server")
+        (run / "live" / name).unlink()
     assert LinkPredictor.load(run).num_links == 400

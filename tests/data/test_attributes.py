@@ -8,8 +8,11 @@ import pytest
 
 import cawn
 from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder
-from cawn.data.names import NameIndex, Spelling
-from cawn.data.updates import merged, new_links
+from cawn.data.forms import Form, NameForm
+from cawn.data.names import NameIndex
+from cawn.data.reading import Reading
+from cawn.data.times import TimeForm
+from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer
 from cawn.systems.cawn.config import Config
@@ -160,8 +163,10 @@ def test_updates_keep_attributes_of_nodes_that_their_table_lacks() -> None:
     held = cawn.Events([0, 1], [1, 0], [1, 2], x=[[1.0, 1], [3, 1]])
     new = cawn.Events([0], [2], [3], x=[[0.0, 0], [5, 1], [9, 1]])
     held.node_columns = new.node_columns = PRESENT
-    encoder = Encoder.fit(held, np.arange(2))
-    names, history = NameIndex.of(held.labels), encoder.transform(held)
-    for links, last in ((encoder.transform(new), [7, 1]), (cawn.Events([0], [2], [3]), [0, 0])):
-        both = merged(history, new_links(history, names, [links], Spelling(None))[0])
+    history, labels = Encoder.fit(held, np.arange(2)).transform(held), NameIndex.of(held.labels)
+    form = Form.of(NameForm.of(labels, None), TimeForm.of(held.t, Reading()), history, Reading())
+    for links, last in ((new, [7, 1]), (cawn.Events([0], [2], [3]), [0, 0])):
+        draft = Draft(history, labels, form, KnownIds(), Rules())
+        draft.add(form.events(links))
+        both, _ = GrowingEvents(history).add(draft.finish()[0])
         assert both.x.tolist() == [[-1, 1], [1, 1], last]

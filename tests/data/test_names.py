@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
+from cawn.data.forms import NameForm
 from cawn.data.names import (
     SLOTS,
     UNKNOWN,
     NameIndex,
-    Spelling,
     as_name,
     as_names,
     bipartite_prefixes,
@@ -71,7 +71,9 @@ def test_versions_never_change(strings: bool, batches: list[list[int]], data: st
     for batch in batches:
         index, names = data.draw(st.sampled_from(versions))
         new = list(dict.fromkeys(name for name in map(spell, batch) if name not in names))
-        versions.append((index.extended(new), names + new))
+        ids, extended = index.extended([*new, *names])
+        assert ids.tolist() == [*range(len(names), len(names) + len(new)), *range(len(names))]
+        versions.append((extended, names + new))
         for index, names in versions:
             assert index.ids(map(spell, range(41))).tolist() == [
                 names.index(spell(i)) if spell(i) in names else UNKNOWN for i in range(41)
@@ -80,14 +82,14 @@ def test_versions_never_change(strings: bool, batches: list[list[int]], data: st
 
 
 def test_integers_become_strings_and_memory_mapped_names_can_be_extended(tmp_path: Path) -> None:
-    mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])
+    mixed = NameIndex.of(np.array([5, 3])).extended(["ann"])[1]
     assert mixed.all().tolist() == ["5", "3", "ann"]
     assert mixed.ids([3, "ann"]).tolist() == [1, 2]
     index = NameIndex.of(np.array(["b", "a"], object))
     for name, array in (index.arrays | {SLOTS: index.slots}).items():
         np.save(tmp_path / f"{name}.npy", array)
     arrays = {path.stem: np.load(path, mmap_mode="c") for path in tmp_path.iterdir()}
-    assert NameIndex(arrays).extended(["c"]).ids(["a", "c", "d"]).tolist() == [1, 2, UNKNOWN]
+    assert NameIndex(arrays).extended(["c"])[1].ids(["a", "c", "d"]).tolist() == [1, 2, UNKNOWN]
     assert NameIndex(arrays).ids(["c"]).tolist() == [UNKNOWN]
 
 
@@ -115,11 +117,10 @@ def test_two_sided_networks_are_known_by_their_names() -> None:
     assert bipartite_prefixes(cawn.Events([0, 1], [2, 2], [1, 2], labels=labels)) == ("user", "item")
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2], labels=labels)) is None
     assert bipartite_prefixes(cawn.Events([0, 1], [1, 2], [1, 2])) is None
-    index, spelling = NameIndex.of(labels[[0, 2]]), Spelling(("user", "item"))
-    assert spelling.ids(index, ["1", "user:1", "2"], 0).tolist() == [0, 0, 2]
-    assert spelling.ids(index, ["1", "item:1", "2"], 1).tolist() == [1, 1, 3]
-    assert spelling.same("2", "2") is False
-    assert Spelling(None).same("2", 2) is True
+    index, form = NameIndex.of(labels[[0, 2]]), NameForm(prefixes=("user", "item"))
+    assert form.ids(index, ["1", "user:1", "2"], 0).tolist() == [0, 0, 2]
+    assert form.ids(index, ["1", "item:1", " 2"], 1).tolist() == [1, 1, 3]
+    assert form.canonical(2, 0) != form.canonical(2, 1)
 
 
 def test_names_as_users_give_them() -> None:
@@ -192,3 +193,22 @@ def test_damaged_names(labels: list, changed: dict, problem: str) -> None:
     check_names(index.arrays | {SLOTS: index.slots})
     with pytest.raises(cawn.DataError, match=problem):
         check_names(index.arrays | changed)
+
+
+SPELLINGS = [7, "7", "7.0", " 7", "07", "+7", "7.5", "1e3", "x", "x ", 2**63, str(2**63), "-0", ""]
+
+
+def test_what_a_name_means_is_fixed_by_the_training() -> None:
+    """H4, U6: white space and 7.0 mean the same before and after any other name arrives."""
+    integers, text, spaced = (
+        NameForm.of(NameIndex.of(names), None)
+        for names in (np.arange(9), np.array(["a", "7"], object), np.array(["a ", "7"], object))
+    )
+    rest = ["07", "+7", "7.5", "1e3", "x", "x", 2**63, str(2**63), "-0", ""]
+    assert [integers.canonical(name) for name in SPELLINGS] == [7, 7, 7, 7, *rest]
+    assert [text.canonical(name) for name in SPELLINGS] == ["7", "7", "7.0", "7", *map(str, rest)]
+    assert [spaced.canonical(name) for name in SPELLINGS] == list(map(str, SPELLINGS))
+    for form in (integers, text, spaced):
+        for name in SPELLINGS:
+            assert form.canonical(form.canonical(name)) == form.canonical(name)
+            assert form.all([name, "other", 5], 0)[0] == form.all([name], 0)[0]

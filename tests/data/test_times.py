@@ -1,6 +1,7 @@
 """Times in questions: numbers, text and dates become numbers in the data's unit, or one clear line."""
 
 import sys
+import warnings
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -9,11 +10,22 @@ import pyarrow as pa
 import pytest
 
 import cawn
+from cawn.data import times
 from cawn.data.reading import Reading
-from cawn.data.times import calendar_dates, dates_in_unit, dates_to_numbers, parse_query_times, time_after
-from cawn.data.updates import convert_link_times
+from cawn.data.times import TimeForm, calendar_dates, dates_in_unit, dates_to_numbers, time_after
 
 DATES = Reading(dates=True)
+
+
+def parse_query_times(t: object, held: np.ndarray, reading: Reading) -> np.ndarray:
+    """Times of queries about a run with links at the times `held`."""
+    return times.parse_query_times(t, held, TimeForm.of(held, reading))
+
+
+def convert_link_times(new: cawn.Events, held: cawn.Events) -> np.ndarray:
+    return TimeForm.of(held.t, held.reading or Reading()).convert(new)
+
+
 SECONDS = np.array([1_451_606_400, 1_483_228_800])  # 2016-01-01, 2017-01-01
 NUMBERS = np.array([0, 100])
 JANUARY_23 = 1_453_507_200
@@ -163,3 +175,18 @@ def test_the_time_after_the_last_possible_time() -> None:
     last = np.iinfo(np.int64).max
     assert [time_after(t) for t in (7, int(last) - 1, int(last))] == [8, last, last]
     assert time_after(sys.float_info.max) == sys.float_info.max
+
+
+def test_a_time_means_the_same_whatever_came_since() -> None:
+    """H2: what is a date is decided by the links of the training, not by those that arrived later."""
+    form = TimeForm.of(SECONDS, DATES)
+    later = np.array([0, *SECONDS, 4 * 10**9])
+    for t, expected in ((20160123, JANUARY_23), ("1970-08-22T08:02:03", 20160123), ("1970-01-01T00:33:20", 2_000)):
+        for held in (SECONDS, later):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert times.parse_query_times(t, held, form).tolist() == expected
+    mixed = form.parse([20160123, JANUARY_23 + 5, "2016-01-23", np.datetime64("2016-01-24"), 1.5e9])
+    assert mixed.tolist() == [JANUARY_23, JANUARY_23 + 5, JANUARY_23, JANUARY_23 + 86_400, 1_500_000_000]
+    exact = TimeForm.of(NUMBERS, Reading()).parse([2**60 + 1, 2.0**60])
+    assert exact.tolist() == [2**60 + 1, 2**60], "no time rounds another one"

@@ -1,22 +1,23 @@
-"""New links in a predictor: none lost, none twice, and every answer from one state of the history."""
+"""New links in a predictor: none lost, none twice, none that cannot be, every answer from one state of the history."""
 
 import os
 import pickle
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from cawn.data.growing import GrowingArray
 
 import cawn
 from cawn.data import laws
-from cawn.data.columns import GrowingArray
-from cawn.data.hashing import hash_ids
-from cawn.data.names import NameIndex, Spelling
+from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
-from cawn.data.updates import GrowingEvents, Update, merged, new_links
+from cawn.data.updates import Rules, Update
 from cawn.errors import QueryError
 from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
@@ -75,11 +76,13 @@ def test_no_update_is_lost_and_no_answer_mixes_two_states(run, now) -> None:
     for thread in running:
         thread.join()
     assert predictor.num_links == len(run.events) + updates * threads
+    assert len(predictor.snapshot().events) == predictor.num_links
     assert set(seen) <= set(possible)
     assert float(predictor.score("n1", "n2", now + 5)[0]) == possible[updates * threads]
 
 
 def test_updates_extend_the_index(predictor, now, monkeypatch) -> None:
+    predictor.score("n1", "n2", now)
     built = []
     monkeypatch.setattr(CawnSystem, "scorer", lambda *args: built.append(1))
     for i in range(10):
@@ -106,51 +109,78 @@ def test_a_query_does_not_wait_for_an_update(predictor, now, monkeypatch) -> Non
     assert predictor.score("n1", "n2", now + 1) != before
 
 
-@pytest.mark.parametrize(("grows", "fails_at"), [(GrowingIndex, 1), (GrowingArray, 1), (GrowingArray, 2)])
-@pytest.mark.parametrize("late", [0, 1])
-def test_an_update_that_fails_changes_nothing(
-    run, predictor, now, monkeypatch, grows: type, fails_at: int, late: int
-) -> None:
-    """It may fail when some of its columns, or all of them and the index, have grown; the same links come again."""
-    calls, append = [], grows.append
+def test_an_update_that_fails_changes_nothing(predictor, now, monkeypatch) -> None:
+    extended = GrowingIndex.append
+
+    def fail(*args):
+        extended(*args)
+        raise MemoryError
+
+    predictor.update(link("n5", "n6", now - 1))
+    before = predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingIndex, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["n1"], ["n2"], [now], link_id=["a"])
+    assert before == (predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version)
+    assert predictor.append(["n1"], ["n2"], [now], link_id=["a"]).added == 1
+    assert predictor.update(link("n2", "n3", now)).added == 1
+
+
+def test_nodes_and_batches_of_links_that_could_not_be_added_are_forgotten(predictor, now, monkeypatch) -> None:
+    def fail(*_args):
+        raise MemoryError
+
+    predictor.append(["first"], ["second"], [now])
+    predictor.score("first", "second", now)
+    nodes, batch = predictor.nodes(), link("third", "fourth", now)
+    with monkeypatch.context() as patched:
+        patched.setattr(GrowingIndex, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["lost"], ["gone"], [now])
+        with pytest.raises(MemoryError):
+            predictor.update(batch, once=True)
+    assert predictor.nodes() == nodes
+    assert predictor.append(["fifth"], ["sixth"], [now]).nodes_added == 2
+    assert predictor.update(batch, once=True).added == 1
+    assert predictor.nodes() == [*nodes, "fifth", "sixth", "third", "fourth"]
+    assert predictor.update(batch, once=True).added == 0
+
+
+def test_a_late_link_that_is_added_in_part_is_taken_back(predictor, now, monkeypatch) -> None:
+    calls, append = [], GrowingArray.append
 
     def fail(self, *args):
-        calls.append(append(self, *args))
-        if len(calls) == fails_at:
+        calls.append(None)
+        if len(calls) == 2:
             raise MemoryError
+        append(self, *args)
 
-    predictor.append(["first"], ["second"], [now + 1])
-    state = (predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version, predictor.nodes())
-    columns = {"src": ["n1", "third"], "dst": ["n2", "fourth"], "t": [now + 1 - late, now + 1]}
+    predictor.append(["n1"], ["n2"], [now])
     with monkeypatch.context() as patched:
-        patched.setattr(grows, "append", fail)
-        for once in (False, True):
-            calls.clear()
-            with pytest.raises(MemoryError):
-                predictor.update(pa.table(columns | {"id": ["a", "b"]}), link_id="id", once=once)
-    assert state == (predictor.score("n1", "n2", now + 2), predictor.num_links, predictor.version, predictor.nodes())
-    assert predictor.append(["fifth"], ["sixth"], [now + 1]).nodes_added == 2
-    assert predictor.append(*columns.values(), link_id=["a", "b"]) == Update(2, 0, 2)
-    assert predictor.update(pa.table(columns), once=True).added == 2
-    assert predictor.update(pa.table(columns), once=True).added == 0
-    assert predictor.nodes() == [*state[-1], "fifth", "sixth", "third", "fourth"]
-    other = LinkPredictor.of(run)
-    other.append(["first", "fifth"], ["second", "sixth"], [now + 1] * 2)
-    for _ in range(2):
-        other.append(*columns.values())
-    np.testing.assert_array_equal(predictor.score("n1", "n2", now + 2), other.score("n1", "n2", now + 2))
+        patched.setattr(GrowingArray, "append", fail)
+        with pytest.raises(MemoryError):
+            predictor.append(["n7"], ["n8"], [now - 1])
+    predictor.append(["n3"], ["n4"], [now])
+    events, names = predictor.snapshot().events, predictor.snapshot().names
+    assert [[names.name(int(node)) for node in ends[-2:]] for ends in (events.src, events.dst)] == [
+        ["n1", "n3"],
+        ["n2", "n4"],
+    ]
 
 
-def test_snapshots_and_pickled_copies_are_independent(predictor, now) -> None:
+def test_a_snapshot_never_changes(predictor, now) -> None:
     snapshot = predictor.snapshot()
     before = snapshot.score("n1", "n2", now + 1)
     predictor.update(link("n1", "n2", now))
     assert snapshot.score("n1", "n2", now + 1) == before != predictor.score("n1", "n2", now + 1)
     assert (snapshot.version, predictor.version) == (0, 1)
-    with pytest.raises(QueryError, match="snapshot, which never changes"):
-        snapshot.update(link("n1", "n2", now))
+
+
+def test_a_predictor_can_be_pickled_with_its_updates(predictor, now) -> None:
     predictor.update(link("n1", "newcomer", now))
     copy = pickle.loads(pickle.dumps(predictor))
+    assert copy.knows("newcomer")
     np.testing.assert_array_equal(copy.score("n1", "newcomer", now + 1), predictor.score("n1", "newcomer", now + 1))
     copy.update(link("n1", "another", now))
     assert not predictor.knows("another")
@@ -161,8 +191,7 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
     """The process is forked while another thread updates."""
     predictor.update(link("n1", "n2", now))
     before = predictor.num_links
-    predictor._updating.acquire()
-    predictor._swapping.acquire()
+    predictor._writing.acquire()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -172,8 +201,7 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
             os._exit(0 if predictor.num_links == before + 1 else 1)
         finally:
             os._exit(2)
-    predictor._updating.release()
-    predictor._swapping.release()
+    predictor._writing.release()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -181,61 +209,213 @@ def test_links_with_known_ids_are_skipped(predictor, now) -> None:
     first = cawn.Events([0, 0, 1], [1, 1, 2], [now] * 3, labels=["n1", "n2", "new"], link_id=["a", "a", "b"])
     assert predictor.update(first) == Update(2, 1, 1)
     assert predictor.update(first) == Update(0, 3, 0)
+    predictor.score("n1", "n2", now)
     table = pa.table({"src": ["n1", "n1"], "dst": ["n2", "n5"], "t": [now, now + 1], "number": ["b", "c"]})
     assert predictor.update(table, link_id="number") == Update(1, 1, 0)
     assert predictor.update(table, link_id="number") == Update(0, 2, 0)
+    assert predictor.num_links == len(predictor.snapshot().events)
     assert pickle.loads(pickle.dumps(predictor)).update(first) == Update(0, 3, 0)
 
 
-def test_once_skips_the_same_batch_in_any_order(run, predictor, now) -> None:
+def test_once_skips_known_links_by_rows(run, predictor, now) -> None:
+    """U5, H9: in any order, file and company; of n equal links, as many as the history has."""
     rows = {"src": ["n1", "n2", "n3"], "dst": ["n2", "n5", "n6"], "t": [now, now, now + 1]}
     backwards = {name: column[::-1] for name, column in rows.items()}
     assert predictor.update(pa.table(rows), once=True) == Update(3, 0, 0)
     assert predictor.update(pa.table(backwards), once=True) == Update(0, 3, 0)
-    assert predictor.update(pa.table(rows | {"t": [now, now, now + 2]}), once=True) == Update(3, 0, 0)
+    more = {"src": ["n1", "n1", "n2", "x"], "dst": ["n2", "n2", "n5", "n1"], "t": [now, now, now + 2, now]}
+    assert predictor.update(pa.table(more), once=True) == Update(3, 1, 1)
     assert predictor.update(run.events, once=True) == Update(0, 400, 0), "the links it was trained on"
-    with pytest.warns(UserWarning, match="were added before"):
-        assert predictor.update(pa.table(rows)) == Update(3, 0, 0)
+    assert pickle.loads(pickle.dumps(predictor)).update(pa.table(more), once=True) == Update(0, 4, 0)
 
 
-def predictor_of(run, events: cawn.Events, **options) -> LinkPredictor:
-    held = LinkPredictor.of(run)
-    return LinkPredictor(held._system, SMALL, events, NameIndex.of(events.labels), held.calibration, **options)
+def test_once_tells_links_with_other_attributes_apart() -> None:
+    """U5: the same ends and time, another amount."""
+    predictor = paid()
+    new = {"src": ["n1"], "dst": ["n2"], "t": [900.0], "amount": [1.5], "currency": ["EUR"]}
+    columns = {"msg": ["amount", "currency"]}
+    assert predictor.update(pa.table(new), once=True, **columns).added == 1
+    assert predictor.update(pa.table(new), once=True, **columns).added == 0
+    assert predictor.update(pa.table(new | {"amount": [2.5]}), once=True, **columns).added == 1
+    assert predictor.update(pa.table(new | {"currency": ["USD"]}), once=True, **columns).added == 1
 
 
-@pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", "99"]])
+def test_links_that_are_added_again_are_counted(run, predictor, now) -> None:
+    """U5: 500 known rows and 100 new ones added 600 without a word."""
+    table = pa.table({"src": ["n1"] * 6, "dst": ["n2"] * 6, "t": [now + i for i in range(6)]})
+    assert predictor.update(table[:4]).added == 4
+    with pytest.warns(UserWarning, match="4 of these 6 links are in the history already"):
+        assert predictor.update(table).added == 6
+    with pytest.warns(UserWarning, match="400 of these 400 links"):
+        predictor.update(run.events)
+
+
+# Attributes by name
+
+
+def paid() -> LinkPredictor:
+    """A predictor whose links have an amount and a currency."""
+    rng = np.random.default_rng(0)
+    src, dst = rng.integers(0, 12, (2, 120))
+    columns = {"amount": rng.random(120), "currency": rng.choice(["EUR", "USD"], 120)}
+    ends = {"src": [f"n{u}" for u in src], "dst": [f"n{v}" for v in dst], "t": np.arange(120.0) * 7}
+    events = cawn.read(pa.table(ends | columns), msg=["amount", "currency"])
+    return LinkPredictor.of(cawn.train(events, system="rates", quiet=True, kinds=("random",), device="cpu"))
+
+
+GIVEN = [
+    {"amount": [17.5, 3], "currency": ["EUR", "CHF"]},
+    {"currency": np.array(["EUR", "CHF"]), "amount": np.array([17.5, 3])},
+    [{"amount": 17.5, "currency": "EUR"}, {"currency": "CHF", "amount": 3}],
+    [[17.5, "EUR"], (3.0, "CHF")],
+]
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_attributes_are_given_by_name(given) -> None:
+    """U1: as numbers and names of categories, with the effect that they have in `update`, unknown levels too."""
+    predictor, other = paid(), paid()
+    assert predictor.append(["n1", "n2"], ["n2", "n3"], [900.0, 901.0], attributes=given).added == 2
+    table = {"src": ["n1", "n2"], "dst": ["n2", "n3"], "t": [900.0, 901.0]}
+    other.update(pa.table(table | {"amount": [17.5, 3], "currency": ["EUR", "CHF"]}))
+    np.testing.assert_array_equal(predictor.snapshot().events.msg, other.snapshot().events.msg)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "the model needs .* .amount, currency."),
+        ({"amount": [1.0]}, "amount"),
+        ({"amount": [1.0, "x"], "currency": ["EUR"] * 2}, "amount.* is 'x'"),
+        ({"amount": [1.0, float("nan")], "currency": ["EUR"] * 2}, "give a finite number"),
+        ({"price": [1.0, 2.0]}, "price.*amount, currency"),
+        ([[1.0, "EUR"]], "1 rows of attributes for 2 links"),
+        ([[1.0, "EUR"], [2.0]], r"attributes\[1\] has 1 values"),
+        ([{"amount": 1.0}, {"sum": 2}], r"attributes\[1\] has 'sum'"),
+        ({"amount": 1.0, "currency": "EUR"}, "give one value for each of the 2 links"),
+    ],
+)
+def test_attributes_that_do_not_fit(given, message: str) -> None:
+    predictor = paid()
+    with pytest.raises(cawn.CawnError, match=message) as caught:
+        predictor.append(["n1", "n2"], ["n2", "n3"], [900.0, 901.0], attributes=given)
+    assert "\n" not in str(caught.value)
+    assert predictor.num_links == 120
+
+
+# Times that cannot be
+
+
+def predictor_at(t: object, reading: Reading | None = None) -> LinkPredictor:
+    """A predictor with links at these times."""
+    rng = np.random.default_rng(0)
+    events = cawn.Events(*rng.integers(0, 9, (2, 60)), t)
+    events.reading = events.reading if reading is None else reading
+    return LinkPredictor.of(cawn.train(events, system="popularity", quiet=True, kinds=("random",), device="cpu"))
+
+
+SECONDS = int(time.time()) - 90 * 86_400 + np.arange(60) * 86_400  # the last 90 days, in Unix seconds
+NUMBERS = np.arange(60)
+
+
+@pytest.mark.parametrize(
+    ("t", "new", "message"),
+    [
+        (SECONDS, int(SECONDS[-1]) * 1_000, "too far ahead.*milliseconds"),
+        (SECONDS, int(SECONDS[-1]) * 10**6, "too far ahead.*microseconds"),
+        (SECONDS, "2052-01-01", "2052.*too far ahead"),
+        (SECONDS * 1_000, int(SECONDS[-1]), "long before.*milliseconds"),
+        (SECONDS.astype("datetime64[s]"), np.datetime64("2052-01-01"), "too far ahead"),
+        (NUMBERS + 10**6, 10**9, "too far ahead.*1,000 times"),
+        (NUMBERS, 59 + 591, "too far ahead"),
+    ],
+)
+def test_times_that_cannot_be_are_refused(t, new, message: str) -> None:
+    """U2, U11, H7: through every door; a unit that is off is named; nothing is added."""
+    predictor = predictor_at(t)
+    doors = (
+        lambda: predictor.append([1], [2], [new]),
+        lambda: predictor.update(pa.table({"src": [1], "dst": [2], "t": np.array([new])})),
+        lambda: predictor.append([1, 1], [2, 2], [predictor.watermark, new]),
+    )
+    for add in doors:
+        with pytest.raises(cawn.DataError, match=message) as caught:
+            add()
+        assert "\n" not in str(caught.value)
+    assert predictor.num_links == 60
+    predictor.max_ahead = 1e17
+    assert predictor.append([1], [2], [new]).added == 1
+
+
+@pytest.mark.parametrize(
+    ("t", "new"),
+    [(SECONDS, int(time.time())), (SECONDS, "1990-01-01"), (NUMBERS, 59 + 590), (NUMBERS, -500)],
+)
+def test_times_that_may_be(t, new) -> None:
+    """Also a century before a link, and any time where nothing is known of the unit."""
+    assert predictor_at(t).append([1], [2], [new]).added == 1
+
+
+def test_a_batch_is_judged_by_those_before_it(predictor, now) -> None:
+    """H3: two times that are too far apart, each valid alone, in one group; H1: nothing of a refused batch is left."""
+    form = predictor.snapshot().model.form
+    batches = [([1], 6 * 10**18), (["lost"], -6 * 10**18), (["7.0"], now)]
+    given = [form.arrivals(src, [2], [t]) for src, t in batches]
+    extension = predictor.extend(given, Rules(max_ahead=1e20))
+    assert extension.results[::2] == [Update(1, 0, 2), Update(1, 0, 1)]
+    assert isinstance(extension.results[1], cawn.DataError)
+    assert predictor.version == 0
+    predictor.publish(extension)
+    assert predictor.num_links == 402
+    assert not predictor.knows("lost")
+    with pytest.raises(QueryError, match="has changed since"):
+        predictor.publish(extension)
+
+
+# Names
+
+
+def of_events(run, events: cawn.Events, **form) -> LinkPredictor:
+    """A predictor with other links, and the weights of this run."""
+    held = LinkPredictor.of(run).snapshot()
+    names = replace(held.model.form.names, **form)
+    model = replace(held.model, form=replace(held.model.form, names=names))
+    return LinkPredictor(model, events, NameIndex.of(events.labels), held.calibration)
+
+
+@pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", " 99"]])
 def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
-    predictor = predictor_of(run, events, prefixes=("user", "item"))
-    table = pa.table({"user": names, "item": ["1", "1"], "t": [10_000, 10_001]})
+    predictor = of_events(run, events, prefixes=("user", "item"))
+    table = pa.table({"user": names, "item": ["1", "1"], "t": [10, 11]})
     assert predictor.update(table) == Update(2, 0, 1)
-    assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [10_002]})) == Update(1, 0, 0)
+    assert predictor.update(pa.table({"user": ["user:99"], "item": ["2"], "t": [12]})) == Update(1, 0, 0)
     assert sorted(predictor.nodes()) == ["item:1", "item:2", "user:1", "user:2", "user:99"]
-    predictor = predictor_of(run, cawn.Events(run.events.src, run.events.dst, run.events.t))
-    table = pa.table({"src": ["77", "77.0"], "dst": ["1", "1.0"], "t": [90_000, 90_001]})
-    assert predictor.update(table) == Update(2, 0, 1)
-    assert predictor.nodes()[-1] == 77
+
+
+def test_integers_have_one_spelling(run) -> None:
+    """H4: before and after the first text name."""
+    plain = run.events
+    predictor = of_events(run, cawn.Events(plain.src, plain.dst, plain.t), integers=True)
+    table = pa.table(
+        {"src": ["77", "77.0", "x", "77.0"], "dst": ["1", "1.0", "1", "1"], "t": plain.t[-1] + np.arange(4)}
+    )
+    assert predictor.update(table[:2]) == Update(2, 0, 1)
+    assert predictor.update(table[2:]) == Update(2, 0, 1)
+    assert predictor.nodes()[-2:] == [77, "x"]
     assert predictor.knows("77.0")
 
 
-def test_recorded_columns_are_used(predictor, now) -> None:
-    predictor.reading = Reading(src="rater", dst="ratee", time="when")
-    recorded, usual = {"when": [now], "ratee": ["n2"], "rater": ["a"]}, {"src": ["n1"], "dst": ["b"], "t": [now]}
-    assert predictor.update(pa.table(recorded)) == predictor.update(pa.table(usual)) == Update(1, 0, 1)
-    assert "a" in predictor.nodes("src")
-    assert "b" in predictor.nodes("dst")
-
-
-def test_updates_carry_ids() -> None:
-    events = cawn.Events([0, 1, 2], [1, 2, 0], [3, 1, 2], link_id=["c", "a", "b"])
-    names = NameIndex.of(events.labels)
-    for links, expected in (
-        (cawn.Events([0], [1], [9], link_id=["d"]), hash_ids("abcd").tolist()),
-        (cawn.Events([0], [1], [9]), [*hash_ids("abc").tolist(), 0]),
-    ):
-        new, _ = new_links(events, names, [links], Spelling(None))
-        assert merged(events, new).link_id.tolist() == expected
-        assert GrowingEvents(events).add(new)[0].link_id.tolist() == expected
+def test_recorded_columns_are_used(run, now) -> None:
+    held = LinkPredictor.of(run).snapshot()
+    model = replace(held.model, reading=Reading(src="rater", dst="ratee", time="when"))
+    predictor = LinkPredictor(model, run.events, NameIndex.of(run.events.labels), held.calibration)
+    table = {"when": [now], "ratee": ["n2"], "rater": ["newcomer"]}
+    assert predictor.update(pa.table(table)) == Update(1, 0, 1)
+    assert "newcomer" in predictor.nodes("src")
+    usual = pa.table({"src": ["n1"], "dst": ["other"], "t": [now]})
+    assert predictor.update(usual) == Update(1, 0, 1)
+    assert "other" in predictor.nodes("dst")
 
 
 def test_appended_columns_are_an_update(run, predictor, now) -> None:
@@ -245,15 +425,37 @@ def test_appended_columns_are_an_update(run, predictor, now) -> None:
     other.update(pa.table({"src": names[0][:2], "dst": names[1][:2], "t": times[:2]}))
     np.testing.assert_array_equal(predictor.score("n1", "n2", now + 3), other.score("n1", "n2", now + 3))
     assert (predictor.version, predictor.watermark) == (1, now + 1)
-    assert predictor.knows_link_ids(hash_ids(["a", "b", "c"])).tolist() == [True, True, False]
     assert predictor.append(["n1"], ["n2"], [now], link_id=["b"]) == Update(0, 1, 0)
     assert predictor.version == 1
-
-
-def test_new_links_are_checked_without_an_effect(predictor, now) -> None:
-    links = predictor.num_links
-    assert predictor.check_links(["n1", "x"], ["n2", "y"], [now + 1.0, now]).tolist() == [now + 1, now]
-    for src, t, msg in ((["n1"], [now + 0.5], None), (["n1", "n2"], [now], None), (["n1"], [now], [[1.0]])):
+    for src, t, attributes in ((["n1"], [now + 0.5], None), (["n1", "n2"], [now], None), (["x"], [now], [[1.0]])):
         with pytest.raises(cawn.CawnError):
-            predictor.check_links(src, ["n2"], t, msg=msg)
-    assert (predictor.num_links, predictor.version, predictor.knows("x")) == (links, 0, False)
+            predictor.append(src, ["n2"], t, attributes=attributes)
+    assert (predictor.version, predictor.knows("x")) == (1, False)
+
+
+# Removing links
+
+
+def test_what_remains_equals_a_history_without_the_links(run, predictor, now) -> None:
+    """U4: bit for bit; also the calibration is kept, and links may be added again."""
+    events, names = run.events, run.events.labels
+    predictor.append(["n1", "x", "n2"], ["x", "friend", "n3"], [now, now, now + 1], link_id=["a", "b", "c"])
+    assert predictor.forget("x") == 2
+    assert not predictor.knows("x")
+    assert not predictor.knows("friend")
+    assert predictor.remove(["c", "unknown"]) == 1
+    asked = [f"n{i}" for i in range(9)], [f"n{i}" for i in range(9, 18)], now + 5
+    np.testing.assert_array_equal(predictor.score(*asked), LinkPredictor.of(run).score(*asked))
+    assert predictor.append(["x"], ["n1"], [now], link_id=["a"]) == Update(1, 0, 1)
+    assert predictor.retain(since=int(events.t[300])) == int(np.searchsorted(events.t, events.t[300]))
+    before = predictor.num_links
+    assert predictor.retain(links=50) == before - 50
+    assert set(predictor.nodes()) <= {*names.tolist(), "x"}
+    for wrong in (
+        lambda: predictor.forget("stranger"),
+        lambda: predictor.forget(None),
+        lambda: predictor.retain(links=0),
+    ):
+        with pytest.raises(QueryError):
+            wrong()
+    assert predictor.num_links == 50

@@ -17,6 +17,7 @@ from cawn.data.hashing import read_sealed, write_sealed
 from cawn.files import FolderLock
 from cawn.index.index import Index
 from cawn.learn import index_cache
+from cawn.learn.runs import replace_links
 from cawn.learn.store import stamp_of
 from cawn.predictor import LinkPredictor
 from networks import random_events
@@ -140,8 +141,7 @@ def test_new_links_make_the_cache_useless(run: Path, expected: np.ndarray) -> No
     predictor = load(run)
     stale = shutil.copytree(run / index_cache.FOLDER, run.parent / "stale")
     predictor.append(np.arange(10), np.arange(10, 20), [500] * 10)
-    with FolderLock(run) as lock:
-        predictor.save_links(lock)
+    replace_links(run, predictor.snapshot().events, names=predictor.snapshot().names)
     assert not (run / index_cache.FOLDER).exists()
     after = predictor.score(np.arange(10), np.arange(10, 20), 501)
     assert (after != expected).any()

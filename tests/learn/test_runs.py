@@ -379,17 +379,17 @@ def longer(run: Path) -> cawn.Events:
 def test_links_are_replaced_in_one_step(smaller: Path, tmp_path: Path, error: BaseException) -> None:
     new = longer(smaller)
     first = Path(shutil.copytree(smaller, tmp_path / "first"))
-    operations = operations_of(lambda: replace_links(first, new, nodes=77))
+    operations = operations_of(lambda: replace_links(first, new, changes={"nodes": 77}))
     old, after = scores(smaller).tolist(), scores(first).tolist()
     assert old != after
     assert read_description(first)["nodes"] == 77
     assert len(list(first.iterdir())) == len(list(smaller.iterdir()))
     for k in operations:
         folder = Path(shutil.copytree(smaller, tmp_path / f"at {k}"))
-        attempt(k, error, lambda folder=folder: replace_links(folder, new, nodes=77))
+        attempt(k, error, lambda folder=folder: replace_links(folder, new, changes={"nodes": 77}))
         seen = scores(folder).tolist()
         assert seen == (after if read_description(folder)["nodes"] == 77 else old)
-        replace_links(folder, new, nodes=77)
+        replace_links(folder, new, changes={"nodes": 77})
         assert scores(folder).tolist() == after
         assert len(list(folder.iterdir())) == len(list(smaller.iterdir()))
 

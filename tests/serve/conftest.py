@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import cawn
 from cawn.data import laws
 from cawn.serve.service import Service, ServiceSettings
+from cawn.systems.rates import RatesSettings
 from small_stream import train_on_cycles
 
 SMALL = cawn.Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
@@ -25,6 +27,21 @@ def trained(tmp_path_factory) -> Path:
     events = cawn.read(folder.parent / "links.csv")
     cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
     return folder
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory) -> dict[str, Path]:
+    """Runs with 120 links at times below 900: one whose names are integers, one with text names and attributes."""
+    folder, rng = tmp_path_factory.mktemp("live"), np.random.default_rng(0)
+    src, dst, t = rng.integers(0, 8, 120), rng.integers(4, 12, 120), np.sort(rng.integers(0, 900, 120))
+    plain = cawn.Events(src, dst, t, labels=np.arange(12) + 1)
+    rows = [f"n{u},n{v},{when},{u * 1.5},{'EUR' if v % 2 else 'USD'}" for u, v, when in zip(src, dst, t, strict=True)]
+    (folder / "paid.csv").write_text("src,dst,time,amount,currency\n" + "\n".join(rows) + "\n")
+    paid = cawn.read(folder / "paid.csv", msg=["amount", "currency"])
+    options: dict[str, Any] = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
+    for name, events in (("integers", plain), ("text", paid)):
+        cawn.train(events, RatesSettings(epochs=1), out=folder / name, **options)
+    return {name: folder / name for name in ("integers", "text")}
 
 
 @pytest.fixture(scope="session")

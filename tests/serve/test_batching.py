@@ -8,8 +8,8 @@ import pytest
 
 import cawn
 from cawn.serve.batching import Batch, Batcher
-from cawn.serve.ingest import QueueFull
 from cawn.serve.requests import Pairs
+from cawn.serve.writer import QueueFull
 
 
 class FakePredictor:
@@ -24,7 +24,7 @@ class FakePredictor:
     def snapshot(self) -> "FakePredictor":
         return self
 
-    def num_unknown(self, src, dst) -> int:
+    def count_unknown(self, src, dst) -> int:
         return src.count("new")
 
     def score(self, src, dst, t, *, prior):

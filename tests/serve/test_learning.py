@@ -1,6 +1,9 @@
 """A shadow model on streams with and without a change of their law."""
 
 import logging
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,12 @@ import torch
 
 import cawn
 from cawn.errors import QueryError
-from cawn.serve.learning import SHADOW, Learner
+from cawn.serve import monitor as monitors
+from cawn.serve.learning import Learner
 from cawn.serve.links import Links
 from cawn.serve.monitor import Monitor
 from cawn.serve.recency import Recency
+from cawn.serve.store import SHADOW, Store
 from cawn.serve.weights import KeptWeights
 from cawn.systems.base import Trainable
 from cawn.systems.training import contrast_loss
@@ -23,19 +28,32 @@ from small_stream import TRAINED, feed, planted, portions
 SAME_LAW, OTHER_LAW = (planted(np.arange(TRAINED + 1200) < end) for end in (TRAINED + 1200, TRAINED))
 
 
+@pytest.fixture(autouse=True)
+def fixed_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which links are scored does not depend on the speed of this machine."""
+    monkeypatch.setattr(monitors, "COST_WEIGHT", 0.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    opened = Store(tmp_path)
+    yield opened
+    opened.close()
+
+
 def load(run: Path) -> cawn.LinkPredictor:
     return cawn.LinkPredictor.load(run, device="cpu", threads=1)
 
 
-def learner_of(predictor: cawn.LinkPredictor, folder: Path | None = None, **options: Any) -> Learner:
-    return Learner(predictor, folder, **{"rate": 1.0, "window": 200} | options)
+def learner_of(predictor: cawn.LinkPredictor, store: Store | None = None, **options: Any) -> Learner:
+    return Learner(predictor, store, **{"rate": 1.0, "window": 200} | options)
 
 
 def stream(
     predictor: cawn.LinkPredictor, learner: Learner | None, events: cawn.Events, first: int = TRAINED
 ) -> Monitor:
     """Monitor all links from position `first` on."""
-    monitor = Monitor(predictor, learner, links_per_second=1000, window=200)
+    monitor = Monitor(predictor, learner, window=200)
     for links in portions(events, first, 50):
         feed(predictor, monitor, links)
     return monitor
@@ -57,11 +75,11 @@ def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None
 
 
 def test_after_a_change_of_law_the_shadow_model_wins(
-    cycles: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cycles: Path, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     predictor = load(cycles)
     before, version = weights_of(predictor), predictor.version
-    learner = learner_of(predictor, tmp_path / "weights")
+    learner = learner_of(predictor, store)
     with caplog.at_level(logging.INFO, logger="cawn.serve.learning"):
         found = stream(predictor, learner, OTHER_LAW).summary()
     assert learner.summary()["promotions"] >= 1
@@ -71,7 +89,7 @@ def test_after_a_change_of_law_the_shadow_model_wins(
     assert found["model"]["log_loss"] < fixed["log_loss"]
     assert predictor.version > version + (len(OTHER_LAW) - TRAINED) // 50 - 1
 
-    kept = KeptWeights(tmp_path / "weights")
+    kept = KeptWeights(store)
     assert kept.numbers() == list(range(learner.summary()["promotions"] + 1))
     assert kept.serving == kept.numbers()[-1] == learner.summary()["serving"]
     assert_equal(kept.read(0)[0], before)
@@ -80,9 +98,8 @@ def test_after_a_change_of_law_the_shadow_model_wins(
     assert about["evidence"]["means"][0] > 0
     assert about["evidence"]["means"][1] >= 0
 
-    learner.rollback(0)
+    assert kept.serve(predictor, 0) == kept.serving == 0
     assert_equal(weights_of(predictor), before)
-    assert kept.serving == 0
 
 
 def test_with_a_constant_law_learning_does_no_harm(cycles: Path) -> None:
@@ -97,7 +114,7 @@ def test_with_a_constant_law_learning_does_no_harm(cycles: Path) -> None:
 def test_no_link_is_learned_before_it_is_scored(cycles: Path) -> None:
     predictor = load(cycles)
     learner = learner_of(predictor)
-    monitor = Monitor(predictor, learner, links_per_second=1000)
+    monitor = Monitor(predictor, learner)
     until = []
     for links in portions(OTHER_LAW[: TRAINED + 300], TRAINED, 50):
         learned_until = learner._until
@@ -114,7 +131,7 @@ def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: 
     trained: list[Any] = []
     monkeypatch.setattr(learner, "_train", lambda snapshot, training: trained.append(training))
     (links,) = portions(SAME_LAW[: TRAINED + 400], TRAINED, 400)
-    feed(predictor, Monitor(predictor, learner, links_per_second=1), links)
+    feed(predictor, Monitor(predictor, learner), links)
     (training,) = trained
     t = training.events.t[training.positions]
     new = t >= TRAINED - 1
@@ -163,12 +180,12 @@ def test_a_promotion_needs_a_lower_log_loss_and_no_lower_rank(
     assert learner.summary()["evidence"]["links"] == (0 if promoted else 200)
 
 
-def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, tmp_path: Path) -> None:
+def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: Store) -> None:
     predictor = load(cycles)
-    learner = learner_of(predictor, tmp_path)
+    learner = learner_of(predictor, store)
     stream(predictor, learner, OTHER_LAW[: TRAINED + 130])
     learner.save()
-    again = learner_of(load(cycles), tmp_path)
+    again = learner_of(load(cycles), store)
     assert again.summary() == learner.summary()
     for name in ("module", "training"):
         assert_equal(dict(getattr(again._shadow, name).state_dict()), dict(getattr(learner._shadow, name).state_dict()))
@@ -180,11 +197,12 @@ def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, tmp_path: 
 
 def test_a_damaged_shadow_model_starts_again(cycles: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     predictor = load(cycles)
-    learner_of(predictor, tmp_path).save()
-    content = bytearray((tmp_path / SHADOW).read_bytes())
-    content[-3] ^= 1
-    (tmp_path / SHADOW).write_bytes(content)
-    again = learner_of(predictor, tmp_path)
+    store = Store(tmp_path)
+    learner_of(predictor, store).save()
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
+        db.execute("UPDATE weights SET crc = crc + 1 WHERE number = ?", (SHADOW,))
+    again = learner_of(predictor, store)
+    store.close()
     assert "starts again" in caplog.text
     assert_equal(dict(again._shadow.module.state_dict()), weights_of(predictor))
 
@@ -195,11 +213,6 @@ def test_other_systems_are_refused_in_one_line() -> None:
         Learner(cawn.LinkPredictor.of(run))
     with pytest.raises(QueryError, match="'popularity' cannot be replaced"):
         cawn.LinkPredictor.of(run).replace_weights({})
-
-
-def test_going_back_needs_a_folder(cycles: Path) -> None:
-    with pytest.raises(QueryError, match="no weights are kept"):
-        learner_of(load(cycles)).rollback(0)
 
 
 def test_caw_n_learns_too() -> None:

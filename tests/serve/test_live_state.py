@@ -1,55 +1,32 @@
-"""The live state: whatever arrives through whatever door, what is acknowledged is there once, before and after a restart."""
+"""The live state: whatever arrives, what is acknowledged is there once, before and after a restart."""
 
+import os
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
-import cawn
-from cawn.errors import CawnError, StorageError
+from cawn.data.updates import Rules
+from cawn.errors import CawnError
 from cawn.predictor import LinkPredictor
 from cawn.serve.links import Links
-from cawn.serve.state import LiveState, open_state
-from cawn.serve.store import Store
-from cawn.serve.writer import Writer
-from cawn.systems.rates import RatesSettings
+from live import Disk, Live, failing_disk
 
+SEQUENCES = int(os.environ.get("CAWN_SEQUENCES", "20"))
 SPAN = 900
-
-
-@pytest.fixture(scope="session")
-def runs(tmp_path_factory) -> dict[str, Path]:
-    """A run whose names are integers, and one with text names and attributes."""
-    folder, rng = tmp_path_factory.mktemp("live"), np.random.default_rng(0)
-    src, dst, t = rng.integers(0, 8, 120), rng.integers(4, 12, 120), np.sort(rng.integers(0, SPAN, 120))
-    plain = cawn.Events(src, dst, t, labels=np.arange(12) + 1)
-    rows = [f"n{u},n{v},{when},{u * 1.5},{'EUR' if v % 2 else 'USD'}" for u, v, when in zip(src, dst, t, strict=True)]
-    (folder / "paid.csv").write_text("src,dst,time,amount,currency\n" + "\n".join(rows) + "\n")
-    paid = cawn.read(folder / "paid.csv", msg=["amount", "currency"])
-    options: dict[str, Any] = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
-    for name, events in (("integers", plain), ("text", paid)):
-        cawn.train(events, RatesSettings(epochs=1), out=folder / name, **options)
-    return {name: folder / name for name in ("integers", "text")}
-
-
-class FailingStore:
-    """A store whose next commits fail."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self.failing = store, False
-
-    def commit(self, *arguments: Any) -> None:
-        if self.failing:
-            raise StorageError("the disk is full; nothing was stored")
-        self._store.commit(*arguments)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 NAMES = st.one_of(
@@ -83,15 +60,11 @@ class LiveMachine(RuleBasedStateMachine):
         self.state_folder = next(self.folder)
         self.twin = LinkPredictor.load(self.run, device="cpu", threads=1)
         self.receipts: dict[str, tuple[Any, Any]] = {}
-        self.rejected = 0
         self.open()
 
     def open(self) -> None:
-        self.state: LiveState = open_state(self.run, self.state_folder, device="cpu", threads=1)
-        self.store = FailingStore(self.state.store)
-        self.predictor = self.state.predictor
-        self.writer = Writer(self.predictor, self.store, late="insert" if self.late else "refuse")  # type: ignore[arg-type]
-        self.writer.start()
+        self.live = Live(self.run, self.state_folder, late="insert" if self.late else "refuse")
+        self.predictor = self.live.predictor
 
     def links(self, batch: list[tuple[Any, ...]]) -> Links:
         src, dst, t, ids, attributes = map(list, zip(*batch, strict=True))
@@ -105,7 +78,7 @@ class LiveMachine(RuleBasedStateMachine):
         try:
             form = self.twin.snapshot().model.form
             arrivals = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
-            extension = self.twin.extend([arrivals], cawn.data.updates.Rules(late=self.late))
+            extension = self.twin.extend([arrivals], Rules(late=self.late))
             if isinstance(extension.results[0], CawnError):
                 return "refused"
             self.twin.publish(extension)
@@ -117,17 +90,7 @@ class LiveMachine(RuleBasedStateMachine):
 
     def submit(self, group: list[Any]) -> list[Any]:
         """Submissions that are stored together; their receipts, or errors."""
-        futures: list[Any] = []
-
-        def queue() -> None:
-            for batch, key in group:
-                try:
-                    futures.append(self.writer.submit(self.links(batch), key=key))
-                except CawnError as error:
-                    futures.append(error)
-
-        self.writer.between(queue)
-        return [each if isinstance(each, CawnError) else each.exception() or each.result() for each in futures]
+        return self.live.submit_together([(self.links(batch), {"key": key}) for batch, key in group])
 
     @rule(group=GROUP)
     def add(self, group: list[Any]) -> None:
@@ -138,17 +101,25 @@ class LiveMachine(RuleBasedStateMachine):
             else:
                 assert tuple(found[:3]) == tuple(expected), (batch, key)
 
-    @rule(group=GROUP)
-    def fail(self, group: list[Any]) -> None:
-        before, self.store.failing = self.predictor.snapshot(), True
+    @rule(group=GROUP, statement=st.sampled_from(["INSERT INTO commits", "INSERT OR REPLACE INTO keys", "COMMIT"]))
+    def fail(self, group: list[Any], statement: str) -> None:
+        before, Disk.failing = self.predictor.snapshot(), statement
         for found in self.submit([(batch, None) for batch, _ in group]):
             assert isinstance(found, CawnError) or found.added == 0
-        self.store.failing = False
-        assert self.predictor.snapshot().events is before.events
+        Disk.failing = None
+        assert self.predictor.snapshot() is before
+
+    @rule(statement=st.sampled_from(["DELETE", "INSERT INTO commits", "COMMIT"]), keep=st.integers(1, 50))
+    def fail_to_remove(self, statement: str, keep: int) -> None:
+        before, Disk.failing = self.predictor.snapshot(), statement
+        with suppress(CawnError):
+            assert self.live.writer.remove(links=keep) == 0
+        Disk.failing = None
+        assert self.predictor.snapshot() is before
 
     @rule(name=NAMES)
     def forget(self, name: Any) -> None:
-        for forget in (lambda: self.writer.remove(name=name), lambda: self.twin.forget(name)):
+        for forget in (lambda: self.live.writer.remove(name=name), lambda: self.twin.forget(name)):
             try:
                 forget()
             except CawnError:
@@ -156,16 +127,20 @@ class LiveMachine(RuleBasedStateMachine):
 
     @rule(link_id=st.sampled_from(["a", "b", 1]))
     def undo(self, link_id: Any) -> None:
-        assert self.writer.remove(link_id=link_id) == self.twin.remove(link_id)
+        assert self.live.writer.remove(link_id=link_id) == self.twin.remove(link_id)
 
     @precondition(lambda self: self.predictor.num_links > 60)
     @rule(keep=st.integers(50, 120))
     def retain(self, keep: int) -> None:
-        assert self.writer.remove(links=keep) == self.twin.retain(links=keep)
+        assert self.live.writer.remove(links=keep) == self.twin.retain(links=keep)
 
-    @rule()
-    def restart(self) -> None:
+    @rule(killed=st.booleans())
+    def restart(self, killed: bool) -> None:
+        left = next(self.folder)
+        if killed:  # what is on disk while the server runs
+            shutil.copytree(self.state_folder, left)
         self.teardown()
+        self.state_folder = left if killed else self.state_folder
         self.open()
 
     @invariant()
@@ -179,20 +154,18 @@ class LiveMachine(RuleBasedStateMachine):
                 assert not any(each.any() for each in (a, b) if each is not None)
             else:
                 np.testing.assert_array_equal(a, b)
-        assert mine.names.all().tolist() == theirs.names.all().tolist()
+        assert mine.identity == theirs.identity
         asked = ["n3", 7, "7.0", 3, "stranger", " n3"], [5, 6, "n99", "N3", 8, 9], SPAN + 10
         np.testing.assert_array_equal(mine.score(*asked), theirs.score(*asked))
 
     def teardown(self) -> None:
-        if hasattr(self, "writer"):
-            self.writer.stop()
-            self.state.store.close()
+        if hasattr(self, "live"):
+            self.live.stop()
 
 
-def test_a_group_commit_is_its_submissions_and_a_restart_changes_nothing(runs, tmp_path) -> None:
+def test_a_group_commit_is_its_submissions_and_a_restart_changes_nothing(runs, tmp_path, monkeypatch) -> None:
     """H1 to H4, H16: groups, late links, odd names and times, failed commits, restarts and removals in any order."""
+    failing_disk(monkeypatch)
     folders = (tmp_path / str(i) for i in range(1 << 30))
     machine = type("Machine", (LiveMachine,), {"runs": runs, "folder": folders})
-    from hypothesis.stateful import run_state_machine_as_test
-
-    run_state_machine_as_test(machine, settings=settings(max_examples=40, stateful_step_count=12, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=SEQUENCES, stateful_step_count=10, deadline=None))

@@ -1,10 +1,10 @@
 import logging
 
 import pytest
+from cawn.serve.ingest import LateLinks, QueueFull
 
 import cawn
 from cawn.errors import DeviceError, StorageError
-from cawn.serve.ingest import LateLinks, QueueFull
 from cawn.serve.problems import KINDS, Problem, of_error
 
 

@@ -1,63 +1,44 @@
+"""The service without HTTP: what is added is seen, what is asked is answered, what is forgotten is gone."""
+
+import threading
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import cawn
-from cawn.serve.ingest import LateLinks, QueueFull
+from cawn.serve import retention
 from cawn.serve.links import Links
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery
+from cawn.serve.retention import Retention
 from cawn.serve.service import NEWEST, SLOW_QUEUE, Service, ServiceSettings
+from cawn.serve.sources import Rejected
+from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.writer import LateLinks, QueueFull
+from former_state import write_state
 
 KINDS = ("recent", "two hops", "popular")
-
-
-def test_a_score_includes_links_added_before(served) -> None:
-    service = served()
-    now = service.predictor.watermark
-    before = service.score(Pairs(["n1"], ["new"], [now + 10])).result(600)
-    links = Links(["n1"] * 5, ["new"] * 5, [now + 1 + i for i in range(5)])
-    receipt = service.add(links).result(600)
-    assert (receipt.added, receipt.duplicates, receipt.nodes_added) == (5, 0, 1)
-    after = service.score(Pairs(["n1"], ["new"], [now + 10])).result(600)
-    assert after.version >= receipt.version > before.version
-    assert after.probability[0] != before.probability[0]
 
 
 def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) -> None:
     service = served()
     now = service.predictor.watermark
+    pairs = Pairs(["n1", "n5", "x", "nobody"], ["x", "n1", "n1", "n1"], [now + 3] * 4)
+    before = service.score(pairs).result(600)
     added = Links(["n1", "x", "n2"], ["x", "n3", "n1"], [now + 1, now + 2, now + 2])
-    service.add(added).result(600)
+    receipt = service.add(added).result(600)
+    assert receipt[:3] == (3, 0, 1)
+    after = service.score(pairs).result(600)
+    assert after.version >= receipt.version > before.version
     offline = cawn.LinkPredictor.load(trained, device="cpu", threads=1, recalibrate=False)
     offline.append(added.src, added.dst, added.t)
-    src, dst = ["n1", "n5", "x", "nobody"], ["x", "n1", "n1", "n1"]
-    online = service.score(Pairs(src, dst, [now + 3] * 4)).result(600).probability
-    np.testing.assert_array_equal(online, offline.score(src, dst, now + 3))
-
-
-@pytest.mark.parametrize("system", ["cawn", "popularity"])
-def test_parts_that_are_added_together_have_the_results_of_parts_added_alone(trained, system: str) -> None:
-    def load() -> cawn.LinkPredictor:
-        if system == "cawn":
-            return cawn.LinkPredictor.load(trained, device="cpu", threads=1)
-        events = cawn.read(trained.parent / "links.csv")
-        run = cawn.train(events, system=system, quiet=True, kinds=("random",), device="cpu", baselines=False)
-        return cawn.LinkPredictor.of(run)
-
-    together, alone = load(), load()
-    rng, t, sizes = np.random.default_rng(0), together.watermark, [3, 0, 1, 1, 5, 2, 1]
-    names = np.array([f"n{i}" for i in range(50)], object)  # of which 20 are new
-    parts = [(rng.choice(names, n).tolist(), rng.choice(names, n).tolist(), t + rng.integers(0, 9, n)) for n in sizes]
-    columns = [np.concatenate(column).tolist() for column in zip(*parts, strict=True)]
-    expected = [alone.append(*part) for part in parts]
-    assert together.append_parts(together.prepare(*columns), sizes) == expected
-    assert sum(each.nodes_added for each in expected) == together.num_nodes - 30 > 0
-    ids = [rng.choice(99, n, replace=False).astype(np.uint64) + 1 for n in sizes]
-    alone.append(["n1"], ["n2"], [t], link_id=ids[4][:1])
-    together.append(["n1"], ["n2"], [t], link_id=ids[4][:1])  # now known
-    expected = [alone.append(*part, link_id=some) for part, some in zip(parts, ids, strict=True)]
-    assert together.append_parts(together.prepare(*columns, link_id=np.concatenate(ids)), sizes) == expected
-    assert sum(each.skipped for each in expected) > 0
+    np.testing.assert_array_equal(after.probability, offline.score(pairs.src, pairs.dst, now + 3))
+    service.stop()
+    again = served()
+    assert (again.predictor.num_links, again.predictor.watermark) == (403, now + 2)
+    np.testing.assert_array_equal(again.score(pairs).result(600).probability, after.probability)
 
 
 def test_rank_and_explain(served) -> None:
@@ -91,41 +72,44 @@ def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> No
     before = service.score(Pairs(["n1"], ["n2"], [now + 1])).result(600).probability
     assert service.newest().result(600) == []
     service.add(Links(["n1"], ["n2"], [now + 1])).result(600)
-    service.ingest.between(lambda: None)  # by then, observers have seen the links
+    service.writer.between(lambda: None)  # by then, observers have seen the links
     (newest,) = service.newest().result(600)
     assert newest == {"src": "n1", "dst": "n2", "t": now + 1, "probability": before[0]}
     service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(600)
-    service.ingest.between(lambda: None)
+    service.writer.between(lambda: None)
     assert len(service.newest().result(600)) == NEWEST
     assert len(service.newest(3).result(600)) == 3
 
 
-def test_late_links(served) -> None:
+def test_late_links_keys_and_duplicates(served) -> None:
     service = served(late="refuse")
-    with pytest.raises(LateLinks):
-        service.add(Links(["n1"], ["n2"], [service.predictor.watermark - 1])).result(600)
-
-
-def test_duplicates_and_keys(served) -> None:
-    service = served()
     now = service.predictor.watermark
+    with pytest.raises(LateLinks):
+        service.add(Links(["n1"], ["n2"], [now - 1])).result(600)
     links = Links(["n1", "n2"], ["n2", "n3"], [now + 1] * 2, ids=["a", "b"])
     first = service.add(links, "key").result(600)
     assert service.add(links, "key").result(600) == first
     assert service.add(links).result(600)[:2] == (0, 2)
-    assert b"cawn_links_added_total 2.0" in service.metrics.to_text()
-    assert b"cawn_links_duplicate_total 2.0" in service.metrics.to_text()
+    service.writer.between(lambda: None)
+    text = service.metrics.to_text().decode()
+    expected = ("ready 1.0", "links 402.0", "links_added_total 2.0", "links_duplicate_total 2.0", "queue_pairs 0.0")
+    for line in (*expected, "watermark ", "model_info{", "commits_total 1.0", "store_bytes "):
+        assert f"\ncawn_{line}" in text, line
+    status = service.status()
+    assert (status["ready"], status["links"], status["nodes"], status["watermark"]) == (True, 402, 30, now + 1)
+    assert status["model"] == {"name": "run", "version": service.model_version}
+    assert (status["learning"], status["accuracy"]["arrived"]) == ({"enabled": False}, 2)
+    assert service.series() == {"points": []}
 
 
-def test_a_restart_has_all_links(served) -> None:
-    service = served()
-    now, before = service.predictor.watermark, service.predictor.num_links
-    service.add(Links(["n1"], ["new"], [now + 7])).result(600)
-    service.stop()
-    again = served()
-    assert b"cawn_snapshot_age_seconds" in again.metrics.to_text()
-    assert again.predictor.num_links == before + 1
-    assert again.predictor.watermark == now + 7
+@pytest.mark.parametrize("ahead", [1_000, 1_000_000])
+def test_one_link_far_ahead_disables_nothing(served, ahead: int) -> None:
+    """H7: it is refused, by default; honest links are added, also where late links are refused."""
+    service = served(late="refuse")
+    now = service.predictor.watermark
+    with pytest.raises(cawn.DataError, match="too far ahead"):
+        service.add(Links(["n1"], ["n2"], [now * ahead])).result(600)
+    assert service.add(Links(["n1"], ["n2"], [now + 1])).result(600).added == 1
 
 
 def test_before_the_start_and_after_the_end(served, trained) -> None:
@@ -144,16 +128,15 @@ def test_before_the_start_and_after_the_end(served, trained) -> None:
         assert caught.value.status == 503
 
 
-def test_a_failed_start_releases_the_state(served) -> None:
-    with pytest.raises(cawn.CawnError, match="--source"):
-        served(sources=("ftp://x",))
-    assert served().ready
+@pytest.mark.parametrize("wrong", [{"sources": ("ftp://x",)}, {"retain": "5 apples"}, {"retain": "90d"}])
+def test_a_failed_start_releases_the_state(served, wrong: dict) -> None:
+    with pytest.raises(cawn.CawnError, match=r"--source|--retain"):
+        served(**wrong)
+    assert served(learn=True).status()["learning"]["enabled"]
 
 
 def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.MonkeyPatch) -> None:
-    from threading import Event
-
-    service, free = served(), Event()
+    service, free = served(), threading.Event()
     monkeypatch.setattr(service, "_rank", lambda query: free.wait(600))
     query = RankQuery("n1", None, 3, None, KINDS, 0.5)
     waiting = [service.rank(query) for _ in range(SLOW_QUEUE)]
@@ -163,36 +146,111 @@ def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.Monke
     assert all(each.result(600) for each in waiting)
 
 
-def test_status_and_metrics(served) -> None:
+# Removing links
+
+
+SECRET = "secret-name-4711"
+
+
+def bytes_with(name: str, folder: Path) -> list[Path]:
+    """The files in which a name occurs."""
+    return [path for path in folder.rglob("*") if path.is_file() and name.encode() in path.read_bytes()]
+
+
+def with_secret(trained: Path, folder: Path) -> Path:
+    """A run with a node whose name is secret, and its former state."""
+    predictor = cawn.LinkPredictor.load(trained, device="cpu", threads=1)
+    predictor.append([SECRET], ["n1"], [predictor.watermark + 1])
+    predictor.save(folder)
+    (write_state(folder) / "log" / "x").write_text(SECRET)
+    return folder
+
+
+def test_a_forgotten_name_is_nowhere(served, trained: Path, tmp_path: Path) -> None:
+    """U4: neither in the run nor in any file of the state, also of an earlier version; the rest is as without it."""
+    run = with_secret(trained, tmp_path / "run")
     service = served()
-    service.add(Links(["n1"], ["n2"], [service.predictor.watermark + 1])).result(600)
-    service.ingest.between(lambda: None)
-    status = service.status()
-    assert status["ready"]
-    assert (status["links"], status["nodes"]) == (401, 30)
-    assert status["version"] == service.predictor.version
-    assert status["watermark"] == service.predictor.watermark
-    assert status["model"] == {"name": "run", "version": service.model_version}
-    assert status["learning"] == {"enabled": False}
-    assert status["accuracy"]["arrived"] == 1
-    assert service.series() == {"points": []}
-    text = service.metrics.to_text().decode()
-    for name in ("cawn_ready 1.0", "cawn_links 401.0", "cawn_queue_pairs 0.0", "cawn_watermark ", "cawn_model_info{"):
-        assert f"\n{name}" in text, name
+    now = service.predictor.watermark
+    service.add(Links(["n2", SECRET], [SECRET, "friend"], [now + 1, now + 2], ids=[1, 2]), "key").result(600)
+    kept = service.add(Links(["n2"], ["n3"], [now + 3])).result(600)
+    RejectedEntries(run / "live").add("redis:s", [Rejected("1-0", {"src": SECRET}, "dst is missing")])
+    assert {path.parent.name for path in bytes_with(SECRET, run)} >= {"live", "log"}
+    done = service.forget(SECRET).result(600)
+    assert done["removed"] == 3
+    assert done["version"] > kept.version
+    assert bytes_with(SECRET, run) == []
+    assert not service.node(SECRET).result(600)["known"]
+    assert not service.node("friend").result(600)["known"], "its only link is gone"
+    assert SECRET not in str(service.newest().result(600))
+    pairs = Pairs(["n2", SECRET], ["n1", "n3"], [now + 9] * 2)
+    found = service.score(pairs).result(600).probability
+    without = cawn.LinkPredictor.load(trained, device="cpu", threads=1)
+    without.append(["n2"], ["n3"], [now + 3])
+    np.testing.assert_array_equal(found, without.score(pairs.src, pairs.dst, now + 9))
+    with pytest.raises(cawn.QueryError, match="is not in the network"):
+        service.forget(SECRET).result(600)
+    service.stop()
+    assert bytes_with(SECRET, run) == []
+    np.testing.assert_array_equal(served().score(pairs).result(600).probability, found)
 
 
-def test_learning(served) -> None:
-    service = served(learn=True)
-    assert service.status()["learning"]["enabled"]
-
-
-def test_the_index_can_grow_before_the_service_is_ready(served, monkeypatch) -> None:
-    prepared = []
-
-    def prepare_to_grow(predictor: cawn.LinkPredictor) -> None:
-        prepared.append(predictor.version)
-
-    monkeypatch.setattr(cawn.LinkPredictor, "prepare_to_grow", prepare_to_grow)
+def test_forgetting_can_be_repeated_after_a_crash(served, trained: Path, tmp_path: Path) -> None:
+    """U4: between the removal from the state and that from the run."""
+    run = with_secret(trained, tmp_path / "run")
     service = served()
-    assert prepared == [0]
-    assert service.predictor.version == 0
+    service.writer.remove(name=SECRET)
+    assert bytes_with(SECRET, run)
+    assert service.forget(SECRET).result(600)["removed"] == 0
+    assert bytes_with(SECRET, run) == []
+
+
+def test_links_are_removed_by_id(served) -> None:
+    service = served()
+    now = service.predictor.watermark
+    service.add(Links(["n1"] * 3, ["n2"] * 3, [now + 1] * 3, ids=["a", "b", None])).result(600)
+    assert service.remove(["a", "b", "c"]).result(600)["removed"] == 2
+    assert service.predictor.num_links == 401
+    assert service.add(Links(["n1"], ["n2"], [now + 1], ids=["a"])).result(600).added == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90d", Retention(90 * 86_400.0, True)),
+        ("1.5h", Retention(5_400.0, True)),
+        ("500", Retention(500.0)),
+        ("5e6 links", Retention(links=5_000_000)),
+    ],
+)
+def test_what_is_retained(text: str, expected: Retention) -> None:
+    assert Retention.parse(text) == expected
+    for wrong in ("", "-1d", "0", "90 days", "1e999d", "links"):
+        with pytest.raises(cawn.QueryError, match="--retain"):
+            Retention.parse(wrong)
+
+
+def test_old_links_are_removed(served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, and while links arrive."""
+    monkeypatch.setattr(retention, "INTERVAL", 0.01)
+    service = served(retain="300 links")
+    assert service.predictor.num_links == 300
+    now = service.predictor.watermark
+    service.add(Links(["n1"] * 20, ["n2"] * 20, [now + 1] * 20)).result(600)
+    while service.predictor.num_links != 300:
+        time.sleep(0.01)
+    service.stop()
+    assert served().predictor.num_links == 300
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_retention_by_age(unit: str) -> None:
+    days = np.datetime64("2024-01-01", unit) + np.arange(100) * np.timedelta64(86_400, "s").astype(
+        f"timedelta64[{unit}]"
+    )
+    events = cawn.Events(np.arange(100) % 7, 7 + np.arange(100) % 5, days)
+    run = cawn.train(events, system="popularity", quiet=True, baselines=False, kinds=("random",), device="cpu")
+    predictor = cawn.LinkPredictor.of(run)
+    chosen = Retention.parse("30d").removal(predictor)
+    assert predictor.retain(**chosen) == 69
+    assert predictor.num_links == 31
+    assert Retention.parse("31d").removal(predictor) == Retention.parse("31 links").removal(predictor) == {}

@@ -9,9 +9,9 @@ import pytest
 
 import cawn
 from cawn.data import laws
-from cawn.errors import QueryError
 from cawn.index import kernels as index_kernels
 from cawn.kernels import cpu
+from cawn.systems.compiling import compile_growth
 from cawn.walks import kernels as walk_kernels
 
 SMALL = {
@@ -49,7 +49,9 @@ def with_attributes() -> cawn.Events:
 def test_nothing_is_left_to_compile_for_the_first_append(system: str) -> None:
     predictor = trained(system, laws.triadic_closure(20, 200, seed=0).events)
     t = predictor.watermark
-    predictor.prepare_to_grow()
+    state = predictor.snapshot()
+    compile_growth(state.model.system, state.events, state.names)
+    predictor.publish(predictor.extend([]))
     predictor.score([0], [1], t + 1)
     before = compiled()
     assert before
@@ -63,18 +65,12 @@ def test_nothing_is_left_to_compile_for_the_first_append(system: str) -> None:
 def test_no_result_changes(system: str) -> None:
     events = with_attributes()
     plain, prepared = trained(system, events), trained(system, events)
-    prepared.prepare_to_grow()
+    prepared.publish(prepared.extend([]))
     assert (prepared.version, prepared.num_links, prepared.watermark) == (0, 200, plain.watermark)
     t, src, dst = plain.watermark, [0, 1, 2], [3, 4, 500]
     np.testing.assert_array_equal(prepared.score(src, dst, t + 1), plain.score(src, dst, t + 1))
     for predictor in (plain, prepared):
-        update = predictor.append(src, dst, [t - 9, t, t + 1], msg=np.ones((3, 2)), link_id=[7, 1001, 1002])
+        update = predictor.append(src, dst, [t - 9, t, t + 1], attributes=np.ones((3, 2)), link_id=[7, 1001, 1002])
         assert update == (2, 1, 1)
         assert predictor.version == 1
     np.testing.assert_array_equal(prepared.score(src, dst, t + 2), plain.score(src, dst, t + 2))
-
-
-def test_a_snapshot_cannot_grow() -> None:
-    predictor = trained("rates", laws.triadic_closure(20, 200, seed=0).events)
-    with pytest.raises(QueryError, match="snapshot"):
-        predictor.snapshot().prepare_to_grow()

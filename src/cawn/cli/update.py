@@ -53,17 +53,13 @@ def update(
     columns = {role: said for role, said in given.items() if said is not None}
     with FolderLock(run) as lock:
         # The index is about to change, so it is not cached.
-        options: dict[str, Any] = {
-            "recalibrate": not keep_calibration,
-            "cache": False,
-            "max_ahead": max_ahead,
-        }  # the index is about to change
+        options: dict[str, Any] = {"recalibrate": not keep_calibration, "cache": False, "max_ahead": max_ahead}
         predictor = LinkPredictor.load(run, device="cpu", threads=threads, **options)
         found: list[dict[str, Any]] = []
         done = predictor.update(new, once=once, on_accuracy=found.append, **columns)
         if done.added:
             state = predictor.snapshot()
-            replace_links(run, state.events, names=state.names, lock=lock, **changes_of(state))
+            replace_links(run, state.events, names=state.names, lock=lock, changes=changes_of(state))
     if as_json:
         facts = {"accuracy": found[0] if found else None, "links": predictor.num_links, "run": str(run)}
         print(json.dumps(done._asdict() | facts))

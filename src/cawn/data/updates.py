@@ -221,13 +221,13 @@ def _refuse_impossible(low: Any, high: Any, held: tuple[Any, Any], form: TimeFor
 
 def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None) -> float:
     """The last time that a link may have."""
+    tick = PER_SECOND[form.unit] if form.dates else 1
     if form.dates:
-        tick = PER_SECOND[form.unit]
         clock = (time.time() + (DAY if max_ahead is None else max_ahead)) * tick
         if form.last is None or form.last <= clock:
             return float(max(clock, last))
     if max_ahead is not None:
-        return float(last + max_ahead)
+        return float(last + max_ahead * tick)
     return float(last + SPANS * (last - first)) if last > first else math.inf
 
 
@@ -287,7 +287,7 @@ def is_apart(events: Events, nodes: Sequence[int]) -> npt.NDArray[np.bool_]:
 
 
 def without(
-    events: Events, names: NameIndex, keep: npt.NDArray[np.bool_], gone: Sequence[int] = ()
+    events: Events, names: NameIndex, form: NameForm, keep: npt.NDArray[np.bool_], gone: Sequence[int] = ()
 ) -> tuple[Events, NameIndex]:
     """The links to keep [E] among the nodes that remain, and their names.
 
@@ -304,7 +304,8 @@ def without(
     columns |= {name: column for name in ("msg", "link_id") if (column := getattr(left, name)) is not None}
     if events.x is not None:
         columns["x"] = events.x[stays]
-    labels: list[Name] = [names.name(node) for node in np.flatnonzero(stays).tolist()]
-    kind = object if names.strings else np.int64
+    shown = [form.shown(names.name(node)) for node in np.flatnonzero(stays).tolist()]
+    are_integers = form.integers and all(isinstance(name, int) for name in shown)
+    labels = np.array(shown if are_integers else list(map(str, shown)), np.int64 if are_integers else object)
     copied = {name: np.array(column) for name, column in columns.items()}
-    return events.grown(copied, len(labels)), NameIndex.of(np.array(labels, kind))
+    return events.grown(copied, len(labels)), NameIndex.of(labels)

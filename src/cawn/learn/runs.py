@@ -207,7 +207,7 @@ def replace_links(
     *,
     names: NameIndex | None = None,
     lock: FolderLock | None = None,
-    **changes: Any,
+    changes: Mapping[str, Any] | None = None,
 ) -> None:
     """Replace the links of a run: a reader sees either the old ones or the new ones.
 
@@ -220,10 +220,10 @@ def replace_links(
     """
     if lock is None:
         with FolderLock(folder) as own:
-            return replace_links(folder, events, names=names, lock=own, **changes)
+            return replace_links(folder, events, names=names, lock=own, changes=changes)
     lock.check()
     found = read_description(folder)
-    content = found | _stamps(_read_config(folder, found)) | changes
+    content = found | _stamps(_read_config(folder, found)) | dict(changes or {})
     _commit(folder, content | _write_links(folder, events, names))
     index_cache.remove(folder)
     return None
@@ -235,8 +235,8 @@ def forget_node(folder: Path, name: Name) -> int:
         run = read_run(folder)
         gone = named(name, run.names, run.form.names)
         keep = is_apart(run.events, gone)
-        events, names = without(run.events, run.names, keep, gone)
-        replace_links(folder, events, names=names, lock=lock, updated=True, **run.form.to_dict())
+        events, names = without(run.events, run.names, run.form.names, keep, gone)
+        replace_links(folder, events, names=names, lock=lock, changes=run.form.to_dict() | {"updated": True})
         return int((~keep).sum())
 
 

@@ -98,4 +98,4 @@ def _text_size(column: list[Any]) -> int:
     try:
         return len("".join(column))
     except TypeError:
-        return sum(len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list) else 8 for v in column)
+        return sum(len(v) if isinstance(v, str) else 8 * len(v) if isinstance(v, list | dict) else 8 for v in column)

@@ -52,9 +52,9 @@ _log = logging.getLogger(__name__)
 
 
 class _Start(NamedTuple):
-    """The links that the baseline starts from; None for those of the predictor at the time of reading."""
+    """The links that the baseline starts from."""
 
-    events: Events | None
+    events: Events
     test_period: tuple[int, int] = (0, 0)  # positions of the first test link of the run, and after the last
 
 
@@ -145,7 +145,7 @@ class Monitor:
     def _drop_queue(self) -> None:
         """Leave out the queued links; the baseline starts again from the history."""
         self._dropped += self._queued
-        self._queued, self._start = 0, _Start(None)
+        self._queued, self._start = 0, _Start(self._predictor.snapshot().events)
         self._queue.clear()
 
     @contextmanager
@@ -155,6 +155,7 @@ class Monitor:
             yield
             with self._lock:
                 self._drop_queue()
+                self._recent.clear()
 
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
@@ -230,7 +231,7 @@ class Monitor:
             except Exception:  # an error on some links must not end the monitoring
                 _log.exception("some links could not be scored")
                 with self._lock:
-                    self._start = _Start(None)
+                    self._drop_queue()
             busy = time.perf_counter() - start
             pause = max(0.0 if self._queue else INTERVAL - busy, busy * (1 / self._cpu_share - 1))
 
@@ -269,8 +270,7 @@ class Monitor:
 
     def _begin(self, start: _Start) -> None:
         """Bring the baseline up to the first observed link."""
-        events = self._predictor.snapshot().events if start.events is None else start.events
-        recency, (first, last) = Recency(), start.test_period
+        events, recency, (first, last) = start.events, Recency(), start.test_period
         recency.extend(events, 0, first)
         new_nodes, new_pairs = recency.extend(events, first, last)
         recency.extend(events, last, len(events))

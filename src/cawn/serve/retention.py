@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Callable
 from threading import Event, Thread
@@ -33,7 +34,7 @@ class Retention(NamedTuple):
     def parse(cls, text: str) -> Retention:
         """ "90d", "12h", "5000000 links", or a number in the data's unit of time."""
         found = _AMOUNT.fullmatch(text.strip())
-        if found is None or not float(found[1]) > 0:
+        if found is None or not 0 < float(found[1]) < math.inf:
             raise QueryError(f"--retain is {brief(text)}: give an age such as 90d, or a number such as '5e6 links'")
         amount, unit = float(found[1]), found[2]
         if unit == "links":

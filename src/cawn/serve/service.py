@@ -6,7 +6,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
@@ -20,6 +19,7 @@ from cawn.errors import QueryError
 from cawn.learn.runs import forget_node
 from cawn.rankings import Ranked
 from cawn.serve.batching import Batcher, Scored
+from cawn.serve.importer import remove_former
 from cawn.serve.learning import Learner
 from cawn.serve.links import Links
 from cawn.serve.metrics import Metrics, Reading
@@ -150,12 +150,12 @@ class Service:
             observer=self.metrics.batch,
         )
         self.keeper = None if given.retain is None else Keeper(Retention.parse(given.retain), predictor, self._remove)
+        if self.keeper is not None:
+            self.keeper.start()
         self._warm_up()
         self.writer.start()
         self.monitor.start()
         self.pumps.start()
-        if self.keeper is not None:
-            self.keeper.start()
         self._state = state
 
     def _warm_up(self) -> None:
@@ -253,11 +253,20 @@ class Service:
         return removed
 
     def _forget(self, name: Name) -> int:
+        """Remove a node everywhere; again, if it was interrupted. QueryError if it is nowhere."""
         assert self._state is not None
-        removed = self._remove(name=name)
-        RejectedEntries(self._state.store.folder).forget(name)
-        with suppress(QueryError):  # the run may not have it
+        folder, removed, in_run = self._state.store.folder, 0, True
+        RejectedEntries(folder).forget(name)
+        remove_former(folder)
+        try:
             forget_node(self.settings.run, name)
+        except QueryError:
+            in_run = False
+        try:
+            removed = self._remove(name=name)
+        except QueryError:
+            if not in_run:
+                raise
         return removed
 
     def _rank(self, query: RankQuery) -> RankAnswer:

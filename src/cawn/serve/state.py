@@ -18,13 +18,13 @@ from cawn.data.events import Events
 from cawn.data.forms import Form
 from cawn.data.names import Name, NameIndex, parse_integers
 from cawn.devices import Device, check_device, pick_device
-from cawn.errors import DataError, QueryError, StorageError
+from cawn.errors import DataError, QueryError, StorageError, reason
 from cawn.learn.calibration import RollingCalibration
 from cawn.learn.runs import StoredRun, load_system, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve import importer
 from cawn.serve.sources.rejected import RejectedEntries
-from cawn.serve.store import FILE, Store, stored_links
+from cawn.serve.store import FILE, RESTORE, Store, stored_links
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]  # links loaded so far, and in total
@@ -69,9 +69,7 @@ def open_state(
         _bind(store, found, run)
         events, names = _links(store, found)
         progress(0, len(events))
-        calibration = store.fact("calibration")
-        fitted = found.calibration if calibration is None else RollingCalibration.from_dict(json.loads(calibration))
-        loaded = replace(found, events=events, names=names, calibration=fitted)
+        loaded = replace(found, events=events, names=names, calibration=_calibration(store) or found.calibration)
         system = load_system(loaded, pick_device(device), threads, verify=verify, cache=None)
         predictor = LinkPredictor.of_stored(loaded, system)
         _ = predictor.snapshot().parts
@@ -133,8 +131,18 @@ def _links(store: Store, run: StoredRun) -> tuple[Events, NameIndex]:
         held["link_id"] = held["link_id"] if held["link_id"].any() else None
         events = run.events.grown(held, len(names))
     except (DataError, KeyError, ValueError) as error:
-        raise StorageError(f"{store.path}: is damaged ({error}); restore it from a backup") from error
+        raise StorageError(f"{store.path}: is damaged ({error}); {RESTORE}") from error
     return events, names
+
+
+def _calibration(store: Store) -> RollingCalibration | None:
+    """The calibration that was used last, if it is not that of the run."""
+    if (held := store.fact("calibration")) is None:
+        return None
+    try:
+        return RollingCalibration.from_dict(json.loads(held))
+    except (DataError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise StorageError(f"{store.path}: the calibration is damaged ({reason(error)}); {RESTORE}") from error
 
 
 def _names(sizes: Array, text: Array, form: Form) -> NameIndex:

@@ -20,8 +20,9 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from cawn.data.events import Events
 from cawn.data.names import Name, NameIndex
 from cawn.data.updates import NewLinks
 from cawn.errors import QueryError, StorageError, reason
-from cawn.files import FolderLock, make_folder, storing, sync
+from cawn.files import FolderInUseError, FolderLock, make_folder, storing, sync
 
 Array = npt.NDArray[Any]
 Offset = str | int
@@ -41,7 +42,7 @@ FILE = "state.sqlite"
 SHADOW = -1
 _FORMAT = "2"
 _ROWS = 1 << 22  # links or names in one row of the table
-_RESTORE = "restore the state from a backup"
+RESTORE = "restore the state from a backup"
 _COLUMNS: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "msg": np.float32, "link_id": np.uint64}
 _NODE_COLUMNS: dict[str, Any] = {"x": np.float32, "name_sizes": np.uint32, "name_text": np.uint8}
 _ARRAYS = (*_COLUMNS, *_NODE_COLUMNS)
@@ -134,7 +135,7 @@ class Store:
         After a failed sync, when it is unknown what is on disk, all later calls fail too, until a restart.
         """
         position = self.position + 1
-        used = [(_digest(key), use.body, *use.receipt, position) for key, use in keys.items()]
+        used = [(key_digest(key), use.body, *use.receipt, position) for key, use in keys.items()]
         with self._transaction():
             if stored is not None:
                 self._db.execute(_INSERT, (position, *stored.row))
@@ -146,7 +147,7 @@ class Store:
         self._offsets |= offsets
 
     def replace(self, parts: Iterator[Stored], **facts: str) -> None:
-        """Replace all links and names, in one transaction, and leave nothing of the former ones in the file."""
+        """Replace all links and names, in one transaction; `scrub` then leaves nothing of the former ones."""
         with self._transaction():
             position = self.position
             self._db.execute("DELETE FROM commits")
@@ -154,9 +155,12 @@ class Store:
                 self._db.execute(_INSERT, (position, *stored.row))
             self._set(facts)
         self.position = position
-        with self._access():
+
+    def scrub(self) -> None:
+        """Rewrite the file, so that nothing of what was removed is left in it."""
+        with self._access("the links were removed, but the file may hold their bytes until the service is restarted"):
             for step in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-                self._db.execute(step)
+                self._db.execute(step).fetchall()
 
     def adopt(self, keys: Sequence[tuple[Any, ...]], offsets: Offsets) -> None:
         """Store rows of the table of keys, and offsets."""
@@ -197,7 +201,7 @@ class Store:
         with self._access():
             for position, links, nodes, *blobs, crc in self._db.execute("SELECT * FROM commits ORDER BY position"):
                 if _crc(blobs) != crc:
-                    raise StorageError(f"{self.path}: commit {position:,} is damaged (checksum); {_RESTORE}")
+                    raise StorageError(f"{self.path}: commit {position:,} is damaged (checksum); {RESTORE}")
                 shapes: dict[str, tuple[int, ...]] = {"msg": (links, widths[0]), "x": (nodes, widths[1])}
                 shapes |= {"name_sizes": (nodes,), "name_text": (-1,)}
                 for name, blob in zip(_ARRAYS, blobs, strict=True):
@@ -209,7 +213,7 @@ class Store:
         """The first use of an idempotency key; None if it is not known."""
         query = "SELECT body, added, duplicates, nodes_added, version FROM keys WHERE key = ?"
         with self._access():
-            row = self._db.execute(query, (_digest(key),)).fetchone()
+            row = self._db.execute(query, (key_digest(key),)).fetchone()
         return None if row is None else KeyUse(row[0], Receipt(*row[1:]))
 
     def offset(self, source: str) -> Offset | None:
@@ -295,12 +299,12 @@ class Store:
         self.sync_seconds += time.perf_counter() - started
 
     @contextmanager
-    def _access(self) -> Iterator[None]:
+    def _access(self, state: str = "nothing was changed") -> Iterator[None]:
         with self._using:
             try:
                 yield
             except (sqlite3.Error, ValueError) as error:
-                raise StorageError(f"{self.path}: cannot be used ({reason(error)}); nothing was changed") from error
+                raise StorageError(f"{self.path}: cannot be used ({reason(error)}); {state}") from error
 
 
 _SYNC_ERRORS = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CLOSE", "SQLITE_IOERR")
@@ -336,9 +340,8 @@ def backup(folder: Path, target: Path) -> None:
     part.unlink(missing_ok=True)
     with storing(target):
         try:
-            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+            with closing(_reader(path)) as db:
                 db.execute("VACUUM INTO ?", (str(part),))
-            db.close()
             sync(part)
             part.rename(target)
             sync(target.absolute().parent)
@@ -354,32 +357,38 @@ def restore(source: Path, folder: Path) -> None:
     make_folder(folder)
     lock = _locked(folder)
     try:
-        with storing(folder), sqlite3.connect(f"file:{source}?mode=ro", uri=True) as db:
+        with closing(_reader(source)) as db:
             if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
                 raise StorageError(f"{source}: is damaged; use another backup")
-        for name in (f"{FILE}-wal", f"{FILE}-shm"):
-            (folder / name).unlink(missing_ok=True)
+            db.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
         part = folder / f".{FILE}.part"
-        part.write_bytes(source.read_bytes())
-        sync(part)
-        part.rename(folder / FILE)
-        sync(folder)
+        with storing(folder):
+            copyfile(source, part)
+            sync(part)
+            for name in (f"{FILE}-wal", f"{FILE}-shm"):
+                (folder / name).unlink(missing_ok=True)
+            part.rename(folder / FILE)
+            sync(folder)
     except sqlite3.Error as error:
         raise StorageError(f"{source}: is not a backup of a state ({reason(error)})") from error
     finally:
         lock.release()
 
 
+def _reader(path: Path) -> sqlite3.Connection:
+    """A connection to a file that is not changed."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
 def _locked(folder: Path) -> FolderLock:
     try:
         return FolderLock(folder)
-    except StorageError as error:
-        if "another process" in str(error):
-            raise StorageError(f"{folder}: another process uses this state; stop it first") from error
-        raise
+    except FolderInUseError as error:
+        raise StorageError(f"{folder}: another process uses this state; stop it first") from error
 
 
-def _digest(key: str) -> bytes:
+def key_digest(key: str) -> bytes:
+    """What is stored of an idempotency key."""
     return hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 

@@ -164,7 +164,8 @@ class Writer:
             reduced = self._predictor.reduce(**chosen)
             if (left := reduced.snapshot) is not reduced.base:
                 self._store.replace(stored_links(left.events, left.names))
-                self._predictor.publish(reduced)
+                self._publish(reduced)
+                self._store.scrub()
             return reduced.removed
 
         return self.between(change)
@@ -264,7 +265,7 @@ class Writer:
         try:
             self._predictor.publish(extension)
         except BaseException as error:
-            self._store.failure = f"links were stored but not added ({reason(error)}): restart the service"
+            self._store.failure = f"links were stored but queries do not see it ({reason(error)}): restart the service"
             raise StorageError(self._store.failure) from error
 
     def _observe(self, links: NewLinks, newest: Any) -> None:

@@ -12,11 +12,11 @@ import pytest
 
 import cawn
 import redis_pump
-from cawn.serve.log import LinkLog
 from cawn.serve.sources import Batch, SourceError, redis
 from cawn.serve.sources.pump import Pump
 from cawn.serve.sources.redis import RedisSource
 from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.state import open_state
 from redis_server import RedisServer, started_server
 from stored_links import StoredLinks
 
@@ -390,15 +390,15 @@ def test_a_restart_of_redis_while_a_pump_reads(server: RedisServer, tmp_path: Pa
 ROUNDS = 4
 
 
-def test_killed_at_random_moments(server: RedisServer, tmp_path: Path) -> None:
-    """A process with the log on disk is killed again and again while it reads: it has each link exactly once."""
+def test_killed_at_random_moments(server: RedisServer, runs: dict[str, Path], tmp_path: Path) -> None:
+    """A process with the links on disk is killed again and again while it reads: it has each link exactly once."""
     random_, numbers = random.Random(0), count()
     server.client.xgroup_create("s", "cawn", "0", mkstream=True)
-    command = [sys.executable, redis_pump.__file__, f"{server.url}?stream=s", str(tmp_path)]
+    command = [sys.executable, redis_pump.__file__, f"{server.url}?stream=s", runs["integers"], tmp_path]
     for i in range(ROUNDS):
         together = server.client.pipeline(transaction=False)
         for _ in range(2_000):
-            together.xadd("s", {"src": "a", "dst": "b", "t": next(numbers)})
+            together.xadd("s", {"src": "a", "dst": "b", "t": 900 + next(numbers)})
         together.execute()
         enough = 0 if i == ROUNDS - 1 else random_.randint(500, 1_900)  # entries that are not read when it is killed
         process = subprocess.Popen(command)
@@ -410,6 +410,6 @@ def test_killed_at_random_moments(server: RedisServer, tmp_path: Path) -> None:
         finally:
             process.kill()
             process.wait()
-    log = LinkLog(tmp_path)
-    assert [t for record in log.replay() for t in record.links.t] == list(range(next(numbers)))
-    log.close()
+    state = open_state(runs["integers"], tmp_path, device="cpu", threads=1)
+    assert state.predictor.snapshot().events.t[120:].tolist() == list(range(900, 900 + next(numbers)))
+    state.store.close()

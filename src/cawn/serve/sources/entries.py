@@ -1,7 +1,7 @@
 """Entries of a stream as columns of links.
 
-An entry has the fields src, dst and t, and optionally id and attributes (a JSON list), as text; or a single field
-`json` with an object of these. A Kafka message is such an object. Other fields are ignored.
+An entry has the fields src, dst and t, and optionally id and attributes (a JSON list or object), as text; or a single
+field `json` with an object of these. A Kafka message is such an object. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ def _id(link_id: Any) -> str | None:
 
 
 def _attributes(given: Any) -> Any:
-    if given is not None and not isinstance(given, list):
-        raise ValueError(f"attributes is {brief(given)}: give a list")
+    if given is not None and not isinstance(given, list | dict):
+        raise ValueError(f"attributes is {brief(given)}: give a list, or an object with values by name")
     return given
