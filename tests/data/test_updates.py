@@ -11,7 +11,7 @@ from threading import Barrier, Thread
 import numpy as np
 import pyarrow as pa
 import pytest
-from cawn.data.growing import GrowingArray
+from cawn.data.columns import GrowingArray
 
 import cawn
 from cawn.data import laws
