@@ -389,9 +389,8 @@ class LinkPredictor(Questions):
             ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id
             keep = ~np.isin(ids, hash_ids(as_names(link_id)))
         else:
-            first = 0 if since is None else int(np.searchsorted(events.t, held.times(since).reshape(-1)[0]))
             most = len(events) if links is None else check_integer(links, "links", 1)
-            keep = np.arange(len(events)) >= max(first, len(events) - most)
+            keep = np.arange(len(events)) >= max(_first_since(held, since), len(events) - most)
         return self._reduced(held, keep, gone)
 
     def _reduced(self, held: Snapshot, keep: npt.NDArray[np.bool_], gone: Sequence[int]) -> Extension:
@@ -477,6 +476,14 @@ def _accuracy(extension: Extension) -> dict[str, Any] | None:
     t, state = extension.links.t, extension.snapshot
     links = np.searchsorted(extension.base.events.t, t, side="right") + np.arange(len(t))
     return accuracy_on(state.scorer, state.events, links)
+
+
+def _first_since(held: Snapshot, since: Any) -> int:
+    """The position of the first link from a time on."""
+    times = held.times([] if since is None else since).reshape(-1)
+    if since is not None and len(times) != 1:
+        raise QueryError(f"since is {brief(since)}: give one time")
+    return int(np.searchsorted(held.events.t, times).sum())
 
 
 def _build(model: Model, events: Events, fitted: RollingCalibration, *, recalibrates: bool = False) -> Parts:

@@ -11,10 +11,10 @@ from threading import Barrier, Thread
 import numpy as np
 import pyarrow as pa
 import pytest
-from cawn.data.columns import GrowingArray
 
 import cawn
 from cawn.data import laws
+from cawn.data.columns import GrowingArray
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
 from cawn.data.updates import Rules, Update
@@ -285,14 +285,17 @@ def test_attributes_are_given_by_name(given) -> None:
     ("given", "message"),
     [
         (None, "the model needs .* .amount, currency."),
-        ({"amount": [1.0]}, "amount"),
+        ({"amount": [1.0, 2.0]}, "attribute .currency. is None"),
         ({"amount": [1.0, "x"], "currency": ["EUR"] * 2}, "amount.* is 'x'"),
         ({"amount": [1.0, float("nan")], "currency": ["EUR"] * 2}, "give a finite number"),
+        ({"amount": [1.0], "currency": ["EUR", "USD"]}, "1 values for 2 links"),
+        (7, "attributes is 7"),
+        ("EUR", "attributes is 'EUR'"),
         ({"price": [1.0, 2.0]}, "price.*amount, currency"),
         ([[1.0, "EUR"]], "1 rows of attributes for 2 links"),
         ([[1.0, "EUR"], [2.0]], r"attributes\[1\] has 1 values"),
         ([{"amount": 1.0}, {"sum": 2}], r"attributes\[1\] has 'sum'"),
-        ({"amount": 1.0, "currency": "EUR"}, "give one value for each of the 2 links"),
+        ({"amount": 1.0, "currency": "EUR"}, "attribute .amount. is 1.0: give one value for each link"),
     ],
 )
 def test_attributes_that_do_not_fit(given, message: str) -> None:

@@ -177,7 +177,7 @@ def test_a_forgotten_name_is_nowhere(served, trained: Path, tmp_path: Path) -> N
     assert {path.parent.name for path in bytes_with(SECRET, run)} >= {"live", "log"}
     removed = service.forget(SECRET).result(600)
     assert removed == 3
-    assert done["version"] > kept.version
+    assert service.predictor.version > kept.version
     assert bytes_with(SECRET, run) == []
     assert not service.node(SECRET).result(600)["known"]
     assert not service.node("friend").result(600)["known"], "its only link is gone"

@@ -6,7 +6,7 @@ What a user writes is read by these rules alone: not by what arrived before, nor
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -176,7 +176,9 @@ class Form:
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
         if given is None or self.widths[0] == 0:
-            width = 0 if given is None else _width(given)
+            width = (
+                0 if given is None else _width(given if isinstance(given, Mapping) else _values(given, "attributes"))
+            )
             if width != self.widths[0]:
                 wanted = ", ".join(self._columns) or "none"
                 raise DataError(
@@ -213,7 +215,7 @@ def _width(given: Any) -> int:
     if isinstance(given, Mapping):
         return len(given)
     first: Any = next((row for row in given if row is not None), [])
-    return len(first) if hasattr(first, "__len__") and not isinstance(first, str) else 1
+    return len(first) if isinstance(first, list | tuple | Mapping) else 1
 
 
 def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[Sequence[Any]]:
@@ -221,17 +223,24 @@ def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[Sequence[A
     if isinstance(given, Mapping):
         columns = _chosen(given, names, "attributes")
     else:
-        rows = given.tolist() if isinstance(given, np.ndarray) else list(given)
+        rows = _values(given, "attributes")
         if len(rows) != size:
             raise DataError(f"{len(rows):,} rows of attributes for {size:,} links: give one for each")
         columns = [list(column) for column in zip(*(_row(row, i, names) for i, row in enumerate(rows)), strict=True)]
         columns = columns or [[] for _ in names]
-    for name, column in zip(names, columns, strict=True):
-        if isinstance(column, str) or not hasattr(column, "__len__") or len(column) != size:
-            raise DataError(
-                f"attribute {brief(name)} is {brief(column)}: give one value for each of the {size:,} links"
-            )
-    return columns
+    found = [_values(column, f"attribute {brief(name)}") for name, column in zip(names, columns, strict=True)]
+    for name, column in zip(names, found, strict=True):
+        if len(column) != size:
+            raise DataError(f"attribute {brief(name)} has {len(column):,} values for {size:,} links: give one for each")
+    return found
+
+
+def _values(given: Any, what: str) -> list[Any]:
+    """A column or rows as a list."""
+    found = given.tolist() if hasattr(given, "tolist") else given
+    if isinstance(found, str | bytes) or not isinstance(found, Iterable):
+        raise DataError(f"{what} is {brief(given)}: give one value for each link")
+    return list(found)
 
 
 def _row(row: Any, i: int, names: tuple[str, ...]) -> list[Any]:
