@@ -93,11 +93,11 @@ class Pieces:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def __call__(self, work: Callable[[int, int], Result], total: int, at_most: int | None = None) -> Iterator[Result]:
+    def __call__(self, work: Callable[[int, int], Result], total: int) -> Iterator[Result]:
         """Yield work(first, last) for consecutive pieces of range(total)."""
         first = 0
         while first < total:
-            size = self.size if at_most is None else min(self.size, at_most)
+            size = self.size
             last = min(first + size, total)
             try:
                 result = work(first, last)

@@ -91,7 +91,7 @@ class DeviceBatcher:
         config = host.config
         self.config, self.events, self.device = config, host.events, device
         self.history = DeviceHistory(host.history, device)
-        self._side_stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._side_stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._widths = torch.tensor(config.widths, device=device)
         self._features = DevicePairFeatures(config.pair_parts, self.history.index)
         self.x_width, self.pair_width = input_widths(config, host.events, len(host.history.alpha))
