@@ -20,7 +20,7 @@ from cawn.kernels.threads import even_bounds, in_parallel, total_memory
 Array = npt.NDArray[Any]
 
 _QUERIES_PER_TASK = 256
-_DRAWS = 256  # made together
+_DRAWS = 512  # made together
 _DRAW = np.dtype(
     [
         ("query", np.int64),  # among those sampled together
