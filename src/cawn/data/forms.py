@@ -218,7 +218,7 @@ def _width(given: Any) -> int:
     return len(first) if isinstance(first, list | tuple | Mapping) else 1
 
 
-def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[Sequence[Any]]:
+def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[list[Any]]:
     """The column of each attribute, in the order of `names`."""
     if isinstance(given, Mapping):
         columns = _chosen(given, names, "attributes")
