@@ -30,7 +30,7 @@ LAYERS = (
     "serve",
     "cli",
 )
-MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data", "laws": "data"} | dict.fromkeys(
+MODULES = {"rankings": "predictor", "snapshot": "predictor", "datasets": "data", "laws": "data"} | dict.fromkeys(
     FOUNDATION, "foundation"
 )
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
@@ -51,15 +51,6 @@ SHARED = {
 
 KNOWN_CYCLES = (
     {
-        "cawn.data.attributes",
-        "cawn.data.events",
-        "cawn.data.names",
-        "cawn.data.readers.tables",
-        "cawn.data.stored",
-        "cawn.data.times",
-        "cawn.data.validation",
-    },
-    {
         "cawn.explain.law",
         "cawn.explain.link",
         "cawn.explain.page",
@@ -67,7 +58,6 @@ KNOWN_CYCLES = (
         "cawn.explain.report",
         "cawn.explain.what_if",
     },
-    {"cawn.walks.cuda", "cawn.walks.history"},
 )  # modules that reach each other by imports; to be removed here as soon as they no longer do
 
 

@@ -21,7 +21,8 @@ from cawn.data.forms import Form
 from cawn.data.hashing import digest
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names, near_names
 from cawn.data.reading import Reading
-from cawn.data.times import numbers_to_dates, parse_query_times
+from cawn.data.time_forms import parse_query_times
+from cawn.data.times import numbers_to_dates
 from cawn.errors import QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, RollingCalibration, check_prior
 from cawn.learn.runs import Record

@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
-from cawn.data.forms import NameForm
+from cawn.data.forms import NameForm, bipartite_prefixes
 from cawn.data.names import (
     SLOTS,
     UNKNOWN,
     NameIndex,
     as_name,
     as_names,
-    bipartite_prefixes,
     parse_integers,
 )
 from cawn.data.validation import check_links, check_names

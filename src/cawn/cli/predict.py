@@ -83,7 +83,7 @@ class _Execution:
 
     def check_run(self, at: Any) -> StoredRun:
         """Read the run, with all checksums, which workers do not compare; refuse a time that is none."""
-        from cawn.data.times import parse_query_times
+        from cawn.data.time_forms import parse_query_times
         from cawn.learn.runs import read_run
 
         found = read_run(self.run)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +16,8 @@ import numpy.typing as npt
 from cawn.data.hashing import hash_ids
 from cawn.errors import DataError, brief
 
-if TYPE_CHECKING:
-    from cawn.data.events import Events
-
 Array = npt.NDArray[Any]
+AnyEvents = TypeVar("AnyEvents", bound=Any)  # `Events`, whose module imports this one
 Kind = Literal["number", "category", "presence"]
 
 MAX_LEVELS = 32  # levels of a category that is encoded one-hot
@@ -102,7 +100,7 @@ class Encoder:
     x: tuple[Feature, ...]
 
     @classmethod
-    def fit(cls, events: Events, train: Array, *, standardise: bool = True) -> Encoder | None:
+    def fit(cls, events: Any, train: Array, *, standardise: bool = True) -> Encoder | None:
         """Fit to the links at positions `train` and their nodes; None where there is nothing to encode."""
         links, nodes = _columns(events.msg, events.columns, "msg"), _columns(events.x, events.node_columns, "x")
         if not any(standardise or column.kind == "category" for _, column in (*links, *nodes)):
@@ -116,7 +114,7 @@ class Encoder:
         )
         return cls(msg, x)
 
-    def transform(self, events: Events) -> Events:
+    def transform(self, events: AnyEvents) -> AnyEvents:
         """A copy with encoded attributes. Unknown levels of a category become "other"."""
         if events.encoder == self:
             return events
@@ -129,7 +127,8 @@ class Encoder:
         msg, x = _encode(self.msg, links), _encode(self.x, nodes)
         if x is not None:
             x[~_present(nodes, len(x))] = 0
-        return events.replace(msg=msg, x=x, columns=(), node_columns=(), encoder=self)
+        encoded: AnyEvents = events.replace(msg=msg, x=x, columns=(), node_columns=(), encoder=self)
+        return encoded
 
     @property
     def marks_presence(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,6 @@ from cawn.data.names import UNKNOWN, NameIndex, occurring
 from cawn.data.reading import Reading
 from cawn.data.times import as_times, dates_to_numbers
 from cawn.errors import DataError, brief
-
-if TYPE_CHECKING:
-    from cawn.data.stored import StoredIndex
 
 _MAX_ID = 2**31 - 2
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
@@ -61,7 +58,7 @@ class Events:
     node_columns: tuple[Attribute, ...] = ()  # what x holds
     encoder: Encoder | None = None  # that encoded msg and x; None for attributes as given
     reading: Reading | None = None  # how a file or table was read; set by `cawn.read`
-    stored: StoredIndex | None = None  # the index folder that arrays are mapped from
+    stored: Any = None  # the `StoredIndex` that arrays are mapped from
     _rows: Array | range  # positions in the input
     _names: NameIndex | None = None  # made of the labels when they are looked up, or the labels of it
 

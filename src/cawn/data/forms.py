@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.events import Events, as_attributes, link_ids
-from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names
+from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names, occurring
 from cawn.data.reading import Reading
-from cawn.data.times import TimeForm
+from cawn.data.time_forms import TimeForm
 from cawn.errors import DataError, QueryError, brief
 
 Array = npt.NDArray[Any]
@@ -267,3 +267,22 @@ def _numbers(column: Sequence[Any], name: str) -> Array:
         if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not np.isfinite(value):
             raise DataError(f"attribute {brief(name)} of link {i} is {brief(value)}: give a finite number")
     return np.array(column, np.float64)
+
+
+def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
+    """("user", "item") where all sources are named user:... and all destinations item:..., as `cawn.read` does."""
+    if len(events) == 0 or not events.names.strings:
+        return None
+    first, second = (_common_prefix(events.names, ends, events.num_nodes) for ends in (events.src, events.dst))
+    return None if first is None or second is None or first == second else (first, second)
+
+
+def _common_prefix(names: NameIndex, ends: Array, num_nodes: int) -> str | None:
+    """What stands before the colon in the name of each of these nodes; None unless that is the same."""
+    prefix = None
+    for node in occurring(num_nodes, ends).tolist():
+        found, colon, _ = str(names.name(node)).partition(":")
+        if not colon or prefix not in (None, found):
+            return None
+        prefix = found
+    return prefix

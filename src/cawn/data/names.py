@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +19,6 @@ import pyarrow as pa
 from cawn.data.columns import blocks
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu import numbering
-
-if TYPE_CHECKING:
-    from cawn.data.events import Events
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
@@ -68,25 +65,6 @@ def as_name(name: Any, what: str) -> Name:
     if len(found) != 1 or (hasattr(name, "__iter__") and not isinstance(name, str)):
         raise QueryError(f"{what} is {brief(name)}: give one name")
     return found[0]
-
-
-def bipartite_prefixes(events: Events) -> tuple[str, str] | None:
-    """("user", "item") where all sources are named user:... and all destinations item:..., as `cawn.read` does."""
-    if len(events) == 0 or not events.names.strings:
-        return None
-    first, second = (_common_prefix(events.names, ends, events.num_nodes) for ends in (events.src, events.dst))
-    return None if first is None or second is None or first == second else (first, second)
-
-
-def _common_prefix(names: NameIndex, ends: Ids, num_nodes: int) -> str | None:
-    """What stands before the colon in the name of each of these nodes; None unless that is the same."""
-    prefix = None
-    for node in occurring(num_nodes, ends).tolist():
-        found, colon, _ = str(names.name(node)).partition(":")
-        if not colon or prefix not in (None, found):
-            return None
-        prefix = found
-    return prefix
 
 
 def occurring(num_nodes: int, *ends: Ids) -> Array:

@@ -15,7 +15,8 @@ from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.names import UNKNOWN, Name, NameIndex
-from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
+from cawn.data.time_forms import SPANS, TimeForm, likely_unit
+from cawn.data.times import PER_SECOND, check_span
 from cawn.errors import CawnError, DataError, QueryError, brief
 
 Array = npt.NDArray[Any]

@@ -13,10 +13,9 @@ from torch import Tensor
 from cawn import systems
 from cawn.data.attributes import Encoder
 from cawn.data.events import Events
-from cawn.data.forms import Form, NameForm
-from cawn.data.names import bipartite_prefixes
+from cawn.data.forms import Form, NameForm, bipartite_prefixes
 from cawn.data.reading import Reading
-from cawn.data.times import TimeForm
+from cawn.data.time_forms import TimeForm
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
 from cawn.learn.clocks import Clock

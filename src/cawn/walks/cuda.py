@@ -14,31 +14,23 @@ from cawn.errors import QueryError
 from cawn.index.cuda import place_index
 from cawn.index.neighbours import Neighbours
 from cawn.kernels.cuda.launch import memory_for
-from cawn.walks.history import History, RecentLinks
 from cawn.walks.kernels.cuda import count_positions, sample_walks
-from cawn.walks.sampling import Walks, query_arrays, step_widths
+from cawn.walks.sampling import RecentLinks, Walks, query_arrays, step_widths
 
 
 class DeviceHistory:
     """A `History` with its index on a device; made by `History.to`."""
 
-    def __init__(self, history: History, device: torch.device) -> None:
+    def __init__(self, history: Any, device: torch.device) -> None:
         self.device, self._host = device, history
+        self.alpha: tuple[float, ...] = history.alpha  # the decays, one or several
+        self.num_nodes: int = history.num_nodes
         self._place = torch.empty(0, device=device).device  # with an index
         self.index = place_index(history.index, device)
 
-    def to(self, device: torch.device | str) -> History | DeviceHistory:
+    def to(self, device: torch.device | str) -> Any:
         """The same history on another device; on "cpu" the one it was copied from."""
         return self._host.to(device)
-
-    @property
-    def alpha(self) -> tuple[float, ...]:
-        """The decays, one or several."""
-        return self._host.alpha
-
-    @property
-    def num_nodes(self) -> int:
-        return self._host.num_nodes
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +14,10 @@ from cawn.errors import QueryError
 from cawn.index.index import Index
 from cawn.index.kernels import nodes as kernels
 from cawn.walks.kernels.sampling import sample_walks
-from cawn.walks.sampling import Sampler, check_alphas, query_arrays
+from cawn.walks.sampling import RecentLinks, Sampler, check_alphas, query_arrays
 
 if TYPE_CHECKING:
     from cawn.walks.cuda import DeviceHistory
-
-
-class RecentLinks(NamedTuple):
-    """The last k links of B nodes, newest first, [B, k] each; nodes and events are -1 where there is no further link.
-
-    NumPy arrays, or tensors on the GPU if the history was moved there.
-    """
-
-    nodes: Any  # int32, the other end of each link
-    t: Any  # int64 or float64 like the events; 0 where there is no link
-    events: Any  # int64
 
 
 class History(Sampler):

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,17 @@ class Walks:
     def __repr__(self) -> str:
         B, M, L = self.nodes.shape
         return f"Walks({B:,} queries x {M} walks of length {L - 1})"
+
+
+class RecentLinks(NamedTuple):
+    """The last k links of B nodes, newest first, [B, k] each; nodes and events are -1 where there is no further link.
+
+    NumPy arrays, or tensors on the GPU if the history was moved there.
+    """
+
+    nodes: Any  # int32, the other end of each link
+    t: Any  # int64 or float64 like the events; 0 where there is no link
+    events: Any  # int64
 
 
 class Sampler(ABC):

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from cawn.data.attributes import Attribute
 from cawn.data.events import Events
-from cawn.data.names import UNKNOWN, bipartite_prefixes
+from cawn.data.forms import bipartite_prefixes
+from cawn.data.names import UNKNOWN
 from cawn.data.readers.attributes import AttributeReader
 from cawn.data.readers.rows import PIECE, Rows, TableInMemory, open_rows
 from cawn.data.readers.tables import Origin, TableColumn
