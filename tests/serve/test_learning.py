@@ -240,11 +240,3 @@ def test_training_logits_are_those_of_training() -> None:
         logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
         again = contrast_loss(logits, links.weight, training.num_negatives)
         assert again.item() == pytest.approx(loss.item(), rel=1e-5)
-
-
-def test_links_in_one_row_are_not_enough_to_learn_from(cycles: Path) -> None:
-    predictor = load(cycles)
-    learner = learner_of(predictor)
-    monitor = Monitor(predictor, learner)
-    feed(predictor, monitor, Links(["n0"], ["n20"], [TRAINED]))
-    assert learner.summary()["steps"] == 0

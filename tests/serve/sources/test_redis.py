@@ -82,14 +82,7 @@ def test_in_order_and_acknowledged(server: RedisServer) -> None:
     add(server, 4)
     assert reader.drain() == [1, 2, 3, 4]
     assert reader.stored.offsets["redis:s"].startswith("0-0:")
-    assert reader.source._written.gaps() == []
     assert ids[0].decode() not in reader.stored.offsets["redis:s"]  # the ranges have been joined
-
-
-def test_nothing_there(server: RedisServer) -> None:
-    reader = Reader(server)
-    assert len(reader.source.read(0.001)) == 0
-    assert reader.source.warning is None
 
 
 @pytest.mark.parametrize("moment", ["read", "written"])
@@ -147,15 +140,6 @@ def test_entries_of_a_dead_consumer_come_after_newer_ones(server: RedisServer) -
     assert pending(server) == 0
 
 
-def test_a_claim_goes_through_all_entries(server: RedisServer, monkeypatch) -> None:
-    monkeypatch.setattr(redis, "ENTRIES", 2)
-    add(server, *range(7))
-    dead = Reader(server, "dead")
-    while len(dead.read()):
-        pass
-    assert Reader(server, claim=AT_ONCE).drain() == list(range(7))
-
-
 def test_entries_between_claimed_ones_are_not_taken_as_written(server: RedisServer) -> None:
     ids = add(server, 1, 2, 3)
     dead, slow = Reader(server, "dead"), Reader(server, "slow")
@@ -168,17 +152,6 @@ def test_entries_between_claimed_ones_are_not_taken_as_written(server: RedisServ
     server.client.xclaim("s", "cawn", "slow", 0, [ids[1]], idle=10_000_000)
     reader.crash()
     assert reader.drain() == [1, 3, 2]
-
-
-def test_a_group_that_is_deleted_with_pending_entries(server: RedisServer) -> None:
-    add(server, 1)
-    Reader(server, "dead").read()
-    add(server, 2)
-    reader = Reader(server, claim=3600)
-    assert reader.drain() == [2]
-    server.client.xgroup_destroy("s", "cawn")
-    reader.crash()
-    assert reader.drain() == [2, 1]
 
 
 def test_redis_forgets_acknowledgements(server: RedisServer) -> None:
@@ -230,32 +203,6 @@ def test_the_group_is_deleted(server: RedisServer) -> None:
     assert reader.drain() == [1, 2, 3, 4]
 
 
-def test_the_group_is_made_again_by_others(server: RedisServer) -> None:
-    """What is not pending because it is yet to be delivered again is not taken as acknowledged."""
-    add(server, 1)
-    Reader(server, "dead").read()
-    reader = Reader(server, claim=3600)
-    add(server, 2)
-    batch = reader.write(reader.read())
-    server.client.xgroup_destroy("s", "cawn")
-    server.client.xgroup_create("s", "cawn", "0")
-    reader.source.commit(batch)
-    assert reader.drain() == [2, 1]
-    assert reader.source.known == 1
-
-
-def test_the_stream_is_deleted(server: RedisServer) -> None:
-    reader = Reader(server)
-    add(server, 1, 2)
-    batch = reader.write(reader.read())
-    server.client.delete("s")
-    with pytest.raises(SourceError, match="no such key"):
-        reader.source.commit(batch)
-    reader.source.close()
-    add(server, 3)
-    assert reader.drain() == [1, 2, 3]
-
-
 def test_pending_entries_that_were_trimmed(server: RedisServer) -> None:
     add(server, 1, 2)
     reader, dead = Reader(server, claim=AT_ONCE), Reader(server, "dead")
@@ -287,26 +234,6 @@ def test_malformed_entries_are_acknowledged(server: RedisServer) -> None:
     assert pending(server) == 0
 
 
-def test_a_new_group_may_start_at_the_end(server: RedisServer) -> None:
-    add(server, 1)
-    reader = Reader(server, start="$")
-    assert reader.drain() == []
-    add(server, 2)
-    assert reader.drain() == [2]
-
-
-def test_lag(server: RedisServer, monkeypatch) -> None:
-    monkeypatch.setattr(redis, "ENTRIES", 2)
-    add(server, 1, 2, 3, 4, 5)
-    reader = Reader(server)
-    reader.read()
-    assert reader.source.lag == 5
-    reader.step()
-    assert reader.source.lag == 1
-    reader.drain()
-    assert reader.source.lag == 0
-
-
 def test_the_database_and_a_key_that_is_no_stream(server: RedisServer) -> None:
     server.client.set("text", "x")
     source = RedisSource.open(f"{server.url}?db=0&stream=text", {}.get)
@@ -321,12 +248,9 @@ def test_a_wrong_password_is_not_shown(server: RedisServer) -> None:
     assert "secret" not in str(error.value)
 
 
-def test_damaged_positions() -> None:
+def test_a_source_that_cannot_be_opened(monkeypatch) -> None:
     with pytest.raises(SourceError, match="stored positions are damaged"):
         RedisSource("redis://h", "s", {"redis:s": "x"}.get)
-
-
-def test_without_the_package(monkeypatch) -> None:
     monkeypatch.setattr(redis, "find_spec", lambda name: None)
     with pytest.raises(cawn.QueryError, match=r"pip install 'cawn\[redis\]'"):
         RedisSource("redis://h", "s", {}.get)
