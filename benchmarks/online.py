@@ -28,9 +28,7 @@ from cawn.systems import settings_type
 RULES = Rules(max_ahead=float("inf"))  # the links of a benchmark may be of any time
 
 
-def stream(
-    run: Path, events: cawn.Events, learn: dict[str, float] | None, portion: int, device: str
-) -> dict[str, Any]:
+def stream(run: Path, events: cawn.Events, learn: dict[str, float] | None, portion: int, device: str) -> dict[str, Any]:
     """Accuracy over all links after those of the run, which arrive in portions."""
     predictor = cawn.LinkPredictor.load(run, device=device)
     learner = None if learn is None else Learner(predictor, **learn)  # type: ignore[arg-type]
@@ -90,10 +88,7 @@ def main() -> None:
             )
             learn = {"rate": options.rate, "replay": options.replay}
             rows = {"of the run": None, "learning": learn}
-            found = {
-                kind: stream(run, events, given, options.portion, options.device)
-                for kind, given in rows.items()
-            }
+            found = {kind: stream(run, events, given, options.portion, options.device) for kind, given in rows.items()}
         for kind, row in found.items():
             figures = (overall(row["points"], "model", figure) for figure in ("mrr", "log_loss"))
             counts = (str(row.get(what, "")) for what in ("promotions", "restarts", "alarms"))

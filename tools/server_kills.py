@@ -5,8 +5,9 @@
 A process recovers the state, takes links from three clients at once, acknowledges them through a pipe, and is killed;
 then the next one is started. One client gives ids, one idempotency keys; both send again what was not acknowledged. The
 third reads a source and goes on at the stored offset. Every fourth process is killed while it recovers, the others
-after a random number of acknowledgements. In every fifth process, writing also fails: the disk is full, or a sync fails,
-whether or not the links are on disk by then. Every link that was acknowledged must be there after each recovery, and every link only once.
+after a random number of acknowledgements. In every fifth process, writing also fails: the disk is full, or a sync
+fails, whether or not the links are on disk by then. Every link that was acknowledged must be there after each recovery,
+and every link only once.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@ import json
 import logging
 
 import pytest
+from cawn.serve.ingest import LateLinks, QueueFull
 
 import cawn
 from cawn.errors import DeviceError, StorageError
-from cawn.serve.ingest import LateLinks, QueueFull
 from cawn.serve.problems import KINDS, MEDIA_TYPE, Problem, of_error, of_status
 
 

@@ -74,4 +74,3 @@ def test_no_result_changes(system: str) -> None:
         assert update == (2, 1, 1)
         assert predictor.version == 1
     np.testing.assert_array_equal(prepared.score(src, dst, t + 2), plain.score(src, dst, t + 2))
-

@@ -176,7 +176,7 @@ class Form:
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
         if given is None or self.widths[0] == 0:
-            width = 0 if given is None else _width(given if isinstance(given, Mapping) else _values(given, "attributes"))
+            width = 0 if given is None else _width(given)
             if width != self.widths[0]:
                 wanted = ", ".join(self._columns) or "none"
                 raise DataError(
@@ -212,11 +212,11 @@ def _width(given: Any) -> int:
     """The number of attributes of each link."""
     if isinstance(given, Mapping):
         return len(given)
-    first: Any = next((row for row in given if row is not None), [])
+    first: Any = next((row for row in _values(given, "attributes") if row is not None), [])
     return len(first) if isinstance(first, list | tuple | Mapping) else 1
 
 
-def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[Sequence[Any]]:
+def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[list[Any]]:
     """The column of each attribute, in the order of `names`."""
     if isinstance(given, Mapping):
         columns = _chosen(given, names, "attributes")

@@ -1,7 +1,7 @@
 """Entries of a stream as columns of links.
 
-An entry has the fields src, dst and t, and optionally id and attributes (a JSON list or object), as text; or a single field
-`json` with an object of these. A Kafka message is such an object. Other fields are ignored.
+An entry has the fields src, dst and t, and optionally id and attributes (a JSON list or object), as text; or a single
+field `json` with an object of these. A Kafka message is such an object. Other fields are ignored.
 """
 
 from __future__ import annotations
