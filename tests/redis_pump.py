@@ -1,4 +1,4 @@
-"""A process that moves links from Redis into a live state until it is killed: python redis_pump.py URL RUN FOLDER."""
+"""Moves links from Redis into a live state until it is killed: python tests/redis_pump.py URL RUN FOLDER."""
 
 import sys
 import time

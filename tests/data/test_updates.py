@@ -1,4 +1,4 @@
-"""New links in a predictor: none lost, none twice, none that cannot be, every answer from one state of the history."""
+"""New links in a predictor: none lost, none twice, none that cannot be; answers come from one state of the history."""
 
 import os
 import pickle
@@ -400,9 +400,8 @@ def test_integers_have_one_spelling(run) -> None:
     """H4: before and after the first text name."""
     plain = run.events
     predictor = of_events(run, cawn.Events(plain.src, plain.dst, plain.t), integers=True)
-    table = pa.table(
-        {"src": ["77", "77.0", "x", "77.0"], "dst": ["1", "1.0", "1", "1"], "t": plain.t[-1] + np.arange(4)}
-    )
+    ends = {"src": ["77", "77.0", "x", "77.0"], "dst": ["1", "1.0", "1", "1"]}
+    table = pa.table(ends | {"t": plain.t[-1] + np.arange(4)})
     assert predictor.update(table[:2]) == Update(2, 0, 1)
     assert predictor.update(table[2:]) == Update(2, 0, 1)
     assert predictor.nodes()[-2:] == [77, "x"]
@@ -454,11 +453,8 @@ def test_what_remains_equals_a_history_without_the_links(run, predictor, now) ->
     before = predictor.num_links
     assert predictor.retain(links=50) == before - 50
     assert set(predictor.nodes()) <= {*names.tolist(), "x"}
-    for wrong in (
-        lambda: predictor.forget("stranger"),
-        lambda: predictor.forget(None),
-        lambda: predictor.retain(links=0),
-    ):
+    forget, retain = predictor.forget, predictor.retain
+    for wrong in (lambda: forget("stranger"), lambda: forget(None), lambda: retain(links=0), lambda: retain(since=[])):
         with pytest.raises(QueryError):
             wrong()
     assert predictor.num_links == 50

@@ -11,6 +11,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.serve.service import Service, ServiceSettings
+from cawn.serve.store import Store
 from cawn.systems.rates import RatesSettings
 from small_stream import train_on_cycles
 
@@ -50,6 +51,14 @@ def cycles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cycles") / "run"
     train_on_cycles(folder)
     return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store."""
+    opened = Store(tmp_path / "state")
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -98,11 +98,6 @@ def test_a_batch_that_is_full_does_not_wait(batcher, predictor) -> None:
     assert len(predictor.calls) == 1
 
 
-def test_a_batch_waits_for_a_while(batcher, predictor) -> None:
-    scores = batcher(max_pairs=2, max_wait=0.001)
-    assert scores.submit(pairs(1)).result(600).probability.tolist() == [0.001]
-
-
 def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor) -> None:
     scores = batcher()
     busy(scores, predictor)
@@ -118,10 +113,6 @@ def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor)
     ]
 
 
-def test_without_a_time_all_links_are_visible(batcher, predictor) -> None:
-    assert batcher().submit(Pairs(["a"], ["b"], None)).result(600).probability.tolist() == [0.101]
-
-
 def test_a_bad_request_fails_alone(batcher, predictor) -> None:
     scores = batcher()
     busy(scores, predictor)
@@ -133,7 +124,9 @@ def test_a_bad_request_fails_alone(batcher, predictor) -> None:
         bad.result(600)
 
 
-def test_without_links_there_is_no_default_time(batcher, predictor) -> None:
+def test_the_default_time(batcher, predictor) -> None:
+    assert batcher().submit(Pairs(["a"], ["b"], None)).result(600).probability.tolist() == [0.101]
+    assert batcher(max_wait=0.001).submit(pairs()).result(600).probability.tolist() == []
     scores, predictor.watermark = batcher(), None
     busy(scores, predictor)
     without, given = scores.submit(Pairs(["a"], ["b"], None)), scores.submit(pairs(5))
@@ -141,11 +134,6 @@ def test_without_links_there_is_no_default_time(batcher, predictor) -> None:
     assert given.result(600).probability.tolist() == [0.005]
     with pytest.raises(cawn.QueryError, match="there are no links yet"):
         without.result(600)
-
-
-def test_no_pairs(batcher, predictor) -> None:
-    assert batcher().submit(pairs()).result(600).probability.tolist() == []
-    assert predictor.calls == []
 
 
 def test_a_full_queue_is_refused(batcher, predictor) -> None:

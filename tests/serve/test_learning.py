@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,6 @@ import cawn
 from cawn.errors import QueryError
 from cawn.serve import monitor as monitors
 from cawn.serve.learning import Learner
-from cawn.serve.links import Links
 from cawn.serve.monitor import Monitor
 from cawn.serve.recency import Recency
 from cawn.serve.store import SHADOW, Store
@@ -32,13 +30,6 @@ SAME_LAW, OTHER_LAW = (planted(np.arange(TRAINED + 1200) < end) for end in (TRAI
 def fixed_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which links are scored does not depend on the speed of this machine."""
     monkeypatch.setattr(monitors, "COST_WEIGHT", 0.0)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path)
-    yield opened
-    opened.close()
 
 
 def load(run: Path) -> cawn.LinkPredictor:
@@ -195,14 +186,12 @@ def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: Sto
     assert again._until == learner._until
 
 
-def test_a_damaged_shadow_model_starts_again(cycles: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_shadow_model_starts_again(cycles: Path, store: Store, caplog: pytest.LogCaptureFixture) -> None:
     predictor = load(cycles)
-    store = Store(tmp_path)
     learner_of(predictor, store).save()
     with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
         db.execute("UPDATE weights SET crc = crc + 1 WHERE number = ?", (SHADOW,))
     again = learner_of(predictor, store)
-    store.close()
     assert "starts again" in caplog.text
     assert_equal(dict(again._shadow.module.state_dict()), weights_of(predictor))
 
@@ -240,11 +229,3 @@ def test_training_logits_are_those_of_training() -> None:
         logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
         again = contrast_loss(logits, links.weight, training.num_negatives)
         assert again.item() == pytest.approx(loss.item(), rel=1e-5)
-
-
-def test_links_in_one_row_are_not_enough_to_learn_from(cycles: Path) -> None:
-    predictor = load(cycles)
-    learner = learner_of(predictor)
-    monitor = Monitor(predictor, learner)
-    feed(predictor, monitor, Links(["n0"], ["n20"], [TRAINED]))
-    assert learner.summary()["steps"] == 0

@@ -1,4 +1,4 @@
-"""The live state: whatever arrives, what is acknowledged is there once, before and after a restart."""
+"""The live state: what is acknowledged is there once, before and after a restart, whatever else happens."""
 
 import os
 import shutil

@@ -1,7 +1,6 @@
 """Weights that are kept, and served again."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,13 +14,6 @@ from cawn.serve.store import Store
 from cawn.serve.weights import KeptWeights
 from cawn.snapshot import Questions
 from small_stream import TRAINED
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    opened = Store(tmp_path / "state")
-    yield opened
-    opened.close()
 
 
 def weights_of(predictor: cawn.LinkPredictor, *, more: float = 0.0) -> dict[str, torch.Tensor]:

@@ -176,9 +176,7 @@ class Form:
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
         if given is None or self.widths[0] == 0:
-            width = (
-                0 if given is None else _width(given if isinstance(given, Mapping) else _values(given, "attributes"))
-            )
+            width = 0 if given is None else _width(given)
             if width != self.widths[0]:
                 wanted = ", ".join(self._columns) or "none"
                 raise DataError(
@@ -214,7 +212,7 @@ def _width(given: Any) -> int:
     """The number of attributes of each link."""
     if isinstance(given, Mapping):
         return len(given)
-    first: Any = next((row for row in given if row is not None), [])
+    first: Any = next((row for row in _values(given, "attributes") if row is not None), [])
     return len(first) if isinstance(first, list | tuple | Mapping) else 1
 
 

@@ -68,7 +68,7 @@ def import_state(store: Store, run: StoredRun, identity: str) -> None:
         _import(store, run, identity)
     except (DataError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise StorageError(
-            f"{store.folder}: the state of an earlier version cannot be read ({reason(error)}); restore a backup"
+            f"{store.folder}: the state of an earlier version cannot be read ({reason(error)}); restore a backup of it"
         ) from error
 
 

@@ -147,7 +147,7 @@ class Store:
         self._offsets |= offsets
 
     def replace(self, parts: Iterator[Stored], **facts: str) -> None:
-        """Replace all links and names, in one transaction; `scrub` then leaves nothing of the former ones."""
+        """Replace all links and names, in one transaction; `scrub` then removes what is left of them in the file."""
         with self._transaction():
             position = self.position
             self._db.execute("DELETE FROM commits")

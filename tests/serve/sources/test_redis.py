@@ -74,24 +74,6 @@ def pending(server: RedisServer) -> int:
     return server.client.xpending("s", "cawn")["pending"]
 
 
-def test_in_order_and_acknowledged(server: RedisServer) -> None:
-    ids = add(server, 1, 2, 3)
-    reader = Reader(server)
-    assert reader.drain() == [1, 2, 3]
-    assert pending(server) == 0
-    add(server, 4)
-    assert reader.drain() == [1, 2, 3, 4]
-    assert reader.stored.offsets["redis:s"].startswith("0-0:")
-    assert reader.source._written.gaps() == []
-    assert ids[0].decode() not in reader.stored.offsets["redis:s"]  # the ranges have been joined
-
-
-def test_nothing_there(server: RedisServer) -> None:
-    reader = Reader(server)
-    assert len(reader.source.read(0.001)) == 0
-    assert reader.source.warning is None
-
-
 @pytest.mark.parametrize("moment", ["read", "written"])
 def test_a_crash_loses_nothing_and_doubles_nothing(server: RedisServer, moment: str) -> None:
     add(server, 1, 2)
@@ -103,8 +85,10 @@ def test_a_crash_loses_nothing_and_doubles_nothing(server: RedisServer, moment: 
     assert pending(server) == 2
     add(server, 3)
     assert reader.drain() == [1, 2, 3]
-    assert pending(server) == 0
+    assert pending(server) == reader.source.lag == 0
     assert reader.source.known == (2 if moment == "written" else 0)
+    assert reader.stored.offsets["redis:s"].startswith("0-0:"), "the ranges have been joined"
+    assert Reader(server, "later", group="new", start="$").drain() == []
 
 
 def test_a_crash_under_another_name(server: RedisServer) -> None:
@@ -120,42 +104,6 @@ def test_a_crash_under_another_name(server: RedisServer) -> None:
     assert (again.source.known, pending(server)) == (2, 0)
 
 
-def test_two_consumers_share_the_stream(server: RedisServer, monkeypatch) -> None:
-    monkeypatch.setattr(redis, "ENTRIES", 2)
-    first, second = Reader(server, "first"), Reader(server, "second")
-    add(server, *range(8))
-    while first.step() + second.step():
-        pass
-    assert sorted(first.stored.times + second.stored.times) == list(range(8))
-    assert first.stored.times == [0, 1, 4, 5]
-    for reader in (first, second):  # what the other acknowledged is no gap
-        assert len(reader.source._written.gaps()) <= 1
-
-
-def test_entries_of_a_dead_consumer_come_after_newer_ones(server: RedisServer) -> None:
-    add(server, 1, 2)
-    dead = Reader(server, "dead")
-    dead.read()
-    reader = Reader(server, claim=3600)
-    add(server, 3, 4)
-    assert reader.drain() == [3, 4]
-    assert len(reader.source._written.gaps()) == 1  # 1 and 2 may still come
-    reader.source.close()
-    reader.source = RedisSource(server.url, "s", reader.stored.offsets.get, claim=AT_ONCE)
-    assert reader.drain() == [3, 4, 1, 2]
-    assert reader.source._written.gaps() == []
-    assert pending(server) == 0
-
-
-def test_a_claim_goes_through_all_entries(server: RedisServer, monkeypatch) -> None:
-    monkeypatch.setattr(redis, "ENTRIES", 2)
-    add(server, *range(7))
-    dead = Reader(server, "dead")
-    while len(dead.read()):
-        pass
-    assert Reader(server, claim=AT_ONCE).drain() == list(range(7))
-
-
 def test_entries_between_claimed_ones_are_not_taken_as_written(server: RedisServer) -> None:
     ids = add(server, 1, 2, 3)
     dead, slow = Reader(server, "dead"), Reader(server, "slow")
@@ -168,17 +116,6 @@ def test_entries_between_claimed_ones_are_not_taken_as_written(server: RedisServ
     server.client.xclaim("s", "cawn", "slow", 0, [ids[1]], idle=10_000_000)
     reader.crash()
     assert reader.drain() == [1, 3, 2]
-
-
-def test_a_group_that_is_deleted_with_pending_entries(server: RedisServer) -> None:
-    add(server, 1)
-    Reader(server, "dead").read()
-    add(server, 2)
-    reader = Reader(server, claim=3600)
-    assert reader.drain() == [2]
-    server.client.xgroup_destroy("s", "cawn")
-    reader.crash()
-    assert reader.drain() == [2, 1]
 
 
 def test_redis_forgets_acknowledgements(server: RedisServer) -> None:
@@ -230,32 +167,6 @@ def test_the_group_is_deleted(server: RedisServer) -> None:
     assert reader.drain() == [1, 2, 3, 4]
 
 
-def test_the_group_is_made_again_by_others(server: RedisServer) -> None:
-    """What is not pending because it is yet to be delivered again is not taken as acknowledged."""
-    add(server, 1)
-    Reader(server, "dead").read()
-    reader = Reader(server, claim=3600)
-    add(server, 2)
-    batch = reader.write(reader.read())
-    server.client.xgroup_destroy("s", "cawn")
-    server.client.xgroup_create("s", "cawn", "0")
-    reader.source.commit(batch)
-    assert reader.drain() == [2, 1]
-    assert reader.source.known == 1
-
-
-def test_the_stream_is_deleted(server: RedisServer) -> None:
-    reader = Reader(server)
-    add(server, 1, 2)
-    batch = reader.write(reader.read())
-    server.client.delete("s")
-    with pytest.raises(SourceError, match="no such key"):
-        reader.source.commit(batch)
-    reader.source.close()
-    add(server, 3)
-    assert reader.drain() == [1, 2, 3]
-
-
 def test_pending_entries_that_were_trimmed(server: RedisServer) -> None:
     add(server, 1, 2)
     reader, dead = Reader(server, claim=AT_ONCE), Reader(server, "dead")
@@ -287,46 +198,15 @@ def test_malformed_entries_are_acknowledged(server: RedisServer) -> None:
     assert pending(server) == 0
 
 
-def test_a_new_group_may_start_at_the_end(server: RedisServer) -> None:
-    add(server, 1)
-    reader = Reader(server, start="$")
-    assert reader.drain() == []
-    add(server, 2)
-    assert reader.drain() == [2]
-
-
-def test_lag(server: RedisServer, monkeypatch) -> None:
-    monkeypatch.setattr(redis, "ENTRIES", 2)
-    add(server, 1, 2, 3, 4, 5)
-    reader = Reader(server)
-    reader.read()
-    assert reader.source.lag == 5
-    reader.step()
-    assert reader.source.lag == 1
-    reader.drain()
-    assert reader.source.lag == 0
-
-
-def test_the_database_and_a_key_that_is_no_stream(server: RedisServer) -> None:
+def test_sources_that_cannot_be_read(server: RedisServer, monkeypatch) -> None:
     server.client.set("text", "x")
-    source = RedisSource.open(f"{server.url}?db=0&stream=text", {}.get)
-    with pytest.raises(SourceError, match="WRONGTYPE"):
-        source.read(0)
-
-
-def test_a_wrong_password_is_not_shown(server: RedisServer) -> None:
-    source = RedisSource.open(server.url.replace("unix://", "unix://:secret@") + "?stream=s", {}.get)
-    with pytest.raises(SourceError, match="Redis: ") as error:
-        source.read(0)
-    assert "secret" not in str(error.value)
-
-
-def test_damaged_positions() -> None:
+    with_password = server.url.replace("unix://", "unix://:secret@")
+    for url, message in ((f"{server.url}?db=0&stream=text", "WRONGTYPE"), (f"{with_password}?stream=s", "Redis: ")):
+        with pytest.raises(SourceError, match=message) as error:
+            RedisSource.open(url, {}.get).read(0)
+        assert "secret" not in str(error.value)
     with pytest.raises(SourceError, match="stored positions are damaged"):
         RedisSource("redis://h", "s", {"redis:s": "x"}.get)
-
-
-def test_without_the_package(monkeypatch) -> None:
     monkeypatch.setattr(redis, "find_spec", lambda name: None)
     with pytest.raises(cawn.QueryError, match=r"pip install 'cawn\[redis\]'"):
         RedisSource("redis://h", "s", {}.get)
