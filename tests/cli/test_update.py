@@ -15,7 +15,10 @@ def test_update_adds_links_once(run: Path, tmp_path: Path, now: int) -> None:
     new = tmp_path / "new.csv"
     new.write_text(f"number,rater,ratee,when\n900,n1,n2,{now}\n901,n1,newcomer,{now + 1}\n")
     before = LinkPredictor.load(run).score("n1", ["n2", "newcomer"], now + 5)
-    assert call_cawn("update", run, new) == (0, "", f"2 links and 1 nodes added: {run}\n")
+    code, _, said = call_cawn("update", run, new)
+    assert code == 0
+    assert said.startswith("accuracy on the new links, before they were known (2 of 2 scored): AP ")  # U9
+    assert said.endswith(f"\n2 links and 1 nodes added: {run}\n")
     predictor = LinkPredictor.load(run)
     assert predictor.num_links == 402
     assert predictor.knows("newcomer")

@@ -84,7 +84,7 @@ def served(trained: Path, tmp_path: Path) -> Iterator[Callable[..., Service]]:
 def shared_service(trained: Path, tmp_path_factory) -> Iterator[Service]:
     """A service for tests that do not mind links others have added."""
     run = shutil.copytree(trained, tmp_path_factory.mktemp("shared") / "run")
-    service = Service(ServiceSettings(Path(run), device="cpu", threads=1))
+    service = Service(ServiceSettings(Path(run), device="cpu", threads=1, max_ahead=2.0**62))
     service.start()
     yield service
     service.stop()

@@ -23,13 +23,13 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def client(served) -> Iterator[AsgiClient]:
-    with AsgiClient(create_app(served())) as client:
+    with AsgiClient(create_app(served(max_ahead=2.0**62))) as client:
         yield client
 
 
 @pytest.fixture
 def guarded(served) -> Iterator[AsgiClient]:
-    with AsgiClient(create_app(served(), TOKENS)) as client:
+    with AsgiClient(create_app(served(max_ahead=2.0**62), TOKENS)) as client:
         yield client
 
 
@@ -92,7 +92,7 @@ def test_with_tokens_a_server_may_have_any_name(guarded) -> None:
 
 
 def test_a_connection_too_many_gets_health_only(served) -> None:  # H6
-    app = create_app(served())
+    app = create_app(served(max_ahead=2.0**62))
 
     async def crowded(scope, receive, send) -> None:
         await app(scope | {EXCESS: Problem("overloaded", "too many")}, receive, send)

@@ -1,11 +1,11 @@
 import logging
 
 import pytest
-from cawn.serve.writer import LateLinks, QueueFull
 
 import cawn
 from cawn.errors import DeviceError, StorageError
 from cawn.serve.problems import KINDS, Problem, of_error
+from cawn.serve.writer import LateLinks, QueueFull
 
 
 def test_kinds_have_statuses_of_their_own() -> None:

@@ -171,9 +171,7 @@ def _show_unusual(row: dict[str, Any], console: Console) -> None:
 def describe_accuracy(found: dict[str, Any]) -> str:
     """The accuracy on new links in one line."""
     model, baseline = found["model"], found["recency"]
-    some = (
-        f"{found['scored']:,} of {found['links']:,}" if found["scored"] < found["links"] else f"all {found['links']:,}"
-    )
+    some = f"{found['scored']:,} of {found['links']:,} scored"
     return (
         f"accuracy on the new links, before they were known ({some}): AP {100 * model['ap']:.1f} % against one earlier "
         f"destination (recency {100 * baseline['ap']:.1f} %), MRR {model['mrr']:.3f} among {found['candidates']} "

@@ -15,7 +15,7 @@ StateFolder = Annotated[
     Path | None, typer.Option("--state", metavar="FOLDER", help="State folder (stored links); RUN/live by default.")
 ]
 INSTALL = 'pip install "cawn[serve]"'
-_NEEDED = ("msgspec", "starlette", "uvicorn", "prometheus_client")
+_NEEDED = ("starlette", "msgspec", "uvicorn", "prometheus_client")
 
 
 def serve(

@@ -122,7 +122,7 @@ def test_the_stand_in_answers_like_the_service(server: FakeServer, served: Any) 
     with AsgiClient(create_app(service)) as real, AsgiClient(server.app()) as fake:
         assert real.post("/v1/links", json=links).status_code == 200
         assert real.post("/v1/score", json={"src": "n1", "dst": "n2"}).status_code == 200
-        service.ingest.between(lambda: None)
+        service.writer.between(lambda: None)
         service.monitor.process()
         for path, body in {"rank": {"k": 3}, "explain": {"dst": "n4", "t": t}}.items():
             answers = [client.post(f"/v1/{path}", json={"src": "n1"} | body).json() for client in (real, fake)]
