@@ -102,16 +102,6 @@ def test_late_links_keys_and_duplicates(served) -> None:
     assert service.series() == {"points": []}
 
 
-@pytest.mark.parametrize("ahead", [1_000, 1_000_000])
-def test_one_link_far_ahead_disables_nothing(served, ahead: int) -> None:
-    """H7: it is refused, by default; honest links are added, also where late links are refused."""
-    service = served(late="refuse")
-    now = service.predictor.watermark
-    with pytest.raises(cawn.DataError, match="too far ahead"):
-        service.add(Links(["n1"], ["n2"], [now * ahead])).result(600)
-    assert service.add(Links(["n1"], ["n2"], [now + 1])).result(600).added == 1
-
-
 def test_before_the_start_and_after_the_end(served, trained) -> None:
     starting = Service(ServiceSettings(trained))
     assert not starting.ready
