@@ -23,6 +23,7 @@ class Server:
 
     def __init__(self, run: Path, state: Path) -> None:
         command = [sys.executable, "-m", "cawn", "serve", run, "--port", "0", "--json", "--quiet", "--state", state]
+        command += ["--max-ahead", "1e18"]  # the links that arrive may be far ahead of the few links of the run
         started = time.perf_counter()
         self._process = subprocess.Popen([*map(str, command), "--device", "cpu"], stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None

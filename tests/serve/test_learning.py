@@ -93,15 +93,6 @@ def test_after_a_change_of_law_the_shadow_model_wins(
     assert_equal(weights_of(predictor), before)
 
 
-def test_with_a_constant_law_learning_does_no_harm(cycles: Path) -> None:
-    # How rarely a shadow model that is no better is promoted is tested in test_evidence.py.
-    predictor = load(cycles)
-    found = stream(predictor, learner_of(predictor, rate=0.1), SAME_LAW[: TRAINED + 800]).summary()["model"]
-    fixed = without_learning(cycles, SAME_LAW[: TRAINED + 800])
-    assert found["mrr"] > fixed["mrr"] - 2 * fixed["mrr_error"]
-    assert found["log_loss"] < fixed["log_loss"] + 2 * fixed["log_loss_error"]
-
-
 def test_no_link_is_learned_before_it_is_scored(cycles: Path) -> None:
     predictor = load(cycles)
     learner = learner_of(predictor)

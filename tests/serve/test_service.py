@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.serve import retention
+from cawn.serve import monitor, retention
 from cawn.serve.links import Links
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery
@@ -100,16 +100,6 @@ def test_late_links_keys_and_duplicates(served) -> None:
     assert status["model"] == {"name": "run", "version": service.model_version}
     assert (status["learning"], status["accuracy"]["arrived"]) == ({"enabled": False}, 2)
     assert service.series() == {"points": []}
-
-
-@pytest.mark.parametrize("ahead", [1_000, 1_000_000])
-def test_one_link_far_ahead_disables_nothing(served, ahead: int) -> None:
-    """H7: it is refused, by default; honest links are added, also where late links are refused."""
-    service = served(late="refuse")
-    now = service.predictor.watermark
-    with pytest.raises(cawn.DataError, match="too far ahead"):
-        service.add(Links(["n1"], ["n2"], [now * ahead])).result(600)
-    assert service.add(Links(["n1"], ["n2"], [now + 1])).result(600).added == 1
 
 
 def test_before_the_start_and_after_the_end(served, trained) -> None:
@@ -243,3 +233,21 @@ def test_retention_by_age(unit: str) -> None:
     assert predictor.retain(**chosen) == 69
     assert predictor.num_links == 31
     assert Retention.parse("31d").removal(predictor) == Retention.parse("31 links").removal(predictor) == {}
+
+
+def test_a_restart_keeps_the_refitted_calibration(served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "INTERVAL", 0.01)
+    monkeypatch.setattr(monitor, "COST_WEIGHT", 0.0)
+    service = served()
+    now, rng = service.predictor.watermark, np.random.default_rng(0)
+    src, dst = ([f"n{i}" for i in rng.integers(0, 30, 300)] for _ in range(2))
+    service.add(Links(src, dst, [now + 1 + i for i in range(300)])).result(600)
+    while service.status()["accuracy"]["scored"] < 300:
+        time.sleep(0.01)
+    pairs = Pairs(src[:20], dst[:20], [now + 400] * 20)
+    before, calibration = service.score(pairs).result(600).probability, service.predictor.calibration
+    assert calibration.since[-1] > now
+    service.stop()
+    again = served()
+    assert again.predictor.calibration == calibration
+    np.testing.assert_array_equal(again.score(pairs).result(600).probability, before)

@@ -2,6 +2,8 @@
 
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -330,3 +332,11 @@ def test_invalid_arguments(run: Path, options: dict) -> None:
     with pytest.raises(ZeroDivisionError):
         live.writer.between(lambda: 1 / 0)
     live.stop()
+
+
+def test_kills_lose_nothing_and_double_nothing() -> None:
+    tool = Path(__file__).parents[2] / "tools" / "server_kills.py"
+    options = ["--kills", "4", "--most", "20"]
+    done = subprocess.run([sys.executable, tool, *options], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lost 0, doubled 0, wrong receipts 0" in done.stdout

@@ -16,7 +16,7 @@ from cawn.serve.sources import pump as module
 from cawn.serve.sources.entries import Columns
 from cawn.serve.sources.pump import Pump
 from cawn.serve.sources.rejected import RejectedEntries
-from cawn.serve.writer import LateLinks, QueueFull
+from cawn.serve.writer import QueueFull
 from live import Live
 from stored_links import StoredLinks
 
@@ -129,12 +129,6 @@ def test_odd_entries_of_a_stream_are_rejected_alone(runs: dict[str, Path], tmp_p
     assert live.predictor.snapshot().events.t[120:].tolist() == expected
     assert live.store.offset("listed") == "199"
     live.stop()
-
-
-def test_late_links_are_rejected(stored: StoredLinks, tmp_path: Path) -> None:
-    stored.before = [LateLinks("too late")]
-    run(Listed(batch("a")), stored.submit, tmp_path)
-    assert rejected(tmp_path)[0]["reason"] == "too late"
 
 
 def test_a_full_queue_is_waited_for(stored: StoredLinks, tmp_path: Path) -> None:

@@ -13,9 +13,7 @@ import pytest
 import cawn
 import redis_pump
 from cawn.serve.sources import Batch, SourceError, redis
-from cawn.serve.sources.pump import Pump
 from cawn.serve.sources.redis import RedisSource
-from cawn.serve.sources.rejected import RejectedEntries
 from cawn.serve.state import open_state
 from redis_server import RedisServer, started_server
 from stored_links import StoredLinks
@@ -247,24 +245,6 @@ def test_any_sequence_of_crashes(server: RedisServer, monkeypatch, seed: int) ->
     assert len(stored) == len(set(stored))
     assert set(stored) | elsewhere == set(range(next(numbers)))
     assert pending(server) == 0
-
-
-def test_a_restart_of_redis_while_a_pump_reads(server: RedisServer, tmp_path: Path) -> None:
-    stored = StoredLinks()
-    source = RedisSource(server.url, "s", stored.offsets.get)
-    pump = Pump(source, stored.submit, RejectedEntries(tmp_path), back_off=(0.001, 0.01))
-    pump.start()
-    for first in (0, 10, 20):
-        add(server, *range(first, first + 10))
-        while pump.state().added < first + 10:
-            time.sleep(0.001)
-        server.stop()
-        while pump.state().connected:
-            time.sleep(0.001)
-        server.start()
-    pump.stop()
-    assert stored.times == list(range(30))
-    assert pump.state().errors >= 3
 
 
 ROUNDS = 4
