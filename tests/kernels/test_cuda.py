@@ -91,6 +91,5 @@ def test_pieces_shrink_when_memory_runs_out() -> None:
     assert asked[:4] == [(0, 10), (0, 8), (0, 4), (0, 2)]
     assert list(pieces(work, 3)) == [2, 1]  # what was found to fit is remembered
     assert asked[-2:] == [(0, 2), (2, 3)]
-    assert list(pieces(work, 2, at_most=1)) == [1, 1]
     with pytest.raises(cawn.DeviceError, match="a single pair"):
         list(Pieces(16)(lambda first, last: work(first, last, most=0), 10))

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.keys import pair_key
+from cawn.kernels.rng import GOLDEN_64
 
 Array = npt.NDArray[Any]
 
 EMPTY = -1
-_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Pairs(NamedTuple):
@@ -61,7 +61,7 @@ def _visible(last: Any, before: Any, rank: Any) -> Any:
 def find(keys: Array, key: int) -> int:
     """The slot of a key, or the empty slot where it belongs."""
     mask = np.uint64(keys.size - 1)
-    mixed = np.uint64(key) * _MIX
+    mixed = np.uint64(key) * GOLDEN_64
     slot = (mixed ^ (mixed >> np.uint64(29))) & mask
     while keys[slot] != EMPTY and keys[slot] != key:
         slot = (slot + np.uint64(1)) & mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,12 +14,9 @@ from cawn.errors import QueryError
 from cawn.index.cuda import place_index
 from cawn.index.neighbours import Neighbours
 from cawn.kernels.cuda.launch import memory_for
-from cawn.walks.history import RecentLinks
+from cawn.walks.history import History, RecentLinks
 from cawn.walks.kernels.cuda import count_positions, sample_walks
 from cawn.walks.sampling import Walks, query_arrays, step_widths
-
-if TYPE_CHECKING:
-    from cawn.walks.history import History
 
 
 class DeviceHistory:

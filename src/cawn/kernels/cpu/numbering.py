@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.kernels.jit import inline, njit
-from cawn.kernels.rng import mix64
+from cawn.kernels.rng import GOLDEN_64, mix64
 
 Array = npt.NDArray[Any]
 Names = tuple[Array, Array, Array]
@@ -27,20 +27,19 @@ NOT_INTEGERS, INTEGERS, INTEGERS_WITH_POINT = range(3)  # what `parse_integers` 
 
 _UPPER, _LOWER = np.uint64(0xFFFFFFFF00000000), np.uint64(0x00000000FFFFFFFF)
 _ONE, _EMPTY = np.uint64(1), np.uint64(0)
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _S32 = np.uint64(32)
 _BLOCK = 256  # names that are looked up together
 
 
 @inline
 def _hash_string(text: Array, lo: int, hi: int) -> Any:
-    found = np.uint64(hi - lo) * _MULTIPLIER
+    found = np.uint64(hi - lo) * GOLDEN_64
     at = lo
     while at + 8 <= hi:
         word = np.uint64(0)
         for j in range(8):
             word |= np.uint64(text[at + j]) << np.uint64(8 * j)
-        found = (found ^ word) * _MULTIPLIER
+        found = (found ^ word) * GOLDEN_64
         found ^= found >> _S32
         at += 8
     word = np.uint64(0)

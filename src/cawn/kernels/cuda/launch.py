@@ -1,4 +1,4 @@
-"""Tools for launching kernels: the device, block sizes, a side stream, and out-of-memory errors. No Triton import."""
+"""Tools for launching kernels: the device, block sizes and out-of-memory errors. No Triton import."""
 
 from __future__ import annotations
 
@@ -32,26 +32,6 @@ def require_triton(device: torch.device) -> None:
 def current(device: torch.device) -> AbstractContextManager[object]:
     """Make `device` current: Triton launches on the current device, not on that of its tensors."""
     return torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-
-
-class SideStream:
-    """A second CUDA stream, for small kernels that run alongside those of the current stream."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
-
-    @contextmanager
-    def __call__(self) -> Iterator[None]:
-        """Launch on the side stream, after the work queued so far. Allocate no tensors inside."""
-        if self._stream is not None:
-            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):  # None changes nothing
-            yield
-
-    def join(self) -> None:
-        """Make the current stream wait for the side stream."""
-        if self._stream is not None:
-            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
 
 
 def block_of(size: int, largest: int) -> int:
@@ -113,11 +93,11 @@ class Pieces:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def __call__(self, work: Callable[[int, int], Result], total: int, at_most: int | None = None) -> Iterator[Result]:
+    def __call__(self, work: Callable[[int, int], Result], total: int) -> Iterator[Result]:
         """Yield work(first, last) for consecutive pieces of range(total)."""
         first = 0
         while first < total:
-            size = self.size if at_most is None else min(self.size, at_most)
+            size = self.size
             last = min(first + size, total)
             try:
                 result = work(first, last)

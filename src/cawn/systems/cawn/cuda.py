@@ -18,7 +18,7 @@ from torch import Tensor
 from cawn.data.events import NO_NEGATIVE
 from cawn.index.cuda import DevicePairFeatures
 from cawn.index.kernels.rates import LONGEST
-from cawn.kernels.cuda.launch import USE_CPU, Pieces, SideStream, current, free_memory, memory_for, place
+from cawn.kernels.cuda.launch import USE_CPU, Pieces, current, free_memory, memory_for, place
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.cawn import fused
 from cawn.systems.cawn.features import LOG_SCALE, Batcher, columns, input_widths, pairs_within
@@ -90,7 +90,8 @@ class DeviceBatcher:
     def __init__(self, host: Batcher, device: torch.device) -> None:
         config = host.config
         self.config, self.events, self.device = config, host.events, device
-        self.history, self._side_stream = DeviceHistory(host.history, device), SideStream(device)
+        self.history = DeviceHistory(host.history, device)
+        self._side_stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self._widths = torch.tensor(config.widths, device=device)
         self._features = DevicePairFeatures(config.pair_parts, self.history.index)
         self.x_width, self.pair_width = input_widths(config, host.events, len(host.history.alpha))
@@ -154,12 +155,16 @@ class DeviceBatcher:
         if self.pair_width == 0:
             yield out
             return
+        side = self._side_stream
         try:
-            with self._side_stream():
+            if side is not None:
+                side.wait_stream(torch.cuda.current_stream(side.device))
+            with torch.cuda.stream(side):  # None changes nothing; no tensors are allocated inside
                 self._features.fill(src, dst, t, self._unit, out)
             yield out
         finally:
-            self._side_stream.join()
+            if side is not None:
+                torch.cuda.current_stream(side.device).wait_stream(side)
 
     def _position_features(self, walks: tuple[Tensor, ...], sets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Elapsed time, X and existence of every position."""

@@ -44,14 +44,15 @@ def count_nodes(table: Counts, pair: int, nodes_u: Array, nodes_v: Array) -> int
         nodes = nodes_u if side == 0 else nodes_v
         for w in range(nodes.shape[0]):
             for i in range(nodes.shape[1]):
-                if nodes[w, i] < 0:
+                here = nodes[w, i]
+                if here < 0:
                     slots[side, w, i] = -1
                     continue
-                slot = np.int64((np.uint64(nodes[w, i]) * GOLDEN_64) >> shift)
-                while owner[slot] == pair and node[slot] != nodes[w, i]:
+                slot = np.int64((np.uint64(here) * GOLDEN_64) >> shift)
+                while owner[slot] == pair and node[slot] != here:
                     slot = (slot + 1) & mask
                 if owner[slot] != pair:
-                    owner[slot], node[slot], used[size] = pair, nodes[w, i], slot
+                    owner[slot], node[slot], used[size] = pair, here, slot
                     counts[slot] = 0
                     size += 1
                 counts[slot, side, i] += 1

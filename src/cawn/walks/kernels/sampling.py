@@ -20,7 +20,7 @@ from cawn.kernels.threads import even_bounds, in_parallel, total_memory
 Array = npt.NDArray[Any]
 
 _QUERIES_PER_TASK = 256
-_DRAWS = 256  # made together
+_DRAWS = 512  # made together
 _DRAW = np.dtype(
     [
         ("query", np.int64),  # among those sampled together
@@ -186,8 +186,9 @@ def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided
     count = np.uint64(0)
     for p in range(n):
         draw = draws[p]
-        start, high, low, stride = draw.start, draw.high, draw.high - 1, 1
-        while low >= start and excess_at(logsum, draw, now[p] - time[np.uint64(low)], low) >= 0.0:
+        start, row, alpha, target, newest = draw.start, draw.row, draw.alpha, draw.target, now[p]
+        high, low, stride = draw.high, draw.high - 1, 1
+        while low >= start and logsum[np.uint64(row + low)] - alpha * (newest - time[np.uint64(low)]) >= target:
             high = low
             stride += stride
             low -= stride
@@ -195,6 +196,13 @@ def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided
         draw.low, draw.high = low, high
         undecided[count] = p
         count += np.uint64(high - low > 1)
+    halve(time, logsum, draws, now, undecided, count)
+
+
+@reader
+def halve(time: Array, logsum: Array, draws: Array, now: Array, undecided: Array, count: Any) -> None:
+    """Halve what is left of the undecided draws, until each has one entry. There are no branches on what is found at
+    an entry, as they could not be predicted: `later` is -1 if the entry drawn is after it, else 0."""
     while count > 0:
         size, count = count, np.uint64(0)
         for p in range(size):
@@ -202,15 +210,9 @@ def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided
             draw = draws[j]
             low, high = draw.low, draw.high
             middle = (low + high) >> 1
-            excess = excess_at(logsum, draw, now[j] - time[np.uint64(middle)], middle)
-            later = np.float64(excess).view(np.int64) >> 63  # -1 or 0: a branch could not be predicted
+            sum_there, age = logsum[np.uint64(draw.row + middle)], now[j] - time[np.uint64(middle)]
+            later = np.float64(sum_there - draw.alpha * age - draw.target).view(np.int64) >> 63
             low, high = low + ((middle - low) & later), middle + ((high - middle) & later)
             draw.low, draw.high = low, high
             undecided[count] = j
             count += np.uint64(high - low > 1)
-
-
-@inline
-def excess_at(logsum: Array, draw: Any, age: Any, i: Any) -> Any:
-    """log(P_i exp(-alpha age)) - log(u P_newest)."""
-    return logsum[np.uint64(draw.row + i)] - draw.alpha * age - draw.target
