@@ -6,11 +6,11 @@ A mutant has one small error: a comparison, an operator or a condition turned ar
 greater by one, a result or a statement left out. At most one is drawn per line, so folders get mutants by their lines.
 Texts, annotations, decorators, __repr__, assertions, what is raised, and code for CUDA devices stay as they are.
 
-All tests run first, on a copy in the work folder, which compiles its functions and notes what each test uses. Then each
-mutant gets a copy of that copy, without compiled code that is out of date. There those test files run in which a test
-calls the changed function or, where it is compiled, names a function that may call it: these tests first, from the
-fastest to the slowest, until one fails. Outcomes are appended to WORK/outcomes.jsonl, and the same command continues
-where it was stopped. A greater --count adds mutants to the same ones.
+All tests run first, on a copy in the work folder, which compiles its functions and notes the names that each test uses.
+Then each mutant gets a copy of that copy, without compiled code that is out of date, and those test files run in which
+a test uses the changed name or a compiled function that does: these tests first, from the fastest to the slowest, until
+one fails. Outcomes are appended to WORK/outcomes.jsonl, and the same command continues where it was stopped. A greater
+--count adds mutants to the same ones.
 """
 
 import argparse
@@ -28,11 +28,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NamedTuple
 
 import pytest
 
+ORDER = "order.json"  # in a copy: the tests to run
 COMPILED = b"cawn.kernels.jit"  # stands in modules with functions that numba compiles
 FIXED_FIELDS = {"annotation", "returns", "decorator_list", "exc", "cause"}
 FIXED_NAMES = ("__repr__", "TYPE_CHECKING", "cuda")
@@ -45,7 +46,7 @@ TOO_LONG = (124, 137, 128 + 24)  # exit statuses: out of time, killed, out of CP
 class Mutant(NamedTuple):
     path: str
     line: int
-    names: set[str]  # of what is changed
+    names: set[str]  # of what is changed; "" if it has none
     change: str
     source: bytes  # of the whole file
 
@@ -88,18 +89,14 @@ def changes(node: ast.AST) -> Iterator[tuple[Any, ast.AST]]:
             yield node, ast.Pass()
 
 
-def definitions(tree: Path, path: Path) -> Iterator[tuple[set[str], ast.stmt]]:
-    """What a module defines and its names: PATH:FUNCTION of what Python runs, else without PATH; "" may be anything."""
-    source = path.read_bytes()
+def definitions(source: bytes) -> Iterator[tuple[set[str], ast.stmt]]:
+    """The functions, methods and variables of a module by their names, other statements by ""."""
     for statement in ast.parse(source).body:
         owner = f"{statement.name}." if isinstance(statement, ast.ClassDef) else ""
         for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
-            if isinstance(node, ast.FunctionDef):
-                compiled = COMPILED in source and node.decorator_list
-                yield {node.name if compiled else f"{path.relative_to(tree)}:{owner}{node.name}"}, node
-            else:
-                names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-                yield {name.id for name in names if isinstance(name.ctx, ast.Store)} or {""}, node
+            names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
+            stored = {name.id for name in names if isinstance(name.ctx, ast.Store)} or {""}
+            yield {owner + node.name} if isinstance(node, ast.FunctionDef) else stored, node
 
 
 def draw(tree: Path, folders: list[str], count: int, seed: int) -> list[Mutant]:
@@ -107,7 +104,7 @@ def draw(tree: Path, folders: list[str], count: int, seed: int) -> list[Mutant]:
     found, rng = defaultdict(list), random.Random(seed)
     for path in (path for folder in folders for path in (tree / folder).rglob("*.py")):
         if "cuda" not in str(path.relative_to(tree)) and b"import triton" not in path.read_bytes():
-            for names, definition in definitions(tree, path):
+            for names, definition in definitions(path.read_bytes()):
                 for old, new in (change for node in parts(definition) for change in changes(node)):
                     found[path, old.lineno].append((names, old, new))
     places = sorted(found)
@@ -124,18 +121,18 @@ def changed(tree: Path, path: Path, names: set[str], old: Any, new: ast.AST) -> 
     return Mutant(path.relative_to(tree).as_posix(), old.lineno, names, change, before + text.encode() + after)
 
 
-def forget_compiled(tree: Path, mutant: Mutant) -> set[str]:
-    """Deletes the compiled code in which a change matters; returns the names of what is changed or compiled with it."""
-    names, before, defined = set(mutant.names), 0, []
+def forget_compiled(tree: Path, changed_names: set[str]) -> set[str]:
+    """Deletes the compiled code in which changed names matter; returns them and the names that are made with them."""
+    names, before, makers = set(changed_names), 0, []
     for path in tree.glob("src/**/*.py"):
-        compiled = COMPILED in path.read_bytes()
-        found = definitions(tree, path)
-        defined += [(path, *part) for part in found if compiled or isinstance(part[1], ast.Assign | ast.AnnAssign)]
+        compiled = COMPILED in (source := path.read_bytes())
+        found = [part for part in definitions(source) if compiled or isinstance(part[1], ast.Assign | ast.AnnAssign)]
+        makers += [(path, *part) for part in found]
     while len(names) > before:
         before = len(names)
-        for path, own, node in defined:
+        for path, made, node in makers:
             if any(getattr(part, "attr", getattr(part, "id", None)) in names for part in ast.walk(node)):
-                names |= own
+                names |= made
                 for file in path.parent.glob(f"__pycache__/{path.stem}.*.nb[ci]"):
                     file.unlink()
     return names
@@ -149,14 +146,15 @@ def in_order(uses: dict[str, Any], names: set[str]) -> list[str]:
 
 
 def run_tests(folder: Path, tests: list[str], seconds: int, **variables: str) -> tuple[str, str]:
-    """How a mutant fares in tests, and the lines about the first that fails."""
-    (folder / "tests.txt").write_text("\n".join(tests), encoding="utf-8")
+    """How the sources fare in tests, and what pytest says of the first that fails."""
+    (folder / ORDER).write_text(json.dumps(tests), encoding="utf-8")
     paths = os.pathsep.join([str(folder / "src"), str(Path(__file__).parent)])
     environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1"} | variables
     limits = ["timeout", "--kill-after=1", str(4 * seconds), "prlimit", f"--cpu={seconds}"]
-    options = ["-x", "--tb=line", "-p", "mutants", "-p", "no:cacheprovider", f"--timeout={seconds}", "@tests.txt"]
+    options = ["-x", "--tb=line", "-p", "mutants", "-p", "no:cacheprovider", f"--timeout={seconds}"]
+    files = sorted({test.partition("::")[0] for test in tests})
     with (folder / "output.txt").open("wb") as file:
-        command = [*limits, sys.executable, "-m", "pytest", *options]
+        command = [*limits, sys.executable, "-m", "pytest", *options, *files]
         status = subprocess.run(command, cwd=folder, env=environment, stdout=file, stderr=file, check=False).returncode
     output = (folder / "output.txt").read_text(encoding="utf-8", errors="replace")
     failed = "\n".join(line for line in output.splitlines() if line.startswith(("FAILED", "ERROR")))
@@ -170,7 +168,7 @@ def outcome(mutant: Mutant, work: Path, uses: dict[str, Any], seconds: int) -> d
     folder, begun = work / threading.current_thread().name, time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(work / "original", folder)
-    names = forget_compiled(folder, mutant)
+    names = forget_compiled(folder, mutant.names)
     (folder / mutant.path).write_bytes(mutant.source)
     result, by = run_tests(folder, in_order(uses, names), seconds)
     place = {"path": mutant.path, "line": mutant.line, "change": mutant.change}
@@ -178,7 +176,7 @@ def outcome(mutant: Mutant, work: Path, uses: dict[str, Any], seconds: int) -> d
 
 
 def prepare(options: argparse.Namespace) -> dict[str, Any]:
-    """What each test uses, and its seconds; the work folder gets a copy of the tree with compiled functions."""
+    """The names that each test uses, and its seconds; the work folder gets a copy of the tree with compiled code."""
     original, found = options.work / "original", options.work / "uses.json"
     if not found.exists():
         ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", ".numba", "dist", "site")
@@ -203,6 +201,7 @@ def main() -> None:
     )
     parser.add_argument("--processes", type=int, default=1, help="mutants tried at a time")
     options = parser.parse_args()
+    options.work = options.work.resolve()
     uses, path = prepare(options), options.work / "outcomes.jsonl"
     results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(result["path"], result["line"], result["change"]) for result in results}
@@ -216,9 +215,15 @@ def main() -> None:
     print(f"of {len(results)} mutants:", dict(Counter(result["outcome"] for result in results)))
 
 
-# What follows runs in pytest, which loads this file as a plugin: it notes what each test uses.
-codes: dict[int, CodeType] = {}
+# What follows runs in pytest, which loads this file as a plugin: it orders the tests and notes the names they use.
+codes: dict[int, Any] = {}  # the code of functions that ran, by its address
 used: dict[str, Any] = {}
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ranks = {test: rank for rank, test in enumerate(json.loads((config.rootpath / ORDER).read_bytes()))}
+    items.sort(key=lambda item: ranks.get(item.nodeid, 0))
 
 
 def note(frame: FrameType, event: str, arg: object) -> None:
@@ -228,15 +233,15 @@ def note(frame: FrameType, event: str, arg: object) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     codes.clear()
-    begun, root = time.perf_counter(), f"{item.config.rootpath}{os.sep}"
+    begun = time.perf_counter()
     if "MUTANTS_USES" in os.environ:
         threading.settrace(note)
         sys.settrace(note)
     result = yield
     sys.settrace(None)
-    inside = [code for code in codes.values() if code.co_filename.startswith(root)]
-    names = {f"{code.co_filename.removeprefix(root)}:{code.co_qualname}" for code in inside}
-    used[item.nodeid] = sorted(names.union(*(code.co_names for code in inside))), time.perf_counter() - begun
+    own = [code for code in codes.values() if code.co_filename.startswith(str(item.config.rootpath))]
+    names = {name for code in own for name in (code.co_qualname, *code.co_names)}
+    used[item.nodeid] = sorted(names), time.perf_counter() - begun
     return result
 
 
