@@ -2,64 +2,68 @@
 
     python tools/mutants.py --work /tmp/mutants --source src/cawn/index --tests tests/index tests/test_goldens.py
 
-A mutant has one small error: a comparison, an operator or a condition turned around, a constant or a bound of a slice
-greater by one, a result or a statement left out. At most one is drawn per line, so folders get mutants by their lines.
-Texts, annotations, decorators, __repr__, assertions, what is raised, and code for CUDA devices stay as they are.
+A mutant is a function with one small error: a comparison, an operator or a condition turned around, a constant or a
+bound of a slice greater by one, a result or a statement left out. At most one is drawn per line, so folders get mutants
+by their lines. Texts, annotations, __repr__, assertions, what is raised, and code for CUDA devices stay as they are.
 
-All tests run first, on a copy in the work folder, which compiles its functions and notes the names that each test uses.
-Then each mutant gets a copy of that copy, without compiled code that is out of date, and those test files run in which
-a test uses the changed name or a compiled function that does: these tests first, from the fastest to the slowest, until
-one fails. Outcomes are appended to WORK/outcomes.jsonl, and the same command continues where it was stopped. A greater
---count adds mutants to the same ones.
+No file is changed: pytest collects the tests once, and for each mutant a copy of that process exchanges the function,
+forgets the compiled code that contains it, and runs tests until one fails. It takes the test files in which a test uses
+the name of the function, or that of a compiled function that does: these tests first, the fastest first. What each test
+uses is noted in WORK/uses.json when they run for the first time, without an error. Outcomes are appended to
+WORK/outcomes.jsonl; the same command continues where it was stopped, and a greater --count adds mutants to the same
+ones. Functions that only run while modules are imported cannot be exchanged in time: they count as skipped.
 """
 
 import argparse
 import ast
+import contextlib
+import gc
+import importlib
 import json
 import os
 import random
-import shutil
-import subprocess
+import resource
+import signal
 import sys
 import threading
 import time
+import traceback
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple, TextIO
 
 import pytest
 
-ORDER = "order.json"  # in a copy: the tests to run
-COMPILED = b"cawn.kernels.jit"  # stands in modules with functions that numba compiles
-FIXED_FIELDS = {"annotation", "returns", "decorator_list", "exc", "cause"}
-FIXED_NAMES = ("__repr__", "TYPE_CHECKING", "cuda")
+COMPILED = "cawn.kernels.jit"  # stands in modules with functions that numba compiles
+FIXED = ("__repr__", "TYPE_CHECKING", "cuda")  # in names and conditions
+FIXED_FIELDS = ("annotation", "decorator_list", "returns", "exc", "cause")
 OPPOSITES = [("Lt", "LtE"), ("Gt", "GtE"), ("Eq", "NotEq"), ("Is", "IsNot"), ("In", "NotIn"), ("And", "Or")]
 OPPOSITES += [("Add", "Sub"), ("Mult", "FloorDiv"), ("Div", "Mult"), ("BitAnd", "BitOr"), ("LShift", "RShift")]
 SWAPS = {getattr(ast, one): getattr(ast, other) for pair in OPPOSITES for one, other in (pair, pair[::-1])}
-TOO_LONG = (124, 137, 128 + 24)  # exit statuses: out of time, killed, out of CPU time
+RESULTS = {0: "survived", 2: "timed out", 3: "skipped", -signal.SIGXCPU: "timed out"}  # by exit status
 
 
 class Mutant(NamedTuple):
     path: str
     line: int
-    names: set[str]  # of what is changed; "" if it has none
+    name: str  # of the function
     change: str
-    source: bytes  # of the whole file
+    code: CodeType
 
 
 def parts(node: ast.AST) -> Iterator[ast.AST]:
     """A node and what is inside, without what stays as it is."""
     name = ast.unparse(node.test) if isinstance(node, ast.If | ast.IfExp) else str(getattr(node, "name", ""))
-    if isinstance(node, ast.JoinedStr | ast.Assert) or any(fixed in name for fixed in FIXED_NAMES):
+    if isinstance(node, ast.JoinedStr | ast.Assert) or any(fixed in name for fixed in FIXED):
         return
     yield node
     for field, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and field not in FIXED_FIELDS:
+            if isinstance(child, ast.AST) and field not in FIXED_FIELDS and not isinstance(child, ast.arguments):
                 yield from parts(child)
 
 
@@ -89,165 +93,224 @@ def changes(node: ast.AST) -> Iterator[tuple[Any, ast.AST]]:
             yield node, ast.Pass()
 
 
-def definitions(source: bytes) -> Iterator[tuple[set[str], ast.stmt]]:
-    """The functions, methods and variables of a module by their names, other statements by ""."""
+def functions(source: str) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """The functions and methods of a module and their names."""
     for statement in ast.parse(source).body:
         owner = f"{statement.name}." if isinstance(statement, ast.ClassDef) else ""
         for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
-            names = [part for part in ast.walk(node) if isinstance(part, ast.Name)]
-            stored = {name.id for name in names if isinstance(name.ctx, ast.Store)} or {""}
-            yield {owner + node.name} if isinstance(node, ast.FunctionDef) else stored, node
+            if isinstance(node, ast.FunctionDef):
+                yield owner + node.name, node
 
 
-def draw(tree: Path, folders: list[str], count: int, seed: int) -> list[Mutant]:
+def draw(folders: list[Path], count: int, seed: int) -> list[Mutant]:
     """Mutants on `count` different lines, in random order."""
     found, rng = defaultdict(list), random.Random(seed)
-    for path in (path for folder in folders for path in (tree / folder).rglob("*.py")):
-        if "cuda" not in str(path.relative_to(tree)) and b"import triton" not in path.read_bytes():
-            for names, definition in definitions(path.read_bytes()):
-                for old, new in (change for node in parts(definition) for change in changes(node)):
-                    found[path, old.lineno].append((names, old, new))
+    for path in (path for folder in folders for path in folder.rglob("*.py") if "cuda" not in path.name):
+        for name, function in functions(path.read_text(encoding="utf-8")):
+            if not any(word in ast.unparse(function) for word in ("triton", "super()")):
+                for old, new in (change for node in parts(function) for change in changes(node)):
+                    found[path, old.lineno].append((name, function, old, new))
     places = sorted(found)
     rng.shuffle(places)
-    return [changed(tree, path, *rng.choice(found[path, line])) for path, line in places[:count]]
+    return [changed(path, *rng.choice(found[path, line])) for path, line in places[:count]]
 
 
-def changed(tree: Path, path: Path, names: set[str], old: Any, new: ast.AST) -> Mutant:
+def changed(path: Path, name: str, function: ast.FunctionDef, old: Any, new: ast.AST) -> Mutant:
     lines = path.read_bytes().splitlines(keepends=True)
     before = b"".join(lines[: old.lineno - 1]) + lines[old.lineno - 1][: old.col_offset]
     after = lines[old.end_lineno - 1][old.end_col_offset :] + b"".join(lines[old.end_lineno :])
     text = f"({ast.unparse(new)})" if isinstance(new, ast.expr) else ast.unparse(new)
-    change = f"{ast.unparse(old)} -> {ast.unparse(new)}"
-    return Mutant(path.relative_to(tree).as_posix(), old.lineno, names, change, before + text.encode() + after)
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    inside = codes(compile(before + text.encode() + after, path.absolute(), "exec"))
+    code = next(code for code in inside if (code.co_qualname, code.co_firstlineno) == (name, first))
+    return Mutant(str(path), old.lineno, name, f"{ast.unparse(old)} -> {ast.unparse(new)}", code)
 
 
-def forget_compiled(tree: Path, changed_names: set[str]) -> set[str]:
-    """Deletes the compiled code in which changed names matter; returns them and the names that are made with them."""
-    names, before, makers = set(changed_names), 0, []
-    for path in tree.glob("src/**/*.py"):
-        compiled = COMPILED in (source := path.read_bytes())
-        found = [part for part in definitions(source) if compiled or isinstance(part[1], ast.Assign | ast.AnnAssign)]
-        makers += [(path, *part) for part in found]
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """A code object and those inside."""
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from codes(constant)
+
+
+def compiled_modules() -> dict[Path, str]:
+    sources = {path: path.read_text(encoding="utf-8") for path in Path("src").rglob("*.py")}
+    return {path: source for path, source in sources.items() if COMPILED in source}
+
+
+def compiled_users(name: str) -> set[str]:
+    """The name of a function with those of the compiled functions that use it."""
+    found = [part for source in compiled_modules().values() for part in functions(source) if part[1].decorator_list]
+    words = {user: {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(node)} for user, node in found}
+    names, before = {name}, 0
     while len(names) > before:
         before = len(names)
-        for path, made, node in makers:
-            if any(getattr(part, "attr", getattr(part, "id", None)) in names for part in ast.walk(node)):
-                names |= made
-                for file in path.parent.glob(f"__pycache__/{path.stem}.*.nb[ci]"):
-                    file.unlink()
+        names |= {user for user in words if words[user] & names}
     return names
 
 
-def in_order(uses: dict[str, Any], names: set[str]) -> list[str]:
-    """The tests of all files in which one uses such a name, or all if none does."""
-    hits = {test for test, (used, _) in uses.items() if not names.isdisjoint(used) or "" in names} or set(uses)
-    files = {test.partition("::")[0] for test in hits}
-    return sorted((t for t in uses if t.partition("::")[0] in files), key=lambda t: (t not in hits, uses[t][1]))
+def in_copy(work: Callable[[], int]) -> int:
+    """Start a copy of this process that does some work and exits with the status it returns; returns its id."""
+    child = os.fork()
+    if child == 0:
+        os.setpgid(0, 0)
+        status = 3
+        try:
+            status = work()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return child
 
 
-def run_tests(folder: Path, tests: list[str], seconds: int, **variables: str) -> tuple[str, str]:
-    """How the sources fare in tests, and what pytest says of the first that fails."""
-    (folder / ORDER).write_text(json.dumps(tests), encoding="utf-8")
-    paths = os.pathsep.join([str(folder / "src"), str(Path(__file__).parent)])
-    environment = os.environ | {"PYTHONPATH": paths, "NUMBA_CACHE_DIR": "", "PYTHONDONTWRITEBYTECODE": "1"} | variables
-    limits = ["timeout", "--kill-after=1", str(4 * seconds), "prlimit", f"--cpu={seconds}"]
-    options = ["-x", "--tb=line", "-p", "mutants", "-p", "no:cacheprovider", f"--timeout={seconds}"]
-    files = sorted({test.partition("::")[0] for test in tests})
-    with (folder / "output.txt").open("wb") as file:
-        command = [*limits, sys.executable, "-m", "pytest", *options, *files]
-        status = subprocess.run(command, cwd=folder, env=environment, stdout=file, stderr=file, check=False).returncode
-    output = (folder / "output.txt").read_text(encoding="utf-8", errors="replace")
-    failed = "\n".join(line for line in output.splitlines() if line.startswith(("FAILED", "ERROR")))
-    if status in TOO_LONG or "Failed: Timeout (" in output:
-        return "timed out", failed
-    return "killed" if status else "survived", failed
+class Trials:
+    """A plugin of pytest: instead of all tests once, it runs those of each mutant in a copy of the process."""
 
+    def __init__(self, options: argparse.Namespace, output: TextIO) -> None:
+        self.options, self.output = options, output
+        self.uses_file, self.outcomes = options.work / "uses.json", options.work / "outcomes.jsonl"
+        self.uses: dict[str, tuple[list[str], float]] = {}  # of a test: names and seconds; of "": names while importing
+        self.ran: dict[int, CodeType] = {}  # code of functions, by its address
+        self.failed = ""  # the first test that failed in this process, and why
+        self._note(not self.uses_file.exists())
 
-def outcome(mutant: Mutant, work: Path, uses: dict[str, Any], seconds: int) -> dict[str, Any]:
-    """Runs the tests on a mutant."""
-    folder, begun = work / threading.current_thread().name, time.monotonic()
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(work / "original", folder)
-    names = forget_compiled(folder, mutant.names)
-    (folder / mutant.path).write_bytes(mutant.source)
-    result, by = run_tests(folder, in_order(uses, names), seconds)
-    place = {"path": mutant.path, "line": mutant.line, "change": mutant.change}
-    return place | {"outcome": result, "seconds": round(time.monotonic() - begun), "by": by}
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        if session.testsfailed:
+            return None  # pytest says what cannot be imported
+        self.hook, self.items = session.config.hook, {item.nodeid: item for item in session.items}
+        for path in [*compiled_modules(), *(path for folder in self.options.source for path in folder.rglob("*.py"))]:
+            if "triton" not in path.read_text(encoding="utf-8"):
+                importlib.import_module(".".join(path.relative_to("src").with_suffix("").parts))
+        self._note(False)
+        self.functions = [found for found in gc.get_objects() if type(found) is FunctionType]
+        gc.freeze()
+        if not self.uses_file.exists() and os.waitpid(in_copy(self._note_uses), 0)[1]:
+            sys.exit("a test fails without any change")
+        self.uses = json.loads(self.uses_file.read_text(encoding="utf-8"))
+        self._try_all()
+        return True
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.failed:
+            self.failed = f"{report.nodeid}\n{report.longrepr}"
 
-def prepare(options: argparse.Namespace) -> dict[str, Any]:
-    """The names that each test uses, and its seconds; the work folder gets a copy of the tree with compiled code."""
-    original, found = options.work / "original", options.work / "uses.json"
-    if not found.exists():
-        ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", ".numba", "dist", "site")
-        shutil.copytree(options.tree, original, ignore=ignored, dirs_exist_ok=True)
-        for variables in ({}, {"MUTANTS_USES": str(found)}):
-            result, failed = run_tests(original, options.tests, 3600, **variables)
-            if result != "survived":
-                sys.exit(f"the tests fail without any change; see {original / 'output.txt'}\n{failed}")
-    return dict(json.loads(found.read_text(encoding="utf-8")))
+    def _note(self, on: bool) -> None:
+        def note(frame: FrameType, event: str, argument: object) -> None:
+            self.ran[id(frame.f_code)] = frame.f_code
+
+        sys.settrace(note if on else None)
+        threading.settrace(note if on else None)
+
+    def _names(self) -> list[str]:
+        """The names of the functions of the checkout that ran since the last call, and all names in them."""
+        own = [code for code in self.ran.values() if code.co_filename.startswith(str(Path.cwd()))]
+        self.ran.clear()
+        return sorted({name for code in own for name in (code.co_qualname, *code.co_names)})
+
+    def _note_uses(self) -> int:
+        self.uses[""] = self._names(), 0.0
+        self._run(list(self.items), note=True)
+        if not self.failed:
+            self.uses_file.write_text(json.dumps(self.uses), encoding="utf-8")
+        return bool(self.failed)
+
+    def _run(self, tests: list[str], note: bool = False) -> None:
+        """Run tests until one fails."""
+        items = [self.items[test] for test in tests]
+        for item, following in zip(items, [*items[1:], None], strict=False):
+            begun = time.perf_counter()
+            self._note(note)
+            self.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._note(False)
+            self.uses[item.nodeid] = self._names(), time.perf_counter() - begun
+            if self.failed:
+                break
+
+    def _try_all(self) -> None:
+        self.outcomes.touch()
+        results = [json.loads(line) for line in self.outcomes.read_text(encoding="utf-8").splitlines()]
+        done = {(result["path"], result["line"], result["change"]) for result in results}
+        mutants = draw(self.options.source, self.options.count, self.options.seed)
+        left = [mutant for mutant in mutants[::-1] if (mutant.path, mutant.line, mutant.change) not in done]
+        running: dict[int, tuple[Mutant, float]] = {}
+        while left or running:
+            while left and len(running) < self.options.processes:
+                mutant = left.pop()
+                running[in_copy(partial(self._try, mutant))] = mutant, time.monotonic()
+            child, status = os.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child, signal.SIGKILL)  # what the tests have started
+            mutant, begun = running.pop(child)
+            failed = self.options.work / f"failed-{child}"
+            result = {"path": mutant.path, "line": mutant.line, "change": mutant.change}
+            result |= {"outcome": RESULTS.get(os.waitstatus_to_exitcode(status), "killed")}
+            result |= {"seconds": round(time.monotonic() - begun), "by": failed.read_text() if failed.exists() else ""}
+            failed.unlink(missing_ok=True)
+            results.append(result)
+            with self.outcomes.open("a", encoding="utf-8") as file:
+                print(json.dumps(result), file=file)
+            print("{outcome:9} {seconds:4} s  {path}:{line}  {change}  {by}".format(**result), file=self.output)
+        print(f"{len(results)} mutants:", dict(Counter(result["outcome"] for result in results)), file=self.output)
+
+    def _try(self, mutant: Mutant) -> int:
+        resource.setrlimit(resource.RLIMIT_CPU, (self.options.seconds, self.options.seconds))
+        names = compiled_users(mutant.name)
+        hits = {test for test, (used, _) in self.uses.items() if not names.isdisjoint(used)}
+        if hits == {""}:
+            return 3
+        self._exchange(mutant, names)
+        files = {test.partition("::")[0] for test in hits}
+        tests = [test for test in self.items if test.partition("::")[0] in files]
+        self._run(sorted(tests, key=lambda test: (test not in hits, self.uses.get(test, ([], 0.0))[1])))
+        (self.options.work / f"failed-{os.getpid()}").write_text(self.failed.partition("\n")[0], encoding="utf-8")
+        return 2 if "Timeout (>" in self.failed else bool(self.failed)
+
+    def _exchange(self, mutant: Mutant, names: set[str]) -> None:
+        """Put a changed function in the place of the right one; do not load compiled code that may contain it."""
+        from numba.core.caching import Cache
+
+        load = Cache.load_overload
+
+        def load_unchanged(cache: Any, *arguments: Any) -> Any:
+            function = cache._py_func
+            changed = function.__name__ in names or not function.__module__.startswith("cawn.")
+            return None if changed else load(cache, *arguments)
+
+        Cache.load_overload, Cache.save_overload = load_unchanged, lambda *_: None
+        place = (mutant.code.co_filename, mutant.code.co_qualname, mutant.code.co_firstlineno)
+        for found in self.functions:
+            code = found.__code__
+            if (code.co_filename, code.co_qualname, code.co_firstlineno) == place:
+                found.__code__ = mutant.code
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tree", type=Path, default=Path(__file__).resolve().parents[1], help="the checkout")
-    parser.add_argument("--source", nargs="+", required=True, help="folders of the checkout to change")
+    parser.add_argument("--source", type=Path, nargs="+", required=True, help="folders of the checkout to change")
     parser.add_argument("--tests", nargs="+", required=True, help="test files and folders of the checkout to run")
-    parser.add_argument("--work", type=Path, required=True, help="folder for copies and outcomes, one per checkout")
+    parser.add_argument("--work", type=Path, required=True, help="folder for results, one per checkout")
     parser.add_argument("--count", type=int, default=60, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--seconds", type=int, default=90, help="CPU time for the tests of a mutant; 4 times as long in all"
-    )
+    parser.add_argument("--seconds", type=int, default=90, help="CPU time of a mutant, and time of a test, at most")
     parser.add_argument("--processes", type=int, default=1, help="mutants tried at a time")
     options = parser.parse_args()
     options.work = options.work.resolve()
-    uses, path = prepare(options), options.work / "outcomes.jsonl"
-    results = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    done = {(result["path"], result["line"], result["change"]) for result in results}
-    mutants = draw(options.work / "original", options.source, options.count, options.seed)
-    left = [mutant for mutant in mutants if (mutant.path, mutant.line, mutant.change) not in done]
-    with ThreadPoolExecutor(options.processes, "copy") as pool, path.open("a") as file:
-        for result in pool.map(lambda mutant: outcome(mutant, options.work, uses, options.seconds), left):
-            results.append(result)
-            print(json.dumps(result), file=file, flush=True)
-            print("{outcome:9} {seconds:4} s  {path}:{line}  {change}  {by}".format(**result), flush=True)
-    print(f"of {len(results)} mutants:", dict(Counter(result["outcome"] for result in results)))
-
-
-# What follows runs in pytest, which loads this file as a plugin: it orders the tests and notes the names they use.
-codes: dict[int, Any] = {}  # the code of functions that ran, by its address
-used: dict[str, Any] = {}
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    ranks = {test: rank for rank, test in enumerate(json.loads((config.rootpath / ORDER).read_bytes()))}
-    items.sort(key=lambda item: ranks.get(item.nodeid, 0))
-
-
-def note(frame: FrameType, event: str, arg: object) -> None:
-    codes[id(frame.f_code)] = frame.f_code
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    codes.clear()
-    begun = time.perf_counter()
-    if "MUTANTS_USES" in os.environ:
-        threading.settrace(note)
-        sys.settrace(note)
-    result = yield
-    sys.settrace(None)
-    own = [code for code in codes.values() if code.co_filename.startswith(str(item.config.rootpath))]
-    names = {name for code in own for name in (code.co_qualname, *code.co_names)}
-    used[item.nodeid] = sorted(names), time.perf_counter() - begun
-    return result
-
-
-def pytest_sessionfinish() -> None:
-    if "MUTANTS_USES" in os.environ:
-        Path(os.environ["MUTANTS_USES"]).write_text(json.dumps(used), encoding="utf-8")
+    options.work.mkdir(parents=True, exist_ok=True)
+    os.chdir(options.tree)
+    sys.path.insert(0, str(Path("src").absolute()))
+    os.environ["PYTHONPATH"] = sys.path[0]
+    output = os.fdopen(os.dup(1), "w", buffering=1)
+    with (options.work / "pytest.txt").open("w") as log, open(os.devnull) as nothing:
+        for number, file in enumerate((nothing, log, log)):
+            os.dup2(file.fileno(), number)
+    settings = ["-s", "-p", "no:cacheprovider", f"--timeout={options.seconds}", "-otmp_path_retention_policy=none"]
+    if status := pytest.main([*settings, *options.tests], plugins=[Trials(options, output)]):
+        print(f"the tests do not run: see {options.work / 'pytest.txt'}", file=output)
+    sys.exit(status)
 
 
 if __name__ == "__main__":
