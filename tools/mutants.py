@@ -44,14 +44,14 @@ FIXED_FIELDS = ("annotation", "decorator_list", "returns", "exc", "cause")
 OPPOSITES = [("Lt", "LtE"), ("Gt", "GtE"), ("Eq", "NotEq"), ("Is", "IsNot"), ("In", "NotIn"), ("And", "Or")]
 OPPOSITES += [("Add", "Sub"), ("Mult", "FloorDiv"), ("Div", "Mult"), ("BitAnd", "BitOr"), ("LShift", "RShift")]
 SWAPS = {getattr(ast, one): getattr(ast, other) for pair in OPPOSITES for one, other in (pair, pair[::-1])}
-RESULTS = {0: "survived", 2: "timed out", 3: "skipped", -signal.SIGXCPU: "timed out"}  # by exit status
+ENDS = {1: "skipped", -signal.SIGXCPU: "timed out"}  # by exit status, where it is not by a test
 
 
 class Mutant(NamedTuple):
     path: str
     line: int
-    name: str  # of the function
     change: str
+    name: str  # of the function
     code: CodeType
 
 
@@ -112,7 +112,9 @@ def draw(folders: list[Path], count: int, seed: int) -> list[Mutant]:
                     found[path, old.lineno].append((name, function, old, new))
     places = sorted(found)
     rng.shuffle(places)
-    return [changed(path, *rng.choice(found[path, line])) for path, line in places[:count]]
+    drawn = [(path, rng.choice(found[path, line])) for path, line in places]
+    chosen = [(path, *choice) for path, choice in drawn if path.parent.name != "cuda"]
+    return [changed(*choice) for choice in chosen[:count]]
 
 
 def changed(path: Path, name: str, function: ast.FunctionDef, old: Any, new: ast.AST) -> Mutant:
@@ -123,7 +125,7 @@ def changed(path: Path, name: str, function: ast.FunctionDef, old: Any, new: ast
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
     inside = codes(compile(before + text.encode() + after, path.absolute(), "exec"))
     code = next(code for code in inside if (code.co_qualname, code.co_firstlineno) == (name, first))
-    return Mutant(str(path), old.lineno, name, f"{ast.unparse(old)} -> {ast.unparse(new)}", code)
+    return Mutant(str(path), old.lineno, f"{ast.unparse(old)} -> {ast.unparse(new)}", name, code)
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -150,14 +152,15 @@ def compiled_users(name: str) -> set[str]:
     return names
 
 
-def in_copy(work: Callable[[], int]) -> int:
-    """Start a copy of this process that does some work and exits with the status it returns; returns its id."""
+def in_copy(work: Callable[[], object]) -> int:
+    """Start a copy of this process that does some work; returns its id."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        status = 3
+        status = 1
         try:
-            status = work()
+            work()
+            status = 0
         except BaseException:
             traceback.print_exc()
         finally:
@@ -171,7 +174,7 @@ class Trials:
     def __init__(self, options: argparse.Namespace, output: TextIO) -> None:
         self.options, self.output = options, output
         self.uses_file, self.outcomes = options.work / "uses.json", options.work / "outcomes.jsonl"
-        self.uses: dict[str, tuple[list[str], float]] = {}  # of a test: names and seconds; of "": names while importing
+        self.uses: dict[str, Any] = {}  # the names that each test uses, and its seconds; of "": those used by imports
         self.ran: dict[int, CodeType] = {}  # code of functions, by its address
         self.failed = ""  # the first test that failed in this process, and why
         self._note(not self.uses_file.exists())
@@ -210,12 +213,12 @@ class Trials:
         self.ran.clear()
         return sorted({name for code in own for name in (code.co_qualname, *code.co_names)})
 
-    def _note_uses(self) -> int:
+    def _note_uses(self) -> None:
         self.uses[""] = self._names(), 0.0
         self._run(list(self.items), note=True)
-        if not self.failed:
-            self.uses_file.write_text(json.dumps(self.uses), encoding="utf-8")
-        return bool(self.failed)
+        if self.failed:
+            raise RuntimeError(self.failed)
+        self.uses_file.write_text(json.dumps(self.uses), encoding="utf-8")
 
     def _run(self, tests: list[str], note: bool = False) -> None:
         """Run tests until one fails."""
@@ -230,43 +233,44 @@ class Trials:
                 break
 
     def _try_all(self) -> None:
-        self.outcomes.touch()
-        results = [json.loads(line) for line in self.outcomes.read_text(encoding="utf-8").splitlines()]
-        done = {(result["path"], result["line"], result["change"]) for result in results}
+        known = self._known_outcomes()
         mutants = draw(self.options.source, self.options.count, self.options.seed)
-        left = [mutant for mutant in mutants[::-1] if (mutant.path, mutant.line, mutant.change) not in done]
-        running: dict[int, tuple[Mutant, float]] = {}
+        left = [mutant for mutant in mutants[::-1] if mutant[:3] not in known]
+        running: dict[int, Mutant] = {}
         while left or running:
             while left and len(running) < self.options.processes:
                 mutant = left.pop()
-                running[in_copy(partial(self._try, mutant))] = mutant, time.monotonic()
+                running[in_copy(partial(self._try, mutant))] = mutant
             child, status = os.wait()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)  # what the tests have started
-            mutant, begun = running.pop(child)
-            failed = self.options.work / f"failed-{child}"
-            result = {"path": mutant.path, "line": mutant.line, "change": mutant.change}
-            result |= {"outcome": RESULTS.get(os.waitstatus_to_exitcode(status), "killed")}
-            result |= {"seconds": round(time.monotonic() - begun), "by": failed.read_text() if failed.exists() else ""}
-            failed.unlink(missing_ok=True)
-            results.append(result)
-            with self.outcomes.open("a", encoding="utf-8") as file:
-                print(json.dumps(result), file=file)
-            print("{outcome:9} {seconds:4} s  {path}:{line}  {change}  {by}".format(**result), file=self.output)
-        print(f"{len(results)} mutants:", dict(Counter(result["outcome"] for result in results)), file=self.output)
+            mutant = running.pop(child)
+            if status:
+                self._record(mutant, ENDS.get(os.waitstatus_to_exitcode(status), "killed"))
+        known = self._known_outcomes()
+        print(f"{len(mutants)} mutants:", dict(Counter(known[mutant[:3]] for mutant in mutants)), file=self.output)
 
-    def _try(self, mutant: Mutant) -> int:
+    def _known_outcomes(self) -> dict[tuple[str, int, str], str]:
+        lines = self.outcomes.read_text(encoding="utf-8").splitlines() if self.outcomes.exists() else []
+        return {(found["path"], found["line"], found["change"]): found["outcome"] for found in map(json.loads, lines)}
+
+    def _record(self, mutant: Mutant, outcome: str) -> None:
+        found = {"path": mutant.path, "line": mutant.line, "change": mutant.change, "outcome": outcome}
+        found["by"] = self.failed.partition("\n")[0]
+        print("{outcome:9}  {path}:{line}  {change}  {by}".format(**found), file=self.output)
+        with self.outcomes.open("a", encoding="utf-8") as file:
+            print(json.dumps(found), file=file)
+
+    def _try(self, mutant: Mutant) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (self.options.seconds, self.options.seconds))
         names = compiled_users(mutant.name)
         hits = {test for test, (used, _) in self.uses.items() if not names.isdisjoint(used)}
-        if hits == {""}:
-            return 3
-        self._exchange(mutant, names)
         files = {test.partition("::")[0] for test in hits}
         tests = [test for test in self.items if test.partition("::")[0] in files]
+        self._exchange(mutant, names)
         self._run(sorted(tests, key=lambda test: (test not in hits, self.uses.get(test, ([], 0.0))[1])))
-        (self.options.work / f"failed-{os.getpid()}").write_text(self.failed.partition("\n")[0], encoding="utf-8")
-        return 2 if "Timeout (>" in self.failed else bool(self.failed)
+        outcome = "timed out" if "Timeout (>" in self.failed else "killed" if self.failed else "survived"
+        self._record(mutant, "skipped" if hits == {""} else outcome)
 
     def _exchange(self, mutant: Mutant, names: set[str]) -> None:
         """Put a changed function in the place of the right one; do not load compiled code that may contain it."""
