@@ -143,8 +143,11 @@ def compiled_modules() -> dict[Path, str]:
 
 def compiled_users(name: str) -> set[str]:
     """The name of a function with those of the compiled functions that use it."""
-    found = [part for source in compiled_modules().values() for part in functions(source) if part[1].decorator_list]
-    words = {user: {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(node)} for user, node in found}
+    words = defaultdict(set)
+    for source in compiled_modules().values():
+        for user, node in functions(source):
+            if node.decorator_list:
+                words[user] |= {getattr(part, "attr", getattr(part, "id", "")) for part in ast.walk(node)}
     names, before = {name}, 0
     while len(names) > before:
         before = len(names)
