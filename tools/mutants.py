@@ -143,7 +143,7 @@ def compiled_modules() -> dict[Path, str]:
 
 def compiled_users(name: str) -> set[str]:
     """The name of a function with those of the compiled functions that use it."""
-    words = defaultdict(set)
+    words: dict[str, set[str]] = defaultdict(set)
     for source in compiled_modules().values():
         for user, node in functions(source):
             if node.decorator_list:
