@@ -177,7 +177,7 @@ class Trials:
     def __init__(self, options: argparse.Namespace, output: TextIO) -> None:
         self.options, self.output = options, output
         self.uses_file, self.outcomes = options.work / "uses.json", options.work / "outcomes.jsonl"
-        self.uses: dict[str, Any] = {}  # the names that each test uses, and its seconds; of "": those used by imports
+        self.uses: dict[str, Any] = {}  # names that a test uses, and its seconds; of "", what runs while importing
         self.ran: dict[int, CodeType] = {}  # code of functions, by its address
         self.failed = ""  # the first test that failed in this process, and why
         self._note(not self.uses_file.exists())
@@ -210,14 +210,14 @@ class Trials:
         sys.settrace(note if on else None)
         threading.settrace(note if on else None)
 
-    def _names(self) -> list[str]:
-        """The names of the functions of the checkout that ran since the last call, and all names in them."""
+    def _codes(self) -> list[CodeType]:
+        """The code of the functions of the checkout that ran since the last call."""
         own = [code for code in self.ran.values() if code.co_filename.startswith(str(Path.cwd()))]
         self.ran.clear()
-        return sorted({name for code in own for name in (code.co_qualname, *code.co_names)})
+        return own
 
     def _note_uses(self) -> None:
-        self.uses[""] = self._names(), 0.0
+        self.uses[""] = [code.co_qualname for code in self._codes()], 0.0
         self._run(list(self.items), note=True)
         if self.failed:
             raise RuntimeError(self.failed)
@@ -231,7 +231,8 @@ class Trials:
             self._note(note)
             self.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._note(False)
-            self.uses[item.nodeid] = self._names(), time.perf_counter() - begun
+            names = {name for code in self._codes() for name in (code.co_qualname, *code.co_names)}
+            self.uses[item.nodeid] = sorted(names), time.perf_counter() - begun
             if self.failed:
                 break
 
