@@ -52,6 +52,11 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Contents of files are not part of the names of tests: archives hold the time at which they were made."""
+    return argname if isinstance(val, bytes) else None
+
+
 def hide_the_gpu(patch: pytest.MonkeyPatch) -> None:
     import torch
 

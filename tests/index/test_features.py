@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.data.ties import canonical_order
+from cawn.index.canonical import CanonicalOrder
 from cawn.index.features import DEPTH, RECENT, SCALE, PairFeatures, PairParts
 from cawn.index.index import Index
 from cawn.index.kernels.rates import AGES
@@ -99,7 +99,8 @@ def test_no_links_before_the_query_and_none_at_all() -> None:
 
 def sequences(events: cawn.Events, u: int, v: int, now: float) -> list[float]:
     """The features of u, given v."""
-    order = canonical_order(events)
+    _, keys = CanonicalOrder(events, attributes=True).extend(events, 0)
+    order = np.lexsort((keys, events.t))
     columns = (events.src[order], events.dst[order], events.t[order])
     links = [(int(a), int(b), float(t)) for a, b, t in zip(*columns, strict=True) if t < now]
 
