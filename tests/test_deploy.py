@@ -16,7 +16,7 @@ DEPLOY = ROOT / "deploy"
 
 def parse_serve(arguments: list[str]) -> dict[str, object]:
     """The values of the options of `cawn serve`; fails for those that it does not have."""
-    command = typer.main.get_command(app).commands["serve"]
+    command = typer.main.get_command(app).commands["serve"].commands["run"]
     return command.make_context("serve", arguments).params
 
 

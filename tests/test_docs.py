@@ -71,7 +71,8 @@ def test_the_page_about_the_server_names_what_it_has() -> None:
     paths = {route.path for route in create_app(Service(ServiceSettings(ROOT))).described}
     patterns = [re.sub(r"\{\w+\}", "NAME", path) + r"[`?]" for path in sorted(paths)]
     assert [pattern for pattern in patterns if not re.search(pattern, page)] == []
-    commands = typer.main.get_command(app).commands.values()
+    commands = list(typer.main.get_command(app).commands.values())
+    commands += [each for group in commands for each in getattr(group, "commands", {}).values()]
     options = {option for command in commands for parameter in command.params for option in parameter.opts}
     theirs = {"--stop-timeout", "--constraint"}  # of docker and pip
     assert set(re.findall(r"(?<![\w-])--[a-z][\w-]*", page)) - options - theirs == set()
