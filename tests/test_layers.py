@@ -30,8 +30,10 @@ LAYERS = (
     "serve",
     "cli",
 )
-MODULES = {"predictor": "predictor", "rankings": "predictor", "datasets": "data", "laws": "data"} | dict.fromkeys(
-    FOUNDATION, "foundation"
+MODULES = (
+    {"datasets": "data", "laws": "data"}
+    | dict.fromkeys(("rankings", "snapshot"), "predictor")
+    | dict.fromkeys(FOUNDATION, "foundation")
 )
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
 SHARED = {

@@ -9,6 +9,7 @@ import pytest
 from cawn.data.seals import write_sealed
 from cawn.learn.plots import can_draw
 from cawn.learn.run_info import run_info
+from cawn.serve.state import open_state
 from command_line import assert_refused, call_cawn
 
 
@@ -32,11 +33,10 @@ def test_checksums_of_a_run(trained: Path, tmp_path: Path) -> None:
 
 
 def test_the_state_of_a_server(run: Path, tmp_path: Path) -> None:
-    (tmp_path / "state.json").write_text("{}")
     assert "live" not in call_cawn("info", run).out
-    assert "no snapshot yet" in call_cawn("info", run, "--state", tmp_path).out
-    (run / "live").mkdir()
-    (run / "live" / "state.json").write_text("{}")
+    for state in (tmp_path / "state", run / "live"):
+        open_state(run, state, device="cpu", threads=1).store.close()
+    assert "state: 400 links; " in call_cawn("info", run, "--state", tmp_path / "state").out.replace("\n", "")
     assert json.loads(call_cawn("info", run, "--json").out)["live"]["folder"] == str(run / "live")
 
 

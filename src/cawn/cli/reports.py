@@ -325,7 +325,7 @@ def facts_of_run(info: dict[str, Any]) -> dict[str, str]:
 
 def _live(live: dict[str, Any]) -> str:
     """What the state folder of a server holds."""
-    parts = ["no snapshot yet" if live["links"] is None else f"{live['links']:,} links in the newest snapshot"]
+    parts = [f"{live['links']:,} links"]
     for name, offset in live["sources"].items():
         newest = str(offset).rpartition(":")[2] if "-" in str(offset) else offset  # the end of the last range of ids
         parts.append(f"{name} read up to {newest}")
