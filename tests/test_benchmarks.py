@@ -32,7 +32,7 @@ def test_the_live_service() -> None:
     rows = {row["what"]: row for row in json.loads(shown.stdout)}
     for what in (
         "acknowledged links missing, doubled or invisible",
-        "scores online against offline, difference",
+        "embeddings after a restart against offline, difference",
     ):
         assert rows[what]["measured"] == 0
     assert all(row["measured"] > 0 for what, row in rows.items() if "/s" in row["unit"])

@@ -77,7 +77,7 @@ def test_a_finished_run(run: Path) -> None:
 
 def test_links_added_since_training_are_told_apart(run: Path, tmp_path: Path) -> None:
     predictor = cawn.LinkPredictor.load(run, device="cpu")
-    predictor.update(cawn.Events([0], [1], [1_800_000_000], labels=["ann 1", "bob 1"]))
+    predictor.update(cawn.Events([0], [1], [1_714_435_200], labels=["ann 1", "bob 1"]))
     predictor.save(tmp_path / "later")
     info = run_info(tmp_path / "later")
     assert (info["data"]["links"], info["data"]["links_trained_on"]) == (121, 120)

@@ -25,7 +25,7 @@ from cawn.predictor import LinkPredictor
 from cawn.serve.links import Links
 from live import Disk, Live, failing_disk
 
-SEQUENCES = int(os.environ.get("CAWN_SEQUENCES", "20"))
+SEQUENCES = int(os.environ.get("CAWN_SEQUENCES", "30"))
 SPAN = 900
 
 
@@ -43,9 +43,18 @@ IDS = st.one_of(st.none(), st.sampled_from(["a", "b", "c", 1, "1", 2]))
 ATTRIBUTES = st.sampled_from(
     [{"amount": 3.0, "currency": "EUR"}, {"amount": 1, "currency": "CHF"}, [2.5, "USD"], {"amount": 1.0}]
 )
-LINK = st.tuples(NAMES, NAMES, TIMES, IDS, ATTRIBUTES)
-BATCH = st.lists(LINK, min_size=1, max_size=4)
-GROUP = st.lists(st.tuples(BATCH, st.one_of(st.none(), st.sampled_from(["k1", "k2", "k3"]))), min_size=1, max_size=5)
+KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2", "k3"]))
+
+
+def groups(*columns: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Some submissions of some links."""
+    batches = st.lists(st.tuples(*columns, ATTRIBUTES), min_size=1, max_size=4)
+    return st.lists(st.tuples(batches, KEYS), min_size=1, max_size=5)
+
+
+ODD = groups(NAMES, NAMES, TIMES, IDS)
+PLAIN = groups(st.integers(1, 16), st.sampled_from([3, "5", "7.0", "n3"]), st.integers(SPAN - 50, SPAN + 90), IDS)
+GROUP = st.one_of(ODD, PLAIN)
 
 
 class LiveMachine(RuleBasedStateMachine):
@@ -92,8 +101,16 @@ class LiveMachine(RuleBasedStateMachine):
         """Submissions that are stored together; their receipts, or errors."""
         return self.live.submit_together([(self.links(batch), {"key": key}) for batch, key in group])
 
-    @rule(group=GROUP)
+    @rule(group=PLAIN)
     def add(self, group: list[Any]) -> None:
+        self.add_odd_links(group)
+
+    @rule(group=PLAIN)
+    def add_more(self, group: list[Any]) -> None:
+        self.add_odd_links(group)
+
+    @rule(group=ODD)
+    def add_odd_links(self, group: list[Any]) -> None:
         for (batch, key), found in zip(group, self.submit(group), strict=True):
             expected = self.one_by_one(self.links(batch), key)
             if expected in ("refused", "conflict"):
@@ -168,4 +185,4 @@ def test_a_group_commit_is_its_submissions_and_a_restart_changes_nothing(runs, t
     failing_disk(monkeypatch)
     folders = (tmp_path / str(i) for i in range(1 << 30))
     machine = type("Machine", (LiveMachine,), {"runs": runs, "folder": folders})
-    run_state_machine_as_test(machine, settings=settings(max_examples=SEQUENCES, stateful_step_count=10, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=SEQUENCES, stateful_step_count=14, deadline=None))
