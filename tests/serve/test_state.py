@@ -148,6 +148,21 @@ def test_after_a_failed_sync_nothing_is_written_until_a_restart(run: Path, monke
     again.stop()
 
 
+def test_links_that_are_stored_and_cannot_be_seen_end_all_writing(run: Path, monkeypatch) -> None:
+    live = Live(run)
+    with monkeypatch.context() as patched:
+        patched.setattr(live.predictor, "publish", lambda extension: [][0])
+        with pytest.raises(cawn.StorageError, match=r"stored but .*restart"):
+            live.add([1], [2], [901], key="a")
+    with pytest.raises(cawn.StorageError, match="restart"):
+        live.add([1], [2], [901], key="a")
+    live.stop()
+    again = Live(run)
+    assert again.add([1], [2], [901], key="a")[:2] == (1, 0)
+    assert again.predictor.num_links == 121
+    again.stop()
+
+
 def test_links_that_were_removed_stay_removed_if_the_file_cannot_be_rewritten(run: Path, monkeypatch) -> None:
     disk, live = failing_disk(monkeypatch), Live(run)
     live.add([1], ["gone"], [901])
