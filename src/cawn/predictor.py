@@ -211,6 +211,8 @@ class LinkPredictor(Questions):
             on_accuracy: Called with the accuracy on the new links, as `evaluate` returns it.
         """
         check_flags(once=once)
+        if on_accuracy is not None and not callable(on_accuracy):
+            raise QueryError(f"on_accuracy is {brief(on_accuracy)}: give a function of the accuracy")
         new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
         arrivals = self.snapshot().model.form.events(new)
         with self._writing:

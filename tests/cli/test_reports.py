@@ -48,7 +48,7 @@ def test_nothing_is_suggested_where_nothing_makes_sense(events: cawn.Events) -> 
 
 
 def test_escape_sequences_in_names_do_not_reach_the_terminal() -> None:
-    from cawn.predictor import Ranked
+    from cawn.rankings import Ranked
 
     console = Console(file=io.StringIO(), width=80)
     show_ranking([Ranked("\x1b[2Jeve\x07", 0.5, "given")], console)

@@ -83,7 +83,7 @@ STATUS: dict[str, Any] = {
     },
     "learning": {"enabled": True, "promotions": 2},
     "sources": [],
-    "replayed": {"links": 0, "of": 0},
+    "loaded": {"links": 0, "of": 0},
 }
 NAMES = [HOSTILE, "alice", RIGHT_TO_LEFT, "bob", LONG, "carol/ops", LARGE, "dave", "7", ".."]
 LINKS = [

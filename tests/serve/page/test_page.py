@@ -378,7 +378,7 @@ def test_token(page: Page) -> None:
 
 def test_a_server_that_is_not_ready(page: Page) -> None:
     ready = page.server.status
-    page.server.status = {"ready": False, "phase": "starting", "replayed": {"links": 120_000, "of": 400_000}}
+    page.server.status = {"ready": False, "phase": "starting", "loaded": {"links": 120_000, "of": 400_000}}
     page.open(until="[data-state=replaying] progress")
     assert page.text("#state-text") == "Starting, 30 %"
     assert page.text("#notice-more") == "120,000 of 400,000 links"

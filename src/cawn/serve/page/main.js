@@ -88,12 +88,12 @@ function failed(error) {
   showNotice(error.status ? error.message : `No answer from the server${since}.`, () => [smallButton("Try now", poll)]);
 }
 
-function showReplay({ phase, replayed }) {
+function showReplay({ phase, loaded }) {
   if (phase === "stopping") {
     setState("replaying", "Stopping");
     return showNotice("The server is stopping.");
   }
-  const { links, of } = replayed ?? {};
+  const { links, of } = loaded ?? {};
   setState("replaying", of ? `Starting, ${percent(links / of, 2)}` : "Starting");
   const progress = () => [element("progress", { id: "replay", "aria-label": "Links loaded" }), span("count")];
   showNotice("The server is loading its history. Scores will be available when it is done.", progress);
