@@ -2,11 +2,11 @@
 
 import os
 import pickle
-import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier, Thread
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -317,10 +317,17 @@ def predictor_at(t: object, reading: Reading | None = None) -> LinkPredictor:
     return LinkPredictor.of(cawn.train(events, system="popularity", quiet=True, kinds=("random",), device="cpu"))
 
 
-SECONDS = int(time.time()) - 90 * 86_400 + np.arange(60) * 86_400  # the last 90 days, in Unix seconds
+NOW = 1_780_000_000
+SECONDS = NOW - 90 * 86_400 + np.arange(60) * 86_400  # the last 90 days, in Unix seconds
 NUMBERS = np.arange(60)
 
 
+@pytest.fixture
+def clock(monkeypatch) -> None:
+    monkeypatch.setattr("cawn.data.updates.time", SimpleNamespace(time=lambda: float(NOW)))
+
+
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(
     ("t", "new", "message"),
     [
@@ -350,9 +357,10 @@ def test_times_that_cannot_be_are_refused(t, new, message: str) -> None:
     assert predictor.append([1], [2], [new]).added == 1
 
 
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(
     ("t", "new"),
-    [(SECONDS, int(time.time())), (SECONDS, "1990-01-01"), (NUMBERS, 59 + 590), (NUMBERS, -500)],
+    [(SECONDS, NOW), (SECONDS, "1990-01-01"), (NUMBERS, 59 + 590), (NUMBERS, -500)],
 )
 def test_times_that_may_be(t, new) -> None:
     """Also a century before a link, and any time where nothing is known of the unit."""
