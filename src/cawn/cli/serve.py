@@ -76,10 +76,11 @@ def serve(
     from cawn.learn.runs import read_description
     from cawn.serve.server import Server, listen
     from cawn.serve.service import ServiceSettings
+    from cawn.serve.state import holds_state
     from cawn.serve.tokens import Tokens
 
     check_choice(late, "--late", ("insert", "refuse"))
-    read_description(run)
+    read_description(run, in_state=holds_state(run / "live" if state is None else state))
     tokens = Tokens.read(token_file)
     threads = max(num_cores() - 1, 1) if threads is None else threads
     use_threads(threads)

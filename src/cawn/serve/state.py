@@ -63,8 +63,9 @@ def open_state(
     check_device(device)
     check_flags(verify=verify)
     check_threads(threads)
-    found = read_run(run, verify=verify)
-    store = Store(run / "live" if folder is None else check_path(folder, "folder"))
+    folder = run / "live" if folder is None else check_path(folder, "folder")
+    found = read_run(run, verify=verify, in_state=holds_state(folder))
+    store = Store(folder)
     try:
         _bind(store, found, run)
         events, names = _links(store, found)
@@ -78,6 +79,11 @@ def open_state(
         store.close()
         raise
     return LiveState(predictor, store)
+
+
+def holds_state(folder: Path) -> bool:
+    """Whether there is a live state, of this version or of an earlier one; its run may be of an earlier one too."""
+    return (folder / FILE).exists() or importer.is_former(folder)
 
 
 def forget_in_state(run: Path, folder: Path | None, name: Name) -> int:

@@ -211,7 +211,8 @@ class Writer:
     def _store_group(self, group: Sequence[_Submission]) -> None:
         wanted = [each for each in group if each.future.set_running_or_notify_cancel()]
         try:
-            self._commit([each for each in wanted if not self._is_repeated(each)])
+            if new := [each for each in wanted if not self._is_repeated(each)]:
+                self._commit(new)
         except BaseException as error:
             known = isinstance(error, CawnError)
             _logger.error("links could not be stored: %s", reason(error), exc_info=not known)
