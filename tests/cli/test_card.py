@@ -32,9 +32,9 @@ def test_names_cannot_break_a_table(trained: Path) -> None:
 
 def test_a_live_state(trained: Path) -> None:
     sources = {"redis:s": "0-0:1-0,3-0:7-0", "kafka:k": "0:5,1:6"}
-    live = {"folder": "live", "links": 1_234, "position": 5, "sources": sources, "rejected": 2}
+    live = {"folder": "live", "links": 1_234, "nodes": 56, "position": 5, "sources": sources, "rejected": 2}
     card = model_card(run_info(trained / "run") | {"live": live | {"bytes": 10**6}})
-    assert "1,234 links in the newest snapshot, redis:s read up to 7-0, kafka:k read up to 0:5,1:6, " in card
+    assert "1,234 links, 56 nodes, redis:s read up to 7-0, kafka:k read up to 0:5,1:6, " in card
     assert "2 rejected entries; 1.0 MB" in card
 
 
