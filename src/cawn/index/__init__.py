@@ -1,0 +1,1 @@
+"""Everything exact about the past, as lists of links."""
