@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -78,12 +79,12 @@ class Parts(NamedTuple):
     calibration: RollingCalibration
 
 
-class Questions:
+class Questions(ABC):
     """What can be asked of a trained model. A `Snapshot` answers; a `LinkPredictor` asks its newest one."""
 
+    @abstractmethod
     def snapshot(self) -> Snapshot:
         """The present history and weights, which never change: for several questions about one version."""
-        raise NotImplementedError
 
     def score(
         self,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.attributes import Attribute, Encoder
-from cawn.data.events import Events, as_attributes, link_ids
+from cawn.data.events import Events, as_attributes, by_first_appearance, link_ids
 from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names, occurring
 from cawn.data.reading import Reading
 from cawn.data.time_forms import TimeForm
@@ -94,16 +94,10 @@ class Arrivals:
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Arrivals:
         """Only the chosen links, and the names that occur in them."""
-        ends = np.stack([self.src[chosen], self.dst[chosen]], axis=1).ravel()
-        distinct, first, at = np.unique(ends, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        named = distinct[order]
+        named, ends = _as_they_appear(np.stack([self.src[chosen], self.dst[chosen]], axis=1).ravel())
         msg = None if self.msg is None else self.msg[chosen]
         ids = None if self.link_id is None else self.link_id[chosen]
         x = None if self.x is None else self.x[named]
-        ends = place[at]
         return Arrivals([self.names[i] for i in named.tolist()], ends[::2], ends[1::2], self.t[chosen], msg, ids, x)
 
 
@@ -154,14 +148,9 @@ class Form:
         self._check_widths(new.msg, new.x)
         back = np.argsort(new.rows, kind="stable")
         both = np.stack([2 * new.src[back].astype(np.int64), 2 * new.dst[back].astype(np.int64) + 1], axis=1).ravel()
-        distinct, first, position = np.unique(both, return_index=True, return_inverse=True)
-        order = np.argsort(first)
-        place = np.empty(len(order), np.int64)
-        place[order] = np.arange(len(order))
-        nodes = distinct[order]
+        nodes, ends = _as_they_appear(both)
         labels = new.labels[nodes >> 1].tolist()
         names = [self.names.canonical(name, int(side)) for name, side in zip(labels, nodes & 1, strict=True)]
-        ends = place[position]
         msg = None if new.msg is None else new.msg[back]
         ids = None if new.link_id is None else new.link_id[back]
         x = None if new.x is None else new.x[nodes >> 1]
@@ -206,6 +195,14 @@ class Form:
     def _columns(self) -> tuple[str, ...]:
         """The names of the attributes of links, as they are read."""
         return self.attributes if self.encoder is None else tuple(feature.name for feature in self.encoder.msg)
+
+
+def _as_they_appear(values: Array) -> tuple[Array, Array]:
+    """The distinct values in the order in which they first appear, and the position of each value among them."""
+    at = by_first_appearance(values)
+    distinct = np.empty(int(at.max(initial=-1)) + 1, values.dtype)
+    distinct[at] = values
+    return distinct, at
 
 
 def _width(given: Any) -> int:
