@@ -99,20 +99,20 @@ def transitions(nodes: Array, partners: Array, entries: Array, last: Array) -> t
 @njit
 def sort_keys(keys: Array) -> tuple[Array, Array]:
     """The keys [n], at least 0, in ascending order, and the position of each before; a stable radix sort."""
-    n, most = keys.size, 0
-    for key in keys:
-        most = max(most, key)
-    keys, order = keys.copy(), np.arange(n).astype(np.int32)
-    to_keys, to_order, ends = np.empty_like(keys), np.empty_like(order), np.empty((1 << _DIGIT) + 1, np.int64)
-    shift = 0
+    n, most, mask = keys.size, 0, (1 << _DIGIT) - 1
+    keys, order = keys.copy(), np.empty(n, np.int32)
+    for i in range(n):
+        most, order[i] = max(most, keys[i]), i
+    to_keys, to_order, ends, shift = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(mask + 2, np.int64), 0
     while shift < 63 and most >> shift > 0:
         ends[:] = 0
         for key in keys:
-            ends[((key >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
-        if ends.max() < n:  # else all have the same digit
-            ends = np.cumsum(ends)
+            ends[((key >> shift) & mask) + 1] += 1
+        if ends[((keys[0] >> shift) & mask) + 1] < n:  # else all have the same digit
+            for digit in range(mask):
+                ends[digit + 1] += ends[digit]
             for i in range(n):
-                digit = (keys[i] >> shift) & ((1 << _DIGIT) - 1)
+                digit = (keys[i] >> shift) & mask
                 to_keys[ends[digit]], to_order[ends[digit]] = keys[i], order[i]
                 ends[digit] += 1
             keys, to_keys, order, to_order = to_keys, keys, to_order, order

@@ -33,6 +33,7 @@ PAIR, SOURCE, DESTINATION, DIRECTED_PAIR, AS_SOURCE, AS_DESTINATION = range(6)
 
 _TINY = float(np.finfo(np.float64).tiny)
 _BLOCK = 64
+_EACH = np.int64(1)  # every decay; numba would compile a function once more for a literal number
 
 
 class Common(NamedTuple):
@@ -93,23 +94,19 @@ def fill_rates(
             found = Found(rows[part], starts[part], seen[part], when[part], rates[part])
             like = max(part - DIRECTED_PAIR, 0)
             whole = Found(rows[like], starts[like], seen[like], when[like], rates[like])
-            if part == PAIR:
-                find_part(pairs, common.alphas, common.t, now, visible, AGES, found, False, whole)
-            elif part <= DESTINATION:
+            ages = AGES if part == PAIR else 1
+            if PAIR < part <= DESTINATION:
                 find_end(common, nodes, now, visible, found)
-            elif part == DIRECTED_PAIR:
-                find_part(ways, common.alphas, common.t, now, visible, 1, found, True, whole)
-            elif part == AS_SOURCE:
-                find_part(sources, common.alphas, common.t, now, visible, 1, found, True, whole)
             else:
-                find_part(destinations, common.alphas, common.t, now, visible, 1, found, True, whole)
+                lists = pairs if part == PAIR else (ways, sources, destinations)[like]
+                find_part(lists, common.alphas, common.t, now, visible, ages, found, part > PAIR, whole)
             fill_logarithms(found.rates, to, columns[part])
             column = columns[part] + D
             if part == PAIR:
                 for i in range(now.size):
                     to[i, column] = log1p(float(found.seen[i]))
                 column += 1
-            for r in range(AGES if part == PAIR else 1):
+            for r in range(ages):
                 fill_closeness(found, now, unit, r, to, column + r)
             if PAIR < part <= DESTINATION:
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
@@ -170,7 +167,7 @@ def find_part(
         elif is_directed and whole_seen[i] == seen[i]:
             copy_row(whole_rates, i, rates, i)
         else:
-            all_decayed(link, sums, bits, alphas, 1, t, start[i], seen[i], now[i], rates[i])
+            all_decayed(link, sums, bits, alphas, _EACH, t, start[i], seen[i], now[i], rates[i])
 
 
 @reader_fused

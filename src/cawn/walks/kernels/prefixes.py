@@ -143,7 +143,8 @@ def find_prefixes(
             for side in range(2):
                 number = _vector_id(table.counts[slot, side], vectors, known, num_vectors)
                 if number == num_vectors:
-                    vectors[number] = table.counts[slot, side]
+                    for j in range(L):  # assigning a slice takes long to compile
+                        vectors[number, j] = table.counts[slot, side, j]
                     num_vectors += 1
                 slot_vector[slot, side] = number
         for side in range(2):
