@@ -54,7 +54,7 @@ def build_lists(
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other; `attributes` may order simultaneous links."""
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
-    keys = rows = link = np.empty(0, np.int64)
+    keys, rows, link = np.empty(0, np.int64), *np.empty((2, 0), np.int32)
     for kind in kinds:
         if kind is PARTNERS:
             streams.find_order(attributes, lambda _: None)

@@ -72,7 +72,7 @@ class PairParts(NamedTuple):
     def widths(self, num_decays: int) -> tuple[int, int]:
         """Number of rates, and of features from the sequence of each end."""
         rates = int(rate_columns(num_decays, directed=self.directed)[-1]) if self.rates else 0
-        two_steps = 2 * -(-num_decays // STRIDE) + 1
+        two_steps = 2 * -(-num_decays // int(STRIDE)) + 1
         return rates, 2 * self.since + two_steps * self.two_steps + (2 + DEPTH) * self.transitions
 
     def width(self, num_decays: int) -> int:
@@ -97,8 +97,8 @@ class PairFeatures:
         rates, end = parts.widths(num_decays)
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
-            held = [lists[kind] for kind in RATE_KINDS]
-            wanted: Any = (common, *held, columns, src, dst, times, self.unit, out)
+            nodes, pairs, *directed = (lists[kind] for kind in RATE_KINDS)
+            wanted: Any = (common, nodes, pairs, tuple(directed), columns, src, dst, times, self.unit, out)
             in_parallel(partial(fill_rates, *wanted), tasks, threads)
         if parts.sequences:
             used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inner_fused, njit
+from cawn.kernels.jit import njit, reader_fused
 
 Array = npt.NDArray[Any]
 
@@ -120,16 +120,11 @@ def sort_keys(keys: Array) -> tuple[Array, Array]:
     return keys, order
 
 
-@njit
 def number_sorted(keys: Array) -> tuple[Array, Array]:
     """The distinct ones of sorted keys [n], and the row of each key [n]."""
-    distinct, rows, size = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32), 0
-    for i in range(keys.size):
-        if size == 0 or distinct[size - 1] != keys[i]:
-            distinct[size] = keys[i]
-            size += 1
-        rows[i] = size - 1
-    return distinct[:size].copy(), rows
+    new = np.ones(keys.size, np.bool_)
+    new[1:] = keys[1:] != keys[:-1]
+    return keys[new], np.cumsum(new, dtype=np.int32) - np.int32(1)
 
 
 @njit
@@ -192,7 +187,7 @@ def fill_logsums(span: Array, known: Array, time: Array, alphas: Array, P: Array
             P[d, a] = total
 
 
-@inner_fused
+@reader_fused
 def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, block: int, sums: Array) -> None:
     """The sums at the end of a block of a list, from those at the end of the block before."""
     first, row = start + (block << bits), block_row(start, block, bits)

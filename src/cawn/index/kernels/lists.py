@@ -146,7 +146,7 @@ def all_decayed(
     sums: Array,
     bits: Any,
     decays: Array,
-    stride: int,
+    stride: Any,
     t: Array,
     start: Any,
     seen: Any,

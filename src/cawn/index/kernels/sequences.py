@@ -127,7 +127,7 @@ def sequence_features(
 def pair_before(lists: Lists, u: Any, v: Any, visible: Any) -> tuple[Any, Any]:
     """`list_before` of the pair (u, v)."""
     row = find_row(lists.keys, lists.slots, pair_key(u, v))
-    return entries_before(lists, row, visible)
+    return entries_before(lists, np.int64(row), visible)
 
 
 @reader_fused
@@ -234,7 +234,7 @@ def _count_followers(
     partner: Array, origins: Lists, t: Array, end: End, visible: int, now: Any, followed: Array
 ) -> None:
     for k in range(min(followed.size, end.seen)):
-        start, seen = entries_before(origins, partner[end.partners + end.seen - 1 - k], visible)
+        start, seen = entries_before(origins, np.int64(partner[end.partners + end.seen - 1 - k]), visible)
         followed[k] = decayed(origins, t, start, seen, now)
 
 
