@@ -72,7 +72,7 @@ class PairParts(NamedTuple):
     def widths(self, num_decays: int) -> tuple[int, int]:
         """Number of rates, and of features from the sequence of each end."""
         rates = int(rate_columns(num_decays, directed=self.directed)[-1]) if self.rates else 0
-        two_steps = 2 * -(-num_decays // int(STRIDE)) + 1
+        two_steps = 2 * -(-num_decays // STRIDE) + 1
         return rates, 2 * self.since + two_steps * self.two_steps + (2 + DEPTH) * self.transitions
 
     def width(self, num_decays: int) -> int:

@@ -33,7 +33,6 @@ PAIR, SOURCE, DESTINATION, DIRECTED_PAIR, AS_SOURCE, AS_DESTINATION = range(6)
 
 _TINY = float(np.finfo(np.float64).tiny)
 _BLOCK = 64
-_EACH = np.int64(1)  # every decay; numba would compile a function once more for a literal number
 
 
 class Common(NamedTuple):
@@ -158,7 +157,7 @@ def find_part(
         elif is_directed and whole_seen[i] == seen[i]:
             copy_row(whole_rates, i, rates, i)
         else:
-            all_decayed(link, sums, bits, alphas, _EACH, t, start[i], seen[i], now[i], rates[i])
+            all_decayed(link, sums, bits, alphas, np.int64(1), t, start[i], seen[i], now[i], rates[i])
 
 
 @reader_fused

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 SINCE_SCALE = 3.0  # logarithms of numbers of links are divided by it, which makes features of order one
 LOG_SCALE = 3.0  # the same for logarithms of probabilities
-STRIDE = np.int64(2)  # two-step counts use every second decay
+STRIDE = 2  # two-step counts use every second decay
 
 
 class Recent(NamedTuple):
@@ -165,7 +165,7 @@ def _fill_two_steps(
         start, seen = pair_before(pairs, min(v, w), max(v, w), visible)
         if seen > 0:
             hits += links[k]
-            all_decayed(link, sums, bits, decays, STRIDE, t, start, seen, now, rates)
+            all_decayed(link, sums, bits, decays, np.int64(STRIDE), t, start, seen, now, rates)
             for a in range(decays.size):
                 affinity[a] += weight[k, a] * rates[a] / (1.0 + rates[a])
                 roots[a] += root[k, a] * math.sqrt(rates[a])
