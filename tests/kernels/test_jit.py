@@ -58,6 +58,33 @@ print(type(doubled._cache).__name__, doubled._cache.cache_path)
 """
 
 
+FIRST_USE = """
+import sys
+from numba.core.dispatcher import Dispatcher
+import cawn
+from cawn.data import laws
+
+events = laws.triadic_closure(60, 600, seed=0).events
+trained = cawn.train(events, cawn.Config(epochs=1, num_walks=4, dim=8), kinds=("random",), quiet=True)
+cawn.LinkPredictor.of(trained).score(events.labels[0], events.labels[1], events.t[-1] + 1)
+walks = cawn.History(events, 0.1).sample([0, 1], events.t[-1], num_walks=4, length=2, seed=0)
+cawn.anonymize(walks, walks)
+modules = [module for name, module in sys.modules.items() if name.startswith("cawn.")]
+compiled = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+for kernel in compiled:
+    if kernel.signatures and not kernel.targetoptions.get("no_cpython_wrapper"):  # Python can call it
+        print(f"{kernel.py_func.__name__}:{len(kernel.signatures)}")
+"""
+
+
+def test_what_python_calls_is_compiled_for_one_type_of_arguments() -> None:
+    """Whoever samples, trains and scores for the first time waits until all of it is compiled."""
+    done = subprocess.run([sys.executable, "-c", FIRST_USE], capture_output=True, text=True, check=True)
+    numbers = dict(each.split(":") for each in done.stdout.split())
+    assert numbers.keys() >= {"sample_walks", "find_prefixes", "fill_rates", "sequence_features", "fill_sums"}
+    assert [name for name, number in numbers.items() if number != "1"] == []
+
+
 @pytest.mark.parametrize("temporary", [True, False])
 def test_without_a_folder_for_compiled_code(temporary: bool, tmp_path: Path) -> None:
     """A read-only install and no home, as any user sees them: files stand where folders would have to be made."""

@@ -54,7 +54,7 @@ def build_lists(
 ) -> dict[str, Columns]:
     """The arrays of each kind by name, lists one after the other; `attributes` may order simultaneous links."""
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
-    keys = rows = link = np.empty(0, np.int64)
+    keys, rows, link = np.empty(0, np.int64), *np.empty((2, 0), np.int32)
     for kind in kinds:
         if kind is PARTNERS:
             streams.find_order(attributes, lambda _: None)
@@ -65,14 +65,14 @@ def build_lists(
         if kind is WAYS:  # the entries are those of pairs, which come before
             rows, num_rows = 2 * rows + (link & 1), 2 * len(keys)
         elif kind is ORIGINS:  # and these those of `next`
-            rows, num_rows = (keys >> 32)[rows], events.num_nodes
+            rows, num_rows = (keys >> 32).astype(np.int32)[rows], events.num_nodes
         else:
             ((rows, link, *rest),) = streams.of(kind)
             num_rows = events.num_nodes
         if kind.keyed:
             keys, rows = number_keys(rows)
             num_rows = len(keys)
-        span, position = kernels.lay_out(rows, num_rows)
+        span, position = kernels.lay_out(constant(rows), num_rows)
         columns: Columns = {"span": span}
         for name, values in zip(kind.columns, (link, *rest), strict=True):
             columns[name] = np.empty(len(position), np.int32)
@@ -86,14 +86,15 @@ def build_lists(
 
 def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | None) -> Columns:
     num_nodes = events.num_nodes
-    nodes, _ = kernels.both_ends(events.src, events.dst, np.arange(len(events)))
-    span, position = kernels.lay_out(nodes, num_nodes)
+    nodes, _ = kernels.both_ends(events.src, events.dst, np.arange(len(events), dtype=np.int32))
+    span, position = kernels.lay_out(constant(nodes), num_nodes)
     size, newest, count = len(nodes), np.empty(num_nodes, events.t.dtype), np.zeros((num_nodes, 2), np.int32)
     time, hop, logsum = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32), np.empty((len(alphas), size))
     kernels.fill_nodes(events.src, events.dst, events.t, 0, newest, count, position, time, hop)
     del nodes, position
     build_logsums(span, time, alphas, logsum, threads)
-    sums = build_sums(NODES, span, hop[:, kernels.LINK], events.t, NODES.decays(alphas, decay), threads)
+    link = np.ascontiguousarray(hop[:, kernels.LINK])
+    sums = build_sums(NODES, span, link, events.t, NODES.decays(alphas, decay), threads)
     return {"span": span, "time": time, "hop": hop, "logsum": logsum, "sums": sums}
 
 

@@ -71,7 +71,7 @@ class Streams:
         events = self._events
         newest, count = np.empty(events.num_nodes, events.t.dtype), np.zeros((events.num_nodes, 2), np.int32)
         for first, (src, dst, t, _) in self.links():
-            nodes, _ = building.both_ends(src, dst, np.arange(len(t)))
+            nodes, _ = building.both_ends(src, dst, np.arange(len(t), dtype=np.int32))
             time, hop = np.empty(len(nodes), t.dtype), np.empty((len(nodes), 3), np.int32)
             building.fill_nodes(src, dst, t, first, newest, count, np.arange(len(nodes)), time, hop)
             yield nodes, time, hop
@@ -90,7 +90,9 @@ class Streams:
 
     def _partners(self) -> Entries:
         for first, (src, dst, *_) in self.links(whole_ties=self._order.rows > 0):
-            order = self._order.read(first, len(src)) - first if self._order.rows else np.arange(len(src))
+            order = np.arange(len(src), dtype=np.int32)
+            if self._order.rows:
+                order = self._order.read(first, len(src)) - first
             nodes, link = building.both_ends(src, dst, order)
             yield nodes, link + np.int32(2 * first), building.other_ends(src, dst, link)
 

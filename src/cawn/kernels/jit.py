@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import stat
 import tempfile
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numba
+from numba.core import event
 from numba.core.cpu import CPUTargetOptions
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -23,18 +25,13 @@ def njit(function: Function) -> Function:
 
 
 def inline(function: Function) -> Function:
-    """Like `njit`, for the small functions that are part of a hot loop."""
+    """Like `njit`, for the small functions that are part of a hot loop. Its callers compile it anew each time."""
     return _compiled(function, inline="always")
 
 
 def njit_fused(function: Function) -> Function:
     """Like `njit`, with multiply-adds that may be fused: rounded once instead of twice, and faster."""
     return _compiled(function, fastmath={"contract"})
-
-
-def inner_fused(function: Function) -> Function:
-    """Like `njit_fused`, for functions that only compiled functions call: compiles faster, as Python cannot call it."""
-    return _compiled(function, no_cpython_wrapper=True, fastmath={"contract"})
 
 
 def reader(function: Function) -> Function:
@@ -53,9 +50,32 @@ def njit_fast(function: Function) -> Function:
     return _compiled(function, fastmath=True)
 
 
+def inline_fused(function: Function) -> Function:
+    """For arithmetic that is part of hot loops: like `njit_fused`; compiled once, then copied to where it is called."""
+    return _compiled(function, forceinline=True, fastmath={"contract"})
+
+
 def inline_fast(function: Function) -> Function:
-    """Like `inline`, with the arithmetic of `njit_fast`."""
-    return _compiled(function, inline="always", fastmath=True)
+    """Like `inline_fused`, with the arithmetic of `njit_fast`."""
+    return _compiled(function, forceinline=True, fastmath=True)
+
+
+class _PauseCollection(event.Listener):  # type: ignore[misc]
+    """Numba makes so many objects that garbage collection, which looks at all of them again, would take a tenth of the
+    time; it compiles one function at a time, with those that this one calls."""
+
+    enabled: ClassVar[list[bool]] = []
+
+    def on_start(self, _: Any) -> None:
+        self.enabled.append(gc.isenabled())
+        gc.disable()
+
+    def on_end(self, _: Any) -> None:
+        if self.enabled.pop():
+            gc.enable()
+
+
+event.register("numba:compile", _PauseCollection())
 
 
 def _compiled(function: Function, **options: Any) -> Function:

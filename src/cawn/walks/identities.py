@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy.typing as npt
 from cawn.checks import check_threads
 from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels.threads import even_bounds, in_parallel
-from cawn.walks.kernels.counts import count_positions
+from cawn.walks.kernels.counts import count_positions, empty_counts
 from cawn.walks.kernels.prefixes import Level
 from cawn.walks.sampling import Walks
 
@@ -43,9 +42,11 @@ def anonymize(walks_u: Walks, walks_v: Walks, *, threads: int | None = None) -> 
     B, M, L = walks_u.nodes.shape
     with enough_memory("counting positions", "ask for fewer walks at once"):
         counts = np.empty((B, 2, M, L, 2, L), np.int32)
-    in_parallel(
-        partial(count_positions, walks_u.nodes, walks_v.nodes, counts), even_bounds(B, _PAIRS_PER_TASK), threads
-    )
+
+    def count(first: int, last: int) -> None:
+        count_positions(empty_counts(walks_u.nodes), walks_u.nodes, walks_v.nodes, counts, first, last)
+
+    in_parallel(count, even_bounds(B, _PAIRS_PER_TASK), threads)
     return counts
 
 

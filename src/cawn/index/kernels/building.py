@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inner_fused, njit
+from cawn.kernels.jit import njit, reader_fused
 
 Array = npt.NDArray[Any]
 
@@ -99,20 +99,20 @@ def transitions(nodes: Array, partners: Array, entries: Array, last: Array) -> t
 @njit
 def sort_keys(keys: Array) -> tuple[Array, Array]:
     """The keys [n], at least 0, in ascending order, and the position of each before; a stable radix sort."""
-    n, most = keys.size, 0
-    for key in keys:
-        most = max(most, key)
-    keys, order = keys.copy(), np.arange(n).astype(np.int32)
-    to_keys, to_order, ends = np.empty_like(keys), np.empty_like(order), np.empty((1 << _DIGIT) + 1, np.int64)
-    shift = 0
+    n, most, mask = keys.size, 0, (1 << _DIGIT) - 1
+    keys, order = keys.copy(), np.empty(n, np.int32)
+    for i in range(n):
+        most, order[i] = max(most, keys[i]), i
+    to_keys, to_order, ends, shift = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(mask + 2, np.int64), 0
     while shift < 63 and most >> shift > 0:
         ends[:] = 0
         for key in keys:
-            ends[((key >> shift) & ((1 << _DIGIT) - 1)) + 1] += 1
-        if ends.max() < n:  # else all have the same digit
-            ends = np.cumsum(ends)
+            ends[((key >> shift) & mask) + 1] += 1
+        if ends[((keys[0] >> shift) & mask) + 1] < n:  # else all have the same digit
+            for digit in range(mask):
+                ends[digit + 1] += ends[digit]
             for i in range(n):
-                digit = (keys[i] >> shift) & ((1 << _DIGIT) - 1)
+                digit = (keys[i] >> shift) & mask
                 to_keys[ends[digit]], to_order[ends[digit]] = keys[i], order[i]
                 ends[digit] += 1
             keys, to_keys, order, to_order = to_keys, keys, to_order, order
@@ -120,16 +120,11 @@ def sort_keys(keys: Array) -> tuple[Array, Array]:
     return keys, order
 
 
-@njit
 def number_sorted(keys: Array) -> tuple[Array, Array]:
     """The distinct ones of sorted keys [n], and the row of each key [n]."""
-    distinct, rows, size = np.empty(keys.size, np.int64), np.empty(keys.size, np.int32), 0
-    for i in range(keys.size):
-        if size == 0 or distinct[size - 1] != keys[i]:
-            distinct[size] = keys[i]
-            size += 1
-        rows[i] = size - 1
-    return distinct[:size].copy(), rows
+    new = np.ones(keys.size, np.bool_)
+    new[1:] = keys[1:] != keys[:-1]
+    return keys[new], np.cumsum(new, dtype=np.int32) - np.int32(1)
 
 
 @njit
@@ -192,7 +187,7 @@ def fill_logsums(span: Array, known: Array, time: Array, alphas: Array, P: Array
             P[d, a] = total
 
 
-@inner_fused
+@reader_fused
 def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, block: int, sums: Array) -> None:
     """The sums at the end of a block of a list, from those at the end of the block before."""
     first, row = start + (block << bits), block_row(start, block, bits)

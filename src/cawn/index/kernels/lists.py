@@ -127,11 +127,11 @@ def block_row(start: Any, block: Any, bits: Any) -> Any:
     return ((start + (1 << bits) - 1) >> bits) + block
 
 
-@inline
-def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
-    """The sum of exp(-decay * age) over the first `seen` entries of a list, for one decay."""
-    decay, blocks, total = lists.decays[column], seen >> lists.bits, 0.0
-    first = start + (blocks << lists.bits)
+@reader_fused
+def decayed(lists: Lists, t: Array, start: Any, seen: Any, now: Any) -> float:
+    """The sum of exp(-decay * age) over the first `seen` entries of a list, for the last decay."""
+    column, blocks, total = lists.decays.size - 1, seen >> lists.bits, 0.0
+    decay, first = lists.decays[column], start + (blocks << lists.bits)
     if blocks > 0:
         age = now - t[lists.link[np.uint64(first - 1)] >> 1]
         total = lists.sums[block_row(start, blocks - 1, lists.bits), column] * exp(-decay * age)
@@ -146,14 +146,15 @@ def all_decayed(
     sums: Array,
     bits: Any,
     decays: Array,
-    stride: int,
+    stride: Any,
     t: Array,
     start: Any,
     seen: Any,
     now: Any,
     out: Array,
 ) -> None:
-    """`decayed` for every stride-th decay of the lists, which are `decays`: [decays]."""
+    """`decayed` for every stride-th decay of the lists, which are `decays`: [decays]. Numba would compile it again for a
+    stride that is a literal number."""
     blocks = seen >> bits
     first = start + (blocks << bits)
     for a in range(out.size):

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import Lists, all_decayed, count_before, count_below, find_list, find_row
+from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
-from cawn.kernels.jit import inner_fused, njit_fused, reader_fused
+from cawn.kernels.jit import njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
@@ -62,9 +62,7 @@ def fill_rates(
     common: Common,
     nodes: Lists,
     pairs: Lists,
-    ways: Lists,
-    sources: Lists,
-    destinations: Lists,
+    directed: tuple[Lists, ...],
     columns: Array,
     src: Array,
     dst: Array,
@@ -77,6 +75,7 @@ def fill_rates(
     """Rows lo..hi of the features [B, R] of pairs, a block at a time: loops are vectorized, and cache misses overlap.
 
     Args:
+        directed: Ways, sources and destinations.
         columns: Where each part starts, and R.
     """
     D, num_parts = common.alphas.size, columns.size - 1
@@ -93,23 +92,19 @@ def fill_rates(
             found = Found(rows[part], starts[part], seen[part], when[part], rates[part])
             like = max(part - DIRECTED_PAIR, 0)
             whole = Found(rows[like], starts[like], seen[like], when[like], rates[like])
-            if part == PAIR:
-                find_part(pairs, common.alphas, common.t, now, visible, AGES, found, False, whole)
-            elif part <= DESTINATION:
+            ages = AGES if part == PAIR else 1
+            if PAIR < part <= DESTINATION:
                 find_end(common, nodes, now, visible, found)
-            elif part == DIRECTED_PAIR:
-                find_part(ways, common.alphas, common.t, now, visible, 1, found, True, whole)
-            elif part == AS_SOURCE:
-                find_part(sources, common.alphas, common.t, now, visible, 1, found, True, whole)
             else:
-                find_part(destinations, common.alphas, common.t, now, visible, 1, found, True, whole)
+                lists = pairs if part == PAIR else directed[like]
+                find_part(lists, common, now, visible, ages, found, part > PAIR, whole)
             fill_logarithms(found.rates, to, columns[part])
             column = columns[part] + D
             if part == PAIR:
                 for i in range(now.size):
                     to[i, column] = log1p(float(found.seen[i]))
                 column += 1
-            for r in range(AGES if part == PAIR else 1):
+            for r in range(ages):
                 fill_closeness(found, now, unit, r, to, column + r)
             if PAIR < part <= DESTINATION:
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
@@ -137,32 +132,24 @@ def find_rows(keys: Array, slots: Array, u: Array, v: Array, rows: Array) -> Non
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
-    span, link, chain, version = lists.span, lists.link, lists.chain, lists.version
+    link = lists.link
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and visible[i] == visible[i - 1]:
             start[i], seen[i] = start[i - 1], seen[i - 1]
         else:
-            start[i], size = find_list(span, link, chain, version, row[i])
-            seen[i] = count_below(link, start[i], size, visible[i])
+            start[i], seen[i] = entries_before(lists, row[i], visible[i])
         for r in range(min(ages, seen[i])):
             when[r, i] = t[np.uint64(link[np.uint64(start[i] + seen[i] - 1 - r)] >> 1)]
 
 
 @reader_fused
 def find_part(
-    lists: Lists,
-    alphas: Array,
-    t: Array,
-    now: Array,
-    visible: Array,
-    ages: int,
-    found: Found,
-    is_directed: bool,
-    whole: Found,
+    lists: Lists, common: Common, now: Array, visible: Array, ages: int, found: Found, is_directed: bool, whole: Found
 ) -> None:
     """Look up one part. If it has as many links as the same part in both directions, `whole`, they are the same."""
-    find_newest(lists, t, now, visible, ages, found)
+    find_newest(lists, common.t, now, visible, ages, found)
     row, start, seen, _, rates = found
+    alphas, t = common.alphas, common.t
     link, sums, bits, whole_seen, whole_rates = lists.link, lists.sums, lists.bits, whole.seen, whole.rates
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and now[i] == now[i - 1]:
@@ -170,7 +157,7 @@ def find_part(
         elif is_directed and whole_seen[i] == seen[i]:
             copy_row(whole_rates, i, rates, i)
         else:
-            all_decayed(link, sums, bits, alphas, 1, t, start[i], seen[i], now[i], rates[i])
+            all_decayed(link, sums, bits, alphas, np.int64(1), t, start[i], seen[i], now[i], rates[i])
 
 
 @reader_fused
@@ -215,7 +202,7 @@ def fill_shares(pair: Array, end: Array, out: Array, column: int) -> None:
             out[i, column + a] = pair[i, a] / max(end[i, a], _TINY)
 
 
-@inner_fused
+@njit_fused
 def fill_closeness(found: Found, now: Array, unit: float, r: int, out: Array, column: int) -> None:
     """Of the r-th newest entry: 1 for age 0, decreasing with the logarithm of the age to about 0; -1 for never."""
     value = np.empty(now.size)

@@ -81,7 +81,7 @@ def sequence_features(
         np.empty((4, decays.size)),
         np.empty(depth),
     )
-    times, scale_column, decay = common.t, common.alphas.size, 0.0
+    times, decay = common.t, 0.0
     if depth > 0:
         decay = nodes.decays[0]
     end = End(0, 0, 0)
@@ -99,7 +99,7 @@ def sequence_features(
             if num_recent > 0:
                 size = _find_recent(common.partner, common.time, decays, end, now, num_recent, recent)
             if depth > 0:
-                own = sum_before(nodes, times, 0, end.start, end.seen, now)
+                own = decayed(nodes, times, end.start, end.seen, now)
                 _count_followers(common.partner, origins, times, end, visible, now, recent.followed)
         pair_start, pair_seen = pair_before(pairs, min(u, v), max(u, v), visible)
         width = 0
@@ -112,8 +112,8 @@ def sequence_features(
             width += 2 * decays.size + 1
         if depth > 0:
             start, seen = entries_before(nodes, v, visible)
-            base = (sum_before(nodes, times, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
-            together = sum_before(pairs, times, scale_column, pair_start, pair_seen, now)
+            base = (decayed(nodes, times, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
+            together = decayed(pairs, times, pair_start, pair_seen, now)
             row[width] = math.log(base) / LOG_SCALE
             row[width + 1] = math.log((together + base) / (own + 1.0)) / LOG_SCALE
             to = row[width + 2 :]
@@ -127,12 +127,7 @@ def sequence_features(
 def pair_before(lists: Lists, u: Any, v: Any, visible: Any) -> tuple[Any, Any]:
     """`list_before` of the pair (u, v)."""
     row = find_row(lists.keys, lists.slots, pair_key(u, v))
-    return entries_before(lists, row, visible)
-
-
-@reader_fused
-def sum_before(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
-    return decayed(lists, t, column, start, seen, now)
+    return entries_before(lists, np.int64(row), visible)
 
 
 @reader_fused
@@ -170,7 +165,7 @@ def _fill_two_steps(
         start, seen = pair_before(pairs, min(v, w), max(v, w), visible)
         if seen > 0:
             hits += links[k]
-            all_decayed(link, sums, bits, decays, STRIDE, t, start, seen, now, rates)
+            all_decayed(link, sums, bits, decays, np.int64(STRIDE), t, start, seen, now, rates)
             for a in range(decays.size):
                 affinity[a] += weight[k, a] * rates[a] / (1.0 + rates[a])
                 roots[a] += root[k, a] * math.sqrt(rates[a])
@@ -200,8 +195,9 @@ def _fill_transitions(
             continue
         together = 0.0
         if followed[k] > 0.0:
-            start, seen = pair_before(following, partner[end.partners + end.seen - 1 - k], v, visible)
-            together = sum_before(following, t, 0, start, seen, now)
+            w = np.int64(partner[end.partners + end.seen - 1 - k])
+            start, seen = pair_before(following, w, v, visible)
+            together = decayed(following, t, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
@@ -238,8 +234,8 @@ def _count_followers(
     partner: Array, origins: Lists, t: Array, end: End, visible: int, now: Any, followed: Array
 ) -> None:
     for k in range(min(followed.size, end.seen)):
-        start, seen = entries_before(origins, partner[end.partners + end.seen - 1 - k], visible)
-        followed[k] = sum_before(origins, t, 0, start, seen, now)
+        start, seen = entries_before(origins, np.int64(partner[end.partners + end.seen - 1 - k]), visible)
+        followed[k] = decayed(origins, t, start, seen, now)
 
 
 @reader_fused

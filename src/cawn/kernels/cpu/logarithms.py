@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cawn.kernels.jit import inline
+from cawn.kernels.jit import inline_fused
 
 _ROUND = 1.5 * 2.0**52  # adding it rounds to an integer, which is then in the low bits of the sum
 _ROUND_BITS = np.int64(np.float64(_ROUND).view(np.int64))
@@ -25,7 +25,7 @@ E2, E3, E4, E5, E6, E7, E8, E9 = (1 / math.factorial(k) for k in range(2, 10))
 L1, L3, L5, L7, L9, L11, L13 = (2 / k for k in range(1, 14, 2))
 
 
-@inline
+@inline_fused
 def exp(x: Any) -> Any:
     """exp(x) of x < 700."""
     x = max(x, _LEAST)
@@ -42,7 +42,7 @@ def exp(x: Any) -> Any:
     return series * first * second
 
 
-@inline
+@inline_fused
 def log1p(x: Any) -> Any:
     """log(1 + x) of finite x >= 0."""
     y = 1.0 + x  # 2**exponent * m, with m in [sqrt(1 / 2), sqrt(2))

@@ -24,13 +24,10 @@ class Counts(NamedTuple):
     shift: np.uint64  # of hashes, to a slot
 
 
-@njit
 def empty_counts(nodes: Array) -> Counts:
     """A table for walks like these, [Q, M, L]."""
-    M, L = nodes.shape[1], nodes.shape[2]
-    bits = 1
-    while (1 << bits) < 4 * M * L:
-        bits += 1
+    _, M, L = nodes.shape
+    bits = max((4 * M * L - 1).bit_length(), 1)
     table = np.empty(1 << bits, nodes.dtype), np.full(1 << bits, -1, np.int64), np.empty((1 << bits, 2, L), np.int32)
     return Counts(*table, np.empty(2 * M * L, np.int64), np.empty((2, M, L), np.int64), np.uint64(64 - bits))
 
@@ -61,9 +58,8 @@ def count_nodes(table: Counts, pair: int, nodes_u: Array, nodes_v: Array) -> int
 
 
 @njit
-def count_positions(nodes_u: Array, nodes_v: Array, out: Array, first: int, last: int) -> None:
+def count_positions(table: Counts, nodes_u: Array, nodes_v: Array, out: Array, first: int, last: int) -> None:
     """I_CAW of pairs first..last: out[b, side, walk, position] = (g(w, S_u), g(w, S_v)), zero after a walk's end."""
-    table = empty_counts(nodes_u)
     for b in range(first, last):
         count_nodes(table, b, nodes_u[b], nodes_v[b])
         for side in range(2):

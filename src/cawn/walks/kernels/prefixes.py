@@ -15,10 +15,11 @@ import numpy.typing as npt
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import GOLDEN_64
 from cawn.kernels.threads import in_parallel, num_threads
-from cawn.walks.kernels.counts import count_nodes, empty_counts
+from cawn.walks.kernels.counts import Counts, count_nodes, empty_counts
 
 Array = npt.NDArray[Any]
 Walks = tuple[Array, Array, Array]  # nodes, times, events: [Q, M, L] each
+Fields = tuple[Array, ...]
 
 _PAIRS_PER_TASK = 16
 
@@ -75,8 +76,8 @@ def _share(walks: Walks, rows: Array, first: int, last: int) -> tuple[Array, lis
     out = (*index, *(np.empty(size, dtype) for dtype in dtypes))
     # All walks of a query begin at its node, so the first count is 0 or M; the others are 0 to M.
     vectors = np.empty((min(4 * M * L * pairs, 2 * (M + 1) ** (L - 1)), L), np.int32)
-    table = np.full(1 << (2 * len(vectors) - 1).bit_length(), -1, np.int64)
-    sizes, num_vectors = find_prefixes(walks, rows, out, vectors, table, first, last)
+    known = np.full(1 << (2 * len(vectors) - 1).bit_length(), -1, np.int64)
+    sizes, num_vectors = find_prefixes(walks, rows, empty_counts(nodes), out, vectors, known, first, last)
     levels = [Level(*(field[i, :n] for field in out)) for i, n in enumerate(sizes.tolist())]
     return vectors[:num_vectors], levels
 
@@ -119,7 +120,7 @@ def _vector_id(vector: Array, vectors: Array, table: Array, size: int) -> Any:
 
 @njit
 def find_prefixes(
-    walks: Walks, rows: Array, out: tuple[Array, ...], vectors: Array, known: Array, first: int, last: int
+    walks: Walks, rows: Array, table: Counts, out: Fields, vectors: Array, known: Array, first: int, last: int
 ) -> tuple[Array, int]:
     """Write each distinct prefix of pairs first..last once; return how many at each depth, and how many vectors.
 
@@ -131,7 +132,6 @@ def find_prefixes(
     nodes, times, events = walks
     parent, owner, own, other, weight, last_node, last_event, t, elapsed, age = out
     M, L = nodes.shape[1], nodes.shape[2]
-    table = empty_counts(nodes)
     shift, mask = table.shift, table.node.size - 1
     slot_vector = np.empty((table.node.size, 2), np.int64)
     step_owner, step_prefix = np.full(table.node.size, -1, np.int64), np.empty(table.node.size, np.int64)
@@ -143,7 +143,8 @@ def find_prefixes(
             for side in range(2):
                 number = _vector_id(table.counts[slot, side], vectors, known, num_vectors)
                 if number == num_vectors:
-                    vectors[number] = table.counts[slot, side]
+                    for j in range(L):  # assigning a slice takes long to compile
+                        vectors[number, j] = table.counts[slot, side, j]
                     num_vectors += 1
                 slot_vector[slot, side] = number
         for side in range(2):
