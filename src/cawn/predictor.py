@@ -22,7 +22,7 @@ from cawn.data.hashing import hash_ids
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Rules, Update, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief

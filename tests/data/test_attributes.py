@@ -11,7 +11,7 @@ from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute,
 from cawn.data.forms import Form, NameForm
 from cawn.data.names import NameIndex
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer

@@ -10,17 +10,16 @@ import pyarrow as pa
 import pytest
 
 import cawn
-from cawn.data import time_forms
+from cawn.data import times
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
-from cawn.data.times import calendar_dates, dates_in_unit, dates_to_numbers, time_after
+from cawn.data.times import TimeForm, calendar_dates, dates_in_unit, dates_to_numbers, time_after
 
 DATES = Reading(dates=True)
 
 
 def parse_query_times(t: object, held: np.ndarray, reading: Reading) -> np.ndarray:
     """Times of queries about a run with links at the times `held`."""
-    return time_forms.parse_query_times(t, held, TimeForm.of(held, reading))
+    return times.parse_query_times(t, held, TimeForm.of(held, reading))
 
 
 def convert_link_times(new: cawn.Events, held: cawn.Events) -> np.ndarray:
@@ -186,7 +185,7 @@ def test_a_time_means_the_same_whatever_came_since() -> None:
         for held in (SECONDS, later):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                assert time_forms.parse_query_times(t, held, form).tolist() == expected
+                assert times.parse_query_times(t, held, form).tolist() == expected
     mixed = form.parse([20160123, JANUARY_23 + 5, "2016-01-23", np.datetime64("2016-01-24"), 1.5e9])
     assert mixed.tolist() == [JANUARY_23, JANUARY_23 + 5, JANUARY_23, JANUARY_23 + 86_400, 1_500_000_000]
     exact = TimeForm.of(NUMBERS, Reading()).parse([2**60 + 1, 2.0**60])

@@ -394,7 +394,7 @@ def of_events(run, events: cawn.Events, **form) -> LinkPredictor:
     return LinkPredictor(model, events, NameIndex.of(events.labels), held.calibration)
 
 
-@pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", " 99"]])
+@pytest.mark.parametrize("names", [["99", "user:99"], ["user:99", "99"]])
 def test_one_new_node_under_two_spellings(run, names: list[str]) -> None:
     events = cawn.Events([0, 1, 0], [2, 3, 3], [1, 2, 3], labels=["user:1", "user:2", "item:1", "item:2"])
     predictor = of_events(run, events, prefixes=("user", "item"))

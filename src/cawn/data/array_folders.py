@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import write_array
 from cawn.errors import StorageError
 from cawn.files import link_or_copy, sha256_of, storing, sync
@@ -23,10 +24,10 @@ from cawn.kernels.jit import njit
 from cawn.kernels.rng import mix64
 from cawn.kernels.threads import num_threads
 
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = dict[str, Array]
 Stamp = list[Any]  # size and checksum of a file
 Manifest = dict[str, Stamp | None]  # None for a file that cannot be read
-FindFile = Callable[[npt.NDArray[Any]], tuple[Path, Stamp] | None]
+FindFile = Callable[[Array], tuple[Path, Stamp] | None]
 
 TRAIN_AGAIN = "the run must be trained again"
 _SHA_256 = 64  # digits; the states of servers that earlier versions wrote have it
@@ -96,7 +97,7 @@ def remove_arrays(folder: Path) -> None:
             folder.rmdir()
 
 
-def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> npt.NDArray[Any]:
+def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> Array:
     """Map one array; refuse a header that does not agree with the size of the file."""
     try:
         if not path.is_file():

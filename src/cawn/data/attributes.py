@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.hashing import hash_ids
 from cawn.errors import DataError, brief
 
-Array = npt.NDArray[Any]
 AnyEvents = TypeVar("AnyEvents", bound=Any)  # `Events`, whose module imports this one
 Kind = Literal["number", "category", "presence"]
 

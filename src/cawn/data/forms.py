@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.events import Events, as_attributes, by_first_appearance, link_ids
 from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names, occurring
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.errors import DataError, QueryError, brief
-
-Array = npt.NDArray[Any]
 
 _INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
 _INT64 = range(-(2**63), 2**63)

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cawn.checks import Array
 from cawn.data.columns import blocks
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu import numbering
 
-Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 Ids = npt.NDArray[np.int32]
 Name = int | str

@@ -15,8 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
+from cawn.checks import Array
 from cawn.data.array_folders import Arrays, Stamp, manifest_of, read_arrays
 from cawn.data.attributes import Attribute
 from cawn.data.events import PER_LINK, Events
@@ -24,8 +23,6 @@ from cawn.data.hashing import check_seal, read_json, read_sealed, write_sealed
 from cawn.data.reading import Reading
 from cawn.data.validation import check_columns, check_links, check_name_arrays, check_names
 from cawn.errors import DataError, StorageError
-
-Array = npt.NDArray[Any]
 
 DESCRIPTION, BUILDING, COLUMNS = "index.json", "building.json", "columns.json"
 FORMAT = 2

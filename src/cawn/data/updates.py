@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.names import UNKNOWN, Name, NameIndex
-from cawn.data.time_forms import SPANS, TimeForm, likely_unit
-from cawn.data.times import PER_SECOND, check_span
+from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
 from cawn.errors import CawnError, DataError, QueryError, brief
-
-Array = npt.NDArray[Any]
 
 DAY = 86_400.0  # seconds that a link may be ahead of the clock
 

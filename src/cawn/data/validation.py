@@ -8,13 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.names import SLOTS, NameIndex
 from cawn.data.times import check_span
 from cawn.errors import DataError
 
-Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 

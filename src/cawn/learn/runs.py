@@ -41,7 +41,7 @@ from cawn.data.hashing import check_seal, checksum, read_json, write_sealed
 from cawn.data.names import Name, NameIndex
 from cawn.data.reading import Reading
 from cawn.data.stored import recorded_digest
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.data.updates import is_apart, named, without
 from cawn.data.validation import check_columns, check_links, check_name_arrays, check_names
 from cawn.errors import DataError, QueryError, StorageError, brief

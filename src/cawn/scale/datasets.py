@@ -22,6 +22,7 @@ from cawn.scale.cluster import choose_pool, import_ray
 from cawn.scale.jobs import NodeJob, score_rows
 from cawn.scale.plans import run_digest
 from cawn.scale.ray_engine import Versions, load_in_worker, refuse_versions, versions
+from cawn.snapshot import newest_time
 from cawn.walks.candidates import KINDS
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class _NodeRanker(_Actor):
         super().__init__(loading)
         self._job, self._column, self._everyone = job, column, everyone
         if job.at is None:
-            self._job = replace(job, at=time_after(self._predictor.watermark))
+            self._job = replace(job, at=time_after(newest_time(self._predictor)))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         return self._job.rank(self._predictor, self._names(rows))[0]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,22 +14,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.checks import Array
 from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.names import NameIndex, parse_integers, string_buffers
-from cawn.data.readers.attributes import AttributeReader, ReadAgainError
 from cawn.data.readers.columns import Layout, find_layout, name_prefixes
 from cawn.data.readers.rows import Piece, Rows
-from cawn.data.readers.sorting import sort_by_time
-from cawn.data.readers.tables import TableColumn
+from cawn.data.readers.sorting import ROWS, sort_by_time
+from cawn.data.readers.tables import AttributeReader, ReadAgainError, TableColumn
 from cawn.data.readers.times import FileTimes, join_times
 from cawn.data.reading import Reading
+from cawn.data.times import format_as_read, usual
 from cawn.errors import DataError, QueryError, brief
 from cawn.kernels.cpu.numbering import rank_by_appearance
 from cawn.progress import ShowProgress
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +82,29 @@ class Log:
     num_nodes: int
     reading: Reading
     attributes: tuple[Attribute, ...]
+    files: list[tuple[int, Rows]]  # each with its first row among those of all
+    notes: list[str]  # what the user should know
 
     def events(self, arrays: dict[str, Array]) -> Events:
         """Events of the arrays of the columns."""
         events = Events.of_arrays(self.num_nodes, arrays)
         events.columns, events.reading = self.attributes, self.reading
+        for note in (*self.notes, *self._far(events.t, arrays)):
+            warnings.warn(note, UserWarning, stacklevel=2)
         return events
+
+    def _far(self, t: Array, arrays: dict[str, Array]) -> Iterator[str]:
+        """What is unlikely about the times, if anything is."""
+        chosen = usual(t)
+        if count := len(t) - (chosen.stop - chosen.start):
+            at = 0 if chosen.start else len(t) - 1
+            row = int(arrays[ROWS][at]) if ROWS in arrays else at
+            first, rows = self.files[bisect_right(self.files, row, key=itemgetter(0)) - 1]
+            far, low, high = (format_as_read(t[i].item(), self.reading) for i in (at, chosen.start, chosen.stop - 1))
+            yield (
+                f"{rows.name}, {rows.origin().place(row - first)}: t is {far}, far from other links ({low} to {high}); "
+                f"decays and the default time of queries ignore {count:,} such time(s); correct or remove them"
+            )
 
 
 def read_log(
@@ -124,6 +143,8 @@ class _Scan:
         self.prefixes: tuple[str, str] | None = None  # of the names in two tables
         self.first = ("", Reading())  # the name of the first file, and how it was read
         self.times: list[FileTimes] = []
+        self.files: list[tuple[int, Rows]] = []
+        self.notes: list[str] = []
         self.codes: list[dict[str, int]] = []
         self.attributes: tuple[Attribute, ...] = ()
 
@@ -134,6 +155,7 @@ class _Scan:
         else:
             self._create(links)
         reader, before = _FileReader(self, links, kinds), self._done
+        self.files.append((self.columns["t"].rows, links.rows))
         for piece in links.rows.pieces(size, links.layout.needed):
             reader.add(piece)
             self._done = before + piece.done
@@ -192,6 +214,7 @@ class _FileReader:
             for at, codes in zip(links.layout.msg, scan.codes, strict=True)
         ]
         self._rows, self._any_msg, self._any_weight, self._boolean_weights = 0, False, False, False
+        self._trimmed, self._first_trimmed = 0, ""  # names with white space at an end
 
     def add(self, piece: Piece) -> None:
         """Append a piece."""
@@ -224,6 +247,8 @@ class _FileReader:
         if self._rows == 0:
             raise DataError(f"{name}: no rows; expected at least one link")
         self._scan.times.append(self._times)
+        if self._trimmed:
+            self._scan.notes.append(f"{self._first_trimmed} ({self._trimmed:,} such name(s) here)")
         if "weight" in self._layout.optional and not self._any_weight:
             column = brief(self._links.rows.names[self._layout.optional["weight"]])
             raise DataError(f"{name}, column {column}: all weights are 0; give some links a weight above 0")
@@ -236,14 +261,28 @@ class _FileReader:
 
     def _add_names(self, src: TableColumn, dst: TableColumn, negative: TableColumn | None) -> None:
         columns, tables, count = self._scan.columns, self._scan.tables, len(src.values)
-        given, rows = (None, None) if negative is None else negative.negatives()
-        src, dst, *negatives = self._ends([src, dst] if given is None else [src, dst, given])
+        given, rows = (None, None) if negative is None else negative.trimmed().negatives()
+        ends = [src, dst] if given is None else [src, dst, given]
+        src, dst, *negatives = self._ends([self._without_blanks(column) for column in ends])
         columns["src"].append(tables[0].add(src.names()))
         columns["dst"].append(tables[-1].add(dst.names()))
         if negatives:
             ids = np.full(count, NO_NEGATIVE, np.int32)
             ids[rows] = tables[-1].add(negatives[0].names())
             columns["negative"].append(ids)
+
+    def _without_blanks(self, names: TableColumn) -> TableColumn:
+        """Names without white space at both ends."""
+        found = names.trimmed()
+        lengths = [pc.sum(pc.binary_length(each.values)) for each in (names, found) if each.is_text]
+        if lengths and lengths[0] != lengths[1]:
+            changed = pc.fill_null(pc.not_equal(found.values, names.values), False)
+            if not self._trimmed:
+                row = pc.index(changed, True).as_py()
+                rule = "white space at the ends of names is left out"
+                self._first_trimmed = names.found(row, names.values[row].as_py(), rule)
+            self._trimmed += pc.sum(changed).as_py()
+        return found
 
     def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
         """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
@@ -315,7 +354,7 @@ def _finished(scan: _Scan, store: Store, limits: Limits, report: ShowProgress) -
         else:
             memory = max(limits.sorting - sum(array.nbytes for array in ranks), limits.sorting // 8)
             columns = sort_by_time(columns, store, memory, renumbered, done)
-    return Log(columns | names, num_nodes, reading, attributes)
+    return Log(columns | names, num_nodes, reading, attributes, scan.files, scan.notes)
 
 
 def _ranks(scan: _Scan, block: int) -> list[Array]:

@@ -14,9 +14,8 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from cawn.checks import as_array, check_path, parse_bytes
+from cawn.checks import Array, as_array, check_path, parse_bytes
 from cawn.data.array_folders import map_array
 from cawn.data.columns import Store, write_array
 from cawn.data.events import Events
@@ -33,8 +32,6 @@ from cawn.data.stored import READ_AGAIN, is_columns, is_index, read_columns, rea
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import LOCK, FolderLock, make_folder, storing, sync, temporary_folder
 from cawn.progress import ShowProgress, progress
-
-Array = npt.NDArray[Any]
 
 _UNLIMITED = Limits(piece=PIECE, names=1 << 62, sorting=1 << 62, block=1 << 22)
 

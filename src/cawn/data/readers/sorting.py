@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import Column, Store, steps
 
-Array = npt.NDArray[Any]
 Columns = dict[str, Column]
 Convert = Callable[[str, Array], Array]  # takes the name and some values of a column
 
