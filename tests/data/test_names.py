@@ -19,7 +19,7 @@ from cawn.data.names import (
     as_names,
     parse_integers,
 )
-from cawn.data.validation import check_links, check_names
+from cawn.data.stored import check_links, check_names
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 INTEGER = st.integers(-(2**63), 2**63 - 1) | st.integers(0, 9)

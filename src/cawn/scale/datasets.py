@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cawn.checks import check_integer, check_path, check_words
-from cawn.data.readers.columns import Header, find_layout
 from cawn.data.readers.tables import Origin, TableColumn
-from cawn.data.reading import Column, Reading
+from cawn.data.reading import Column, Header, Reading, find_layout
 from cawn.data.times import time_after
 from cawn.errors import DataError, QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, check_prior

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from cawn.data.datasets.catalog import Format
+from cawn.data.datasets import Format
 from cawn.data.events import Events
 from cawn.data.readers import read
 from cawn.errors import CawnError, DataError, reason

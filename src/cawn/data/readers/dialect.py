@@ -13,8 +13,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from cawn.data.readers.columns import has_usual_ends
 from cawn.data.readers.files import LONGEST_LINE, File, damaged
+from cawn.data.reading import has_usual_ends
 from cawn.errors import DataError, brief
 
 _SAMPLE_BYTES = 1 << 16
