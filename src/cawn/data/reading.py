@@ -1,4 +1,4 @@
-"""Which column of a file holds what: by the usual names, or as the user says (`Reading`), and where it is (`Layout`)."""
+"""Which column of a file holds what: as the user says or a run has recorded (`Reading`), and where it is (`Layout`)."""
 
 from __future__ import annotations
 

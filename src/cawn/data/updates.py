@@ -123,7 +123,7 @@ class Draft:
         )
         t = np.concatenate([self._held.t[:0], *(batch.t for batch in batches)])
         order = np.argsort(t, kind="stable")
-        msg, link_id = (None if column is None else column[order] for column in (self._msg(), self._link_ids()))
+        msg, link_id = (self._joined(name, order) for name in ("msg", "link_id"))
         attributes = [(each, batch.x) for each, batch in zip(of, batches, strict=True) if batch.x is not None]
         return NewLinks(src[order], dst[order], t[order], msg, link_id, names, attributes), updates
 
@@ -131,15 +131,17 @@ class Draft:
         """The number of links that the history has already, with the same ends, time and attributes."""
         return int(self._is_repeated(batch).sum())
 
-    def _msg(self) -> Array | None:
-        if self._held.msg is None:
+    def _joined(self, name: str, order: Array) -> Array | None:
+        """A column of all links; None if neither they nor the history have it."""
+        columns = [getattr(batch, name) for batch in self._batches]
+        held = getattr(self._held, name)
+        if held is None and all(column is None for column in columns):
             return None
-        return np.concatenate([self._held.msg[:0], *(batch.msg for batch in self._batches if batch.msg is not None)])
-
-    def _link_ids(self) -> npt.NDArray[np.uint64] | None:
-        if self._held.link_id is None and all(batch.link_id is None for batch in self._batches):
-            return None
-        return np.concatenate([np.empty(0, np.uint64), *(_ids_of(batch) for batch in self._batches)])
+        given = [
+            np.full(len(batch), NO_LINK_ID, np.uint64) if column is None else column
+            for batch, column in zip(self._batches, columns, strict=True)
+        ]
+        return np.concatenate(given if held is None else [held[:0], *given])[order]
 
     def _is_unknown(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
         """Which links have no id, or one that no known link and no earlier new link has: [n]."""
@@ -191,10 +193,6 @@ class Draft:
 
 
 _NONE = np.empty(0, np.int64)
-
-
-def _ids_of(batch: Arrivals) -> npt.NDArray[np.uint64]:
-    return np.full(len(batch), NO_LINK_ID, np.uint64) if batch.link_id is None else batch.link_id
 
 
 def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
