@@ -21,6 +21,7 @@ from cawn.data.updates import Rules, Update
 from cawn.errors import QueryError
 from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
+from cawn.snapshot import newest_time
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import CawnSystem, WalkScorer
 
@@ -274,7 +275,7 @@ def test_attributes_that_do_not_fit(given, message: str) -> None:
 def predictor_at(t: object, reading: Reading | None = None) -> LinkPredictor:
     """A predictor with links at these times."""
     rng = np.random.default_rng(0)
-    events = cawn.Events(*rng.integers(0, 9, (2, 60)), t)
+    events = cawn.Events(*rng.integers(0, 9, (2, len(t))), t)
     events.reading = events.reading if reading is None else reading
     return LinkPredictor.of(cawn.train(events, system="popularity", quiet=True, kinds=("random",), device="cpu"))
 
@@ -324,6 +325,15 @@ def test_times_that_cannot_be_are_refused(t, new, message: str | None) -> None:
     assert predictor.num_links == 60
     predictor.max_ahead = 1e17
     assert predictor.append([1], [2], [new]).added == 1
+
+
+def test_a_link_of_the_training_that_is_far_from_all_others_is_no_default_time() -> None:
+    predictor = predictor_at(np.append(np.arange(150), 10**6))
+    assert (newest_time(predictor), predictor.watermark) == (149, 10**6)
+    predictor.append([1], [2], [200])
+    assert newest_time(predictor) == 200
+    predictor.append([1], [2], [2 * 10**6])  # a new link is news, however far
+    assert newest_time(predictor) == 2 * 10**6
 
 
 def test_a_batch_is_judged_by_those_before_it(predictor, now) -> None:
