@@ -216,7 +216,11 @@ class LinkPredictor(Questions):
         new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
         arrivals = self.snapshot().model.form.events(new)
         with self._writing:
-            if not once and arrivals.link_id is None and (repeated := self._draft(Rules()).count_repeated(arrivals)):
+            if (
+                not once
+                and arrivals.link_id is None
+                and (repeated := int(self._draft(Rules()).is_repeated(arrivals).sum()))
+            ):
                 warnings.warn(
                     f"{repeated:,} of these {len(arrivals):,} links are in the history already and are added again; "
                     "give once=True or link ids to skip known links",

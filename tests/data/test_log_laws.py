@@ -248,15 +248,16 @@ def test_tables_of_nodes(tmp_path: Path, links: str) -> None:
             st.sampled_from(["ann", "bob", "é, x", 'q"q', "7", "NA"]),
             st.sampled_from(["ann", "zoe", "8"]),
             st.integers(-(2**61), 2**61).filter(lambda t: not 1900_01_01 <= t <= 2199_12_31),  # no dates
+            st.sampled_from([0.5, 1.5, 2.5]),
         ),
         min_size=1,
         max_size=20,
-    )
+    ),
+    kind=st.sampled_from(["csv", "parquet", "json", "stream", "file", "table"]),
 )
-def test_what_is_written_is_read(tmp_path: Path, links: list[tuple[str, str, int]]) -> None:
-    path = tmp_path / "links.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("src", "dst", "t"), *links])
-    events = cawn.read(path)
+def test_what_is_written_is_read(tmp_path: Path, links: list[tuple[str, str, int, float]], kind: str) -> None:
+    table = pa.table({name: [link[i] for link in links] for i, name in enumerate(("src", "dst", "t", "w"))})
+    events = cawn.read(table if kind == "table" else as_file(table, tmp_path / "links", kind), msg="w")
+    found = [(str(a), str(b), t) for a, b, t in named_links(events)]
     expected = sorted(links, key=lambda link: link[2])
-    assert [(str(a), str(b), t) for a, b, t in named_links(events)] == expected
+    assert [(*link, w) for link, w in zip(found, events.msg.ravel().tolist(), strict=True)] == expected

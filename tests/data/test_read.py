@@ -67,18 +67,6 @@ def test_text_whatever_it_is_called(tmp_path: Path, text: str, compress) -> None
 
 
 SRC, DST, T = zip(*ROWS, strict=True)
-TABLE = pa.table({"src": SRC, "dst": DST, "t": T, "weight": [0.5, 1.5, 2.5, 3.5]})
-
-
-def test_parquet_and_arrow_files(tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "a.parquet")
-    for name, kind in (("a.arrow", pa.ipc.new_file), ("a.arrows", pa.ipc.new_stream)):
-        with kind(tmp_path / name, TABLE.schema) as sink:
-            sink.write(TABLE)
-    for source in (TABLE, *(tmp_path / name for name in ("a.parquet", "a.arrow", "a.arrows"))):
-        events = cawn.read(source, msg="weight")
-        assert named_links(events) == SORTED
-        assert events.msg.tolist() == [[1.5], [2.5], [3.5], [0.5]]
 
 
 def test_tables_of_other_libraries() -> None:

@@ -5,6 +5,7 @@ The checksum is fast: any damage is noticed when files are opened, at the speed 
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -118,7 +119,7 @@ def manifest_of(folder: Path, names: list[str]) -> Manifest:
 def stamps_of(paths: Iterable[Path]) -> list[Stamp | None]:
     """Size and checksum of each file; None for those that cannot be read. Every byte is read, on all cores."""
     with ThreadPoolExecutor(num_threads(None)) as pool:
-        files = [(path, _size(path)) for path in paths]
+        files = [(path, os.path.getsize(path) if path.is_file() else -1) for path in paths]
         chunks = [
             [pool.submit(_checksum_of_chunk, path, first) for first in range(0, size, _CHUNK)] for path, size in files
         ]
@@ -130,14 +131,6 @@ def stamps_of(paths: Iterable[Path]) -> list[Stamp | None]:
             except OSError:
                 found.append(None)
         return found
-
-
-def _size(path: Path) -> int:
-    """The size of a regular file, -1 for anything else."""
-    try:
-        return path.stat().st_size if path.is_file() else -1
-    except OSError:
-        return -1
 
 
 def _checksum_of_chunk(path: Path, first: int) -> int:

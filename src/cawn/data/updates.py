@@ -127,10 +127,6 @@ class Draft:
         attributes = [(each, batch.x) for each, batch in zip(of, batches, strict=True) if batch.x is not None]
         return NewLinks(src[order], dst[order], t[order], msg, link_id, names, attributes), updates
 
-    def count_repeated(self, batch: Arrivals) -> int:
-        """The number of links that the history has already, with the same ends, time and attributes."""
-        return int(self._is_repeated(batch).sum())
-
     def _joined(self, name: str, order: Array) -> Array | None:
         """A column of all links; None if neither they nor the history have it."""
         columns = [getattr(batch, name) for batch in self._batches]
@@ -153,11 +149,12 @@ class Draft:
             unknown &= ~self._known.contains(ids) & [each not in self._ids for each in ids.tolist()]
             unknown |= ids == NO_LINK_ID
         if self._rules.once:
-            unknown &= ~self._is_repeated(batch)
+            unknown &= ~self.is_repeated(batch)
         return unknown
 
-    def _is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
-        """Which links the history has already; of n equal ones, as many as it has: [n]."""
+    def is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
+        """Which links the history has already, with the same ends, time and attributes; of n equal ones, as many as
+        it has: [n]."""
         held, repeated = self._held, np.zeros(len(batch), bool)
         ids = self._names.ids(batch.names)
         known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))

@@ -63,10 +63,6 @@ class TableColumn:
         """Text without white space at both ends."""
         return replace(self, values=pc.utf8_trim_whitespace(self.values)) if self.is_text else self
 
-    def without_empty(self) -> TableColumn:
-        """The values that are not the empty text."""
-        return replace(self, values=self.values.filter(pc.not_equal(self.values, "")))
-
     def names(self, what: str = "node names", needed: str = "every link needs two nodes") -> pa.ChunkedArray:
         """Names of nodes (or of `what`) as int64 or large_string, none missing."""
         self._refuse_nulls(needed)
@@ -278,7 +274,7 @@ class AttributeReader:
         rule = f"{self.of} attributes are finite numbers, unless the column is named in categorical"
         if self.is_category:
             if self._plain:
-                words = column.without_empty()
+                words = replace(column, values=column.values.filter(pc.not_equal(column.values, "")))
                 self._plain = tuple(kind for kind in self._plain if words.fits(kind))
                 self._refusal = self._refusal or column.refusal(rule)
             return self._encoded(column)
