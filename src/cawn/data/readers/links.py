@@ -262,7 +262,7 @@ class _FileReader:
         columns, tables, count = self._scan.columns, self._scan.tables, len(src.values)
         given, rows = (None, None) if negative is None else negative.trimmed().negatives()
         ends = [src, dst] if given is None else [src, dst, given]
-        src, dst, *negatives = self._ends([self._without_blanks(column) for column in ends])
+        src, dst, *negatives = self._ends(ends)
         columns["src"].append(tables[0].add(src.names()))
         columns["dst"].append(tables[-1].add(dst.names()))
         if negatives:
@@ -270,32 +270,40 @@ class _FileReader:
             ids[rows] = tables[-1].add(negatives[0].names())
             columns["negative"].append(ids)
 
+    def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
+        """Sources, destinations and perhaps negatives without white space at both ends of names; those of a text file
+        are integers only if all of them are."""
+        integers = self._parsed(ends)
+        if integers is None:
+            ends = [self._without_blanks(column) for column in ends]
+            integers = self._parsed(ends)
+        if integers is None and self._integers:
+            if self._with_point:  # 7.0 was read as 7, but is a string
+                self._kinds.names_are_text = True
+                raise ReadAgainError
+            self._integers = False
+        return integers or ends
+
+    def _parsed(self, ends: list[TableColumn]) -> list[TableColumn] | None:
+        """The same as integers, if all so far are."""
+        if not self._integers:
+            return None
+        parsed = [parse_integers(column.values) if column.is_text else (column.values, False) for column in ends]
+        if any(integers is None for integers, _ in parsed):
+            return None
+        self._with_point |= any(with_point for _, with_point in parsed)
+        return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
+
     def _without_blanks(self, names: TableColumn) -> TableColumn:
-        """Names without white space at both ends."""
         found = names.trimmed()
-        lengths = [pc.sum(pc.binary_length(each.values)) for each in (names, found) if each.is_text]
-        if lengths and lengths[0] != lengths[1]:
+        if found is not names:
             changed = pc.fill_null(pc.not_equal(found.values, names.values), False)
-            if not self._trimmed:
-                row = pc.index(changed, True).as_py()
+            row = pc.index(changed, True).as_py()
+            if row >= 0 and not self._trimmed:
                 rule = "white space at the ends of names is left out"
                 self._first_trimmed = names.found(row, names.values[row].as_py(), rule)
-            self._trimmed += pc.sum(changed).as_py()
+            self._trimmed += pc.sum(changed).as_py() or 0
         return found
-
-    def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
-        """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
-        if not self._integers:
-            return ends
-        parsed = [parse_integers(column.values) if column.is_text else (column.values, False) for column in ends]
-        if all(integers is not None for integers, _ in parsed):
-            self._with_point |= any(with_point for _, with_point in parsed)
-            return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
-        if self._with_point:  # 7.0 was read as 7, but is a string
-            self._kinds.names_are_text = True
-            raise ReadAgainError
-        self._integers = False
-        return ends
 
     def _msg(self, columns: Iterable[TableColumn]) -> Array:
         pairs = zip(self._attributes, columns, strict=True)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from cawn.checks import Array
 from cawn.data.attributes import MAX_CODES, Attribute
 from cawn.data.hashing import hash_ids
-from cawn.data.names import parse_integers
+from cawn.data.names import parse_integers, string_buffers
 from cawn.errors import DataError, brief
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
@@ -60,8 +60,10 @@ class TableColumn:
         return replace(self, values=self.values.slice(first, rows))
 
     def trimmed(self) -> TableColumn:
-        """Text without white space at both ends."""
-        return replace(self, values=pc.utf8_trim_whitespace(self.values)) if self.is_text else self
+        """Text without white space at both ends; itself if there is none."""
+        if not self.is_text or not any(map(_may_have_blanks, self.values.chunks)):
+            return self
+        return replace(self, values=pc.utf8_trim_whitespace(self.values))
 
     def names(self, what: str = "node names", needed: str = "every link needs two nodes") -> pa.ChunkedArray:
         """Names of nodes (or of `what`) as int64 or large_string, none missing."""
@@ -317,6 +319,13 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.large_binary())
     return column
+
+
+def _may_have_blanks(text: pa.Array) -> bool:
+    """Whether white space at an end is possible: not all values begin and end with a visible ASCII character."""
+    ends, letters = string_buffers(text)
+    outer = [letters.take(at, mode="clip") for at in (ends[:-1], ends[1:] - 1)] if len(letters) else []
+    return any(bool(((letter <= 32) | (letter > 126)).any()) for letter in outer)
 
 
 def _first_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> int | None:
