@@ -22,7 +22,7 @@ from cawn.data.hashing import hash_ids
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Rules, Update, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
@@ -216,7 +216,11 @@ class LinkPredictor(Questions):
         new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
         arrivals = self.snapshot().model.form.events(new)
         with self._writing:
-            if not once and arrivals.link_id is None and (repeated := self._draft(Rules()).count_repeated(arrivals)):
+            if (
+                not once
+                and arrivals.link_id is None
+                and (repeated := int(self._draft(Rules()).is_repeated(arrivals).sum()))
+            ):
                 warnings.warn(
                     f"{repeated:,} of these {len(arrivals):,} links are in the history already and are added again; "
                     "give once=True or link ids to skip known links",

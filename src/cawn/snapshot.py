@@ -22,8 +22,7 @@ from cawn.data.forms import Form
 from cawn.data.hashing import digest
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names, near_names
 from cawn.data.reading import Reading
-from cawn.data.time_forms import parse_query_times
-from cawn.data.times import numbers_to_dates
+from cawn.data.times import numbers_to_dates, parse_query_times, usual
 from cawn.errors import QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, RollingCalibration, check_prior
 from cawn.learn.runs import Record
@@ -508,6 +507,15 @@ class Snapshot(Questions):
         """Whether an unknown source and an unknown destination are the same node."""
         form = self.model.form.names
         return str(form.canonical(u, 0)) == str(form.canonical(v, 1))
+
+
+def newest_time(state: Questions) -> Any:
+    """The time that queries without one follow: that of the newest link; if the training had it, far from the other
+    links, that of the newest of these."""
+    held = state.snapshot()
+    t = held.events.t
+    odd = len(t) and t[-1] == held.model.form.times.last
+    return t[usual(t)][-1].item() if odd else state.watermark
 
 
 class _Asked(NamedTuple):

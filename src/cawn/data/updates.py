@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.names import UNKNOWN, Name, NameIndex
-from cawn.data.time_forms import SPANS, TimeForm, likely_unit
-from cawn.data.times import PER_SECOND, check_span
+from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
 from cawn.errors import CawnError, DataError, QueryError, brief
-
-Array = npt.NDArray[Any]
 
 DAY = 86_400.0  # seconds that a link may be ahead of the clock
 
@@ -125,23 +123,21 @@ class Draft:
         )
         t = np.concatenate([self._held.t[:0], *(batch.t for batch in batches)])
         order = np.argsort(t, kind="stable")
-        msg, link_id = (None if column is None else column[order] for column in (self._msg(), self._link_ids()))
+        msg, link_id = (self._joined(name, order) for name in ("msg", "link_id"))
         attributes = [(each, batch.x) for each, batch in zip(of, batches, strict=True) if batch.x is not None]
         return NewLinks(src[order], dst[order], t[order], msg, link_id, names, attributes), updates
 
-    def count_repeated(self, batch: Arrivals) -> int:
-        """The number of links that the history has already, with the same ends, time and attributes."""
-        return int(self._is_repeated(batch).sum())
-
-    def _msg(self) -> Array | None:
-        if self._held.msg is None:
+    def _joined(self, name: str, order: Array) -> Array | None:
+        """A column of all links; None if neither they nor the history have it."""
+        columns = [getattr(batch, name) for batch in self._batches]
+        held = getattr(self._held, name)
+        if held is None and all(column is None for column in columns):
             return None
-        return np.concatenate([self._held.msg[:0], *(batch.msg for batch in self._batches if batch.msg is not None)])
-
-    def _link_ids(self) -> npt.NDArray[np.uint64] | None:
-        if self._held.link_id is None and all(batch.link_id is None for batch in self._batches):
-            return None
-        return np.concatenate([np.empty(0, np.uint64), *(_ids_of(batch) for batch in self._batches)])
+        given = [
+            np.full(len(batch), NO_LINK_ID, np.uint64) if column is None else column
+            for batch, column in zip(self._batches, columns, strict=True)
+        ]
+        return np.concatenate(given if held is None else [held[:0], *given])[order]
 
     def _is_unknown(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
         """Which links have no id, or one that no known link and no earlier new link has: [n]."""
@@ -153,11 +149,12 @@ class Draft:
             unknown &= ~self._known.contains(ids) & [each not in self._ids for each in ids.tolist()]
             unknown |= ids == NO_LINK_ID
         if self._rules.once:
-            unknown &= ~self._is_repeated(batch)
+            unknown &= ~self.is_repeated(batch)
         return unknown
 
-    def _is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
-        """Which links the history has already; of n equal ones, as many as it has: [n]."""
+    def is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
+        """Which links the history has already, with the same ends, time and attributes; of n equal ones, as many as
+        it has: [n]."""
         held, repeated = self._held, np.zeros(len(batch), bool)
         ids = self._names.ids(batch.names)
         known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))
@@ -193,10 +190,6 @@ class Draft:
 
 
 _NONE = np.empty(0, np.int64)
-
-
-def _ids_of(batch: Arrivals) -> npt.NDArray[np.uint64]:
-    return np.full(len(batch), NO_LINK_ID, np.uint64) if batch.link_id is None else batch.link_id
 
 
 def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cawn.data.times import time_after
 from cawn.serve.requests import Pairs, Time
 from cawn.serve.writer import QueueFull
+from cawn.snapshot import newest_time
 
 
 class Scored(NamedTuple):
@@ -137,7 +138,7 @@ def _score_all(predictor: Any, jobs: list[_Job]) -> int:
     groups: dict[tuple[str, float], list[_Job]] = {}
     for job in jobs:
         try:
-            job.times = [time_after(state.watermark)] * len(job.pairs) if job.pairs.t is None else job.pairs.t
+            job.times = [time_after(newest_time(state))] * len(job.pairs) if job.pairs.t is None else job.pairs.t
         except Exception as error:
             job.result = error
         else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cawn.data.names import Name
-from cawn.data.time_forms import describe_far
+from cawn.data.times import describe_far
 from cawn.serve.problems import Problem
 from cawn.serve.requests import MAX_CANDIDATES, Time
 from cawn.snapshot import Snapshot

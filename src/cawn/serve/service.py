@@ -33,6 +33,7 @@ from cawn.serve.state import LiveState, Progress, open_state
 from cawn.serve.store import Receipt
 from cawn.serve.weights import KeptWeights
 from cawn.serve.writer import Late, QueueFull, Writer
+from cawn.snapshot import newest_time
 from cawn.systems.base import Replaceable
 from cawn.systems.compiling import compile_growth
 
@@ -168,7 +169,7 @@ class Service:
         for size in (1, WARM_UP_PAIRS) if len(state.events) else ():
             ends = (state.events.src[-size:], state.events.dst[-size:])
             src, dst = ([state.name(node) for node in nodes.tolist()] for nodes in ends)
-            self.predictor.score(src, dst, time_after(self.predictor.watermark))
+            self.predictor.score(src, dst, time_after(newest_time(self.predictor)))
 
     def refuse(self) -> None:
         """Refuse requests from now on."""
@@ -271,13 +272,13 @@ class Service:
 
     def _rank(self, query: RankQuery) -> RankAnswer:
         state = self.predictor.snapshot()
-        t = time_after(state.watermark) if query.t is None else query.t
+        t = time_after(newest_time(state)) if query.t is None else query.t
         found = state.rank(query.src, t, query.k, candidates=query.candidates, kinds=query.kinds, prior=query.prior)
         return RankAnswer(t, found, state.version)
 
     def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
         state = self.predictor.snapshot()
-        t = time_after(state.watermark) if query.t is None else query.t
+        t = time_after(newest_time(state)) if query.t is None else query.t
         found = state.explain(query.src, query.dst, t, prior=query.prior)
         answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
         return answer
