@@ -124,8 +124,8 @@ def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: 
 
 def test_negatives_are_destinations_by_the_end_of_the_period(cycles: Path) -> None:
     predictor = load(cycles)
-    learner, events, recency = learner_of(predictor), predictor.snapshot().events, Recency()
-    recency.extend(events, 0, len(events))
+    learner, events = learner_of(predictor), predictor.snapshot().events
+    recency = Recency(events.src, events.dst, events.t)
     chosen = np.arange(0, len(events), 7)
     training = learner._with_negatives(events, chosen, len(events), recency)
     first = {int(node): int(np.flatnonzero(events.dst == node)[0]) for node in np.unique(events.dst)}

@@ -5,6 +5,7 @@ import logging
 import time
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,14 +170,14 @@ def test_it_goes_on_after_links_were_removed(cycles: Path) -> None:
 
 def test_the_background_thread_scores_and_survives_failures(cycles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitors, "INTERVAL", 0.01)
-    follow, failures = Recency.follow, [MemoryError()]
+    add, failures = Recency.add, [MemoryError()]
 
-    def fail_once(*arguments: object) -> object:
+    def fail_once(*arguments: Any) -> None:
         if failures:
             raise failures.pop()
-        return follow(*arguments)
+        add(*arguments)
 
-    monkeypatch.setattr(Recency, "follow", fail_once)
+    monkeypatch.setattr(Recency, "add", fail_once)
     predictor = load(cycles)
     monitor = Monitor(predictor, cpu_share=0.9)
     monitor.start()

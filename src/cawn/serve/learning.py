@@ -222,7 +222,7 @@ class Learner:
         with self._lock:
             self._until = newest
             chosen = self._choose(events, first, last, enough * self._most_steps)
-            if len(chosen) and len(scored.destinations()[0]) > 1:
+            if len(chosen) and len(scored.destinations) > 1:
                 self._train(snapshot, self._with_negatives(events, chosen, last, scored))
 
     def _choose(self, events: Events, first: int, last: int, most: int) -> Array:
@@ -247,11 +247,15 @@ class Learner:
         seen, visible = np.arange(len(some)), np.ones(len(some), np.bool_)
         seed = seed_for(self._seed, "learning", self._steps)
         found = some_training_links(some, links, self._config, seed, seen=seen, visible=visible)
-        order, rank, place = scored.destinations()
         period = PERIODS * chosen // last if self._config.pool == "period" else np.full(len(chosen), PERIODS - 1)
-        known = np.searchsorted(rank, (1 + period) * last / PERIODS)  # destinations by the end of the link's period
-        skipped = place[some.dst[links]].astype(np.int64)
-        random = replace(found.random, nodes=order, count=np.maximum(known - 1, 1), skipped=skipped)
+        ends = events.t[-((1 + period) * -last // PERIODS) - 1]
+        known = np.searchsorted(scored.first_times, ends, side="right")
+        random = replace(
+            found.random,
+            nodes=scored.destinations,
+            count=np.maximum(known - 1, 1),
+            skipped=scored.place[some.dst[links]],
+        )
         return replace(found, random=random)
 
     def _train(self, snapshot: Snapshot, training: TrainingLinks) -> None:

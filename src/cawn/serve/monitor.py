@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,9 +32,10 @@ from cawn.learn.splits import TimeSplit
 from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import SCORERS, Recalibrated, Series, Sums, reciprocal_ranks
 from cawn.serve.evidence import BLOCKS, LEVEL, WINDOW, PairedTest
-from cawn.serve.recency import Followed, Recency
+from cawn.serve.recency import NONE, Recency
 from cawn.serve.store import Store
 from cawn.snapshot import Snapshot
+from cawn.systems.base import Scorer
 
 if TYPE_CHECKING:
     from cawn.serve.learning import Learner
@@ -109,11 +111,11 @@ class Monitor:
         self._reference = {"ece": _tested_ece(record)}
         self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
         self._random = np.random.default_rng(seed)
-        self._recency = Recency()
+        self._recency: Recency
         self._calibrated = {"model": Recalibrated(snapshot.calibration.steps[-1]), "baseline": Recalibrated()}
         self._test = PairedTest(window, level)
         self._queue: deque[NewLinks] = deque()
-        self._queued = self._arrived = self._followed = self._scored = self._dropped = 0
+        self._queued = self._arrived = self._followed = self._scored = self._late = self._dropped = 0
         self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
         self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self._alarm: tuple[str, str] | None = None  # its text, and since when
@@ -174,7 +176,7 @@ class Monitor:
                 "arrived": self._arrived,
                 "scored": self._scored,
                 "share": self._scored / self._arrived if self._arrived else None,
-                "late": self._recency.late,
+                "late": self._late,
                 "dropped": self._dropped,
                 "window": {"links": self.window, "scored": newest.links, "negatives": self._negatives},
                 **{name: found[name] for name in (*SCORERS, "new_nodes", "new_pairs")},
@@ -247,11 +249,10 @@ class Monitor:
             if not taken:
                 return 0
             found = self._in_order(taken)
-            late = self._recency.is_late(found.t)
-            if late.any():
-                before = np.searchsorted(found.snapshot.events.t, found.t[late])
-                self._recency.insert(found.src[late], found.dst[late], before)
-                found = found.where(~late)
+            late = found.t < self._recency.newest
+            self._recency.add(found.src, found.dst, found.t)
+            self._late += int(late.sum())
+            found = found.where(~late)
             if len(found.t) == 0:
                 return 0
             scored = self._score(found, share)
@@ -270,14 +271,12 @@ class Monitor:
 
     def _begin(self, start: _Start) -> None:
         """Bring the baseline up to the first observed link."""
-        events, recency, (first, last) = start.events, Recency(), start.test_period
-        recency.extend(events, 0, first)
-        new_nodes, new_pairs = recency.extend(events, first, last)
-        recency.extend(events, last, len(events))
-        with self._lock:
-            recency.late, self._recency = self._recency.late, recency
-            if last > first:
-                self._reference |= {"new_nodes": new_nodes / (last - first), "new_pairs": new_pairs / (last - first)}
+        events, tested = start.events, slice(*start.test_period)
+        self._recency = Recency(events.src, events.dst, events.t)
+        if tested.stop > tested.start:
+            news = self._recency.news(events.src[tested], events.dst[tested], events.t[tested]).mean(axis=0)
+            with self._lock:
+                self._reference |= dict(zip(("new_nodes", "new_pairs"), news.tolist(), strict=True))
 
     def _in_order(self, taken: list[NewLinks]) -> _Round:
         """Links in the order of time."""
@@ -290,10 +289,11 @@ class Monitor:
         n, started = len(found.t), time.perf_counter()
         sample = np.sort(self._random.choice(n, math.ceil(n * share), replace=False))
         uniform = self._random.random((len(sample), self._negatives))
-        followed = self._recency.follow(found.src, found.dst, found.t, sample, uniform)
-        usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
-        sample, negatives = sample[usable], followed.negatives[usable]
-        logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
+        news = self._recency.news(found.src, found.dst, found.t)
+        negatives = self._recency.negatives(found.dst[sample], found.t[sample], uniform)
+        usable = (negatives != NONE).all(axis=1)  # else there is no other destination yet
+        sample, negatives = sample[usable], negatives[usable]
+        logits = self._logits(found, sample, negatives)
         self._cost += COST_WEIGHT * ((time.perf_counter() - started) / max(len(sample), 1) - self._cost)
         calibration = self._calibrated["model"].calibration
         values, probability = self._figures(found, sample, logits)
@@ -301,7 +301,7 @@ class Monitor:
         if refitted is not None and refitted is not calibration and self._predictor.recalibrates:
             self._recalibrate(refitted, found.t[sample[-1]].item())
         with self._lock:
-            self._add(found, followed, sample, values, probability)
+            self._add(found, news, sample, values, probability)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
         if self._learner is not None and self._learner.judge(values[:, 0] - values[:, 1]):
             self._calibrated["model"] = self._learner.calibrated.copy()
@@ -315,11 +315,12 @@ class Monitor:
         self._predictor.recalibrate(calibration, t)
 
     def _logits(self, found: _Round, sample: Array, negatives: Array) -> dict[str, Array]:
-        """Logits of links and their negatives [m, 1 + K] by the model and the shadow model."""
+        """Logits of links and their negatives [m, 1 + K] by each scorer."""
         width = 1 + self._negatives
         src, t = np.repeat(found.src[sample], width), np.repeat(found.t[sample], width)
         dst = np.concatenate([found.dst[sample, None], negatives], axis=1).ravel()
-        scorers = {"model": found.snapshot.scorer}
+        baseline = partial(self._recency.scores, found.snapshot.events.t)
+        scorers: dict[str, Scorer] = {"model": found.snapshot.scorer, "baseline": baseline}
         if self._learner is not None:
             scorers["shadow"] = self._learner.scorer(found.snapshot)
         return {name: scorer(src, dst, t).reshape(-1, width) for name, scorer in scorers.items()}
@@ -339,14 +340,14 @@ class Monitor:
                 values[:, i, 1] = calibrated[name].log_losses(logits[name])
         return values, probability
 
-    def _add(self, found: _Round, followed: Followed, sample: Array, values: Array, probability: Array) -> None:
+    def _add(self, found: _Round, news: Array, sample: Array, values: Array, probability: Array) -> None:
         """Add links, of which some were scored, to the window, the series and the list of recent links."""
         self._scored += len(sample)
         first = 0  # among the links of this round
         for start, end in self._pieces(len(sample)):
             last = len(found.t) if end == len(sample) else int(sample[end - 1]) + 1
             self._open.add(values[start:end], probability[start:end])
-            self._open.add_arrived(followed.new_node[first:last], followed.new_pair[first:last])
+            self._open.add_arrived(*news[first:last].T)
             self._followed += last - first
             self._open.end = (self._followed, found.t[last - 1].item())
             first = last
@@ -356,7 +357,7 @@ class Monitor:
                 self._open = Sums()
         rank = 1 / values[:, :, 0]
         for row, i in enumerate(sample.tolist()):
-            self._recent.append(self._scored_link(found, followed, i, rank[row], probability[row, :, 0]))
+            self._recent.append(self._scored_link(found, news[i], i, rank[row], probability[row, :, 0]))
 
     @property
     def _block_size(self) -> int:
@@ -367,9 +368,7 @@ class Monitor:
         ends = list(range(self._block_size - self._open.links, count, self._block_size))
         return list(zip([0, *ends], [*ends, count], strict=True))
 
-    def _scored_link(
-        self, found: _Round, followed: Followed, i: int, rank: Array, probability: Array
-    ) -> dict[str, Any]:
+    def _scored_link(self, found: _Round, news: Array, i: int, rank: Array, probability: Array) -> dict[str, Any]:
         name = found.snapshot.name
         shadow = None if np.isnan(probability[1]) else float(probability[1])
         return {
@@ -380,8 +379,8 @@ class Monitor:
             "shadow_probability": shadow,
             "rank": float(rank[0]),
             "baseline_rank": float(rank[2]),
-            "new_pair": bool(followed.new_pair[i]),
-            "new_node": bool(followed.new_node[i]),
+            "new_pair": bool(news[1]),
+            "new_node": bool(news[0]),
         }
 
     def _check_alarm(self, differences: Array) -> None:
