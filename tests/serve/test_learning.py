@@ -97,14 +97,11 @@ def test_no_link_is_learned_before_it_is_scored(cycles: Path) -> None:
     predictor = load(cycles)
     learner = learner_of(predictor)
     monitor = Monitor(predictor, learner)
-    until = []
     for links in portions(OTHER_LAW[: TRAINED + 300], TRAINED, 50):
-        learned_until = learner._until
-        feed(predictor, monitor, links)
-        assert min(row["t"] for row in monitor.recent(50)) >= learned_until
-        until.append(learner._until)
-    assert until[-1] > until[0]
-    assert learner.summary()["links"] == pytest.approx(until[-1] - TRAINED, abs=2)
+        assert learner._until < links.t[0]
+        assert feed(predictor, monitor, links) == 50
+    assert TRAINED + 200 < learner._until < TRAINED + 300
+    assert learner.summary()["links"] == learner._until - TRAINED + 1
 
 
 def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: pytest.MonkeyPatch) -> None:

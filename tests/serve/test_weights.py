@@ -37,8 +37,7 @@ def test_weights_are_numbered_and_served_again(cycles: Path, store: Store) -> No
     assert kept.keep(weights_of(predictor), calibration, links=7) == 0
     assert kept.keep(weights_of(predictor, more=0.1), calibration, links=9, evidence={"links": 500}) == 1
     assert kept.numbers() == [0, 1]
-    kept.mark(1, calibration)
-    assert kept.serve(predictor) == 1
+    assert kept.serve(predictor, 1) == kept.serve(predictor) == 1
     second = ask(predictor)
     assert set(first).isdisjoint(second)
     other = load(cycles)
@@ -55,8 +54,8 @@ def test_weights_are_numbered_and_served_again(cycles: Path, store: Store) -> No
 
 def test_weights_in_use_keep_their_newer_calibration(cycles: Path, store: Store) -> None:
     predictor, kept = load(cycles), KeptWeights(store)
-    kept.mark(kept.keep(weights_of(predictor), predictor.calibration.initial, links=1), predictor.calibration)
     before, version = predictor.calibration, predictor.version
+    kept.serve(predictor, kept.keep(weights_of(predictor), before.initial, links=1))
     kept.serve(predictor)
     assert predictor.calibration is before
     assert predictor.version == version

@@ -91,7 +91,8 @@ class Sums:
         seen = np.where(known, values, 0)
         self.powers += np.stack([known, seen, seen**2]).sum(axis=1)
         for bins, found in zip(self.bins, probability.swapaxes(0, 1), strict=True):
-            bins += calibration_bins(found[~np.isnan(found[:, 0])])
+            if len(given := found[~np.isnan(found[:, 0])]):
+                bins += calibration_bins(given)
         self.arrived += [len(news), *news.sum(axis=0)]
         self.end = end
 

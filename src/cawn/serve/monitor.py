@@ -44,7 +44,6 @@ Array = npt.NDArray[Any]
 
 CPU_SHARE, CPU_SHARE_LEARNING = 0.2, 0.3  # of one core
 NEGATIVES = 20  # random earlier destinations for each scored link
-RECENT = 100  # scored links that `recent` returns
 INTERVAL = 1.0  # seconds until a new round, if nothing is left to score
 BACKLOG = 60.0  # seconds for which links may wait to be scored, about
 ROUND = 0.25  # seconds of scoring in one round, about
@@ -110,7 +109,6 @@ class Monitor:
         self._queue: deque[NewLinks] = deque()
         self._queued = self._arrived = self._scored = self._late = self._dropped = 0
         self._series = Series(window)
-        self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
         self._alarm: tuple[str, str] | None = None  # its text, and since when
         self._lock = Lock()  # guards what other threads read or write; held briefly
         self._working = Lock()  # one round at a time
@@ -150,7 +148,6 @@ class Monitor:
             yield
             with self._lock:
                 self._drop_queue()
-                self._recent.clear()
 
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
@@ -186,11 +183,6 @@ class Monitor:
         """
         with self._lock:
             return self._series.to_list()
-
-    def recent(self, most: int = RECENT) -> list[dict[str, Any]]:
-        """The newest scored links, newest first: names, time, probabilities, and ranks among the negatives."""
-        with self._lock:
-            return [dict(row) for row in list(self._recent)[::-1][:most]]
 
     def gauges(self) -> dict[str, float]:
         """The numbers of `summary` that are known, by name, such as "model_mrr"; "alarm" is 0 or 1."""
@@ -281,14 +273,11 @@ class Monitor:
         negatives = self._recency.negatives(links.dst[sample], links.t[sample], uniform)
         usable = (negatives != NONE).all(axis=1)  # else there is no other destination yet
         sample, negatives = sample[usable], negatives[usable]
-        scored, news = links.where(sample), self._recency.news(*links)
-        values, probability = self._figures(snapshot, scored, self._logits(snapshot, scored, negatives))
+        values, probability = self._values(snapshot, links.where(sample), negatives)
+        news = self._recency.news(*links)
         with self._lock:
             self._scored += len(sample)
             self._series.add(values, probability, sample, news, links.t)
-            newest = slice(-RECENT, None)
-            rows = scored.where(newest), news[sample[newest]], values[newest], probability[newest]
-            self._recent += _shown(snapshot, *rows)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
         if self._learner is not None and self._learner.judge(values[:, 0] - values[:, 1]):
             self._calibrated["model"] = Recalibrated(self._learner.calibrated.calibration)
@@ -301,29 +290,24 @@ class Monitor:
             self._store.set_facts(calibration=json.dumps(fitted.to_dict()))
         self._predictor.recalibrate(calibration, t)
 
-    def _logits(self, snapshot: Snapshot, links: _Links, negatives: Array) -> dict[str, Array]:
-        """Logits of links and their negatives [m, 1 + K] by each scorer."""
-        width = 1 + self._negatives
+    def _values(self, snapshot: Snapshot, links: _Links, negatives: Array) -> tuple[Array, Array]:
+        """Reciprocal ranks and log losses [m, 3, 2]; probabilities by the model and the shadow [m, 2, 1 + K]."""
+        shape = m, width = len(links.t), 1 + self._negatives
         src, t = np.repeat(links.src, width), np.repeat(links.t, width)
         dst = np.concatenate([links.dst[:, None], negatives], axis=1).ravel()
         scorers: dict[str, Scorer] = {"model": snapshot.scorer}
-        if self._learner is not None:
-            scorers["shadow"] = self._learner.scorer(snapshot)
         scorers["baseline"] = partial(self._recency.scores, snapshot.events.t)
-        return {name: scorer(src, dst, t).reshape(-1, width) for name, scorer in scorers.items()}
-
-    def _figures(self, snapshot: Snapshot, links: _Links, logits: dict[str, Array]) -> tuple[Array, Array]:
-        """Reciprocal ranks and log losses [m, 3, 2]; probabilities by the model and the shadow [m, 2, 1 + K]."""
-        m, width = logits["model"].shape
-        values, probability = np.full((m, 3, 2), np.nan), np.full((m, 2, width), np.nan)
-        probability[:, 0] = snapshot.calibration.probability(logits["model"].T, links.t).T
         calibrated, held = dict(self._calibrated), self._calibrated["model"].calibration
         if self._learner is not None:
-            calibrated["shadow"] = self._learner.calibrated
-            probability[:, 1] = self._learner.calibrated.probability(logits["shadow"])
+            scorers["shadow"], calibrated["shadow"] = self._learner.scorer(snapshot), self._learner.calibrated
+        logits = {name: scorer(src, dst, t).reshape(shape) for name, scorer in scorers.items()}
+        values, probability = np.full((m, 3, 2), np.nan), np.full((m, 2, width), np.nan)
+        probability[:, 0] = snapshot.calibration.probability(logits["model"].T, links.t).T
+        if "shadow" in logits:
+            probability[:, 1] = calibrated["shadow"].probability(logits["shadow"])
         for name, found in logits.items():
             values[:, SCORERS.index(name)] = np.stack([reciprocal_ranks(found), calibrated[name].log_losses(found)], 1)
-        fitted = self._calibrated["model"].calibration
+        fitted = calibrated["model"].calibration
         if fitted is not None and fitted is not held and self._predictor.recalibrates:
             self._recalibrate(fitted, links.t[-1].item())
         return values, probability
@@ -335,7 +319,9 @@ class Monitor:
             differences: Reciprocal ranks by the baseline, less those by the model.
         """
         verdict = self._test.add(differences)
-        if verdict is not None and self._alarm is None:
+        if verdict is not None and verdict.means[0] > 0:
+            if self._alarm is not None:
+                return
             text = (
                 f"the recency baseline ranks better than the model: its MRR was higher by {verdict.means[0]:.3f} "
                 f"± {verdict.error:.3f} over {verdict.links:,} links; train again, or serve with --learn"
@@ -343,31 +329,10 @@ class Monitor:
             with self._lock:
                 self._alarm = text, datetime.now(UTC).isoformat(timespec="seconds")
             _log.warning("%s", text)
-        elif self._alarm is not None and verdict is None and self._test.newest_mean() < 0:
+        elif self._alarm is not None and self._test.newest_mean() < 0:
             with self._lock:
                 self._alarm = None
             _log.info("the model ranks better than the recency baseline again")
-
-
-def _shown(
-    snapshot: Snapshot, links: _Links, news: Array, values: Array, probability: Array
-) -> Iterator[dict[str, Any]]:
-    """Scored links as JSON values."""
-    numbers = news.tolist(), (1 / values[:, :, 0]).tolist(), probability[:, :, 0].tolist()
-    for src, dst, t, (new_node, new_pair), (rank, _, baseline_rank), (p, shadow) in zip(
-        *(column.tolist() for column in links), *numbers, strict=True
-    ):
-        yield {
-            "src": snapshot.name(src),
-            "dst": snapshot.name(dst),
-            "t": t,
-            "probability": p,
-            "shadow_probability": None if math.isnan(shadow) else shadow,
-            "rank": rank,
-            "baseline_rank": baseline_rank,
-            "new_pair": new_pair,
-            "new_node": new_node,
-        }
 
 
 def _test_period(record: Record | None, events: Events) -> slice:
