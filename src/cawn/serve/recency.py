@@ -93,9 +93,9 @@ class Recency:
     def scores(self, every_t: Array, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float64]:
         """The baseline's scores of pairs at times t, given the times of all links: [B]."""
         last = self._last(src, dst, t)
-        known, ranks = last > self._before_all, np.full(last.shape, -1)
-        ranks[known] = np.searchsorted(every_t, last[known])
-        pair, destination = ranks
+        times, at = np.unique(last, return_inverse=True)  # likewise
+        ranks = np.searchsorted(every_t, times)[at].reshape(last.shape)
+        pair, destination = np.where(last > self._before_all, ranks, -1)
         return recency_score(pair, destination, np.searchsorted(every_t, t))
 
     def _last(self, src: Array, dst: Array, t: Array) -> Array:
