@@ -11,7 +11,7 @@ import math
 from copy import deepcopy
 from dataclasses import replace
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -115,8 +115,7 @@ class Learner:
 
     def scorer(self, snapshot: Snapshot) -> Scorer:
         """The shadow model on a history."""
-        assert isinstance(snapshot.scorer, Trainable)
-        return snapshot.scorer.with_module(self._shadow.module)
+        return cast("Trainable", snapshot.scorer).with_module(self._shadow.module)
 
     def summary(self) -> dict[str, Any]:
         """The state of learning and the evidence so far, as JSON values."""
@@ -247,12 +246,10 @@ class Learner:
     def _train(self, snapshot: Snapshot, training: TrainingLinks) -> None:
         """One step for each batch of links."""
         shadow = self._shadow
-        module, optimizer, device = shadow.training, shadow.optimizer, next(shadow.module.parameters()).device
-        assert isinstance(snapshot.scorer, Trainable)
-        scorer = snapshot.scorer.with_module(module)
-        assert isinstance(scorer, Trainable)
+        scorer = cast("Trainable", snapshot.scorer).with_module(shadow.training)
+        device = next(shadow.training.parameters()).device
         for step, links in enumerate(training.batches(0, 0)):
-            module.train()
+            shadow.training.train()
             seed_step(device, training.seed_for("dropout", step))
             logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
             loss = contrast_loss(logits, links.weight, training.num_negatives)
@@ -260,7 +257,7 @@ class Learner:
                 _log.warning("the loss of the shadow model is not finite: it starts again from the served weights")
                 self._restart()
                 return
-            optimizer.minimise(loss)
+            shadow.optimizer.minimise(loss)
             self._counts["steps"] += 1
             shadow.average(AVERAGED)
 
