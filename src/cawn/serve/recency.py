@@ -39,6 +39,7 @@ class Recency:
         self.newest: Any = self._before_all  # time of the newest link
         self._first = np.empty((2, 0), t.dtype)  # time of the first link of each node, and of the first to it
         self.destinations = np.empty(0, np.int32)  # in the order of the first link to them
+        self.first_times = t[:0]  # of that link
         self.place = np.empty(0, np.int32)  # of each node among them; `NONE` for others
         self.add(src, dst, t)
 
@@ -63,16 +64,13 @@ class Recency:
             self.place = np.pad(self.place, more, constant_values=NONE)
         np.minimum.at(self._first[0], src, t)
         np.minimum.at(self._first[0], dst, t)
-        np.minimum.at(self._first[1], dst, t)
-        found = dst[np.sort(np.unique(dst, return_index=True)[1])]
-        found = np.append(self.destinations, found[self.place[found] == NONE])
-        self.destinations = found[np.argsort(self._first[1, found], kind="stable")]
-        self.place[self.destinations] = np.arange(len(found))
-
-    @property
-    def first_times(self) -> Array:
-        """The time of the first link to each of the `destinations`, ascending."""
-        return np.asarray(self._first[1, self.destinations])
+        if (t < self._first[1, dst]).any():
+            np.minimum.at(self._first[1], dst, t)
+            found = dst[np.sort(np.unique(dst, return_index=True)[1])]
+            found = np.append(self.destinations, found[self.place[found] == NONE])
+            self.destinations = found[np.argsort(self._first[1, found], kind="stable")]
+            self.first_times = self._first[1, self.destinations]
+            self.place[self.destinations] = np.arange(len(found))
 
     def news(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.bool_]:
         """Whether a node has no link before time t, and whether the pair has none, in either direction: [n, 2]."""
@@ -101,12 +99,13 @@ class Recency:
     def _last(self, src: Array, dst: Array, t: Array) -> Array:
         """The time of the last link of each pair before time t, and of the last one to its destination: [2, n]."""
         last = np.full((2, len(t)), self._before_all, self._first.dtype)
+        visible = [np.searchsorted(part.t, t) for part in self._parts]
         for which, keys in enumerate(_keys(src, dst)):
             order = np.argsort(keys)  # the search for keys is five times as fast in their order
-            found = last[which, order]
-            for part in self._parts:
+            keys, found = keys[order], last[which, order]
+            for part, first in zip(self._parts, visible, strict=True):
                 tally = part.tallies[which]
-                count, newest = tally.before(keys[order], np.searchsorted(part.t, t)[order])
+                count, newest = tally.before(keys, first[order])
                 np.maximum(found, part.t[tally.links[newest]], out=found, where=count > 0)
             last[which, order] = found
         return last
