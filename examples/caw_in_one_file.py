@@ -10,6 +10,7 @@ Walks"). The package computes the same much faster, and adds what its documentat
 import argparse
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -246,7 +247,7 @@ def main(arguments: list[str]) -> None:
     src, dst, t = links
     num_nodes = int(max(src.max(), dst.max())) + 1
     cuts = [0, *(int(np.searchsorted(t, np.quantile(t, q), "right")) for q in (0.7, 0.85)), len(t)]
-    parts = [range(first, end) for first, end in zip(cuts, cuts[1:], strict=False)]
+    parts = [range(first, end) for first, end in pairwise(cuts)]
     span = t[parts[0].stop - 1] - t[0]
     tau = 2 * parts[0].stop / (num_nodes * span)  # links of an average node per unit of time
     print(
