@@ -35,7 +35,7 @@ from cawn.kernels.jit import inline, njit
 Array = npt.NDArray[Any]
 
 _OLD, _NONE = -1, -2  # in `extend_partners`: the last entry is not new, or the new ones come after none
-ENTRIES, CHAIN, UNUSED = 0, 1, 2  # positions in `used`: entries and chained lists so far, and entries that no list uses
+ENTRIES, CHAIN = 0, 1  # positions in `used`: entries and chained lists so far
 
 
 class Extension(NamedTuple):
@@ -136,7 +136,7 @@ def find_places(ties: Ties, which: Array, link: Array, start: Array, keep: Array
 def reserve(
     span: Array, link: Array, chain: Array, used: Array, version: int, is_late: bool, extension: Extension
 ) -> int:
-    """Find a place for each extended list; returns how many entries are missing, and changes nothing if any are.
+    """Find a place for each extended list; returns 0, or the number of entries needed if there is no room for them.
 
     Args:
         is_late: Whether earlier versions know the numbers of the new links, and must not see them in any list.
@@ -154,7 +154,7 @@ def reserve(
             moved_from[d], start[d] = start[d], needed + header
             needed += header + room_for(keep[d] + more[d])
     if needed > link.size:
-        return int(needed - link.size)
+        return int(needed)
     used[ENTRIES] = needed
     for d in range(row.size):
         packed = span[row[d]]
@@ -162,7 +162,6 @@ def reserve(
         if moved_from[d] == IN_PLACE:
             flags |= packed & EXACT  # where there is room for none
         else:
-            used[UNUSED] += size if packed & EXACT else room_for(size)
             if is_late or keep[d] < size:
                 chain[used[CHAIN], SINCE], chain[used[CHAIN], BEFORE] = version, packed
                 link[start[d] - 1], flags = used[CHAIN], CHAINED
