@@ -69,8 +69,9 @@ class GrowingLists:
             ties: Those of the entries that belong among simultaneous ones, which are to be written again after them.
         """
         every, is_late = np.concatenate([rows, removed]).astype(np.int64), num_links < self._num_links
-        self._make_rows(int(every.max(initial=-1)) + 1)
-        self._new_size = max(self._new_size, 0 if self.kind.keyed else int(every.max(initial=-1)) + 1)
+        size = int(every.max(initial=-1)) + 1
+        self._make_rows(size)
+        self._new_size = max(self._new_size, 0 if self.kind.keyed else size)
         which, order, *lists = growth.plan(every, len(rows), self.span)
         row, more, keep, start, *_ = extension = Extension(*lists)
         if is_late:
@@ -151,7 +152,7 @@ class GrowingLists:
         before, count = span >> START_BITS, span & LENGTH
         rooms = np.where(count > 0, 1 << np.frexp(count - 1)[1].astype(np.int64), 0)  # the next power of two
         ends = np.append(0, np.cumsum(rooms))
-        columns = self._new_columns(max(3 * int(ends[-1]), needed))
+        columns = self._new_columns(max(4 * int(ends[-1]), needed))
         move_lists(self.kind, self.columns, columns, before, ends[:-1], count)
         self.columns, self.span = columns, np.zeros(len(self.span), np.int64)
         self.span[: self.size] = ends[:-1] << START_BITS | count

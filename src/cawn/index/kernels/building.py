@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import inner_fused, njit
+from cawn.kernels.jit import inner_fused, njit, prefetch
 
 Array = npt.NDArray[Any]
 
@@ -52,10 +52,18 @@ def move_rows(
         moved_from: The first entry before, or IN_PLACE [n].
     """
     for d in range(start.size):
+        size, new = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
+        prefetch(after, new + size)
+        if moved_from[d] != IN_PLACE:
+            old = width * block_row(moved_from[d], 0, bits)
+            for i in range(0, size, 64 // before.itemsize):
+                prefetch(before, old + i)
+                prefetch(after, new + i)
+    for d in range(start.size):
         if moved_from[d] != IN_PLACE:
             old, new = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
             for i in range(width * (count[d] >> bits)):
-                after[new + i] = before[old + i]
+                after[np.uint64(new + i)] = before[np.uint64(old + i)]
 
 
 @njit
