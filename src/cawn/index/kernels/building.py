@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import njit, reader_fused
+from cawn.kernels.jit import njit, prefetch, reader_fused
 
 Array = npt.NDArray[Any]
 
@@ -48,14 +48,22 @@ def move_rows(
     """Copy what tables have for the full blocks of the first `count` entries of lists to where they start now.
 
     Args:
-        before, after: Rows of `width` numbers, one after the other.
+        before, after: Tables, each with rows of `width` numbers, one after the other.
         moved_from: The first entry before, or IN_PLACE [n].
     """
-    for d in range(start.size):
-        if moved_from[d] != IN_PLACE:
-            old, new = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
-            for i in range(width * (count[d] >> bits)):
-                after[new + i] = before[old + i]
+    for old, new in zip(before, after):  # noqa: B905
+        for d in range(start.size):
+            size, to = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
+            prefetch(new, to + size)  # new entries will be written there
+            if moved_from[d] != IN_PLACE:
+                for i in range(0, size, 64 // new.itemsize):
+                    prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
+                    prefetch(new, to + i)
+        for d in range(start.size):
+            if moved_from[d] != IN_PLACE:
+                source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
+                for i in range(width * (count[d] >> bits)):
+                    new[np.uint64(to + i)] = old[np.uint64(source + i)]
 
 
 @njit
