@@ -14,8 +14,7 @@ from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery
 from cawn.serve.retention import Retention
 from cawn.serve.service import NEWEST, SLOW_QUEUE, Service, ServiceSettings
-from cawn.serve.sources import Rejected
-from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.writer import LateLinks, QueueFull
 from former_state import write_state
 
@@ -163,7 +162,7 @@ def test_a_forgotten_name_is_nowhere(served, trained: Path, tmp_path: Path) -> N
     now = service.predictor.watermark
     service.add(Links(["n2", SECRET], [SECRET, "friend"], [now + 1, now + 2], ids=[1, 2]), "key").result(600)
     kept = service.add(Links(["n2"], ["n3"], [now + 3])).result(600)
-    RejectedEntries(run / "live").add("redis:s", [Rejected("1-0", {"src": SECRET}, "dst is missing")])
+    RejectedEntries(run / "live").add("redis:s", "1-0", {"src": SECRET}, "dst is missing")
     assert {path.parent.name for path in bytes_with(SECRET, run)} >= {"live", "log"}
     removed = service.forget(SECRET).result(600)
     assert removed == 3

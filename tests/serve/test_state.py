@@ -14,8 +14,7 @@ import cawn
 import cawn.serve.writer
 from cawn.serve.links import Links
 from cawn.serve.live_info import live_info
-from cawn.serve.sources import Rejected
-from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.state import open_state
 from cawn.serve.store import FILE, KeyUse, Store, backup, restore
 from cawn.serve.weights import KeptWeights
@@ -211,7 +210,8 @@ def test_what_info_says(run: Path) -> None:
     assert live_info(run / "live") is None
     live = Live(run)
     live.add([1], ["new"], [901], offsets={"redis:s": "0-0:7-0"})
-    RejectedEntries(run / "live").add("redis:s", [Rejected("1-0", "x", "not JSON"), Rejected("2-0", "x", "not JSON")])
+    for position in ("1-0", "2-0"):
+        RejectedEntries(run / "live").add("redis:s", position, "x", "not JSON")
     found = live_info(run / "live")  # while it is used
     assert (found["links"], found["nodes"], found["rejected"]) == (121, 13, 2)
     assert found["sources"] == {"redis:s": "0-0:7-0"}

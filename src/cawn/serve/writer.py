@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from cawn.checks import check_choice, check_integer
@@ -99,7 +99,9 @@ class Writer:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def submit(self, links: Links, *, key: str | None = None, offsets: Offsets | None = None) -> Future[Receipt]:
+    def submit(
+        self, links: Links, *, key: str | None = None, offsets: Offsets | None = None, clock: float | None = None
+    ) -> Future[Receipt]:
         """Queue links; the future returns the receipt once they are on disk and visible to the next query.
 
         The future fails with DataError (bad links), KeyConflict, LateLinks, or StorageError; nothing of the submission
@@ -108,6 +110,8 @@ class Writer:
         Args:
             key: An idempotency key: used again with the same links, it returns the first receipt.
             offsets: How far sources have been read with these links; stored with them, so that both or neither survive.
+            clock: Of entries of a stream: when the first was added to it, in seconds since 1970. They are added only if
+                each of them would be added one by one.
 
         Raises:
             QueueFull: at once, if the queue is full.
@@ -125,7 +129,8 @@ class Writer:
             )
         self._check_room(len(links), size)
         form = self._predictor.snapshot().model.form
-        arrivals = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
+        read = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
+        arrivals = replace(read, clock=clock)
         body = b"" if key is None else _body(arrivals)
         submission = _Submission(arrivals, size, key, body, dict(offsets or {}))
         with self._changed:
