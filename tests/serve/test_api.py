@@ -230,7 +230,6 @@ def test_without_streams_nothing_is_behind(client) -> None:
     assert client.get("/ready").json() == {"ready": True, "sources": []}
 
 
-
 def test_large_times_come_back_unchanged(client) -> None:
     t = newest(client) + 2**55 + 1
     assert client.post("/v1/links", json={"src": "n1", "dst": "n2", "t": t}).json()["watermark"] == t

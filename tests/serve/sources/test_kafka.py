@@ -82,15 +82,16 @@ def broker() -> Broker:
 class Reader:
     """A source with what it stored; `crash` forgets all else."""
 
-    def __init__(self, broker: Broker, offsets: str | None = None, **options: Any) -> None:
-        self.stored, self._broker, self._options = StoredLinks(), broker, options
+    def __init__(self, broker: Broker, offsets: str | None = None, *, start: str = "earliest", replica: bool = False):
+        self.stored, url = StoredLinks(), f"kafka://h/links?start={start}"
         if offsets is not None:
             self.stored.offsets["kafka:links"] = offsets
+        options = {"replica": replica, "make_consumer": broker.consumer}
+        self._open = lambda: KafkaSource(url, self.stored.offsets.get, **options)
         self.crash()
 
     def crash(self) -> None:
-        options = self._options | {"make_consumer": self._broker.consumer}
-        self.source = KafkaSource("links", options.pop("settings", {}), self.stored.offsets.get, **options)
+        self.source = self._open()
 
     def drain(self) -> list:
         return self.stored.drain(self.source)
@@ -132,13 +133,13 @@ def test_a_crash_loses_nothing_and_doubles_nothing(broker: Broker, stored: bool)
 
 def test_where_it_begins(broker: Broker) -> None:
     broker.add(1, 2)
-    reader = Reader(broker, settings={"auto.offset.reset": "latest"})
+    reader = Reader(broker, start="latest")
     reader.stored.write(reader.source, reader.source.read(0))
     reader.crash()
     broker.add(3)
     assert reader.drain() == [3]
     with pytest.raises(cawn.QueryError, match="another message for each replica"):
-        Reader(broker, settings={"auto.offset.reset": "latest"}, replica=True)
+        Reader(broker, start="latest", replica=True)
 
 
 def test_messages_that_were_deleted(monkeypatch) -> None:
@@ -175,7 +176,7 @@ def test_topics_that_cannot_be_read(broker: Broker) -> None:
 
 def test_settings_of_a_url(monkeypatch) -> None:
     url = "kafka://user:p%40ss@h1:1,h2:2/links?group=g&security.protocol=SASL_SSL&start=latest"
-    settings = KafkaSource.open(url, {}.get)._settings
+    settings = KafkaSource(url, {}.get)._settings
     assert settings == {
         "bootstrap.servers": "h1:1,h2:2",
         "group.id": "g",
@@ -183,13 +184,13 @@ def test_settings_of_a_url(monkeypatch) -> None:
         "sasl.username": "user",
         "sasl.password": "p@ss",
         "enable.auto.commit": False,
-        "auto.offset.reset": "latest",
+        "auto.offset.reset": "error",
     }
     with pytest.raises(SourceError, match="No such configuration property"):
-        KafkaSource.open("kafka://h/links?no.such=1", {}.get).read(0)
+        KafkaSource("kafka://h/links?no.such=1", {}.get).read(0)
     monkeypatch.setattr(kafka, "find_spec", lambda name: None)
     with pytest.raises(cawn.QueryError, match=r"pip install 'cawn\[kafka\]'"):
-        KafkaSource("links", {}, {}.get)
+        KafkaSource("kafka://h/links", {}.get)
 
 
 def test_librdkafka() -> None:
@@ -202,7 +203,7 @@ def test_librdkafka() -> None:
         producer.produce("links", value=value, partition=t % 2)
     producer.flush(60)
     stored, entries = StoredLinks(), []
-    source = KafkaSource.open(url + "first", stored.offsets.get)
+    source = KafkaSource(url + "first", stored.offsets.get)
     while len(entries) < 6 or source.lag:
         entries += source.read(0.1)
     stored.write(source, entries)
@@ -212,11 +213,11 @@ def test_librdkafka() -> None:
     assert all(entry.clock > 1_700_000_000 for entry in entries)
     producer.produce("links", value=json.dumps({"src": "a", "dst": "b", "t": 6}), partition=0)
     producer.flush(60)
-    source = KafkaSource.open(url + "second", stored.offsets.get)
+    source = KafkaSource(url + "second", stored.offsets.get)
     while not (entries := source.read(0.1)):
         pass
     assert [json.loads(entry.content)["t"] for entry in entries] == [6]
     assert source.offset(entries).startswith("0:4,1:3")
     source.close()
     with pytest.raises(SourceError, match="replicas need a topic with one"):
-        KafkaSource.open(url + "third", {}.get, replica=True).read(0)
+        KafkaSource(url + "third", {}.get, replica=True).read(0)

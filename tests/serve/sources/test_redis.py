@@ -32,9 +32,9 @@ def add(server: RedisServer, *times: int, **options) -> list[bytes]:
 class Reader:
     """A source with what is stored; `crash` forgets all else."""
 
-    def __init__(self, server: RedisServer, **options) -> None:
-        self.stored = StoredLinks()
-        self._open = lambda: RedisSource(server.url, "s", self.stored.offsets.get, **options)
+    def __init__(self, server: RedisServer, options: str = "", *, replica: bool = False) -> None:
+        self.stored, url = StoredLinks(), f"{server.url}?stream=s{options}"
+        self._open = lambda: RedisSource(url, self.stored.offsets.get, replica=replica)
         self.source = self._open()
 
     def crash(self) -> None:
@@ -47,7 +47,7 @@ class Reader:
 
 def test_where_it_begins(server: RedisServer) -> None:
     ids = add(server, 1, 2, 3)
-    readers = {start: Reader(server, start=start) for start in ("0", "$", ids[0].decode())}
+    readers = {start: Reader(server, f"&start={start}") for start in ("0", "$", ids[0].decode())}
     for reader in readers.values():
         reader.stored.write(reader.source, reader.source.read(0))
         reader.crash()
@@ -61,7 +61,7 @@ def test_where_it_begins(server: RedisServer) -> None:
 
 
 def test_a_group_shows_how_far_it_has_read(server: RedisServer) -> None:
-    reader = Reader(server, group="g")
+    reader = Reader(server, "&group=g")
     for last in (2, 3):
         add(server, last)
         reader.drain()
@@ -116,7 +116,7 @@ def test_entries_that_were_removed_before_they_were_read(server: RedisServer, re
     assert readers[0].source.trimmed == 4 - len(left)
     for start in ("0", ids[1].decode()):
         with pytest.raises(SourceError, match="restore a backup"):
-            Reader(server, replica=True, start=start).drain()
+            Reader(server, f"&start={start}", replica=True).drain()
 
 
 def test_entries_that_were_read_may_be_removed(server: RedisServer, monkeypatch) -> None:
@@ -161,13 +161,13 @@ def test_sources_that_cannot_be_read(server: RedisServer, monkeypatch) -> None:
     with_password = server.url.replace("unix://", "unix://:secret@")
     for url, message in ((f"{server.url}?db=0&stream=text", "WRONGTYPE"), (f"{with_password}?stream=s", "Redis: ")):
         with pytest.raises(SourceError, match=message) as error:
-            RedisSource.open(url, {}.get).read(0)
+            RedisSource(url, {}.get).read(0)
         assert "secret" not in str(error.value)
     with pytest.raises(SourceError, match="stored position is damaged"):
-        RedisSource("redis://h", "s", {"redis:s": "x"}.get)
+        RedisSource("redis://h?stream=s", {"redis:s": "x"}.get)
     monkeypatch.setattr(redis, "find_spec", lambda name: None)
     with pytest.raises(cawn.QueryError, match=r"pip install 'cawn\[redis\]'"):
-        RedisSource("redis://h", "s", {}.get)
+        RedisSource("redis://h?stream=s", {}.get)
 
 
 ACTIONS = st.lists(st.sampled_from(["add", "step", "read", "write", "trim"]), max_size=40)

@@ -41,11 +41,8 @@ def test_by_scheme(tmp_path: Path) -> None:
 
 def test_options_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     url = SourceUrl.parse("redis://:pass%40word@host:1/0?stream=a%26b&name=x")
-    assert (url.take("stream"), url.take("group", "cawn"), url.take_given("name", "db")) == (
-        "a&b",
-        "cawn",
-        {"name": "x"},
-    )
+    assert (url.take("stream"), url.take("group", "cawn")) == ("a&b", "cawn")
+    assert (url.take_if_given("name"), url.take_if_given("db")) == ("x", None)
     monkeypatch.setenv("CAWN_SOURCE_PASSWORD", "hidden")
     assert SourceUrl.parse("redis://host").password == "hidden"
     assert SourceUrl.parse("redis://:other@host").password is None

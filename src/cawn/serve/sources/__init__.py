@@ -42,7 +42,7 @@ class Source(Protocol):
     name: str  # under which the offset is stored
     lag: int | None  # entries after those that were read, if known
     trimmed: int  # entries that the stream dropped before they were read
-    warning: str | None
+    warning: str  # empty if there is none
 
     def read(self, wait: float) -> Sequence[Entry]:
         """The next entries, or none if there are none within `wait` seconds."""

@@ -28,61 +28,42 @@ MakeConsumer = Callable[[dict[str, Any]], Any]
 
 
 class KafkaSource:
-    """Reads a topic.
+    """Reads a topic. The options of its URL:
 
-    Args:
-        settings: Of librdkafka, with bootstrap.servers, group.id and auto.offset.reset: earliest or latest.
-        name: Under which the offsets are stored; `kafka:TOPIC` by default.
-        replica: Whether to refuse to go on where messages are missing.
-        make_consumer: confluent_kafka.Consumer, or a mock of it in tests.
+    start: "earliest" or "latest", where a partition without a stored offset starts.
+    group: A consumer group whose offsets are kept at those of this server, for the tools of Kafka.
+    name: Under which the offsets are stored; `kafka:TOPIC` by default.
     """
 
     def __init__(
-        self,
-        topic: str,
-        settings: Mapping[str, Any],
-        stored: Stored,
-        *,
-        name: str | None = None,
-        replica: bool = False,
-        make_consumer: MakeConsumer | None = None,
+        self, url: str, stored: Stored, *, replica: bool = False, make_consumer: MakeConsumer | None = None
     ) -> None:
         if find_spec("confluent_kafka") is None:
             raise QueryError("--source: Kafka needs an extra: pip install 'cawn[kafka]'")
-        self.name, self._topic, self._make_consumer = name or f"kafka:{topic}", topic, make_consumer
-        self._settings = {"enable.auto.commit": False, "auto.offset.reset": "earliest"} | dict(settings)
-        self._from_end = self._settings["auto.offset.reset"] == "latest"
-        if replica and self._from_end:
+        asked, self._replica, self._make_consumer = SourceUrl.parse(url), replica, make_consumer
+        parts, self._topic = asked.parts, unquote(asked.parts.path[1:])
+        servers = parts.netloc.rpartition("@")[2]
+        if not self._topic or "/" in self._topic or not servers:
+            raise QueryError("--source: write kafka://host:port/topic")
+        start = asked.take("start", "earliest")
+        if start not in ("earliest", "latest"):
+            raise QueryError(f"--source: start={printable(start)}: give earliest or latest")
+        if replica and start == "latest":
             raise QueryError("--source: start=latest is another message for each replica; leave it out")
-        self._replica, self._next = replica, _parse(stored(self.name))
+        self.name, self._from_end = asked.take("name", f"kafka:{self._topic}"), start == "latest"
+        settings: dict[str, Any] = {name: asked.take(name) for name in sorted(asked.options) if "." in name}
+        settings |= {"bootstrap.servers": servers, "group.id": asked.take("group", "cawn")}
+        settings |= {"enable.auto.commit": False, "auto.offset.reset": "error"}  # no message is skipped silently
+        asked.refuse_others("group, start, name and settings of librdkafka, which have a dot")
+        password = asked.password if parts.password is None else unquote(parts.password)
+        signing = {"sasl.username": parts.username and unquote(parts.username), "sasl.password": password}
+        self._settings = settings | {name: value for name, value in signing.items() if value}
+        self._next = _parse(stored(self.name))
         self._ends: dict[int, int] = {}  # of the partitions, when the consumer was made
         self._look_again = 0.0
         self._consumer: Any = None
         self.lag: int | None = None
-        self.trimmed = 0
-        self.warning: str | None = None
-
-    @classmethod
-    def open(cls, url: str, stored: Stored, *, replica: bool = False) -> KafkaSource:
-        asked = SourceUrl.parse(url)
-        topic = unquote(asked.parts.path[1:])
-        servers = asked.parts.netloc.rpartition("@")[2]
-        if not topic or "/" in topic or not servers:
-            raise QueryError("--source: write kafka://host:port/topic")
-        settings: dict[str, Any] = {name: asked.take(name) for name in sorted(asked.options) if "." in name}
-        settings |= {"bootstrap.servers": servers, "group.id": asked.take("group", "cawn")}
-        start = asked.take("start", "earliest")
-        if start not in ("earliest", "latest"):
-            raise QueryError(f"--source: start={printable(start)}: give earliest or latest")
-        settings["auto.offset.reset"] = start
-        name = asked.take_given("name").get("name")
-        asked.refuse_others("group, start, name and settings of librdkafka, which have a dot")
-        if asked.parts.username:
-            settings["sasl.username"] = unquote(asked.parts.username)
-        password = asked.password if asked.parts.password is None else unquote(asked.parts.password)
-        if password is not None:
-            settings["sasl.password"] = password
-        return cls(topic, settings, stored, name=name, replica=replica)
+        self.trimmed, self.warning = 0, ""
 
     def read(self, wait: float) -> Sequence[Entry]:
         with _explained():

@@ -78,7 +78,12 @@ class Pump:
         source = self.source
         behind = None if self._complete is None else time.monotonic() - self._complete
         found = {"name": source.name, "connected": self._connected, **self._counts, "trimmed": source.trimmed}
-        found |= {"lag": source.lag, "behind": behind, "last_error": self._last_error, "warning": source.warning}
+        found |= {
+            "lag": source.lag,
+            "behind": behind,
+            "last_error": self._last_error,
+            "warning": source.warning or None,
+        }
         return found
 
     def _run(self) -> None:
@@ -218,9 +223,9 @@ def open_source(url: str, stored: Stored, *, replica: bool = False) -> Source:
     if scheme in ("redis", "rediss", "unix"):
         from cawn.serve.sources.redis import RedisSource
 
-        return RedisSource.open(url, stored, replica=replica)
+        return RedisSource(url, stored, replica=replica)
     if scheme == "kafka":
         from cawn.serve.sources.kafka import KafkaSource
 
-        return KafkaSource.open(url, stored, replica=replica)
+        return KafkaSource(url, stored, replica=replica)
     raise QueryError(f"--source: {printable(scheme) or 'no scheme'}: give redis://, rediss://, unix:// or kafka://")

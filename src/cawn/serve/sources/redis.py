@@ -38,61 +38,40 @@ def format_id(found: Id) -> str:
 
 
 class RedisSource:
-    """Reads a stream.
+    """Reads a stream. The options of its URL:
 
-    Args:
-        url: Without the options of the stream.
-        start: What to read first: "0", the oldest entry; "$", entries added from then on; or those after an id.
-        group: A consumer group whose position is kept at that of this server, for the tools of Redis.
-        name: Under which the position is stored; `redis:STREAM` by default, since a server may move.
-        replica: Whether to refuse to go on where entries are missing.
-        settings: Further arguments of `redis.Redis.from_url`.
+    stream: The name of the stream.
+    start: What to read first: "0", the oldest entry; "$", entries added from then on; or those after an id.
+    group: A consumer group whose position is kept at that of this server, for the tools of Redis.
+    name: Under which the position is stored; `redis:STREAM` by default, since a server may move.
     """
 
-    def __init__(
-        self,
-        url: str,
-        stream: str,
-        stored: Stored,
-        *,
-        start: str = "0",
-        group: str | None = None,
-        name: str | None = None,
-        replica: bool = False,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, url: str, stored: Stored, *, replica: bool = False) -> None:
         if find_spec("redis") is None:
             raise QueryError("--source: Redis needs an extra: pip install 'cawn[redis]'")
+        asked, self._replica = SourceUrl.parse(url), replica
+        parts = asked.parts
+        if parts.scheme != "unix" and not (parts.path in ("", "/") or parts.path[1:].isdecimal()):
+            raise QueryError(f"--source: /{printable(parts.path[1:])} is not the number of a database")
+        self._stream, self._group = asked.take("stream"), asked.take_if_given("group")
+        self.name, start = asked.take("name", f"redis:{self._stream}"), asked.take("start", "0")
         if start != "$" and not _ID.fullmatch(start):
             raise QueryError(f"--source: start={printable(start)}: give 0, $ or the id of an entry")
         if replica and start == "$":
             raise QueryError("--source: start=$ is another entry for each replica; give 0 or the id of an entry")
-        self.name = name or f"redis:{stream}"
-        self._url, self._stream, self._group, self._replica = url, stream, group, replica
-        self._settings = dict(settings or {})
+        database = asked.take_if_given("db") if parts.scheme == "unix" else None
+        self._url = f"{parts.scheme}://{parts.netloc}{parts.path}{'' if database is None else f'?db={database}'}"
+        self._settings = {name: asked.take(name) for name in _TLS if name in asked.options}
+        if asked.password is not None:
+            self._settings["password"] = asked.password
+        asked.refuse_others("stream, start, group, name, " + ", ".join(_TLS))
         self._at: Id | None = None if start == "$" else parse_id(start)  # the last entry that was read
         self._count = 0 if start == "0" else None  # how many had been added by then
         if (held := stored(self.name)) is not None:
             self._at, self._count = _parse(str(held), self.name)
         self._client: Any = None
         self.lag: int | None = None
-        self.trimmed = 0
-        self.warning: str | None = None
-
-    @classmethod
-    def open(cls, url: str, stored: Stored, *, replica: bool = False) -> RedisSource:
-        asked = SourceUrl.parse(url)
-        parts = asked.parts
-        if parts.scheme != "unix" and not (parts.path in ("", "/") or parts.path[1:].isdecimal()):
-            raise QueryError(f"--source: /{printable(parts.path[1:])} is not the number of a database")
-        stream, settings = asked.take("stream"), asked.take_given(*_TLS)
-        options = asked.take_given("start", "group", "name")
-        query = f"?db={asked.take('db')}" if parts.scheme == "unix" and "db" in asked.options else ""
-        asked.refuse_others("stream, start, group, name, " + ", ".join(_TLS))
-        if asked.password is not None:
-            settings["password"] = asked.password
-        bare = f"{parts.scheme}://{parts.netloc}{parts.path}{query}"
-        return cls(bare, stream, stored, replica=replica, settings=settings, **options)
+        self.trimmed, self.warning = 0, ""
 
     def read(self, wait: float) -> Sequence[Entry]:
         with _explained():

@@ -37,9 +37,9 @@ class SourceUrl:
             raise QueryError(f"--source: {name}= is missing; write {self.parts.scheme}://...?{name}=...")
         return value
 
-    def take_given(self, *names: str) -> dict[str, str]:
-        """Remove those of these options that are given."""
-        return {name: self.take(name) for name in names if name in self.options}
+    def take_if_given(self, name: str) -> str | None:
+        """Remove an option and return its value; None without it."""
+        return self.take(name) if name in self.options else None
 
     def refuse_others(self, allowed: str) -> None:
         """Refuse options that were not taken."""
