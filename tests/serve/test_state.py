@@ -119,7 +119,7 @@ def test_a_full_disk_stores_nothing_and_the_next_links_are_stored(run: Path, mon
     with pytest.raises(cawn.StorageError, match="nothing was changed"):
         live.add([1], ["new"], [901], key="a", offsets={"s": "1"})
     disk.failing = None
-    assert live.store.offset("s") is None
+    assert live.store.offsets.get("s") is None
     assert live.add([1], ["new"], [901], key="a")[:3] == (1, 0, 1)
     live.stop()
     assert live_info(run / "live")["links"] == 121

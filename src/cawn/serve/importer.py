@@ -85,8 +85,7 @@ def _import(store: Store, run: StoredRun, identity: str) -> None:
             receipt = update.added, record.get("duplicates", 0), update.nodes_added, 0
             keys.append((key_digest(key), b"", *receipt, position))
     facts = {"run": identity, "calibration": json.dumps(start.calibration.to_dict())} | _weights(store)
-    store.adopt(keys, offsets)
-    store.replace(stored_links(events, new.names), **facts)
+    store.replace(stored_links(events, new.names), keys, offsets, **facts)
 
 
 def _refuse_another_run(folder: Path, run: StoredRun) -> None:

@@ -153,7 +153,7 @@ class Service:
         self.monitor = Monitor(predictor, self.learner, store=store)
         self.writer = Writer(predictor, store, late=given.late, max_ahead=given.max_ahead, max_queue=given.queue)
         self.writer.observers += [self._observe, self.monitor.observe]
-        self.pumps = Pumps(given.sources, store.offset, self.writer.submit, store.folder, replica=given.replica)
+        self.pumps = Pumps(given.sources, store.offsets.get, self.writer.submit, store.folder, replica=given.replica)
         self.batcher = Batcher(
             predictor,
             max_pairs=given.batch_pairs,
@@ -355,37 +355,35 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """The state of the service; most of it is null until it is ready."""
-        found: dict[str, Any] = {
+        given = self.settings
+        found: dict[str, Any] = dict.fromkeys(
+            ("links", "nodes", "version", "watermark", "unit", "accuracy", "learning")
+        )
+        found |= {
             "ready": self.ready,
             "phase": self._phase,
-            "links": None,
-            "nodes": None,
-            "version": None,
-            "watermark": None,
-            "unit": None,
             "model": {"name": self.name, "version": None},
             "links_per_second": self.metrics.links_rate.per_second(),
             "latency": self.metrics.latency(),
-            "queue": {"size": 0, "capacity": self.settings.score_queue, "links": 0},
-            "late": {"policy": self.settings.late, "links": 0},
-            "accuracy": None,
-            "learning": None,
+            "queue": {"size": 0, "capacity": given.score_queue, "links": 0},
+            "late": {"policy": given.late, "links": 0},
             "sources": [],
             "loaded": dict(zip(("links", "of"), self._loaded, strict=True)),
         }
-        if self._state is None:
-            return found
-        reading = self.predictor.reading
-        return found | {
+        return found if self._state is None else found | self._live_status(found["queue"])
+
+    def _live_status(self, queue: dict[str, Any]) -> dict[str, Any]:
+        reading, learner = self.predictor.reading, self.learner
+        return {
             "links": self.predictor.num_links,
             "nodes": self.predictor.num_nodes,
             "version": self.predictor.version,
             "watermark": self.predictor.watermark,
             "unit": reading.unit if reading.dates else None,
             "model": {"name": self.name, "version": self.model_version},
-            "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.writer.links_queued},
+            "queue": queue | {"size": self.batcher.waiting, "links": self.writer.links_queued},
             "accuracy": self.monitor.summary(),
-            "learning": {"enabled": False} if self.learner is None else {"enabled": True} | self.learner.summary(),
+            "learning": {"enabled": learner is not None} | ({} if learner is None else learner.summary()),
             "sources": self.pumps.states(),
             "late": {"policy": self.settings.late, "links": self.writer.late},
         }

@@ -256,7 +256,7 @@ class Writer:
         for each, _ in receipts:
             offsets |= each.offsets
         new = extension.links
-        stored = None if new is None else added_links(new, len(extension.base.names))
+        stored = added_links(new, len(extension.base.names)) if new else None
         if stored is not None or keys or offsets:
             self._store.commit(stored, keys, offsets)
         self._publish(extension)

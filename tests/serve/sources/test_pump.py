@@ -134,7 +134,7 @@ def test_odd_entries_of_a_stream_are_rejected_alone(runs: dict[str, Path], tmp_p
     assert (state["added"], state["rejected"]) == (200 - len(odd_at), len(odd_at))
     assert sorted(int(found["position"]) - 1 for found in rejected(tmp_path)) == sorted(odd_at)
     assert live.predictor.snapshot().events.t[120:].tolist() == [901 + i for i in range(200) if i not in odd_at]
-    assert live.store.offset("listed") == "200"
+    assert live.store.offsets.get("listed") == "200"
     live.stop()
 
 

@@ -172,7 +172,7 @@ class Pumps:
 
     Args:
         urls: Of the streams; see `open_source`.
-        stored: `Store.offset`.
+        stored: `Store.offsets.get`.
         submit: `Writer.submit`.
         folder: The state folder, for rejected entries.
         replica: Whether the links are to be those of the stream, and no others.
@@ -213,7 +213,7 @@ def open_source(url: str, stored: Stored, *, replica: bool = False) -> Source:
     """The stream of a URL; see redis.py and kafka.py. It connects at the first read.
 
     Args:
-        stored: The offsets that are stored, by the name of a source: `Store.offset`.
+        stored: The offsets that are stored, by the name of a source: `Store.offsets.get`.
         replica: Whether the source refuses to go on where entries are missing.
     """
     try:
