@@ -174,10 +174,10 @@ def test_forgetting_can_be_repeated_after_a_crash(served, trained: Path, tmp_pat
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("90d", Retention(90 * 86_400.0, True)),
-        ("1.5h", Retention(5_400.0, True)),
-        ("500", Retention(500.0)),
-        ("5e6 links", Retention(links=5_000_000)),
+        ("90d", Retention(90, "d")),
+        (" 1.5h ", Retention(1.5, "h")),
+        ("500", Retention(500, None)),
+        ("5e6 links", Retention(5_000_000, "links")),
     ],
 )
 def test_what_is_retained(text: str, expected: Retention) -> None:

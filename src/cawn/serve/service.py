@@ -45,6 +45,12 @@ SLOW_THREADS = 2  # for rankings and explanations
 SLOW_QUEUE = 64  # of them, running and waiting
 MOST_BEHIND = 10.0  # seconds since a replica that is ready had all entries of its stream
 WARM_UP_PAIRS = 100  # enough to be scored by several threads
+_OF_SOURCES = {
+    "connected": ("connected", "Whether a stream is read."),
+    "rejected": ("rejected", "Entries that are not links."),
+    "lag": ("lag", "Entries of a stream that are not read yet."),
+    "behind": ("behind_seconds", "Time since all entries of a stream were read."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,14 +425,7 @@ class Service:
         for name, value in self.monitor.gauges().items():
             yield Reading(f"cawn_prequential_{name}", "Accuracy and drift on arriving links.", value)
         for source in self.pumps.states():
-            labels = {"source": source["name"]}
-            yield Reading("cawn_source_connected", "Whether a stream is read.", float(source["connected"]), labels)
-            yield Reading(
-                "cawn_source_rejected", "Entries that are not links.", source["rejected"], labels, counter=True
-            )
-            if source["lag"] is not None:
-                yield Reading("cawn_source_lag", "Entries of a stream that are not read yet.", source["lag"], labels)
-            if source["behind"] is not None:
-                yield Reading(
-                    "cawn_source_behind_seconds", "Time since all entries were read.", source["behind"], labels
-                )
+            for name, (metric, what) in _OF_SOURCES.items():
+                if source[name] is not None:
+                    labels, grows = {"source": source["name"]}, metric == "rejected"
+                    yield Reading(f"cawn_source_{metric}", what, float(source[name]), labels, counter=grows)

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
@@ -120,7 +120,6 @@ class Writer:
             StorageError: if nothing can be stored any more.
         """
         _check_key(key)
-        _check_offsets(offsets or {})
         size = links.num_bytes
         if len(links) > self.max_queue or size > self.max_queue_bytes:
             raise QueryError(
@@ -295,9 +294,3 @@ def _body(arrivals: Arrivals) -> bytes:
 def _check_key(key: str | None) -> None:
     if key is not None and not (isinstance(key, str) and 1 <= len(key) <= MAX_KEY):
         raise QueryError(f"the idempotency key is {brief(key)}: give text of 1 to {MAX_KEY} characters")
-
-
-def _check_offsets(offsets: Mapping[str, Any]) -> None:
-    for source, value in offsets.items():
-        if not isinstance(source, str) or not isinstance(value, str | int) or isinstance(value, bool):
-            raise QueryError(f"the offset of {brief(source)} is {brief(value)}: give text or an integer")
