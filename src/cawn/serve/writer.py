@@ -244,24 +244,26 @@ class Writer:
     def _commit(self, group: Sequence[_Submission]) -> None:
         """Prepare the next version with these submissions, store it, publish it and acknowledge them."""
         extension = self._predictor.extend([each.arrivals for each in group], self._rules)
-        receipts: list[tuple[_Submission, Receipt]] = []
-        for each, result in zip(group, extension.results, strict=True):
-            if isinstance(result, CawnError):
-                each.future.set_exception(result)
-            else:
-                receipts.append((each, Receipt(*result, extension.snapshot.number)))
-        keys = {each.key: KeyUse(each.body, receipt) for each, receipt in receipts if each.key is not None}
+        accepted = {
+            each: Receipt(*result, extension.snapshot.number)
+            for each, result in zip(group, extension.results, strict=True)
+            if not isinstance(result, CawnError)
+        }
+        keys = {each.key: KeyUse(each.body, receipt) for each, receipt in accepted.items() if each.key is not None}
         offsets: dict[str, Any] = {}
-        for each, _ in receipts:
+        for each in accepted:
             offsets |= each.offsets
         new = extension.links
         stored = added_links(new, len(extension.base.names)) if new else None
         if stored is not None or keys or offsets:
             self._store.commit(stored, keys, offsets)
         self._publish(extension)
-        self.duplicates += sum(receipt.duplicates for _, receipt in receipts)
-        for each, receipt in receipts:
-            each.future.set_result(receipt)
+        self.duplicates += sum(receipt.duplicates for receipt in accepted.values())
+        for each, result in zip(group, extension.results, strict=True):
+            if isinstance(result, CawnError):  # said only now: it may be so because of what was just stored
+                each.future.set_exception(result)
+            else:
+                each.future.set_result(accepted[each])
         if new is not None and len(new):
             self._observe(new, extension.base.watermark)
 
