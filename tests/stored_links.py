@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from cawn.errors import DataError
 from cawn.serve.links import Links
 from cawn.serve.sources import Entry, Source
 from cawn.serve.sources.entries import as_columns, as_link
@@ -14,7 +13,7 @@ from cawn.serve.writer import QueueFull, Receipt
 
 
 class StoredLinks:
-    """Accepts links whose source is not "refused"; `before` may raise instead, once for each error in it."""
+    """Accepts links; `before` may raise instead, once for each error in it."""
 
     def __init__(self) -> None:
         self.times: list[Any] = []  # of all links, in the order in which they were stored
@@ -23,7 +22,7 @@ class StoredLinks:
 
     def submit(self, links: Links, *, offsets: dict[str, str], clock: float | None = None) -> Future[Receipt]:
         answer: Future[Receipt] = Future()
-        error = self.before.pop() if self.before else DataError("no such name") if "refused" in links.src else None
+        error = self.before.pop() if self.before else None
         if isinstance(error, QueueFull):
             raise error
         if error is not None:

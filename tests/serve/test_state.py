@@ -1,10 +1,12 @@
 """The store of a live state: one server at a time, damage, disks that fail, copies, and states of earlier versions."""
 
+import json
 import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -106,12 +108,21 @@ def test_damage_is_one_line(run: Path, damage, message: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_after_a_failed_sync_nothing_is_written_until_a_restart(run: Path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("statement", "change", "left"),
+    [
+        ("COMMIT", lambda live: live.add([1], [2], [902], key="a"), 121),
+        ("VACUUM", lambda live: live.writer.remove(links=100), 100),
+    ],
+)
+def test_after_a_failed_sync_nothing_is_written_until_a_restart(
+    run: Path, monkeypatch, statement: str, change, left: int
+) -> None:
     disk, live = failing_disk(monkeypatch), Live(run)
     live.add([1], [2], [901])
-    disk.failing, disk.error = "COMMIT", "SQLITE_IOERR_FSYNC"
+    disk.failing, disk.error = statement, "SQLITE_IOERR_FSYNC"
     with pytest.raises(cawn.StorageError, match=r"could not be synced.*restart"):
-        live.add([1], [2], [902], key="a")
+        change(live)
     disk.failing = None
     for write in (
         lambda: live.add([1], [2], [903]),
@@ -120,10 +131,10 @@ def test_after_a_failed_sync_nothing_is_written_until_a_restart(run: Path, monke
     ):
         with pytest.raises(cawn.StorageError, match="restart"):
             write()
-    assert live.predictor.num_links == 121
+    assert live.predictor.num_links == left
     live.stop()
     again = Live(run)
-    assert again.predictor.num_links == 121
+    assert again.predictor.num_links == left
     assert again.add([1], [2], [902], key="a").added == 1
     again.stop()
 
@@ -300,16 +311,26 @@ def test_the_queue_is_bounded_and_stored_at_a_stop(run: Path) -> None:
     state.store.close()
 
 
-@pytest.mark.parametrize("options", [{"key": ""}, {"key": "x" * 256}, {"key": 7}])
-def test_invalid_arguments(run: Path, options: dict) -> None:
+def test_invalid_arguments(run: Path) -> None:
     live = Live(run)
-    with pytest.raises(cawn.QueryError):
-        live.add([1], [2], [901], **options)
+    for key in ("", "x" * 256, 7):
+        with pytest.raises(cawn.QueryError, match="the idempotency key is"):
+            live.add([1], [2], [901], key=key)
+    for ids, message in (([1.5], "ids hold 1.5"), ([1, 2], "expected an id for each of the 1 links")):
+        with pytest.raises(cawn.DataError, match=message):
+            live.add([1], [2], [901], ids=ids)
     with pytest.raises(cawn.QueryError, match="late is 'drop'"):
         cawn.serve.writer.Writer(live.predictor, live.store, late="drop")
     with pytest.raises(ZeroDivisionError):
         live.writer.between(lambda: 1 / 0)
     live.stop()
+
+
+def test_the_size_of_links_is_estimated() -> None:
+    for attributes in (None, [[1.5, 20.0]] * 1000, [{"amount": 17.5, "currency": "EUR"}] * 1000, ["text"] * 1000):
+        numbers = list(range(1000))
+        links = Links([f"node {i}" for i in numbers], numbers, [0.5] * 1000, attributes, ["id"] * 1000)
+        assert 0.5 < links.num_bytes / len(json.dumps(asdict(links))) < 2
 
 
 def test_kills_lose_nothing_and_double_nothing() -> None:

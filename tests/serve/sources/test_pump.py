@@ -107,16 +107,6 @@ def test_links_are_stored_with_their_offset(stored: StoredLinks, tmp_path: Path)
     }
 
 
-@pytest.mark.parametrize("at", range(5))
-def test_a_refused_link_is_rejected_alone(stored: StoredLinks, tmp_path: Path, at: int) -> None:
-    source = Listed(*(link("refused" if i == at else "a", i) for i in range(5)))
-    state = run(source, stored.submit, tmp_path)
-    assert stored.times == [t for t in range(5) if t != at]
-    assert (state["added"], state["rejected"], state["errors"], stored.offsets) == (4, 1, 0, {"listed": "5"})
-    (found,) = rejected(tmp_path)
-    assert (found["position"], found["reason"], json.loads(found["entry"])["t"]) == (str(at + 1), "no such name", at)
-
-
 USUAL = {"integers": {}, "text": {"attributes": {"amount": 2.5, "currency": "EUR"}}}
 ODD = {
     "integers": [{"attributes": [1.0]}, {"attributes": {"amount": 2}}, {"t": "soon"}, {"t": 10**12}],
