@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -173,9 +174,11 @@ def test_a_replica_on_a_trimmed_stream(server: RedisServer, started, tmp_path: P
     monkeypatch.setattr(module, "MOST_BEHIND", 0.5)
     for name in ("second", "new"):
         behind = started(name)
-        until(lambda behind=behind: behind.pumps.states()[0]["last_error"])
-        with pytest.raises(Problem, match=r"entries after .* trimmed or deleted before they were read: this replica"):
+        said = until(lambda behind=behind: behind.progress()["sources"][0]["last_error"])
+        assert re.search(r"entries after .* trimmed or deleted.*: this replica would differ", said)
+        with pytest.raises(Problem, match="still to read; see /ready") as caught:
             behind.require_caught_up()
+        assert caught.value.status == 503
         assert not behind.progress()["ready"]
         behind.stop()
     backup(tmp_path / "first", tmp_path / "copy")

@@ -233,10 +233,9 @@ class Service:
         """Raise `Problem` unless requests are answered, by a replica with all links of its stream."""
         found = self.progress()
         if not found["ready"]:
-            (source,) = found["sources"]
-            lag = "entries" if source["lag"] is None else f"{source['lag']:,} entries"
-            why = f": {source['last_error']}" if source["last_error"] else ""
-            raise Problem("unavailable", f"this replica has not read {lag} of {source['name']}{why}")
+            lag = found["sources"][0]["lag"]
+            left = "entries" if lag is None else f"{lag:,} entries"
+            raise Problem("unavailable", f"this replica has {left} of its stream still to read; see /ready")
 
     # Requests
 
