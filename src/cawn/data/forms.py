@@ -83,6 +83,7 @@ class Arrivals:
     msg: npt.NDArray[np.float32] | None = None  # [n, d], encoded
     link_id: npt.NDArray[np.uint64] | None = None  # [n], see `hash_ids`
     x: npt.NDArray[np.float32] | None = None  # [len(names), d'] attributes of nodes
+    clock: float | None = None  # of entries of a stream: when the first was added to it, in seconds since 1970
 
     def __len__(self) -> int:
         return len(self.t)
@@ -93,7 +94,8 @@ class Arrivals:
         msg = None if self.msg is None else self.msg[chosen]
         ids = None if self.link_id is None else self.link_id[chosen]
         x = None if self.x is None else self.x[named]
-        return Arrivals([self.names[i] for i in named.tolist()], ends[::2], ends[1::2], self.t[chosen], msg, ids, x)
+        names = [self.names[i] for i in named.tolist()]
+        return Arrivals(names, ends[::2], ends[1::2], self.t[chosen], msg, ids, x, self.clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,7 @@ class Form:
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
         if given is None or self.widths[0] == 0:
-            if given is not None or self.widths[0]:
+            if self.widths[0] or (given is not None and _width(given)):
                 found, wanted = "none" if given is None else brief(given), ", ".join(self._columns) or "none"
                 raise DataError(f"link attributes: found {found}, but the model needs {self.widths[0]} ({wanted})")
             return None
@@ -183,6 +185,14 @@ def _as_they_appear(values: Array) -> tuple[Array, Array]:
     distinct = np.empty(int(at.max(initial=-1)) + 1, values.dtype)
     distinct[at] = values
     return distinct, at
+
+
+def _width(given: Any) -> int:
+    """The number of attributes of each link."""
+    if isinstance(given, Mapping):
+        return len(given)
+    rows = [row for row in _values(given, "attributes") if row is not None]
+    return max((len(row) if isinstance(row, list | tuple | Mapping) else 1 for row in rows), default=0)
 
 
 def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[list[Any]]:

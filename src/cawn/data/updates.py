@@ -85,7 +85,8 @@ class Draft:
     """Links to add to a history, batch after batch.
 
     A batch is accepted or refused as if those before it had been added already; a batch that is refused leaves no
-    trace. So batches that are added together have the effect of the same batches added one by one.
+    trace. So batches that are added together have the effect of the same batches added one by one. Entries of a stream
+    are accepted together only if each of them would be accepted one by one, and judged by the clock of the stream.
     """
 
     def __init__(self, held: Events, names: NameIndex, form: Form, known: KnownIds, rules: Rules) -> None:
@@ -100,7 +101,7 @@ class Draft:
         unknown = self._is_unknown(batch)
         new = batch if unknown.all() else batch.where(unknown)
         if len(new):
-            self._range = self._extended_range(new.t)
+            self._range = self._extended_range(new)
         if new.link_id is not None:
             self._ids.update(new.link_id[new.link_id != NO_LINK_ID].tolist())
         self._batches.append(new)
@@ -175,18 +176,25 @@ class Draft:
         repeated[known[order]] = nth < counts[at[order]]
         return repeated
 
-    def _extended_range(self, t: Array) -> tuple[Any, Any]:
+    def _extended_range(self, new: Arrivals) -> tuple[Any, Any]:
         """The first and the last time with these links; DataError or LateLinks if they cannot be added."""
-        low, high = t.min().item(), t.max().item()
+        low, high = new.t.min().item(), new.t.max().item()
         form, limits = self._form.times, self._range
         check_span(np.array([low, high] if limits is None else [min(low, limits[0]), max(high, limits[1])]))
+        if new.clock is not None and len(new) > 1 and not _is_usual(low, limits):
+            raise DataError("entries that are long before all links can only be added one by one")
         if limits is None:
             return low, high
-        if not self._rules.late and low < limits[1]:
-            late = int((t < limits[1]).sum())
+        if not self._rules.late and (late := self._count_late(new, limits[1])):
             raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
-        _refuse_impossible(low, high, limits, form, self._rules.max_ahead)
+        _refuse_impossible(low, high, limits, form, self._rules.max_ahead, new.clock)
         return min(low, limits[0]), max(high, limits[1])
+
+    @staticmethod
+    def _count_late(new: Arrivals, newest: Any) -> int:
+        """The number of links that are older than the newest one: in a stream, than the entries before them too."""
+        before = newest if new.clock is None else np.maximum.accumulate(np.append(newest, new.t[:-1]))
+        return int((new.t < before).sum())
 
 
 _NONE = np.empty(0, np.int64)
@@ -202,22 +210,29 @@ def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
     return rows.view(f"V{rows.shape[1]}").reshape(-1)
 
 
-def _refuse_impossible(low: Any, high: Any, held: tuple[Any, Any], form: TimeForm, max_ahead: float | None) -> None:
+def _is_usual(low: Any, held: tuple[Any, Any] | None) -> bool:
+    """Whether links from this time on are accepted one by one if they are accepted together."""
+    return held is not None and 0 < held[1] - held[0] >= held[0] - low
+
+
+def _refuse_impossible(
+    low: Any, high: Any, held: tuple[Any, Any], form: TimeForm, max_ahead: float | None, clock: float | None
+) -> None:
     """Refuse times that cannot be: far ahead, or in another unit."""
     first, last = held
     remedy = "nothing was added; if the time is right, allow it with max_ahead"
-    if high > _limit(first, last, form, max_ahead):
+    if high > _limit(first, last, form, max_ahead, time.time() if clock is None else clock):
         cause = likely_unit(high, first, last) or f"; the newest link is at {form.shown(last)}"
         raise DataError(f"t is {form.shown(high)}: too far ahead{cause}; {remedy}")
     if max_ahead is None and first - low > last - first and (cause := likely_unit(low, first, last)):
         raise DataError(f"t is {form.shown(low)}: long before the first link ({form.shown(first)}){cause}; {remedy}")
 
 
-def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None) -> float:
+def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None, now: float) -> float:
     """The last time that a link may have."""
     tick = PER_SECOND[form.unit] if form.dates else 1
     if form.dates:
-        clock = (time.time() + (DAY if max_ahead is None else max_ahead)) * tick
+        clock = (now + (DAY if max_ahead is None else max_ahead)) * tick
         if form.last is None or form.last <= clock:
             return float(max(clock, last))
     if max_ahead is not None:

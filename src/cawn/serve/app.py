@@ -179,12 +179,13 @@ class Api:
         return Response(self.service.metrics.to_text(), headers={"Content-Type": metrics.MEDIA_TYPE})
 
     async def progress(self, _request: Request) -> dict[str, Any]:
-        """Whether requests are answered, and how far each stream is behind: `lag` entries are not read yet."""
-        return {"ready": True, "sources": self._ready_service().status()["sources"]}
+        """Whether requests are answered, by a replica with all links of its stream, and how far each stream is behind:
+        `lag` entries are not read yet, and `behind` seconds ago all of them were."""
+        return self.service.progress()
 
     async def ready(self, _request: Request) -> dict[str, Any]:
-        """Whether requests are answered."""
-        self._ready_service()
+        """Whether requests are answered, by a replica with all links of its stream."""
+        self.service.require_caught_up()
         return {"ready": True}
 
     async def health(self, _request: Request) -> dict[str, Any]:
