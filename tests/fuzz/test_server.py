@@ -61,7 +61,7 @@ def client(tmp_path_factory) -> Iterator[AsgiClient]:
     cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
     service, nothing = Service(ServiceSettings(folder, device="cpu", threads=1)), Future()
     nothing.set_result(0)
-    service.forget = service.remove = lambda **_: nothing  # so that the network stays
+    service.forget = service.remove = lambda _: nothing  # so that the network stays
     service.start()
     with AsgiClient(create_app(service)) as client:
         yield client

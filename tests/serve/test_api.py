@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from asgi_client import AsgiClient
-from cawn.serve import questions
+from cawn.serve import app
 from cawn.serve.app import create_app
 from cawn.serve.requests import MAX_NAME
 from cawn.serve.service import Service
@@ -150,10 +150,10 @@ def test_nodes_and_links_are_removed(client, monkeypatch: pytest.MonkeyPatch) ->
     removal, done = [], Future()
     done.set_result(7)
     for name in ("forget", "remove"):
-        monkeypatch.setattr(Service, name, lambda _, **what: removal.append(what) or done, raising=False)
+        monkeypatch.setattr(Service, name, lambda _, what, name=name: removal.append((name, what)) or done)
     for path in ("nodes/a%2Fb", "nodes/a/b", "nodes?name=a/b", "links/e%2F1", "links/recent", "links?id=.."):
         assert client.request("DELETE", f"/v1/{path}").json()["removed"] == 7
-    assert removal == [*[{"name": "a/b"}] * 3, {"link_id": "e/1"}, {"link_id": "recent"}, {"link_id": ".."}]
+    assert removal == [("forget", "a/b")] * 3 + [("remove", link_id) for link_id in ("e/1", "recent", "..")]
     for path in ("nodes", "nodes/%FF", "links", "links?id=a&id=b"):
         assert client.request("DELETE", f"/v1/{path}").status_code == 422
 
@@ -219,7 +219,7 @@ def test_doubtful_times_are_answered_with_a_warning(client) -> None:  # U2
 def test_all_candidates_have_the_limit_of_named_ones(client, monkeypatch: pytest.MonkeyPatch) -> None:  # H11
     everybody = {"src": "n1", "candidates": "all"}
     assert client.post("/v1/rank", json=everybody).status_code == 200
-    monkeypatch.setattr(questions, "MAX_CANDIDATES", 10)
+    monkeypatch.setattr(app, "MAX_CANDIDATES", 10)
     answer = client.post("/v1/rank", json=everybody)
     assert answer.status_code == 422
     assert "candidates" in answer.json()["detail"]

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -39,8 +38,7 @@ def request(receive: Messages, *headers: tuple[bytes, bytes]) -> Request:
 
 
 def read(receive: Messages, *headers: tuple[bytes, bytes], most: int = len(BODY)) -> Any:
-    with ThreadPoolExecutor(1) as threads:
-        return asyncio.run(Bodies(threads, most).read(request(receive, *headers), PAIRS))
+    return asyncio.run(Bodies(most).read(request(receive, *headers), PAIRS))
 
 
 def refusal(receive: Messages, *headers: tuple[bytes, bytes]) -> int:
@@ -80,20 +78,19 @@ def test_a_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_large_bodies_in_transit_are_limited() -> None:  # H13
     async def run() -> None:
-        with ThreadPoolExecutor(1) as threads:
-            reader = Bodies(threads, most=4 * LARGE, in_transit=4 * LARGE)
-            slow = [Messages(part(b" " * 2 * LARGE)) for _ in range(2)]
-            tasks = [asyncio.create_task(reader.read(request(each), PAIRS)) for each in slow]
-            await asyncio.gather(*(each.waiting.wait() for each in slow))
-            large = [part(b" " * (LARGE + 1)), part(BODY, more=False)]
-            with pytest.raises(Problem) as caught:
-                await reader.read(request(Messages(*large)), PAIRS)
-            assert (caught.value.status, "Retry-After" in caught.value.headers) == (429, True)
-            assert await reader.read(request(Messages(part(BODY, more=False))), PAIRS)  # small ones are not refused
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            assert await reader.read(request(Messages(*large)), PAIRS)
+        reader = Bodies(most=4 * LARGE, in_transit=4 * LARGE)
+        slow = [Messages(part(b" " * 2 * LARGE)) for _ in range(2)]
+        tasks = [asyncio.create_task(reader.read(request(each), PAIRS)) for each in slow]
+        await asyncio.gather(*(each.waiting.wait() for each in slow))
+        large = [part(b" " * (LARGE + 1)), part(BODY, more=False)]
+        with pytest.raises(Problem) as caught:
+            await reader.read(request(Messages(*large)), PAIRS)
+        assert (caught.value.status, "Retry-After" in caught.value.headers) == (429, True)
+        assert await reader.read(request(Messages(part(BODY, more=False))), PAIRS)  # small ones are not refused
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert await reader.read(request(Messages(*large)), PAIRS)
 
     asyncio.run(run())
 

@@ -44,14 +44,14 @@ def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) ->
 def test_rank_and_explain(served) -> None:
     service = served()
     now = service.predictor.watermark
-    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(600)
+    found = service.rank(RankQuery("n1", None, 3)).result(600)
     assert found.t == now + 1
     assert found.ranking == list(service.predictor.rank("n1", now + 1, 3))
-    query = ExplainQuery("n1", found.ranking[0].name, now + 1, 0.5)
+    query = ExplainQuery("n1", found.ranking[0].name, now + 1)
     assert service.explain(query).result(600)["src"] == "n1"
     assert service.explain(query, as_page=True).result(600).startswith("<!DOCTYPE html>")
     with pytest.raises(cawn.QueryError, match="is not in the network"):
-        service.explain(ExplainQuery("nobody", "n1", None, 0.5)).result(600)
+        service.explain(ExplainQuery("nobody", "n1")).result(600)
 
 
 def test_a_node_and_its_newest_links(served) -> None:
@@ -128,7 +128,7 @@ def test_a_failed_start_releases_the_state(served, wrong: dict) -> None:
 def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.MonkeyPatch) -> None:
     service, free = served(), threading.Event()
     monkeypatch.setattr(service, "_rank", lambda query: free.wait(600))
-    query = RankQuery("n1", None, 3, None, KINDS, 0.5)
+    query = RankQuery("n1", None, 3)
     waiting = [service.rank(query) for _ in range(SLOW_QUEUE)]
     with pytest.raises(QueueFull):
         service.rank(query)
