@@ -217,7 +217,7 @@ class LinkPredictor(Questions):
             if on_accuracy is not None and done.added and (accuracy := _accuracy(extension)) is not None:
                 on_accuracy(accuracy)
             self.publish(extension)
-        if done.added and self.snapshot().is_built and self.recalibrates:
+        if done.added and self.snapshot().built is not None and self.recalibrates:
             self.recalibrate()
         return done
 

@@ -444,11 +444,6 @@ class Snapshot(Questions):
         return self.built
 
     @property
-    def is_built(self) -> bool:
-        """Whether questions are answered at once."""
-        return self.built is not None
-
-    @property
     def scorer(self) -> Scorer:
         """Scores pairs of node ids."""
         return self.parts.scorer

@@ -79,7 +79,7 @@ def test_requests_that_wait_are_scored_together(batcher, predictor) -> None:
     assert rest[0].result().version == 3
     assert [call[2] for call in predictor.calls] == [[1], [10, 20, 30]]
     scores.close()
-    assert [(batch.requests, batch.pairs, batch.unknown) for batch in seen] == [(1, 1, 0), (2, 3, 1)]
+    assert [(batch.pairs, batch.unknown) for batch in seen] == [(1, 0), (3, 1)]
 
 
 def test_a_batch_has_at_most_so_many_pairs(batcher, predictor) -> None:
