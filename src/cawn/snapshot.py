@@ -236,7 +236,11 @@ class Questions(ABC):
             prior: As for `rank`.
             byte_budget: As for `rank`.
         """
-        _check_ranking(k, kinds, prior, byte_budget)
+        check_integer(k, "k", 1)
+        check_words(kinds, "kinds", KINDS)
+        check_prior(prior)
+        if byte_budget is not None:
+            check_integer(byte_budget, "byte_budget", 1)
         state, sources = self.snapshot(), as_names(nodes)
         times = state.times(t).reshape(-1)
         if len(times) not in (1, len(sources)):
@@ -604,10 +608,10 @@ def in_time_order(scorer: Callable[[Array, Array, Array], Array], src: Array, ds
     if not (t[1:] < t[:-1]).any():
         return scorer(src, dst, t)
     order = np.argsort(t, kind="stable")
-    found = scorer(src[order], dst[order], t[order])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return found[back]
+    ordered = scorer(src[order], dst[order], t[order])
+    found = np.empty_like(ordered)
+    found[order] = ordered
+    return found
 
 
 def _distinct(config: Settings, ends: Pairs) -> tuple[Pairs, Any]:
@@ -626,15 +630,6 @@ def _distinct(config: Settings, ends: Pairs) -> tuple[Pairs, Any]:
     first = order[np.append(True, changes)]
     low, high, t = (column[first] for column in columns)
     return (low, high, t), asked
-
-
-def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
-    """Refuse invalid arguments of a ranking."""
-    check_integer(k, "k", 1)
-    check_words(kinds, "kinds", KINDS)
-    check_prior(prior)
-    if byte_budget is not None:
-        check_integer(byte_budget, "byte_budget", 1)
 
 
 def _groups(asked: Iterator[_Asked]) -> Iterator[list[_Asked]]:
