@@ -47,11 +47,6 @@ def refusal(receive: Messages, *headers: tuple[bytes, bytes]) -> int:
     return caught.value.status
 
 
-def test_parts_are_joined() -> None:
-    assert read(Messages(part(BODY, more=False))) == Pairs([1], [2], None)
-    assert read(Messages(part(BODY[:5]), part(b""), part(BODY[5:], more=False))) == Pairs([1], [2], None)
-
-
 def test_a_body_that_is_too_large_is_refused_before_it_has_arrived() -> None:
     endless = Messages(*[part(b"1234567890")] * 5)
     assert refusal(endless) == 413
@@ -65,13 +60,12 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_arrived() -> None:
         assert read(Messages(part(BODY, more=False)), (b"content-length", length))
 
 
-def test_a_client_that_goes_away() -> None:
-    for messages in ([], [part(b"{")]):
+def test_parts_are_joined_until_the_client_goes_away_or_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for parts in ([part(BODY, more=False)], [part(BODY[:5]), part(b""), part(BODY[5:], more=False)]):
+        assert read(Messages(*parts)) == Pairs([1], [2], None)
+    for parts in ([], [part(b"{")]):
         with pytest.raises(ClientDisconnect):
-            read(Messages(*messages, {"type": "http.disconnect"}))
-
-
-def test_a_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+            read(Messages(*parts, {"type": "http.disconnect"}))
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.01)
     assert refusal(Messages(part(b"{"))) == 408
 
