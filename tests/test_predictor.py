@@ -149,15 +149,10 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
 
 
 def test_a_run_in_memory_is_a_predictor_too(events, folder, tmp_path) -> None:
-    run = cawn.train(events, SMALL, quiet=True, kinds=("random",))
-    src, dst, t = some(events)
-    np.testing.assert_array_equal(
-        LinkPredictor.of(run).score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
-    )
+    run, asked = cawn.train(events, SMALL, quiet=True, kinds=("random",)), some(events)
     LinkPredictor.of(run).save(tmp_path / "saved")
-    np.testing.assert_array_equal(
-        LinkPredictor.load(tmp_path / "saved").score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
-    )
+    for same in (LinkPredictor.of(run), LinkPredictor.load(tmp_path / "saved")):
+        np.testing.assert_array_equal(same.score(*asked), LinkPredictor.load(folder).score(*asked))
 
 
 def test_a_failing_update_changes_nothing(predictor, events, now) -> None:

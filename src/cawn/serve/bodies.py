@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any, NoReturn
 
 import msgspec
 from anyio import CapacityLimiter, to_thread
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from cawn.errors import brief
 from cawn.serve.problems import Problem
@@ -42,7 +42,7 @@ class Bodies:
         body = bytearray()
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                async for part in _parts(request):
+                async for part in request.stream():
                     body += part
                     self._in_transit += len(part)
                     self._check_size(len(body))
@@ -59,16 +59,6 @@ class Bodies:
         if size > LARGE and self._in_transit > self._room:
             found = f"bodies of {self._in_transit:,} bytes are being read"
             raise Problem("overloaded", f"{found}; send at most {LARGE:,} bytes, or try again later", close)
-
-
-async def _parts(request: Request) -> AsyncIterator[bytes]:
-    more = True
-    while more:
-        message = await request.receive()
-        if message["type"] != "http.request":
-            raise ClientDisconnect
-        more = message.get("more_body", False)
-        yield message.get("body", b"")
 
 
 def parse(body: bytes | bytearray, forms: Sequence[type[Body]]) -> Any:
