@@ -494,7 +494,7 @@ class Snapshot(Questions):
 
     def count_unknown(self, src: Names, dst: Names) -> int:
         """The number of pairs with a node that is not in the network."""
-        src_ids, dst_ids = (self.ids(as_names(names), side) for side, names in enumerate((src, dst)))
+        src_ids, dst_ids = (self.ids(names, side) for side, names in enumerate((src, dst)))
         _one_size(src=src_ids, dst=dst_ids)
         return int(((src_ids >= len(self.names)) | (dst_ids >= len(self.names))).sum())
 
