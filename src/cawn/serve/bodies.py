@@ -65,23 +65,18 @@ def parse(body: bytes | bytearray, forms: Sequence[type[Body]]) -> Any:
     """What a body of one of these forms asks; `Problem` for any other (400, 422)."""
     for form in forms:
         try:
-            found = _decoder(form).decode(body)
+            found = msgspec.json.decode(body, type=form)
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         return found.to_query()
     given = _parse_slowly(body)
     form = next((form for form in forms if _is_meant(form, given)), forms[-1])
     try:
-        _decoder(form).decode(body)
+        msgspec.json.decode(body, type=form)
     except msgspec.ValidationError as error:
         raise refusal(error, given, form) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Problem("malformed", f"the body is not JSON in UTF-8: {error}") from None
-
-
-@cache
-def _decoder(form: type[Body]) -> msgspec.json.Decoder[Body]:
-    return msgspec.json.Decoder(form)
 
 
 def _is_meant(form: type[Body], given: Any) -> bool:
