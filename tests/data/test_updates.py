@@ -5,7 +5,7 @@ import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from types import SimpleNamespace
 
 import numpy as np
@@ -160,9 +160,11 @@ def test_neither_a_snapshot_nor_a_pickle_follows_the_predictor(predictor, now) -
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> None:
     """The process is forked while another thread updates."""
-    predictor.update(link("n1", "n2", now))
-    before = predictor.num_links
-    predictor._writing.acquire()
+    before, updating, forked = predictor.num_links, Event(), Event()
+    wait = lambda _: updating.set() or forked.wait(600)  # noqa: E731
+    other = Thread(target=predictor.update, args=[link("n1", "n2", now)], kwargs={"on_accuracy": wait})
+    other.start()
+    assert updating.wait(600)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
@@ -172,7 +174,8 @@ def test_a_lock_held_while_forking_does_not_stop_the_child(predictor, now) -> No
             os._exit(0 if predictor.num_links == before + 1 else 1)
         finally:
             os._exit(2)
-    predictor._writing.release()
+    forked.set()
+    other.join()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -105,7 +105,7 @@ def test_a_failed_start_releases_the_state(served, wrong: dict) -> None:
 def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.MonkeyPatch) -> None:
     service, free = served(), threading.Event()
     monkeypatch.setattr(service, "_rank", lambda query: free.wait(600))
-    query = RankQuery("n1", None, 3, None, KINDS, 0.5)
+    query = RankQuery("n1", None, 3)
     waiting = [service.rank(query) for _ in range(SLOW_QUEUE)]
     with pytest.raises(QueueFull):
         service.rank(query)

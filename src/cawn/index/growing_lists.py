@@ -80,9 +80,7 @@ class GrowingLists:
             growth.find_places(ties, which, self.link, start, keep, more)
         if self._used[CHAIN] + len(row) > len(self._chain):
             self._replace_span(chain=2 * (int(self._used[CHAIN]) + len(row)))
-        while needed := growth.reserve(
-            self.span, self.link, self._chain, self._used, version, is_late, extension
-        ):
+        while needed := growth.reserve(self.span, self.link, self._chain, self._used, version, is_late, extension):
             self._make_compact(needed)
         move_lists(self.kind, self.columns, self.columns, extension.moved_from, start, keep)
         self._extension = extension
