@@ -97,8 +97,8 @@ class PairFeatures:
         rates, end = parts.widths(num_decays)
         if parts.rates:
             columns = rate_columns(num_decays, directed=parts.directed)
-            held = [lists[kind] for kind in RATE_KINDS]
-            wanted: Any = (common, *held, columns, src, dst, times, self.unit, out)
+            nodes, *others = (lists[kind] for kind in RATE_KINDS)
+            wanted: Any = (common, nodes, tuple(others), columns, src, dst, times, self.unit, out)
             in_parallel(partial(fill_rates, *wanted), tasks, threads)
         if parts.sequences:
             used = np.ascontiguousarray(common.alphas[::STRIDE]) if parts.two_steps else np.empty(0)

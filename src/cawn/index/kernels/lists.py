@@ -127,7 +127,7 @@ def block_row(start: Any, block: Any, bits: Any) -> Any:
     return ((start + (1 << bits) - 1) >> bits) + block
 
 
-@inline
+@reader_fused
 def decayed(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
     """The sum of exp(-decay * age) over the first `seen` entries of a list, for one decay."""
     decay, blocks, total = lists.decays[column], seen >> lists.bits, 0.0

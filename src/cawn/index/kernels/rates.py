@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import Lists, all_decayed, count_before, count_below, find_list, find_row
+from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import inner_fused, njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
@@ -61,10 +61,7 @@ class Found(NamedTuple):
 def fill_rates(
     common: Common,
     nodes: Lists,
-    pairs: Lists,
-    ways: Lists,
-    sources: Lists,
-    destinations: Lists,
+    others: tuple[Lists, ...],
     columns: Array,
     src: Array,
     dst: Array,
@@ -77,6 +74,7 @@ def fill_rates(
     """Rows lo..hi of the features [B, R] of pairs, a block at a time: loops are vectorized, and cache misses overlap.
 
     Args:
+        others: The lists of pairs, ways, sources and destinations.
         columns: Where each part starts, and R.
     """
     D, num_parts = common.alphas.size, columns.size - 1
@@ -87,31 +85,27 @@ def fill_rates(
         last = min(first + _BLOCK, hi)
         u, v, now, to = src[first:last], dst[first:last], t[first:last], out[first:last]
         links_before(common.t, now, visible)
-        find_rows(pairs.keys, pairs.slots, u, v, rows)
+        find_rows(others[0].keys, others[0].slots, u, v, rows)
         seen[DIRECTED_PAIR:] = -1
         for part in range(num_parts):
             found = Found(rows[part], starts[part], seen[part], when[part], rates[part])
             like = max(part - DIRECTED_PAIR, 0)
             whole = Found(rows[like], starts[like], seen[like], when[like], rates[like])
-            if part == PAIR:
-                find_part(pairs, common.alphas, common.t, now, visible, AGES, found, False, whole)
-            elif part <= DESTINATION:
+            is_end, ages = PAIR < part <= DESTINATION, AGES if part == PAIR else 1
+            if is_end:
                 find_end(common, nodes, now, visible, found)
-            elif part == DIRECTED_PAIR:
-                find_part(ways, common.alphas, common.t, now, visible, 1, found, True, whole)
-            elif part == AS_SOURCE:
-                find_part(sources, common.alphas, common.t, now, visible, 1, found, True, whole)
             else:
-                find_part(destinations, common.alphas, common.t, now, visible, 1, found, True, whole)
+                lists = others[max(part - DESTINATION, 0)]
+                find_part(lists, common.alphas, common.t, now, visible, ages, found, part != PAIR, whole)
             fill_logarithms(found.rates, to, columns[part])
             column = columns[part] + D
             if part == PAIR:
                 for i in range(now.size):
                     to[i, column] = log1p(float(found.seen[i]))
                 column += 1
-            for r in range(AGES if part == PAIR else 1):
+            for r in range(ages):
                 fill_closeness(found, now, unit, r, to, column + r)
-            if PAIR < part <= DESTINATION:
+            if is_end:
                 fill_shares(rates[PAIR], found.rates, to, column + 1)
 
 
@@ -137,13 +131,12 @@ def find_rows(keys: Array, slots: Array, u: Array, v: Array, rows: Array) -> Non
 def find_newest(lists: Lists, t: Array, now: Array, visible: Array, ages: int, found: Found) -> None:
     """Fills `start`, `seen` and `when`."""
     row, start, seen, when, _ = found
-    span, link, chain, version = lists.span, lists.link, lists.chain, lists.version
+    link = lists.link
     for i in range(now.size):
         if i > 0 and row[i] == row[i - 1] and visible[i] == visible[i - 1]:
             start[i], seen[i] = start[i - 1], seen[i - 1]
         else:
-            start[i], size = find_list(span, link, chain, version, row[i])
-            seen[i] = count_below(link, start[i], size, visible[i])
+            start[i], seen[i] = entries_before(lists, row[i], visible[i])
         for r in range(min(ages, seen[i])):
             when[r, i] = t[np.uint64(link[np.uint64(start[i] + seen[i] - 1 - r)] >> 1)]
 

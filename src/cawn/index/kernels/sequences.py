@@ -81,9 +81,7 @@ def sequence_features(
         np.empty((4, decays.size)),
         np.empty(depth),
     )
-    times, scale_column, decay = common.t, common.alphas.size, 0.0
-    if depth > 0:
-        decay = nodes.decays[0]
+    times, scale_column, decay = common.t, common.alphas.size, nodes.decays[0] if depth > 0 else 0.0
     end = End(0, 0, 0)
     visible = size = 0
     own = num_links = num_known = 0.0
@@ -99,7 +97,7 @@ def sequence_features(
             if num_recent > 0:
                 size = _find_recent(common.partner, common.time, decays, end, now, num_recent, recent)
             if depth > 0:
-                own = sum_before(nodes, times, 0, end.start, end.seen, now)
+                own = decayed(nodes, times, 0, end.start, end.seen, now)
                 _count_followers(common.partner, origins, times, end, visible, now, recent.followed)
         pair_start, pair_seen = pair_before(pairs, min(u, v), max(u, v), visible)
         width = 0
@@ -112,8 +110,8 @@ def sequence_features(
             width += 2 * decays.size + 1
         if depth > 0:
             start, seen = entries_before(nodes, v, visible)
-            base = (sum_before(nodes, times, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
-            together = sum_before(pairs, times, scale_column, pair_start, pair_seen, now)
+            base = (decayed(nodes, times, 0, start, seen, now) + 1.0) / (2.0 * num_links + num_known)
+            together = decayed(pairs, times, scale_column, pair_start, pair_seen, now)
             row[width] = math.log(base) / LOG_SCALE
             row[width + 1] = math.log((together + base) / (own + 1.0)) / LOG_SCALE
             to = row[width + 2 :]
@@ -128,11 +126,6 @@ def pair_before(lists: Lists, u: Any, v: Any, visible: Any) -> tuple[Any, Any]:
     """`list_before` of the pair (u, v)."""
     row = find_row(lists.keys, lists.slots, pair_key(u, v))
     return entries_before(lists, row, visible)
-
-
-@reader_fused
-def sum_before(lists: Lists, t: Array, column: Any, start: Any, seen: Any, now: Any) -> float:
-    return decayed(lists, t, column, start, seen, now)
 
 
 @reader_fused
@@ -201,7 +194,7 @@ def _fill_transitions(
         together = 0.0
         if followed[k] > 0.0:
             start, seen = pair_before(following, partner[end.partners + end.seen - 1 - k], v, visible)
-            together = sum_before(following, t, 0, start, seen, now)
+            together = decayed(following, t, 0, start, seen, now)
         row[k] = math.log((together + base) / (followed[k] + 1.0)) / LOG_SCALE
 
 
@@ -239,7 +232,7 @@ def _count_followers(
 ) -> None:
     for k in range(min(followed.size, end.seen)):
         start, seen = entries_before(origins, partner[end.partners + end.seen - 1 - k], visible)
-        followed[k] = sum_before(origins, t, 0, start, seen, now)
+        followed[k] = decayed(origins, t, 0, start, seen, now)
 
 
 @reader_fused
