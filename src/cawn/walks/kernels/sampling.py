@@ -31,7 +31,7 @@ _DRAW = np.dtype(
         ("guess", np.int64),  # an entry between them
         ("row", np.int64),  # where the log-sums of the decay begin
         ("alpha", np.float64),
-        ("target", np.float64),  # log(u P_newest), see `find_entries`
+        ("target", np.float64),  # log(u P_newest), see `find_entry`
     ],
     align=True,
 )
@@ -139,8 +139,7 @@ def take_step(index: Nodes, request: WalkRequest, s: int, first: int, last: int,
                 if i >= 0:
                     start, _ = find_list(index.span, link, index.chain, index.version, hop[np.uint64(i), NODE])
                     seen = np.int64(hop[np.uint64(i), CUT])
-            while (a + 1) * share <= k:  # decays have equal shares of the walks
-                a += 1
+            a += (a + 1) * share <= k  # decays have equal shares of the walks
             if seen > 0:
                 draw = draws[n]
                 draw.query, draw.number, draw.low, draw.high = q, k, start - 1, start + seen - 1
@@ -190,11 +189,8 @@ def make_draws(index: Nodes, request: WalkRequest, s: int, first: int, n: Any, s
 
 @inline
 def guess_entry(low: Any, high: Any, P: float, u: float) -> Any:
-    """The entry before the one that a uniform u draws, if links are equally frequent at all times.
-
-    Going back by k entries then leaves a share of 1 - k / P of the weight if the list is short, exp(-k / P) if it is
-    long; P is that of the newest entry.
-    """
+    """The entry before the one that a uniform u draws, if links are equally frequent: going back by k entries leaves
+    a share 1 - k / P of the weight in a short list, exp(-k / P) in a long one, where P is that of the newest entry."""
     rest = 1.0 - u
     back = (P - 1.0) * rest * (1.0 + rest * (1.0 - P / (high - low)))
     return max(high - 1 - np.int64(back), low + 1)
