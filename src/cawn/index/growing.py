@@ -124,7 +124,8 @@ class GrowingIndex:
         growth.extend_nodes(entries, which, position, events.src, events.dst, events.t, time, hop, extension)
         self._tails = with_room(self._tails, len(lists.span))
         is_whole = keep == lists.span[row] & LENGTH
-        tails = np.where(is_whole[:, None], self._tails[row], 0.0)
+        tails = self._tails[row]
+        tails[~is_whole] = 0.0
         building.fill_logsums(extension.span, np.where(is_whole, keep, 0), time, alphas, tails, logsum)
         lists.fill_sums(events.t)
         self._new_tails = row, tails

@@ -10,13 +10,14 @@ import numpy.typing as npt
 from cawn.index.building import Columns, as_lists, hash_table, link_column, move_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
-from cawn.index.kernels.growth import CHAIN, ENTRIES, Extension, Ties
+from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Extension, Ties
 from cawn.index.kernels.lists import LENGTH, START_BITS, Lists, slots_for, visible_lists
 from cawn.index.kinds import Kind
 
 Array = npt.NDArray[Any]
 
 _LEAST = 1 << 10  # entries or rows that arrays have room for at first
+_UNUSED = 0.4  # of the entries, from which on lists are moved together; links that are not late leave fewer
 _NEWEST = 1 << 62  # a version that sees everything
 _NO_ROWS = np.empty(0, np.int64)
 _NOTHING = Extension(*[_NO_ROWS] * len(Extension._fields))
@@ -39,7 +40,7 @@ class GrowingLists:
         self.columns = {name: held[name] for name in (*kind.columns, "sums")}
         self.size, self.span = len(held["span"]), with_room(held["span"], len(held["span"]) + _LEAST)
         self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", slots_for(0)).copy()
-        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.zeros(2, np.int64)
+        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.zeros(3, np.int64)
         self._extension, self._new_size, self._used_before = _NOTHING, self.size, self._used.copy()
         self._make_compact()
 
@@ -104,6 +105,8 @@ class GrowingLists:
         num_keys = self._new_size if self.kind.keyed else self.size
         growth.publish(self.span, self._keys, self._slots, self.size, num_keys, self._extension)
         self.size, self._used_before, self._extension = self._new_size, self._used.copy(), _NOTHING
+        if self._used[UNUSED] > max(_LEAST, _UNUSED * self._used[ENTRIES]):
+            self._make_compact()
         return self._arrays()
 
     def abandon(self) -> None:
@@ -154,7 +157,7 @@ class GrowingLists:
         move_lists(self.kind, self.columns, columns, before, ends[:-1], count)
         self.columns, self.span = columns, np.zeros(len(self.span), np.int64)
         self.span[: self.size] = ends[:-1] << START_BITS | count
-        self._chain, self._used[:] = np.empty_like(self._chain), (ends[-1], 0)
+        self._chain, self._used[:] = np.empty_like(self._chain), (ends[-1], 0, 0)
         self._used_before = self._used.copy()
 
 

@@ -112,18 +112,14 @@ def _temporary_cache() -> str:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
-    """Bring an element of an array into the cache, without waiting for it."""
+    """Bring an element of an array into the cache, without waiting for it; nothing happens if there is none."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), ir.IntType(8).as_pointer())
-        word = ir.IntType(32)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(ir.VoidType(), [pointer.type, word, word, word]),
-            "llvm.prefetch.p0i8",
-        )
-        builder.call(function, [pointer, word(0), word(3), word(1)])
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, arguments[1:]), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, *[cgutils.int32_t] * 3])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(call, [pointer, *map(cgutils.int32_t, (0, 3, 1))])  # to read, into all caches, data
         return context.get_dummy_value()
 
     return types.void(array, position), generate

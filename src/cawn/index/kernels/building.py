@@ -51,19 +51,18 @@ def move_rows(
         before, after: Tables, each with rows of `width` numbers, one after the other.
         moved_from: The first entry before, or IN_PLACE [n].
     """
-    for old, new in zip(before, after):  # noqa: B905
+    for table in range(len(before)):
+        old, new = before[table], after[table]
         for d in range(start.size):
             size, to = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
-            prefetch(new, to + size)  # new entries will be written there
-            if moved_from[d] != IN_PLACE:
-                for i in range(0, size, 64 // new.itemsize):
-                    prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
-                    prefetch(new, to + i)
+            prefetch(new, to + size)  # where new entries will be written
+            for i in range(0, 0 if moved_from[d] == IN_PLACE else size, 64 // new.itemsize):
+                prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
+                prefetch(new, to + i)
         for d in range(start.size):
-            if moved_from[d] != IN_PLACE:
-                source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
-                for i in range(width * (count[d] >> bits)):
-                    new[np.uint64(to + i)] = old[np.uint64(source + i)]
+            source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
+            for i in range(0 if moved_from[d] == IN_PLACE else width * (count[d] >> bits)):
+                new[np.uint64(to + i)] = old[np.uint64(source + i)]
 
 
 @njit
@@ -216,6 +215,11 @@ def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, bloc
 @njit
 def fill_sums(span: Array, known: Array, link: Array, t: Array, decays: Array, bits: int, sums: Array) -> None:
     """The sums of blocks that are full, but for those of the `known` first entries of each list [m]."""
+    for d in range(span.size):  # brings the times that are not of new links into the cache
+        start, first = span[d] >> START_BITS, known[d] >> bits
+        if first < (span[d] & LENGTH) >> bits:
+            for i in range(start + max((first << bits) - 1, 0), start + known[d]):
+                prefetch(t, link[i] >> 1)
     for d in range(span.size):
         for block in range(known[d] >> bits, (span[d] & LENGTH) >> bits):
             fill_block(link, t, decays, bits, span[d] >> START_BITS, block, sums)

@@ -37,7 +37,7 @@ from cawn.kernels.keys import pair_key
 Array = npt.NDArray[Any]
 
 _OLD, _NONE = -1, -2  # in `extend_partners`: the last entry is not new, or the new ones come after none
-ENTRIES, CHAIN = 0, 1  # positions in `used`: entries and chained lists so far
+ENTRIES, CHAIN, UNUSED = 0, 1, 2  # positions in `used`: entries and chained lists so far, and entries that no list uses
 
 
 class Extension(NamedTuple):
@@ -166,6 +166,7 @@ def reserve(
         if moved_from[d] == IN_PLACE:
             flags |= packed & EXACT  # where there is room for none
         else:
+            used[UNUSED] += size if packed & EXACT else room_for(size)
             if is_late or keep[d] < size:
                 chain[used[CHAIN], SINCE], chain[used[CHAIN], BEFORE] = version, packed
                 link[start[d] - 1], flags = used[CHAIN], CHAINED
@@ -197,8 +198,10 @@ def extend_nodes(
     for i in range(entries.size):
         e = entries[i] >> 1
         other = which[i] if src[e] == dst[e] else which[i - 1 if entries[i] & 1 else i + 1]
-        start, size = extension.start[other], extension.keep[other] + extension.more[other]
-        hop[position[i], CUT] = count_before(time, start, start + size, t[e])
+        start, keep = extension.start[other], extension.keep[other]
+        earlier = keep if keep > 0 and time[start + keep - 1] < t[e] else 0  # at least
+        stop = start + keep + extension.more[other]
+        hop[position[i], CUT] = earlier + count_before(time, start + earlier, stop, t[e])
 
 
 @njit
