@@ -17,7 +17,7 @@ class FakePredictor:
 
     def __init__(self) -> None:
         self.calls: list[tuple[list, list, list, float]] = []
-        self.version, self.watermark = 3, 100
+        self.version, self.watermark, self.events = 3, 100, cawn.Events([], [], [])
         self.free, self.entered = Event(), Event()
         self.free.set()
 
