@@ -92,6 +92,9 @@ def test_strangers_have_no_history(events, predictor, now) -> None:
     assert not predictor.knows("nobody")
     assert predictor.snapshot().count_unknown(["nobody", known, "n1"], [known, "nobody", "n2"]) == 2
     assert predictor.snapshot().unknown(["nobody", known], ["n1", "nobody"]) == ["nobody"]
+    with pytest.raises(cawn.QueryError, match="'N1'; did you mean 'n1'"):
+        predictor.score("N1", known, now, strict=True)
+    assert predictor.score("n1", known, now, strict=True) == predictor.score("n1", known, now)
     assert np.isfinite(predictor.score("n1", "n2", -1_000)).all()  # before all history
     assert predictor.rank("n1", -1_000) == []
     alone = predictor.score("zz", "zz", now)

@@ -23,6 +23,7 @@ def test_the_format_of_prometheus() -> None:
         "cawn_pairs_scored_total 5.0",
         "cawn_pairs_unknown_total 1.0",
         "cawn_batch_pairs_sum 5.0",
+        "cawn_batch_seconds_sum 0.002",
         "cawn_links 7.0",
         'cawn_lag{source="a"} 1.0',
         'cawn_lag{source="b\\""} 2.0',
