@@ -390,6 +390,9 @@ def test_tables_of_nodes(tmp_path: Path) -> None:
         events = read_text(tmp_path, LINKS, nodes=nodes, categorical=["age", "code"])
         assert events.node_columns[0].kind == "category"
         assert [column.name for column in events.columns] == ["code"]
+    flags = "name,flag\nann,true\n" + "someone,true\n" * 1_400_000 + "bob,maybe\n"  # more than a piece
+    events = read_text(tmp_path, "src,dst,t\nann,bob,1\n", nodes=written(tmp_path / "n.csv", flags))
+    assert events.x.tolist() == [[0, 1], [1, 1]]
     nodes = written(tmp_path / "n.csv", "id,size\n2,5\n3,6\nuser:1,7\n")
     events = read_text(tmp_path, "user,item,t\n1,1,1\n2,3,2\n", nodes=nodes)
     sizes = dict(zip(events.labels.tolist(), events.x[:, 0].tolist(), strict=True))
