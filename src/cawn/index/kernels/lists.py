@@ -153,8 +153,10 @@ def all_decayed(
     now: Any,
     out: Array,
 ) -> None:
-    """`decayed` for every stride-th decay of the lists, which are `decays`: [decays]. Numba would compile it again for a
-    stride that is a literal number."""
+    """`decayed` for every stride-th decay of the lists, which are `decays`: [decays].
+
+    Numba would compile it once more for a stride that is a literal number.
+    """
     blocks = seen >> bits
     first = start + (blocks << bits)
     for a in range(out.size):
