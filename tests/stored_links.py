@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
+from typing import Any
 
-from cawn.errors import DataError
 from cawn.serve.links import Links
+from cawn.serve.sources import Entry, Source
+from cawn.serve.sources.entries import as_columns, as_link
 from cawn.serve.writer import QueueFull, Receipt
 
 
 class StoredLinks:
-    """Accepts links whose source is not "refused"; `before` may raise instead, once for each error in it."""
+    """Accepts links; `before` may raise instead, once for each error in it."""
 
     def __init__(self) -> None:
-        self.records: list[Links] = []
+        self.times: list[Any] = []  # of all links, in the order in which they were stored
         self.offsets: dict[str, str] = {}
         self.before: list[Exception] = []
 
-    def submit(self, links: Links, *, key: str | None = None, offsets: dict[str, str] | None = None) -> Future[Receipt]:
-        if self.before:
-            error = self.before.pop()
-            if isinstance(error, QueueFull):
-                raise error
-            return self._answer(error)
-        if "refused" in links.src:
-            return self._answer(DataError("no such name"))
-        assert len(links) > 0
-        self.records.append(links)
-        self.offsets.update(offsets or {})
-        return self._answer(Receipt(len(links), 0, 0, len(self.records)))
+    def submit(self, links: Links, *, offsets: dict[str, str], clock: float | None = None) -> Future[Receipt]:
+        answer: Future[Receipt] = Future()
+        error = self.before.pop() if self.before else None
+        if isinstance(error, QueueFull):
+            raise error
+        if error is not None:
+            answer.set_exception(error)
+            return answer
+        self.times += links.t
+        self.offsets |= offsets
+        answer.set_result(Receipt(len(links), 0, 0, 0))
+        return answer
 
-    @staticmethod
-    def _answer(result: Receipt | Exception) -> Future[Receipt]:
-        future: Future[Receipt] = Future()
-        future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
-        return future
+    def write(self, source: Source, entries: Sequence[Entry]) -> None:
+        """Store entries, of which "{" is no link, as a pump does before it acknowledges them."""
+        links = as_columns([as_link(each.content) for each in entries if each.content != b"{"])
+        self.submit(links, offsets={source.name: source.offset(entries)})
 
-    @property
-    def times(self) -> list:
-        """The times of all links, in the order in which they were stored."""
-        return [t for links in self.records for t in links.t]
+    def drain(self, source: Source) -> list[Any]:
+        """Read, store and acknowledge all that is left; the times of all links."""
+        while entries := source.read(0):
+            self.write(source, entries)
+            source.commit(entries)
+        return self.times

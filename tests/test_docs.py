@@ -14,7 +14,7 @@ from cawn import systems
 from cawn.cli import app
 from cawn.paper import EXPERIMENTS
 from cawn.serve.app import create_app
-from cawn.serve.schema import parse
+from cawn.serve.bodies import parse
 from cawn.serve.service import Service, ServiceSettings
 
 ROOT = Path(__file__).parents[1]

@@ -1,6 +1,7 @@
 """What a user holds: scores, ranks, embeddings, updates, and a folder that is all it needs."""
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import torch
 
 import cawn
+from cawn import snapshot
 from cawn.data import laws
+from cawn.data.names import NameIndex
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import RollingCalibration
 from cawn.learn.negatives import part_negatives
@@ -18,8 +21,10 @@ from cawn.learn.reliability import reliability
 from cawn.learn.runs import load_system, read_description, read_run
 from cawn.learn.splits import split_of_run
 from cawn.predictor import LinkPredictor, Scores
+from cawn.rankings import Ranked, Ranking, Rankings
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.features import WALK_SEED
+from cawn.walks import candidates
 from tolerances import assert_same_scores
 
 SMALL = Config(alpha="ladder", num_walks=8, dim=8, frequencies=4, batch_size=64, epochs=1, lr=3e-3)
@@ -41,6 +46,11 @@ def folder(events, tmp_path_factory) -> Path:
 @pytest.fixture
 def predictor(folder: Path) -> LinkPredictor:
     return LinkPredictor.load(folder)
+
+
+@pytest.fixture(scope="module")
+def now(events) -> int:
+    return int(events.t[-1]) + 1
 
 
 def some(events: cawn.Events, count: int = 20) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,10 +76,13 @@ def test_one_serves_all(events, predictor) -> None:
     assert predictor.score([], [], []).shape == (0,)
     with pytest.raises(cawn.QueryError, match="give as many of each"):
         predictor.score(src, dst[:3], t)
+    names, expected = ["n1", "n2"], predictor.score(["n1", "n2"], "n3", t[0])
+    for given in (np.array(names), np.array(names, object), pa.array(names), iter(names), tuple(names)):
+        np.testing.assert_array_equal(predictor.score(given, "n3", t[0]), expected)
+    assert predictor.score(["n1\0"], "n3", t[0]) != predictor.score(["n1"], "n3", t[0])
 
 
-def test_strangers_have_no_history(events, predictor) -> None:
-    now = events.t[-1]
+def test_strangers_have_no_history(events, predictor, now) -> None:
     known = events.labels[events.src[-1]]
     scores = predictor.score(["nobody", "someone", known], ["somebody", known, "nobody"], now)
     assert np.isfinite(scores).all()
@@ -77,11 +90,18 @@ def test_strangers_have_no_history(events, predictor) -> None:
     assert predictor.score("same", "same", now) != predictor.score("same", "other", now)
     assert predictor.knows(known)
     assert not predictor.knows("nobody")
-
-
-def test_a_time_before_all_history_is_allowed(events, predictor) -> None:
-    assert np.isfinite(predictor.score("n1", "n2", -1_000)).all()
+    assert predictor.snapshot().count_unknown(["nobody", known, "n1"], [known, "nobody", "n2"]) == 2
+    assert predictor.snapshot().unknown(["nobody", known], ["n1", "nobody"]) == ["nobody"]
+    assert np.isfinite(predictor.score("n1", "n2", -1_000)).all()  # before all history
     assert predictor.rank("n1", -1_000) == []
+    alone = predictor.score("zz", "zz", now)
+    assert_same_scores(predictor.rank("zz", now, candidates=["zz"])[0].probability, alone[0])
+    predictor.update(cawn.Events([0], [1], [now + 50], labels=["zz", "n1"]))
+    assert_same_scores(predictor.score("zz", "zz", now), alone)
+    for name in (None, 3.7, True, b"3", ["n1", "n2"], {}):
+        for ask in (lambda name: predictor.rank(name, 100), predictor.knows):
+            with pytest.raises(cawn.QueryError):
+                ask(name)
 
 
 def test_draws_give_the_sampling_error(events, predictor) -> None:
@@ -93,36 +113,6 @@ def test_draws_give_the_sampling_error(events, predictor) -> None:
     assert (np.abs(few.probability - many.probability) < 6 * few.error + 0.02).all()
     with pytest.raises(cawn.QueryError, match="draws is 1"):
         predictor.score(src, dst, t, draws=1)
-
-
-def test_rank_is_the_order_of_scores(events, predictor) -> None:
-    now, src = events.t[-1] + 1, events.labels[events.src[-1]]
-    others = [name for name in events.labels if name != src]
-    ranked = predictor.rank(src, now, k=60, candidates=others)
-    scores = dict(zip(others, predictor.score(src, others, now), strict=True))
-    assert {r.name for r in ranked} == set(others)
-    assert [r.probability for r in ranked] == sorted((r.probability for r in ranked), reverse=True)
-    assert {r.found for r in ranked} == {"given"}
-    assert_same_scores([r.probability for r in ranked], [scores[r.name] for r in ranked])
-    again = predictor.rank(src, now, k=60, candidates=others, byte_budget=1)
-    assert_same_scores([r.probability for r in again], [scores[r.name] for r in again])
-    assert {r.name for r in again} == set(others)
-
-
-def test_rank_says_how_it_chose(events, predictor) -> None:
-    now, src = events.t[-1] + 1, events.labels[events.src[-1]]
-    chosen = predictor.rank(src, now, k=100)
-    assert {r.found for r in chosen} <= {"recent", "two hops", "popular"}
-    assert src not in {r.name for r in chosen}
-    partners = {r.name for r in predictor.rank(src, now, k=100, kinds=["recent"])}
-    u = events.ids([src])[0]
-    touching = (events.src == u) | (events.dst == u)
-    assert partners <= set(events.labels[np.where(events.src == u, events.dst, events.src)[touching]])
-    assert len(predictor.rank(src, now, k=3)) == 3
-    assert {r.found for r in predictor.rank("nobody", now)} == {"popular"}
-    for wrong, match in (({"kinds": ["luck"]}, "kinds 'luck'"), ({"k": 0}, "k is 0")):
-        with pytest.raises(cawn.QueryError, match=match):
-            predictor.rank(src, now, **wrong)
 
 
 def test_embeddings(events, folder, predictor) -> None:
@@ -158,59 +148,24 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
     assert np.isfinite(predictor.score("0", "1", now)).all()
 
 
-def test_attributes_must_fit(events, predictor) -> None:
-    with pytest.raises(cawn.DataError, match="1 link attributes, but the model needs 0"):
-        predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
-
-
 def test_a_run_in_memory_is_a_predictor_too(events, folder, tmp_path) -> None:
-    run = cawn.train(events, SMALL, quiet=True, kinds=("random",))
-    src, dst, t = some(events)
-    np.testing.assert_array_equal(
-        LinkPredictor.of(run).score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
-    )
+    run, asked = cawn.train(events, SMALL, quiet=True, kinds=("random",)), some(events)
     LinkPredictor.of(run).save(tmp_path / "saved")
-    np.testing.assert_array_equal(
-        LinkPredictor.load(tmp_path / "saved").score(src, dst, t), LinkPredictor.load(folder).score(src, dst, t)
-    )
+    for same in (LinkPredictor.of(run), LinkPredictor.load(tmp_path / "saved")):
+        np.testing.assert_array_equal(same.score(*asked), LinkPredictor.load(folder).score(*asked))
 
 
-@pytest.mark.parametrize("name", [None, 3.7, True, b"3", ["n1", "n2"], {}])
-def test_what_is_no_name_is_refused(predictor, name) -> None:
-    with pytest.raises(cawn.QueryError):
-        predictor.rank(name, 100)
-    with pytest.raises(cawn.QueryError):
-        predictor.knows(name)
-
-
-def test_names_from_anywhere(predictor, events) -> None:
-    now, names = events.t[-1], ["n1", "n2"]
-    expected = predictor.score(names, "n3", now)
-    for given in (np.array(names), np.array(names, object), pa.array(names), iter(names), tuple(names)):
-        np.testing.assert_array_equal(predictor.score(given, "n3", now), expected)
-    assert predictor.score(["n1\0"], "n3", now) != predictor.score(["n1"], "n3", now)
-
-
-def test_the_same_stranger_is_one_node(predictor, events) -> None:
-    now = int(events.t[-1])
-    alone = predictor.score("zz", "zz", now)
-    assert_same_scores(predictor.rank("zz", now, candidates=["zz"])[0].probability, alone[0])
-    predictor.update(cawn.Events([0], [1], [now + 50], labels=["zz", "n1"]))
-    assert_same_scores(predictor.score("zz", "zz", now), alone)
-
-
-def test_a_failing_update_changes_nothing(predictor, events) -> None:
-    now = int(events.t[-1])
-    predictor.update(cawn.Events([0], [1], [now + 1], labels=["n1", "n2"]))
+def test_a_failing_update_changes_nothing(predictor, events, now) -> None:
+    predictor.update(cawn.Events([0], [1], [now], labels=["n1", "n2"]))
     with pytest.raises(cawn.DataError, match="spans more"):
         predictor.update(cawn.Events([0], [1], [-(2**63)]))
-    assert predictor.num_links == len(events) + 1
+    with pytest.raises(cawn.DataError, match="1 link attributes, but the model needs 0"):
+        predictor.update(cawn.Events([0], [1], [5], msg=[[1.0]]))
     assert np.isfinite(predictor.score("n1", "n2", now + 2)).all()
     assert predictor.num_links == len(events) + 1
 
 
-def test_identity_names_the_history(folder, events) -> None:
-    now = int(events.t[-1]) + 5
+def test_identity_names_the_history(folder, now) -> None:
     a, b, c = (LinkPredictor.load(folder) for _ in range(3))
     assert a.identity == b.identity
     a.update(cawn.Events([0], [1], [now], labels=["n1", "n2"]))
@@ -227,15 +182,9 @@ def test_two_sided_names_and_dates(tmp_path: Path) -> None:
     cawn.train(cawn.read(path), SMALL, out=tmp_path / "run", quiet=True, kinds=("random",))
     predictor = LinkPredictor.load(tmp_path / "run")
     assert predictor.knows("user:3")
-    np.testing.assert_array_equal(
-        predictor.score(3, 3, "2024-10-20"), predictor.score("user:3", "item:3", "2024-10-20")
-    )
-    np.testing.assert_array_equal(
-        predictor.score(3, 3, "2024-10-20T12:00"), predictor.score(3, 3, np.datetime64("2024-10-20T12:00"))
-    )
-    np.testing.assert_array_equal(
-        predictor.score(3, 3, "2024-10-20T12:00:00Z"), predictor.score(3, 3, "2024-10-20T14:00:00+02:00")
-    )
+    noon = "2024-10-20T12:00"
+    for same in (("user:3", "item:3", noon), (3, 3, np.datetime64(noon)), (3, 3, "2024-10-20T14:00:00+02:00")):
+        np.testing.assert_array_equal(predictor.score(3, 3, noon), predictor.score(*same))
     with pytest.raises(cawn.QueryError, match="ISO dates"):
         predictor.score(3, 3, "yesterday")
     before = predictor.score(3, 3, "2024-12-01")
@@ -310,23 +259,17 @@ def test_updates_recalibrate_later_queries_only(events, folder, tmp_path) -> Non
     assert read.identity == predictor.identity != fixed.identity
 
 
-def test_recalibration_counts_the_links_of_several_updates(events, folder) -> None:
-    """Too few links change nothing until further ones arrive."""
-    predictor, new = LinkPredictor.load(folder), later(events, 30)
-    steps = len(predictor.calibration.steps)
+def test_recalibration_counts_the_links_of_several_updates(events, folder, predictor, monkeypatch) -> None:
+    """Too few links change nothing until further ones arrive; of many, only the newest are scored."""
+    new, steps = later(events, 30), len(predictor.calibration.steps)
     assert (events.t > predictor.calibration.since[-1]).sum() == 100
-    predictor.update(new[:20])
-    assert len(predictor.calibration.steps) == steps
-    predictor.update(new[20:])
-    assert len(predictor.calibration.steps) == steps + 1
-
-
-def test_recalibration_scores_only_the_newest_links(events, folder, monkeypatch) -> None:
+    for links, more in ((new[:20], 0), (new[20:], 1)):
+        predictor.update(links)
+        assert len(predictor.calibration.steps) == steps + more
     monkeypatch.setattr("cawn.learn.testing.MOST_RECALIBRATED", 150)
-    predictor, new = LinkPredictor.load(folder), later(events, 600)
-    steps = len(predictor.calibration.steps)
-    predictor.update(new)
-    assert predictor.calibration.since[steps:] == (events.t[-1] + 450 + 125,)
+    other = LinkPredictor.load(folder)
+    other.update(later(events, 600))
+    assert other.calibration.since[steps:] == (events.t[-1] + 450 + 125,)
 
 
 def test_probabilities_of_test_links_are_those_of_the_results(events, folder, predictor) -> None:
@@ -343,20 +286,166 @@ def test_probabilities_of_test_links_are_those_of_the_results(events, folder, pr
     assert found["ece"] == pytest.approx(expected["ece"], abs=5e-3)  # rounding may move a pair to the next bin
 
 
-def test_facts_of_a_node(events, folder) -> None:
-    predictor = LinkPredictor.load(folder)
-    node = int(events.src[-1])
-    mine = np.flatnonzero((events.src == node) | (events.dst == node))
-    found = predictor.node(events.labels[node], 3)
+def test_facts_of_a_node(events, predictor, now) -> None:
+    node, last = events.labels[events.src[-1]], now + 4
+    mine = np.flatnonzero((events.src == events.src[-1]) | (events.dst == events.src[-1]))
     newest = [(events.labels[events.src[i]], events.labels[events.dst[i]], events.t[i]) for i in mine[::-1][:3]]
-    assert found == (True, len(mine), events.t[mine[0]], events.t[mine[-1]], newest)
-    predictor.append([events.labels[node]], ["a new node"], [events.t[-1] + 5])
-    assert predictor.node("a new node") == (
-        True,
-        1,
-        events.t[-1] + 5,
-        events.t[-1] + 5,
-        [(str(events.labels[node]), "a new node", events.t[-1] + 5)],
-    )
-    assert predictor.node(events.labels[node], 0)[1:] == (len(mine) + 1, events.t[mine[0]], events.t[-1] + 5, [])
+    assert predictor.node(node, 3) == (True, len(mine), events.t[mine[0]], events.t[mine[-1]], newest)
+    predictor.append([node], ["a new node"], [last])
+    assert predictor.node("a new node") == (True, 1, last, last, [(str(node), "a new node", last)])
+    assert predictor.node(node, 0) == (True, len(mine) + 1, events.t[mine[0]], last, [])
     assert predictor.node("a stranger") == (False, 0, None, None, [])
+
+
+# Rankings: the same whoever numbers the nodes, one source at a time or many, and as tables
+
+
+def test_rank_is_the_order_of_scores(events, predictor, now) -> None:
+    src = events.labels[events.src[-1]]
+    others = [name for name in events.labels if name != src]
+    scores = dict(zip(others, predictor.score(src, others, now), strict=True))
+    for options in ({}, {"byte_budget": 1}):
+        ranked = predictor.rank(src, now, k=60, candidates=others, **options)
+        assert {r.name for r in ranked} == set(others)
+        assert [r.probability for r in ranked] == sorted((r.probability for r in ranked), reverse=True)
+        assert {r.found for r in ranked} == {"given"}
+        assert_same_scores([r.probability for r in ranked], [scores[r.name] for r in ranked])
+
+
+def test_rank_says_how_it_chose(events, predictor, now) -> None:
+    src = events.labels[events.src[-1]]
+    chosen = predictor.rank(src, now, k=100)
+    assert {r.found for r in chosen} <= {"recent", "two hops", "popular"}
+    assert src not in {r.name for r in chosen}
+    partners = {r.name for r in predictor.rank(src, now, k=100, kinds=["recent"])}
+    touching = (events.src == events.src[-1]) | (events.dst == events.src[-1])
+    ends = np.where(events.src == events.src[-1], events.dst, events.src)
+    assert partners <= set(events.labels[ends[touching]])
+    assert len(predictor.rank(src, now, k=3)) == 3
+    assert {r.found for r in predictor.rank("nobody", now)} == {"popular"}
+    wrong = {"kinds": [["luck"], None, "recent"], "byte_budget": ["x"], "k": [0, 1.5]}
+    for name, values in wrong.items():
+        for value in values:
+            for ask in (predictor.rank, predictor.rank_many):
+                with pytest.raises(cawn.QueryError, match=name):
+                    ask("n1", now, **{name: value})
+
+
+def renumbered(predictor: LinkPredictor, events: cawn.Events, seed: int) -> LinkPredictor:
+    """The same predictor on the same links, nodes numbered otherwise."""
+    new = np.random.default_rng(seed).permutation(events.num_nodes)
+    labels = np.empty(events.num_nodes, object)
+    labels[new] = events.labels
+    moved = cawn.Events(new[events.src], new[events.dst], events.t, labels=labels)
+    return LinkPredictor(predictor.snapshot().model, moved, NameIndex.of(moved.labels), predictor.calibration)
+
+
+@pytest.mark.parametrize("given", [None, "all"])
+def test_node_numbers_change_nothing(predictor, events, now, monkeypatch, given) -> None:
+    """Also where more nodes are found than are kept."""
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 7)
+    ask = lambda each: list(each.rank_many(predictor.nodes()[:12], now, candidates=given))  # noqa: E731
+    expected = ask(predictor)
+    for seed in range(3):
+        for a, b in zip(ask(renumbered(predictor, events, seed)), expected, strict=True):
+            assert [(r.name, r.found) for r in a] == [(r.name, r.found) for r in b]
+            np.testing.assert_allclose([r.probability for r in a], [r.probability for r in b], rtol=1e-5)
+
+
+def test_equal_probabilities_are_ordered_by_name(predictor, now, monkeypatch) -> None:
+    strangers = [f"stranger {i}" for i in (3, 1, 2)]
+    monkeypatch.setattr(type(predictor.snapshot().scorer), "__call__", lambda _, src, dst, t: np.zeros(len(dst)))
+    ranked = predictor.rank("n1", now, candidates=strangers)
+    assert len({r.probability for r in ranked}) == 1
+    assert [r.name for r in ranked] == sorted(strangers)
+    assert [r.name for r in predictor.rank("n1", now, k=2, candidates=strangers)] == sorted(strangers)[:2]
+
+
+def test_many_are_ranked_as_one_by_one(predictor, events, now, monkeypatch) -> None:
+    monkeypatch.setattr(snapshot, "PAIRS_AT_ONCE", 100)
+    nodes = [*predictor.nodes()[:4], "stranger"]
+    for how in ({}, {"candidates": "all"}, {"candidates": ["n1", "n2", "stranger"]}, {"byte_budget": 1}):
+        many = list(predictor.rank_many(nodes, now, k=5, **how))
+        assert [ranking.node for ranking in many] == nodes
+        for node, ranking in zip(nodes, many, strict=True):
+            scores = dict(zip([r.name for r in ranking], [r.probability for r in ranking], strict=True))
+            alone = {r.name: r.probability for r in predictor.rank(node, now, k=5, **how)}
+            assert scores == pytest.approx(alone, rel=1e-5)
+
+
+def test_many_may_have_times_of_their_own(predictor, events, now) -> None:
+    times = [now, int(events.t[600]), int(events.t[0])]
+    many = list(predictor.rank_many(["n1", "n2", "n1"], times, k=3))
+    assert many[2] == []
+    for node, t, ranking in zip(["n1", "n2", "n1"], times, many, strict=True):
+        assert [r.name for r in ranking] == [r.name for r in predictor.rank(node, t, k=3)]
+    with pytest.raises(cawn.QueryError, match="3 nodes and 2 times"):
+        predictor.rank_many(["n1", "n2", "n3"], [1, 2])
+    assert list(predictor.rank_many([], now)) == []
+
+
+def test_many_are_answered_from_one_history(predictor, now) -> None:
+    answers, prepared = predictor.rank_many(["n1", "n2"], now + 10, k=5), predictor.snapshot().candidates
+    expected = [predictor.rank(node, now + 10, k=5) for node in ("n1", "n2")]
+    assert predictor.snapshot().candidates is prepared
+    predictor.update(cawn.Events([0], [1], [now], labels=["n1", "n50"]))
+    for ranking, before in zip(answers, expected, strict=True):
+        assert [r.name for r in ranking] == [r.name for r in before]
+
+
+def test_everyone_who_was_a_destination(predictor, events, now) -> None:
+    half = int(events.t[600])
+    before = {f"n{i}" for i in events.dst[events.t < half]} - {"n1"}
+    ranked = predictor.rank("n1", half, k=100, candidates="all")
+    assert {r.name for r in ranked} == before
+    assert {r.found for r in ranked} == {"all"}
+    scores = dict(zip([r.name for r in ranked], predictor.score("n1", [r.name for r in ranked], half), strict=True))
+    assert {r.name: r.probability for r in ranked} == pytest.approx(scores, rel=1e-5)
+
+
+def test_nodes(predictor, events) -> None:
+    assert predictor.nodes() == events.labels.tolist()
+    assert set(predictor.nodes("src")) == {f"n{i}" for i in events.src}
+    assert set(predictor.nodes("dst")) == {f"n{i}" for i in events.dst}
+    with pytest.raises(cawn.QueryError, match="side is 'both'"):
+        predictor.nodes("both")
+
+
+def test_rankings_unpack_and_are_tables(predictor, now) -> None:
+    ranked = predictor.rank("n1", now, k=3)
+    assert isinstance(ranked, list)
+    for name, probability, found in ranked:
+        assert isinstance(name, str)
+        assert 0 <= probability <= 1
+        assert found in candidates.KINDS
+    table = ranked.to_table()
+    assert table.column_names == ["node", "rank", "candidate", "probability", "found"]
+    assert table["rank"].to_pylist() == [1, 2, 3]
+    assert table["candidate"].to_pylist() == [r.name for r in ranked]
+    assert pickle.loads(pickle.dumps(ranked)).to_table().equals(table)
+    assert "<td>n1</td>" in ranked._repr_html_()
+    hostile = Ranking("<b>", [Ranked(7, 0.5, "given"), Ranked("<script>", 0.25, "given")])
+    assert "<script>" not in hostile._repr_html_()
+    assert hostile.to_table()["candidate"].to_pylist() == ["7", "<script>"]
+    assert Ranking("n1", []).to_table().num_rows == 0
+    scores = predictor.score_table("n1", ["n2", "n3"], now)
+    assert scores.column_names == ["src", "dst", "t", "probability"]
+    assert scores["src"].to_pylist() == ["n1", "n1"]
+    np.testing.assert_array_equal(scores["probability"].to_numpy(), predictor.score("n1", ["n2", "n3"], now))
+    assert predictor.score_table("n1", "n2", now, draws=2).column_names[-1] == "error"
+
+
+def test_many_rankings_are_one_table() -> None:
+    found = [Ranking(1, [Ranked(7, 0.5, "recent"), Ranked(8, 0.25, "popular")])]
+    found += [Ranking(2, []), Ranking(3, [Ranked(1, 0.5, "all")])]
+    table = Rankings(iter(found)).to_table()
+    assert [list(row.values()) for row in table.to_pylist()] == [
+        [1, 1, 7, 0.5, "recent"],
+        [1, 2, 8, 0.25, "popular"],
+        [3, 1, 1, 0.5, "all"],
+    ]
+    assert table["candidate"].type == pa.int64()
+    rankings = Rankings(found)
+    assert next(rankings).node == 1
+    assert rankings.to_table()["node"].to_pylist() == [3], "those that are left"
+    assert Rankings([]).to_table().num_rows == 0

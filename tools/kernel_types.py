@@ -31,7 +31,7 @@ KINDS = {
 
 NUMERICAL = [
     "data/test_attributes.py",
-    "data/test_laws.py",
+    "data/test_networks.py",
     "explain/test_game.py",
     "explain/test_law.py",
     "kernels",

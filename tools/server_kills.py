@@ -83,7 +83,7 @@ class Server:
     def submit_all(self, client: int) -> None:
         """Submit everything that is not acknowledged, in order, until nothing more can be stored."""
         slots = threading.Semaphore(1 if CLIENTS[client] == "source" else IN_FLIGHT)
-        number = int(self.store.offset("source") or 0) if CLIENTS[client] == "source" else 0
+        number = int(self.store.offsets.get("source") or 0) if CLIENTS[client] == "source" else 0
         while not self.store.failure:
             number += 1
             if CLIENTS[client] != "source" and number in self.acknowledged[client]:

@@ -11,8 +11,6 @@ import torch
 
 import cawn
 from benchmarks.gpu.torch_walks import sample_walks
-from cawn.data.names import NameIndex
-from cawn.learn.calibration import Calibration
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
 from cawn.systems.base import Context
@@ -116,14 +114,15 @@ class Bench:
     def ranking(self, candidates: int = 1000) -> float:
         """Seconds to rank the candidates of one source, from names to the best ten names."""
         events = self.events
-        predictor = cawn.LinkPredictor(self.system, self.config, events, NameIndex.of(events.labels), Calibration())
+        run = cawn.train(events, cawn.Config(epochs=1), kinds=("random",), device="cuda", baselines=False, quiet=True)
+        predictor = cawn.LinkPredictor.of(run)
         some = np.random.default_rng(0).choice(np.unique(events.dst), candidates, replace=False)
         (src,) = events.labels[events.src[-1:]].tolist()
         many = events.labels[some].tolist()
         times = []
         for _ in range(20):
             start = time.perf_counter()
-            predictor.rank(src, events.t[-1], candidates=many)
+            predictor.rank(src, events.t[-1].item(), candidates=many)
             times.append(time.perf_counter() - start)
         return float(np.median(times))
 

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from cawn.errors import DataError, QueryError, brief, reason
 
+Array = npt.NDArray[Any]
+
 MAX_THREADS = 1024
 _UNITS = ("", "K", "M", "G", "T")
 _BYTES = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([KMGT]?)(I?)B?", re.ASCII | re.IGNORECASE)
@@ -107,7 +109,7 @@ def check_type(value: Any, name: str, kind: type, remedy: str) -> None:
         raise QueryError(f"{name} is a {type(value).__name__}: {remedy}")
 
 
-def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
+def as_array(values: npt.ArrayLike, what: str) -> Array:
     """A NumPy array of anything that can become one (lists, tensors, columns), else a DataError."""
     if np.ma.is_masked(values):
         raise DataError(f"{what}: some values are masked; fill or drop them first")
@@ -117,7 +119,7 @@ def as_array(values: npt.ArrayLike, what: str) -> npt.NDArray[Any]:
         raise DataError(f"{what}: cannot be read as an array ({reason(error)}); give numbers of one length") from error
 
 
-def refuse_values(bad: npt.NDArray[np.bool_], values: npt.NDArray[Any], what: str, rule: str) -> None:
+def refuse_values(bad: npt.NDArray[np.bool_], values: Array, what: str, rule: str) -> None:
     """A DataError about the first bad value of an array, if there is one."""
     if bad.any():
         i = int(np.argmax(bad))

@@ -7,10 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from functools import partial
-from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +19,7 @@ from cawn.data.hashing import hash_ids
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names
 from cawn.data.readers import read_like
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.data.updates import Draft, GrowingEvents, KnownIds, NewLinks, Rules, Update, is_apart, named, without
 from cawn.devices import Device, check_device, pick_device
 from cawn.errors import CawnError, QueryError, brief
@@ -39,9 +36,9 @@ from cawn.learn.runs import (
     write_served,
 )
 from cawn.learn.splits import ALL_LINKS
-from cawn.learn.testing import candidates_on, recalibrate
+from cawn.learn.testing import recalibrate
 from cawn.rankings import Scores
-from cawn.snapshot import Model, Parts, Questions, Snapshot
+from cawn.snapshot import FreeLock, Model, Parts, Questions, Snapshot
 from cawn.systems.base import Growing, HasHistory, Replaceable, System, Trainable
 
 if TYPE_CHECKING:
@@ -85,16 +82,26 @@ class LinkPredictor(Questions):
     query after an update rebuilds what the system needs, and queries wait for that.
     """
 
-    def __init__(self, model: Model, events: Events, names: NameIndex, calibration: RollingCalibration) -> None:
+    def __init__(
+        self,
+        model: Model,
+        events: Events,
+        names: NameIndex,
+        calibration: RollingCalibration,
+        *,
+        recalibrate: bool = True,
+        max_ahead: float | None = None,
+    ) -> None:
         """See `load` and `of`, which most callers need instead."""
+        check_flags(recalibrate=recalibrate)
+        if max_ahead is not None:
+            check_number(max_ahead, "max_ahead", "a number of 0 or more", lambda value: value >= 0)
         fitted = calibration.known_since(events.t[-1].item()) if len(events) else calibration
-        self.recalibrates = True
-        self.max_ahead: float | None = None
-        self._state = Snapshot(model, events, names, build=partial(_build, model, events, fitted))
-        self._fitted = fitted  # of the newest snapshot that is built
+        self.recalibrates, self.max_ahead = recalibrate and model.finished, max_ahead
+        self._state = Snapshot(model, events, names, fitted)
         self._growing: GrowingEvents | None = None
         self._known: KnownIds | None = None  # ids of links, once they are needed
-        self._renew_lock()
+        self._writing = FreeLock()  # held by whoever replaces `_state`
 
     @classmethod
     def load(
@@ -133,7 +140,7 @@ class LinkPredictor(Questions):
         """The predictor of a run that was read from its folder, and of its system; most callers need `load`."""
         reading = run.reading or Reading()
         model = Model(run.description["system"], system, run.config, run.form, reading, run.record, run.folder)
-        return cls(model, run.events, run.names, run.calibration)._with(recalibrate, max_ahead)
+        return cls(model, run.events, run.names, run.calibration, recalibrate=recalibrate, max_ahead=max_ahead)
 
     @classmethod
     def of(cls, run: Run, *, recalibrate: bool = True, max_ahead: float | None = None) -> LinkPredictor:
@@ -144,27 +151,11 @@ class LinkPredictor(Questions):
         names = NameForm.of(events.names, bipartite_prefixes(events))
         form = Form.of(names, TimeForm.of(events.t, reading), events, reading)
         model = Model(run.record.description["system"], run.system, run.config, form, reading, run.record, run.folder)
-        found = cls(model, events, events.names, RollingCalibration.of(run.calibration))
-        return found._with(recalibrate, max_ahead)
-
-    def _with(self, recalibrate: bool, max_ahead: float | None) -> LinkPredictor:
-        check_flags(recalibrate=recalibrate)
-        if max_ahead is not None:
-            check_number(max_ahead, "max_ahead", "a number of 0 or more", lambda value: value >= 0)
-        self.recalibrates, self.max_ahead = recalibrate and self.finished, max_ahead
-        return self
-
-    def _renew_lock(self) -> None:
-        self._writing = Lock()  # held by whoever replaces `_state`
-        _ALIVE.add(self)
+        calibration = RollingCalibration.of(run.calibration)
+        return cls(model, events, events.names, calibration, recalibrate=recalibrate, max_ahead=max_ahead)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_writing", "_growing")}
-
-    def __setstate__(self, held: dict[str, Any]) -> None:
-        self.__dict__.update(held)
-        self._growing = None
-        self._renew_lock()
+        return self.__dict__ | {"_growing": None}  # has room for more links
 
     def snapshot(self) -> Snapshot:
         """The present history and weights, which never change: for several questions about one version."""
@@ -213,21 +204,24 @@ class LinkPredictor(Questions):
         check_flags(once=once)
         if on_accuracy is not None and not callable(on_accuracy):
             raise QueryError(f"on_accuracy is {brief(on_accuracy)}: give a function of the accuracy")
-        new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
-        arrivals = self.snapshot().model.form.events(new)
+        arrivals = self._arrivals(new_events, columns)
         with self._writing:
-            if not once and arrivals.link_id is None and (repeated := self._draft(Rules()).count_repeated(arrivals)):
+            if (
+                not once
+                and arrivals.link_id is None
+                and (repeated := int(self._draft(Rules()).is_repeated(arrivals).sum()))
+            ):
                 warnings.warn(
                     f"{repeated:,} of these {len(arrivals):,} links are in the history already and are added again; "
                     "give once=True or link ids to skip known links",
                     stacklevel=2,
                 )
-            extension = self._extend([arrivals], Rules(max_ahead=self.max_ahead, once=once))
+            extension = self.extend([arrivals], Rules(max_ahead=self.max_ahead, once=once))
             done = _accepted(extension)
             if on_accuracy is not None and done.added and (accuracy := _accuracy(extension)) is not None:
                 on_accuracy(accuracy)
-            self._publish(extension)
-        if done.added and self.snapshot().is_built and self.recalibrates:
+            self.publish(extension)
+        if done.added and self.snapshot().built is not None and self.recalibrates:
             self.recalibrate()
         return done
 
@@ -237,15 +231,17 @@ class LinkPredictor(Questions):
         Each of up to 2,000 of them is scored from the links before it, against destinations of earlier links: AP and
         AUC against one, MRR among 20, of the model and of the recency baseline.
         """
-        arrivals = self.snapshot().model.form.events(
-            read_like(new_events, self.reading, **({"bipartite": False} | columns))
-        )
+        arrivals = self._arrivals(new_events, columns)
         extension = self.extend([arrivals], Rules(max_ahead=self.max_ahead, once=True))
         if not _accepted(extension).added:
             raise QueryError("the history has all of these links already: give links that it does not have")
         if (found := _accuracy(extension)) is None:
             raise QueryError("no new link has another destination before it, so there is nothing to compare it with")
         return found
+
+    def _arrivals(self, new_events: Any, columns: dict[str, Any]) -> Arrivals:
+        new = read_like(new_events, self.reading, **({"bipartite": False} | columns))
+        return self.snapshot().model.form.events(new)
 
     def append(
         self, src: Names, dst: Names, t: Any, *, attributes: Any = None, link_id: npt.ArrayLike | None = None
@@ -262,12 +258,9 @@ class LinkPredictor(Questions):
         """
         arrivals = self.snapshot().model.form.arrivals(src, dst, t, attributes, link_id)
         with self._writing:
-            return self._add(arrivals, Rules(max_ahead=self.max_ahead))
-
-    def _add(self, arrivals: Arrivals, rules: Rules) -> Update:
-        extension = self._extend([arrivals], rules)
-        done = _accepted(extension)
-        self._publish(extension)
+            extension = self.extend([arrivals])
+            done = _accepted(extension)
+            self.publish(extension)
         return done
 
     def extend(self, batches: Sequence[Arrivals], rules: Rules | None = None) -> Extension:
@@ -277,12 +270,18 @@ class LinkPredictor(Questions):
         Without any, the index is copied into the form that grows, which the first extension does otherwise.
         """
         with self._writing:
-            return self._extend(batches, rules or Rules(max_ahead=self.max_ahead))
-
-    def publish(self, extension: Extension) -> Snapshot:
-        """Replace the present snapshot by its extension, which must have been made from the present history."""
-        with self._writing:
-            return self._publish(extension)
+            held, results = self._state, list[Result | None]()
+            draft = self._draft(rules or Rules(max_ahead=self.max_ahead))
+            for batch in batches:
+                try:
+                    draft.add(batch)
+                    results.append(None)
+                except CawnError as error:
+                    results.append(error)
+            new, updates = draft.finish()
+            done = iter(updates)
+            found = [next(done) if each is None else each for each in results]
+            return Extension(held, self._extended(held, new) if len(new) or not batches else held, new, found)
 
     def _draft(self, rules: Rules) -> Draft:
         held = self._state.events
@@ -290,64 +289,35 @@ class LinkPredictor(Questions):
             self._known = KnownIds(held.link_id)
         return Draft(held, self._state.names, self._state.model.form, self._known, rules)
 
-    def _extend(self, batches: Sequence[Arrivals], rules: Rules) -> Extension:
-        held, draft, results = self._state, self._draft(rules), list[Result | None]()
-        for batch in batches:
-            try:
-                draft.add(batch)
-                results.append(None)
-            except CawnError as error:
-                results.append(error)
-        new, updates = draft.finish()
-        done = iter(updates)
-        found = [next(done) if each is None else each for each in results]
-        return Extension(held, self._extended(held, new) if len(new) or not batches else held, new, found)
-
     def _extended(self, held: Snapshot, new: NewLinks) -> Snapshot:
         growing, self._growing = self._growing, None  # made again if this fails
         if growing is None or growing.events is not held.events:
             growing = GrowingEvents(held.events)
         events, kept = growing.add(new)
         self._growing = growing
-        model, number = held.model, held.number + bool(len(new))
-        if not held.is_built or not isinstance(held.scorer, Growing) or new.attributes:
-            build = partial(_build, model, events, self._fitted, recalibrates=self.recalibrates)
-            return Snapshot(model, events, new.names, number, build=build)
+        later = replace(held, events=events, names=new.names, number=held.number + bool(len(new)), built=None)
+        if held.built is None or not isinstance(held.scorer, Growing) or new.attributes:
+            return replace(later, recalibrates=self.recalibrates)
         scorer = held.scorer.extended(events, kept)
         history = scorer.history if isinstance(scorer, HasHistory) else None
-        candidates = held.candidates.extended(events, kept, history)
-        return Snapshot(model, events, new.names, number, parts=Parts(scorer, candidates, held.calibration))
+        return replace(later, built=Parts(scorer, held.candidates.extended(events, kept, history)))
 
-    def _publish(self, extension: Extension) -> Snapshot:
-        held, built = self._state, extension.snapshot
-        if held.events is not extension.base.events:
-            raise QueryError("the history has changed since this extension was made: make another")
-        if built is extension.base:
-            return held
-        if (new := extension.links) is None:
-            self._known = self._growing = None
-        elif self._known is not None and new.link_id is not None:
-            self._known.add(new.link_id)
-        if held is not extension.base:  # other weights, or another calibration
-            built = self._adapted(built, held)
-        return self._replace_state(built)
-
-    def _adapted(self, built: Snapshot, held: Snapshot) -> Snapshot:
-        """A later version with the weights and the calibration that are used now."""
-        model, number = held.model, held.number + 1
-        if not built.is_built:
-            build = partial(_build, model, built.events, self._fitted, recalibrates=self.recalibrates)
-            return Snapshot(model, built.events, built.names, number, build=build)
-        parts = built.parts._replace(calibration=held.calibration)
-        if model is not built.model:
-            parts = parts._replace(scorer=cast("Trainable", parts.scorer).with_module(model.system.module))
-        return Snapshot(model, built.events, built.names, number, parts=parts)
-
-    def _replace_state(self, state: Snapshot) -> Snapshot:
-        self._state = state
-        if state.is_built:
-            self._fitted = state.calibration
-        return state
+    def publish(self, extension: Extension) -> Snapshot:
+        """Replace the present snapshot by its extension, which must have been made from the present history."""
+        with self._writing:
+            held, later = self._state, extension.snapshot
+            if held.events is not extension.base.events:
+                raise QueryError("the history has changed since this extension was made: make another")
+            if later is extension.base:
+                return held
+            if (new := extension.links) is None:
+                self._known = self._growing = None
+            elif self._known is not None and new.link_id is not None:
+                self._known.add(new.link_id)
+            if held is not extension.base:  # other weights, or another calibration
+                later = later.adapted(held.model, held.fitted, held.number + 1)
+            self._state = later
+            return later
 
     # Removing links
 
@@ -368,24 +338,18 @@ class LinkPredictor(Questions):
 
     def _publish_removal(self, **removed: Any) -> int:
         with self._writing:
-            reduced = self._reduce(**removed)
-            self._publish(reduced)
+            reduced = self.reduce(**removed)
+            self.publish(reduced)
         return reduced.removed
 
     def reduce(
         self, *, name: Name | None = None, link_id: Names | None = None, since: Any = None, links: int | None = None
     ) -> Extension:
         """The next snapshot without some links: nobody sees it until `publish`, and it has no other effect."""
-        with self._writing:
-            return self._reduce(name, link_id, since, links)
-
-    def _reduce(
-        self, name: Name | None = None, link_id: Names | None = None, since: Any = None, links: int | None = None
-    ) -> Extension:
         held, gone = self._state, list[int]()
-        events = held.events
+        events, form = held.events, held.model.form.names
         if name is not None:
-            gone = named(name, held.names, held.model.form.names)
+            gone = named(name, held.names, form)
             keep = is_apart(events, gone)
         elif link_id is not None:
             ids = np.zeros(len(events), np.uint64) if events.link_id is None else events.link_id
@@ -393,15 +357,11 @@ class LinkPredictor(Questions):
         else:
             most = len(events) if links is None else check_integer(links, "links", 1)
             keep = np.arange(len(events)) >= max(_first_since(held, since), len(events) - most)
-        return self._reduced(held, keep, gone)
-
-    def _reduced(self, held: Snapshot, keep: npt.NDArray[np.bool_], gone: Sequence[int]) -> Extension:
         if keep.all() and not gone:
             return Extension(held, held)
-        events, names = without(held.events, held.names, held.model.form.names, keep, gone)
-        build = partial(_build, held.model, events, self._fitted)
-        state = Snapshot(held.model, events, names, held.number + 1, build=build)
-        if held.is_built:
+        events, names = without(events, held.names, form, keep, gone)
+        state = replace(held, events=events, names=names, number=held.number + 1, built=None)
+        if held.built is not None:
             _ = state.parts
         return Extension(held, state, removed=int((~keep).sum()))
 
@@ -425,7 +385,7 @@ class LinkPredictor(Questions):
         with self._writing:
             if fitted is held.calibration or self._state.calibration is not held.calibration:
                 return False
-            self._replace_state(self._state.with_parts(calibration=fitted))
+            self._state = self._state.adapted(self._state.model, fitted, self._state.number)
         return True
 
     def replace_weights(
@@ -450,12 +410,9 @@ class LinkPredictor(Questions):
             state, record = self._state, model.record
             if record is not None and record.evaluated is None:
                 record = replace(record, evaluated=model.weights(), report=record.report | {"served": ALL_LINKS})
-            system = cast("Replaceable", model.system).with_module(module)
             fitted = state.calibration if calibration is None else RollingCalibration.of(calibration)
-            scorer = cast("Trainable", state.scorer).with_module(module)
-            parts = Parts(scorer, state.candidates, fitted.known_since(self.watermark))
-            changed = replace(model, system=system, record=record)
-            self._replace_state(Snapshot(changed, state.events, state.names, state.number + 1, parts=parts))
+            changed = replace(model, system=model.system.with_module(module), record=record)
+            self._state = state.adapted(changed, fitted.known_since(self.watermark), state.number + 1)
 
 
 def changes_of(state: Snapshot) -> dict[str, Any]:
@@ -486,23 +443,3 @@ def _first_since(held: Snapshot, since: Any) -> int:
     if since is not None and len(times) != 1:
         raise QueryError(f"since is {brief(since)}: give one time")
     return int(np.searchsorted(held.events.t, times).sum())
-
-
-def _build(model: Model, events: Events, fitted: RollingCalibration, *, recalibrates: bool = False) -> Parts:
-    """What a snapshot needs, made from its links."""
-    scorer = model.system.scorer(events)
-    calibration = recalibrate(fitted, scorer, events) if recalibrates else fitted
-    return Parts(scorer, candidates_on(scorer, events, model.config), calibration)
-
-
-_ALIVE: WeakSet[LinkPredictor] = WeakSet()
-
-
-def _after_fork() -> None:
-    """Replace the locks: one that another thread held during the fork would never be released in the child."""
-    for predictor in list(_ALIVE):
-        predictor._renew_lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

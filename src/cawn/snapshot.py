@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 import json
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from threading import RLock
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, cast
+from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from cawn.checks import check_flags, check_integer, check_words
+from cawn.checks import check_choice, check_flags, check_integer, check_words
 from cawn.data.events import Events
 from cawn.data.forms import Form
 from cawn.data.hashing import digest
 from cawn.data.names import Name, NameIndex, Names, as_name, as_names, near_names
 from cawn.data.reading import Reading
-from cawn.data.time_forms import parse_query_times
-from cawn.data.times import numbers_to_dates
+from cawn.data.times import numbers_to_dates, parse_query_times, usual
 from cawn.errors import QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, RollingCalibration, check_prior
 from cawn.learn.runs import Record
+from cawn.learn.testing import candidates_on, recalibrate
 from cawn.rankings import MAX_DRAWS, NodeFacts, Ranked, Ranking, Rankings, Scores, names_column
-from cawn.systems.base import Bounded, Embedder, HasHistory, Scorer, Seeded, System
+from cawn.systems.base import Bounded, Embedder, HasHistory, Scorer, Seeded, System, Trainable
 from cawn.systems.settings import Settings, memory_to
 from cawn.walks.candidates import KINDS, Candidates
 
@@ -76,7 +78,38 @@ class Parts(NamedTuple):
 
     scorer: Scorer
     candidates: Candidates
-    calibration: RollingCalibration
+
+
+class FreeLock:
+    """A lock that is free in copies, and in processes that were forked while another thread held it."""
+
+    _alive: ClassVar[WeakSet[FreeLock]] = WeakSet()
+
+    def __init__(self) -> None:
+        self.free()
+        self._alive.add(self)
+
+    def free(self) -> None:
+        self._lock = RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FreeLock, ()
+
+    @classmethod
+    def free_all(cls) -> None:
+        """In a forked process, no other thread is left to release a lock."""
+        for lock in list(cls._alive):
+            lock.free()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=FreeLock.free_all)
 
 
 class Questions(ABC):
@@ -202,17 +235,18 @@ class Questions(ABC):
             prior: As for `rank`.
             byte_budget: As for `rank`.
         """
-        _check_ranking(k, kinds, prior, byte_budget)
+        check_integer(k, "k", 1)
+        check_words(kinds, "kinds", KINDS)
+        check_prior(prior)
+        if byte_budget is not None:
+            check_integer(byte_budget, "byte_budget", 1)
         state, sources = self.snapshot(), as_names(nodes)
         times = state.times(t).reshape(-1)
         if len(times) not in (1, len(sources)):
             raise QueryError(f"{len(sources)} nodes and {len(times)} times: give one time for all, or one for each")
         ids, times = state.ids(sources, 0), np.broadcast_to(times, len(sources))
-        chosen = _Choice.of(state, candidates, kinds)
-        asked = (
-            _Asked(src, int(node), now, chosen.candidates(state, src, int(node), now))
-            for src, node, now in zip(sources, ids, times, strict=True)
-        )
+        chosen = _Candidates.of(state, candidates, kinds)
+        asked = (chosen.of_source(*each) for each in zip(sources, ids.tolist(), times, strict=True))
 
         def answers() -> Iterator[Ranking]:
             for group in _groups(asked):
@@ -228,8 +262,7 @@ class Questions(ABC):
         state = self.snapshot()
         if side is None:
             return [state.model.form.names.shown(name) for name in state.names.all().tolist()]
-        if not isinstance(side, str) or side not in ("src", "dst"):
-            raise QueryError(f"side is {brief(side)}: give 'src' or 'dst', or omit it")
+        check_choice(side, "side", ("src", "dst"))
         ends = state.events.src if side == "src" else state.events.dst
         return [state.name(node) for node in np.unique(ends).tolist()]
 
@@ -262,8 +295,7 @@ class Questions(ABC):
         check_integer(draws, "draws", 2, MAX_DRAWS)
         check_prior(prior)
         check_flags(shapes=shapes, what_if=what_if)
-        if not isinstance(background, str) or background not in ("strangers", "pairs"):
-            raise QueryError(f"background is {brief(background)}: give 'strangers' or 'pairs'")
+        check_choice(background, "background", ("strangers", "pairs"))
         state = self.snapshot()
         state.require_walks()
         ends = state.pairs(*(given := (as_name(src, "src"), as_name(dst, "dst"))), t)
@@ -332,7 +364,9 @@ class Questions(ABC):
     @property
     def calibration(self) -> RollingCalibration:
         """The calibration of the probabilities, refitted on all updates."""
-        return self.snapshot().parts.calibration
+        state = self.snapshot()
+        _ = state.parts  # which may refit it
+        return state.fitted
 
     @property
     def version(self) -> int:
@@ -376,25 +410,24 @@ class Questions(ABC):
         return f"{type(self).__name__}({self.num_links:,} links, {self.num_nodes:,} nodes)"
 
 
+@dataclass(eq=False, repr=False)
 class Snapshot(Questions):
-    """A model and one version of its history. Immutable; any number of threads may ask.
+    """A model and one version of its history, which never change; any number of threads may ask.
 
     Args:
-        build: Returns what answering needs; called when the first question is asked, if the parts are not given.
+        fitted: The calibration of the probabilities.
+        recalibrates: Whether it is refitted when the parts are built.
+        built: What answering needs; built when the first question is asked, if it is not given.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        events: Events,
-        names: NameIndex,
-        number: int = 0,
-        *,
-        parts: Parts | None = None,
-        build: Callable[[], Parts] | None = None,
-    ) -> None:
-        self.model, self.events, self.names, self.number = model, events, names, number
-        self._parts, self._build, self._building = parts, build, Lock()
+    model: Model
+    events: Events
+    names: NameIndex
+    fitted: RollingCalibration
+    number: int = 0
+    recalibrates: bool = False
+    built: Parts | None = None
+    _building: FreeLock = field(default_factory=FreeLock, init=False)
 
     def snapshot(self) -> Snapshot:
         """This snapshot."""
@@ -403,18 +436,15 @@ class Snapshot(Questions):
     @property
     def parts(self) -> Parts:
         """What answering needs. If building it fails, the next question tries again."""
-        if self._parts is None:
-            with self._building:
-                if self._parts is None:
-                    assert self._build is not None
-                    with self.enough_memory():
-                        self._parts = self._build()
-        return self._parts
-
-    @property
-    def is_built(self) -> bool:
-        """Whether questions are answered at once."""
-        return self._parts is not None
+        if self.built is None:
+            with self._building, self.enough_memory():
+                if self.built is None:
+                    scorer = self.model.system.scorer(self.events)
+                    if self.recalibrates:
+                        self.fitted = recalibrate(self.fitted, scorer, self.events)
+                        self.recalibrates = False
+                    self.built = Parts(scorer, candidates_on(scorer, self.events, self.model.config))
+        return self.built
 
     @property
     def scorer(self) -> Scorer:
@@ -426,16 +456,12 @@ class Snapshot(Questions):
         """Chooses destinations to rank."""
         return self.parts.candidates
 
-    def with_parts(self, **changed: Any) -> Snapshot:
-        """The same version with other parts."""
-        return Snapshot(self.model, self.events, self.names, self.number, parts=self.parts._replace(**changed))
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_building"}
-
-    def __setstate__(self, held: dict[str, Any]) -> None:
-        self.__dict__.update(held)
-        self._building = Lock()
+    def adapted(self, model: Model, fitted: RollingCalibration, number: int) -> Snapshot:
+        """The same history with other weights or another calibration."""
+        built = self.built
+        if built is not None and model is not self.model:
+            built = built._replace(scorer=cast("Trainable", built.scorer).with_module(model.system.module))
+        return replace(self, model=model, fitted=fitted, number=number, built=built)
 
     def name(self, node: int) -> Name:
         """The name of a node."""
@@ -452,31 +478,24 @@ class Snapshot(Questions):
     def pairs(self, src: Names, dst: Names, t: Any) -> Pairs:
         """The ids and times of B pairs."""
         u, v, times = as_names(src), as_names(dst), self.times(t).reshape(-1)
-        sizes = {len(u), len(v), len(times)} - {1}
-        if len(sizes) > 1:
-            raise QueryError(f"{len(u)} src, {len(v)} dst and {len(times)} times: give as many of each, or one for all")
-        size = sizes.pop() if sizes else 1
-        found = [self.ids(given, side) for side, given in enumerate((u, v))]
-        ids = [np.repeat(each, size) if len(each) == 1 else each.copy() for each in found]
-        for i in np.flatnonzero((ids[0] >= len(self.names)) & (ids[1] >= len(self.names))):
+        size = _one_size(src=u, dst=v, times=times)
+        src_ids, dst_ids = (np.broadcast_to(self.ids(given, side), size).copy() for side, given in enumerate((u, v)))
+        for i in np.flatnonzero((src_ids >= len(self.names)) & (dst_ids >= len(self.names))):
             if self.is_same(u[i if len(u) > 1 else 0], v[i if len(v) > 1 else 0]):
-                ids[1][i] = ids[0][i]
-        return ids[0], ids[1], np.repeat(times, size) if len(times) == 1 else times
+                dst_ids[i] = src_ids[i]
+        return src_ids, dst_ids, np.broadcast_to(times, size).copy()
 
     def unknown(self, src: Names, dst: Names) -> list[Name]:
         """The names among these that are not in the network, each once."""
-        found: dict[Name, None] = {}
-        for side, names in enumerate((as_names(src), as_names(dst))):
-            ids = self.ids(names, side)
-            found |= dict.fromkeys(names[i] for i in np.flatnonzero(ids >= len(self.names)).tolist())
-        return list(found)
+        given = [as_names(src), as_names(dst)]
+        found = [np.flatnonzero(self.ids(names, side) >= len(self.names)) for side, names in enumerate(given)]
+        return list(dict.fromkeys(names[i] for names, where in zip(given, found, strict=True) for i in where.tolist()))
 
     def count_unknown(self, src: Names, dst: Names) -> int:
         """The number of pairs with a node that is not in the network."""
-        u, v = (self.ids(names, side) >= len(self.names) for side, names in enumerate((src, dst)))
-        if len(u) != len(v) and 1 not in (len(u), len(v)):
-            raise QueryError(f"{len(u)} src and {len(v)} dst: give as many of each, or one for all")
-        return int((u | v).sum())
+        src_ids, dst_ids = (self.ids(names, side) for side, names in enumerate((src, dst)))
+        _one_size(src=src_ids, dst=dst_ids)
+        return int(((src_ids >= len(self.names)) | (dst_ids >= len(self.names))).sum())
 
     def refuse_unknown(self, src: Names, dst: Names) -> None:
         """Raise QueryError if a name is not in the network, with names that look like it."""
@@ -510,63 +529,67 @@ class Snapshot(Questions):
         return str(form.canonical(u, 0)) == str(form.canonical(v, 1))
 
 
+def newest_time(state: Questions) -> Any:
+    """The time that queries without one follow: that of the newest link; if the training had it, far from the other
+    links, that of the newest of these."""
+    held = state.snapshot()
+    t = held.events.t
+    odd = len(t) and t[-1] == held.model.form.times.last
+    return t[usual(t)][-1].item() if odd else state.watermark
+
+
+def _one_size(**columns: Sized) -> int:
+    """The size of columns that have as many values each, or one for all."""
+    sizes = {len(column) for column in columns.values()} - {1}
+    if len(sizes) > 1:
+        found = " and ".join(f"{len(column)} {name}" for name, column in columns.items())
+        raise QueryError(f"{found}: give as many of each, or one for all")
+    return sizes.pop() if sizes else 1
+
+
 class _Asked(NamedTuple):
-    """A source to rank for: its name and id, the time, and its candidates."""
+    """A source to rank for: its candidates, why they were chosen, and their names if they were given."""
 
     src: Name
     node: int
     t: Any
-    candidates: _Considered
-
-
-class _Considered(NamedTuple):
-    """The candidates of a source: ids [C], why they were chosen, and their names if the user gave them."""
-
-    ids: Array
+    candidates: Array  # [C]
     found: Sequence[str]
-    given: list[Name] | None = None
+    names: list[Name] | None = None
 
 
-class _Choice(NamedTuple):
+class _Candidates(NamedTuple):
     """How candidates are chosen: names with their ids, all nodes, or some kinds."""
 
-    kinds: tuple[str, ...]
-    everyone: bool
-    given: _Considered | None
+    state: Snapshot
+    kinds: Sequence[str]
+    names: list[Name] | None
+    ids: Array
 
     @classmethod
-    def of(cls, state: Snapshot, candidates: Names | None, kinds: Sequence[str]) -> _Choice:
-        everyone = isinstance(candidates, str) and candidates == EVERYONE
-        if candidates is None or everyone:
-            return cls(tuple(kinds), everyone, None)
-        names = list(dict.fromkeys(as_names(candidates)))
-        return cls((), False, _Considered(state.ids(names, 1), ["given"] * len(names), names))
+    def of(cls, state: Snapshot, candidates: Names | None, kinds: Sequence[str]) -> _Candidates:
+        if isinstance(candidates, str) and candidates == EVERYONE:
+            kinds, candidates = (EVERYONE,), None
+        names = None if candidates is None else list(dict.fromkeys(as_names(candidates)))
+        return cls(state, kinds, names, state.ids(names or [], 1))
 
-    def candidates(self, state: Snapshot, src: Name, node: int, t: Any) -> _Considered:
-        """The candidates of one source."""
-        if self.given is not None:
-            return self.given if node < len(state.names) else self._of_stranger(state, self.given, src, node)
-        if self.everyone:
-            ids = state.candidates.everyone(node, t)
-            return _Considered(ids, [EVERYONE] * len(ids))
-        found = state.candidates.choose(node, t, self.kinds)
-        return _Considered(np.array(list(found), np.int64), list(found.values()))
-
-    @staticmethod
-    def _of_stranger(state: Snapshot, given: _Considered, src: Name, node: int) -> _Considered:
-        """An unknown source among the candidates is the same node."""
-        same = [
-            i >= len(state.names) and state.is_same(src, name)
-            for i, name in zip(given.ids.tolist(), given.given or [], strict=True)
-        ]
-        return given._replace(ids=np.where(same, node, given.ids))
+    def of_source(self, src: Name, node: int, t: Any) -> _Asked:
+        if self.names is not None:
+            known = node < len(self.state.names)
+            ids = self.ids if known else self.state.pairs([src], self.names, t)[1]  # it may be one of them
+            return _Asked(src, node, t, ids, ["given"] * len(ids), self.names)
+        if EVERYONE in self.kinds:
+            ids = self.state.candidates.everyone(node, t)
+            return _Asked(src, node, t, ids, [EVERYONE] * len(ids))
+        found = self.state.candidates.choose(node, t, tuple(self.kinds))
+        return _Asked(src, node, t, np.array(list(found), np.int64), list(found.values()))
 
 
 def _rank_logits(state: Snapshot, sources: Sequence[_Asked], byte_budget: int | None) -> list[Array]:
     """The logits of the candidates of each source."""
-    sizes = [len(each.candidates.ids) for each in sources]
+    sizes = [len(each.candidates) for each in sources]
     src = np.repeat(np.array([each.node for each in sources], np.int64), sizes)
-    dst = np.concatenate([each.candidates.ids for each in sources])
+    dst = np.concatenate([each.candidates for each in sources])
     t = np.repeat(np.array([each.t for each in sources], state.events.t.dtype), sizes)
     most = max(len(src), 1)
     if byte_budget is not None and isinstance(state.scorer, Bounded):
@@ -578,15 +601,12 @@ def _rank_logits(state: Snapshot, sources: Sequence[_Asked], byte_budget: int | 
 
 def _ranking(state: Snapshot, asked: _Asked, logits: Array, k: int, prior: float) -> Ranking:
     """The k best candidates, in an order that does not depend on node ids."""
-    probability, considered = state.calibration.at(asked.t).probability(logits, prior), asked.candidates
+    probability = state.calibration.at(asked.t).probability(logits, prior)
     best = np.argsort(-probability, kind="stable")
     if len(best) > k:
         best = best[: np.searchsorted(-probability[best], -probability[best[k - 1]], side="right")]
-    names = considered.given
-    ranked = [
-        Ranked(state.name(considered.ids[i]) if names is None else names[i], float(probability[i]), considered.found[i])
-        for i in best.tolist()
-    ]
+    names = {i: state.name(asked.candidates[i]) if asked.names is None else asked.names[i] for i in best.tolist()}
+    ranked = [Ranked(name, float(probability[i]), asked.found[i]) for i, name in names.items()]
     ranked.sort(key=lambda r: (-r.probability, isinstance(r.name, str), r.name))
     return Ranking(asked.src, ranked[:k])
 
@@ -596,10 +616,10 @@ def in_time_order(scorer: Callable[[Array, Array, Array], Array], src: Array, ds
     if not (t[1:] < t[:-1]).any():
         return scorer(src, dst, t)
     order = np.argsort(t, kind="stable")
-    found = scorer(src[order], dst[order], t[order])
-    back = np.empty(len(order), np.int64)
-    back[order] = np.arange(len(order))
-    return found[back]
+    ordered = scorer(src[order], dst[order], t[order])
+    found = np.empty_like(ordered)
+    found[order] = ordered
+    return found
 
 
 def _distinct(config: Settings, ends: Pairs) -> tuple[Pairs, Any]:
@@ -620,22 +640,13 @@ def _distinct(config: Settings, ends: Pairs) -> tuple[Pairs, Any]:
     return (low, high, t), asked
 
 
-def _check_ranking(k: Any, kinds: Any, prior: Any, byte_budget: Any) -> None:
-    """Refuse invalid arguments of a ranking."""
-    check_integer(k, "k", 1)
-    check_words(kinds, "kinds", KINDS)
-    check_prior(prior)
-    if byte_budget is not None:
-        check_integer(byte_budget, "byte_budget", 1)
-
-
 def _groups(asked: Iterator[_Asked]) -> Iterator[list[_Asked]]:
     """Groups of sources to score together, each with about PAIRS_AT_ONCE candidates."""
     group: list[_Asked] = []
     pairs = 0
     for source in asked:
         group.append(source)
-        pairs += len(source.candidates.ids)
+        pairs += len(source.candidates)
         if pairs >= PAIRS_AT_ONCE:
             yield group
             group, pairs = [], 0

@@ -33,6 +33,15 @@ def test_update_adds_links_once(run: Path, tmp_path: Path, now: int) -> None:
 
 
 @pytest.mark.filterwarnings("always::UserWarning")
+def test_links_of_the_training_data_are_known_by_their_ids(tmp_path: Path) -> None:
+    data, options = tmp_path / "links.csv", ("--system", "popularity", "--device", "cpu", "--quiet")
+    rows = [f"{i},n{i % 7},m{i % 5},{100 + i}\n" for i in range(120)]
+    data.write_text("number,src,dst,time\n" + "".join(rows[:110]))
+    assert call_cawn("train", data, "--id", "number", "-o", tmp_path / "run", *options)[0] == 0
+    data.write_text("number,src,dst,time\n" + "".join(rows[100:]))
+    assert "10 links and 0 nodes added, 10 known links skipped" in call_cawn("update", tmp_path / "run", data)[2]
+
+
 def test_once_needs_no_ids(run: Path, tmp_path: Path, now: int) -> None:
     new = tmp_path / "new.csv"
     new.write_text(f"rater,ratee,when\nn1,n2,{now}\nn1,n3,{now}\n")

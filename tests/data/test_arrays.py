@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import cawn
+from cawn.data.array_folders import map_array
 from cawn.data.columns import ArrayFile, GrowingArray, Store, blocks
 from cawn.data.hashing import digest, hash_ids, read_json, read_sealed, write_sealed
 from cawn.data.readers.sorting import sort_by_time
@@ -24,7 +25,12 @@ def test_files_of_numpy_written_and_read_in_blocks(tmp_path: Path) -> None:
         with pytest.raises(cawn.StorageError, match=r"blocks\.npy: ended early"):
             file.read(7_999, 2)
     assert (tmp_path / "blocks.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
-    mapped = np.load(tmp_path / "whole.npy", mmap_mode="c")
+    content = (tmp_path / "whole.npy").read_bytes()
+    for size in (len(content) - 4, len(content) + 4, 20):
+        (tmp_path / "damaged.npy").write_bytes(content[:size].ljust(size))
+        with pytest.raises(cawn.StorageError, match=r"damaged\.npy: missing or damaged"):
+            map_array(tmp_path / "damaged.npy")
+    mapped = map_array(tmp_path / "whole.npy")
     for _ in range(2):  # a mapped array can be read twice
         found = [(first, part.copy()) for first, (part, none) in blocks(3_000, mapped, None) if none is None]
         assert [first for first, _ in found] == [0, 3_000, 6_000]

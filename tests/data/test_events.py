@@ -16,6 +16,9 @@ def test_links_are_in_the_order_of_time_and_then_of_rows() -> None:
     assert events.t.tolist() == [1, 1, 5, 5]
     assert events.msg.ravel().tolist() == [11, 13, 10, 12]
     assert repr(events) == "Events(4 links, 4 nodes, t 1..5 int64, msg [1])"
+    assert cawn.Events([0], [5], [1]).labels.tolist() == [0, 1, 2, 3, 4, 5]
+    assert cawn.Events([0], [5], [1]).ids([3, 9]).tolist() == [3, 9]
+    assert cawn.Events([0], [1], [1], labels=[100, -7]).ids([-7, 100, 3, 4, 3]).tolist() == [1, 0, 2, 3, 2]
 
 
 @pytest.mark.parametrize(
@@ -88,25 +91,21 @@ def test_refused(arguments: dict, message: str) -> None:
         cawn.Events(**({"src": [0, 1], "dst": [1, 0], "t": [1, 2]} | arguments))
 
 
-def test_immutable_and_detached() -> None:
-    src, dst, t = np.array([0, 1], np.int32), np.array([1, 0], np.int32), np.array([1, 2])
-    events = cawn.Events(src, dst, t, weight=[1, 2])
-    src[0] = t[0] = 99
-    assert (events.src[0], events.t[0]) == (0, 1)
-    for array in (events.src, events.dst, events.t, events[1:].weight):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
-
-
 def test_columns_follow_order_and_choice() -> None:
     """A negative that occurs nowhere else is a node."""
+    src = np.array([0, 1, 2], np.int32)
     optional = {"weight": [0.5, 0.0, 2.0], "negative": [2, -1, 5], "link_id": ["c", "a", "b"]}
-    events = cawn.Events([0, 1, 2], [1, 2, 0], [3, 1, 2], msg=[3, 1, 2], **optional)
+    events = cawn.Events(src, [1, 2, 0], [3, 1, 2], msg=[3, 1, 2], **optional)
+    src[:] = 5  # they are copies
+    assert events.src.tolist() == [1, 2, 0]
     for part, expected in ((events, [1, 2, 0]), (events[1:], [2, 0]), (events[np.array([0, 2])], [1, 0])):
         assert (len(part), part.num_nodes, part.rows.tolist()) == (len(expected), 6, expected)
         assert part.t.tolist() == part.msg.ravel().tolist() == [[3, 1, 2][row] for row in expected]
         assert part.weight.tolist() == [optional["weight"][row] for row in expected]
         assert part.negative.tolist() == [optional["negative"][row] for row in expected]
+        for array in (part.src, part.dst, part.t, part.weight):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 1
         assert part.link_id.tolist() == hash_ids([optional["link_id"][row] for row in expected]).tolist()
     assert (events.weight.dtype, events.negative.dtype) == (np.float32, np.int32)
     assert events[events.t > 2].msg.tolist() == [[3]]
@@ -121,13 +120,6 @@ NO_PARTS = [slice(None, None, -1), slice(None, None, 0), slice("a", None), np.ar
 def test_parts_out_of_order_are_refused(chosen) -> None:
     with pytest.raises(cawn.DataError, match=r"choose among the 3 links .* sorted by time"):
         cawn.Events([0, 0, 0], [1, 1, 1], [1, 2, 3])[chosen]
-
-
-def test_names() -> None:
-    assert cawn.Events([0], [5], [1]).labels.tolist() == [0, 1, 2, 3, 4, 5]
-    assert cawn.Events([0], [5], [1]).ids([3, 9]).tolist() == [3, 9]
-    events = cawn.Events([0], [1], [1], labels=[100, -7])
-    assert events.ids([-7, 100, 3, 4, 3]).tolist() == [1, 0, 2, 3, 2]
 
 
 @pytest.mark.parametrize(("name", "tau"), [("wikipedia", 1.27e-5), ("mooc", 4.48e-5)])

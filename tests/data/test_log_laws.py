@@ -160,7 +160,8 @@ def test_any_rows_of_a_file(tmp_path: Path, kind: str) -> None:
     (tmp_path / "day=7").mkdir()
     table = pa.table({"src": [f"n{i}" for i in range(100)], "dst": ["x"] * 100, "t": range(100)})
     pairs = PairFile.open(as_file(table, tmp_path / "day=7" / "pairs", kind))
-    assert pairs.count_rows() == 100
+    assert (pairs.count_rows(), pairs.num_rows()) == (100, {"csv": 100, "parquet": 100}.get(kind))
+    assert pairs.has_times()
     for first, stop in ((0, None), (0, 10), (25, 61), (99, None), (60, 60)):
         chunks = list(pairs.chunks(7, first, stop))
         names = [name for chunk in chunks for name in chunk.column("src").to_pylist()]
@@ -210,6 +211,14 @@ def test_literal_logs(tmp_path: Path, text: str, options: dict) -> None:
             write_columns(log, tmp_path / "columns", SMALL, **options)
 
 
+@pytest.mark.parametrize("kind", ["parquet", "json", "stream", "file", "table"])
+def test_a_row_that_is_wrong_is_named_in_any_piece(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"src": range(40), "dst": range(40), "t": [*range(30), None, *range(9)]})
+    source = table if kind == "table" else as_file(table, tmp_path / "log", kind)
+    with pytest.raises(cawn.DataError, match="row 31, column 't': found nothing"):
+        write_columns(source, tmp_path, SMALL)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_folders_of_partitions(tmp_path: Path, kind: str) -> None:
     for i, day in enumerate(("2024-01-02", "2024-01-01")):
@@ -239,15 +248,16 @@ def test_tables_of_nodes(tmp_path: Path, links: str) -> None:
             st.sampled_from(["ann", "bob", "é, x", 'q"q', "7", "NA"]),
             st.sampled_from(["ann", "zoe", "8"]),
             st.integers(-(2**61), 2**61).filter(lambda t: not 1900_01_01 <= t <= 2199_12_31),  # no dates
+            st.sampled_from([0.5, 1.5, 2.5]),
         ),
         min_size=1,
         max_size=20,
-    )
+    ),
+    kind=st.sampled_from(["csv", "parquet", "json", "stream", "file", "table"]),
 )
-def test_what_is_written_is_read(tmp_path: Path, links: list[tuple[str, str, int]]) -> None:
-    path = tmp_path / "links.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([("src", "dst", "t"), *links])
-    events = cawn.read(path)
+def test_what_is_written_is_read(tmp_path: Path, links: list[tuple[str, str, int, float]], kind: str) -> None:
+    table = pa.table({name: [link[i] for link in links] for i, name in enumerate(("src", "dst", "t", "w"))})
+    events = cawn.read(table if kind == "table" else as_file(table, tmp_path / "links", kind), msg="w")
+    found = [(str(a), str(b), t) for a, b, t in named_links(events)]
     expected = sorted(links, key=lambda link: link[2])
-    assert [(str(a), str(b), t) for a, b, t in named_links(events)] == expected
+    assert [(*link, w) for link, w in zip(found, events.msg.ravel().tolist(), strict=True)] == expected

@@ -67,18 +67,6 @@ def test_text_whatever_it_is_called(tmp_path: Path, text: str, compress) -> None
 
 
 SRC, DST, T = zip(*ROWS, strict=True)
-TABLE = pa.table({"src": SRC, "dst": DST, "t": T, "weight": [0.5, 1.5, 2.5, 3.5]})
-
-
-def test_parquet_and_arrow_files(tmp_path: Path) -> None:
-    pq.write_table(TABLE, tmp_path / "a.parquet")
-    for name, kind in (("a.arrow", pa.ipc.new_file), ("a.arrows", pa.ipc.new_stream)):
-        with kind(tmp_path / name, TABLE.schema) as sink:
-            sink.write(TABLE)
-    for source in (TABLE, *(tmp_path / name for name in ("a.parquet", "a.arrow", "a.arrows"))):
-        events = cawn.read(source, msg="weight")
-        assert named_links(events) == SORTED
-        assert events.msg.tolist() == [[1.5], [2.5], [3.5], [0.5]]
 
 
 def test_tables_of_other_libraries() -> None:
@@ -304,18 +292,47 @@ def test_times(tmp_path: Path, times: list[str], expected: list) -> None:
     assert events.t.dtype == (np.float64 if any(isinstance(e, float) for e in expected) else np.int64)
 
 
-def test_string_names_and_dates(tmp_path: Path) -> None:
-    rows = ["payer,payee,date,amount", "ana,bo,2024-01-02T00:00:00,5", "bo,NA,2024-01-01 12:00,7.5"]
-    events = read_text(tmp_path, "\n".join([*rows, "né,ana,2024-01-03T01:00:00,1"]), msg=["amount"])
-    assert named_links(events) == [("bo", "NA", 1704110400), ("ana", "bo", 1704153600), ("né", "ana", 1704243600)]
-    assert events.msg.ravel().tolist() == [7.5, 5, 1]
-    assert events.ids(["ana", "nobody", "né", "nobody", "none"]).tolist() == [0, 4, 2, 4, 5]
-    # dates of several files share a unit
-    written(tmp_path / "a.csv", "src,dst,t\n1,2,2024-01-01\n")
-    written(tmp_path / "b.csv", "src,dst,t\n1,2,2024-01-01T00:00:00.0000001\n")
+def test_dates_of_several_files_share_a_unit(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "src,dst,t\n1,né,2024-01-01\n")
+    written(tmp_path / "b.csv", "src,dst,t\n1,NA,2024-01-01T00:00:00.0000001\n")
     events = cawn.read(tmp_path / "*.csv")
-    assert events.t.tolist() == [1_704_067_200 * 10**9, 1_704_067_200 * 10**9 + 100]
+    assert named_links(events) == [("1", "né", 1_704_067_200 * 10**9), ("1", "NA", 1_704_067_200 * 10**9 + 100)]
     assert events.reading.unit == "ns"
+    assert events.ids([1, "nobody", "né", "nobody", "none"]).tolist() == [0, 3, 1, 3, 4]
+
+
+def test_white_space_at_the_ends_of_names_is_left_out(tmp_path: Path) -> None:
+    """ " DE1" is not another node; nor is " 7" among integers."""
+    plain, node = [f"DE{i % 7},7,{i},{i % 5}" for i in range(100)], "node,size\n DE1\t,5\nDE2,6\n"
+    found = plain.copy()
+    found[70], found[90] = " DE0\u00a0,7,70,0 ", "DE6,\u20037,90,0"
+    columns = {"src": 0, "dst": 1, "time": 2, "negative": 3, "nodes": written(tmp_path / "nodes.csv", node)}
+    expected = read_text(tmp_path, "\n".join(plain), **columns)
+    for options in ({}, {"memory": "64GiB"}):
+        with pytest.warns(UserWarning, match=r"line 71, column 'column 0': found .* DE0.*left out \(2 such name"):
+            events = read_text(tmp_path, "\n".join(found), **columns, **options)
+        assert named_links(events) == named_links(expected)
+        assert events.negative.tolist() == expected.negative.tolist()
+        assert np.array_equal(events.x, expected.x)
+    table = pa.table({"src": [b"a ", b"b"], "dst": ["\n7", "a"], "t": [1, 2]})
+    with pytest.warns(UserWarning, match="row 1, column 'dst'"):
+        assert cawn.read(table).labels.tolist() == ["a", "b", "7"]
+    with pytest.raises(cawn.DataError, match="line 100, column 'column 0': found nothing"):
+        read_text(tmp_path, "\n".join([*plain[:99], "  ,7,99,0"]))
+
+
+@pytest.mark.parametrize("far", ["2052-01-01", "1970-01-02T00:00:00"])
+def test_a_row_dated_far_away_is_named_and_moves_no_decay(tmp_path: Path, far: str) -> None:
+    rows = [f"{i % 7},{i % 5},2024-{1 + i % 12:02}-{1 + i % 28:02}" for i in range(300)]
+    expected = read_text(tmp_path, "\n".join(rows))
+    written(tmp_path / "1.csv", "\n".join(rows[:150]))
+    written(tmp_path / "2.csv", "\n".join([f"0,1,{far}", *rows[150:]]))
+    for options in ({}, {"memory": "64GiB"}):
+        message = rf"2.csv, line 1: t is {far[:10]}, far from other links \(2024-01-01 to 2024-12-2\d\); .* 1 such time"
+        with pytest.warns(UserWarning, match=message) as caught:
+            events = cawn.read([tmp_path / "1.csv", tmp_path / "2.csv"], **options)
+        assert len(caught) == 1
+        assert (events.intensity, len(events)) == (expected.intensity, 301)
 
 
 LINKS = "src,dst,t,amount,currency,code\nann,bob,1,2.5,eur,7\nbob,cid,2,4,usd,07\nann,cid,3,1,,7\n"

@@ -71,7 +71,7 @@ def test_json_lines(tmp_path: Path, compress) -> None:
     path = tmp_path / "whatever.csv"
     rows = ['{"src": "2024-01-01", "dst": "b", "t": "2024-01-02", "w": 0.5}', "", '{"t": "2024-01-01", "w": 1,']
     rows[-1] += ' "dst": "a", "src": "b", "note": "{[("}'
-    path.write_bytes(compress("\r\n".join(rows).encode()))
+    path.write_bytes(compress(("\ufeff" + "\r\n".join(rows)).encode()))
     events = cawn.read(path, msg="w")
     assert named_links(events) == [("b", "a", 1_704_067_200), ("2024-01-01", "b", 1_704_153_600)]
     assert events.msg.ravel().tolist() == [1, 0.5]

@@ -45,6 +45,8 @@ def point(i: int) -> dict[str, Any]:
     }
 
 
+LATENCY = {"status": (0.4, 1, 99), "score": (4.1, 21.2, 1_000), "rank": (81, 149, 412), "links": (2.7, 9.4, 1_000)}
+DRIFT = {"new_nodes": (0.034, 0.021, -0.013), "new_pairs": (0.287, 0.314, 0.027), "ece": (0.013, 0.019, 0.006)}
 STATUS: dict[str, Any] = {
     "ready": True,
     "phase": "ready",
@@ -56,43 +58,23 @@ STATUS: dict[str, Any] = {
     "model": {"name": "payments", "version": "9f3c2a71d0e4"},
     "links_per_second": 812.4,
     "latency": {
-        "status": {"p50": 0.0004, "p99": 0.001, "count": 99},
-        "score": {"p50": 0.0041, "p99": 0.0212, "count": 1_000},
-        "rank": {"p50": 0.081, "p99": 0.149, "count": 412},
-        "links": {"p50": 0.0027, "p99": 0.0094, "count": 1_000},
-        "explain": {"p50": 0.113, "p99": 0.342, "count": 27},
+        name: {"p50": p50 / 1000, "p99": p99 / 1000, "count": count}
+        for name, (p50, p99, count) in (LATENCY | {"explain": (113, 342, 27)}).items()
     },
     "queue": {"size": 1, "capacity": 10_000, "links": 3},
     "late": {"policy": "insert", "links": 0},
-    "accuracy": {
-        "arrived": 30_500,
-        "scored": 6_100,
-        "window": {"links": 2_000, "scored": 2_000, "negatives": 20},
-        "model": figures(0.62),
-        "shadow": figures(0.65),
-        "baseline": figures(0.48, calibrated=False),
-        "new_nodes": 0.021,
-        "new_pairs": 0.314,
-        "drift": {
-            "new_nodes": {"test": 0.034, "now": 0.021, "change": -0.013},
-            "new_pairs": {"test": 0.287, "now": 0.314, "change": 0.027},
-            "ece": {"test": 0.013, "now": 0.019, "change": 0.006},
-        },
-        "alarm": None,
-        "alarm_since": None,
-    },
+    "accuracy": {"arrived": 30_500, "scored": 6_100, "window": {"links": 2_000, "scored": 2_000, "negatives": 20}}
+    | {"model": figures(0.62), "shadow": figures(0.65), "baseline": figures(0.48, calibrated=False)}
+    | {"new_nodes": 0.021, "new_pairs": 0.314, "alarm": None, "alarm_since": None}
+    | {"drift": {name: dict(zip(("test", "now", "change"), each, strict=True)) for name, each in DRIFT.items()}},
     "learning": {"enabled": True, "promotions": 2},
     "sources": [],
     "loaded": {"links": 0, "of": 0},
 }
 NAMES = [HOSTILE, "alice", RIGHT_TO_LEFT, "bob", LONG, "carol/ops", LARGE, "dave", "7", ".."]
 LINKS = [
-    {
-        "src": NAMES[i % 10],
-        "dst": NAMES[(3 * i + 1) % 10],
-        "t": START + 3600 - 7 * i,
-        "probability": [0.934, 0.412, 0.077, None][i % 4],
-    }
+    {"src": NAMES[i % 10], "dst": NAMES[(3 * i + 1) % 10], "t": START + 3600 - 7 * i}
+    | {"probability": [0.934, 0.412, 0.077, None][i % 4]}
     for i in range(20)
 ]
 
@@ -102,42 +84,14 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
         {"src": src, "dst": "bob", "t": START, "event": 5, "time": "2023-11-14T22:13:20"},
         {"src": HOSTILE, "dst": "bob", "t": START - 60, "event": 4, "time": "2023-11-14T22:12:20"},
     ]
+    fields = ("start", "count", "contribution", "shape", "nodes", "links", "part")
     walks = [
-        {
-            "start": "src",
-            "count": 9,
-            "contribution": 1.204,
-            "shape": "(0,2) → (1,1)",
-            "nodes": [src, "bob"],
-            "links": steps[:1],
-            "part": "common",
-        },
-        {
-            "start": "dst",
-            "count": 4,
-            "contribution": 0.377,
-            "shape": "(2,0)",
-            "nodes": [dst, "bob", HOSTILE],
-            "links": steps,
-            "part": "common",
-        },
-        {
-            "start": "dst",
-            "count": 2,
-            "contribution": -0.611,
-            "shape": "(2,0)",
-            "nodes": [dst],
-            "links": [],
-            "part": "apart",
-        },
+        ("src", 9, 1.204, "(0,2) → (1,1)", [src, "bob"], steps[:1], "common"),
+        ("dst", 4, 0.377, "(2,0)", [dst, "bob", HOSTILE], steps, "common"),
+        ("dst", 2, -0.611, "(2,0)", [dst], [], "apart"),
     ]
-    return {
-        "src": src,
-        "dst": dst,
-        "t": t,
-        "probability": 0.934,
-        "error": 0.0042,
-        "draws": 8,
+    found = {"src": src, "dst": dst, "t": t, "probability": 0.934, "error": 0.0042, "draws": 8}
+    return found | {
         "logit": 1.9,
         "base": -1.2,
         "parts": [
@@ -149,7 +103,9 @@ def explanation(src: Any, dst: Any, t: Any) -> dict[str, Any]:
             part("longer", "longer paths", "no sampled walks", 0.0002),
             part("attributes", "attributes", "of the links and nodes on the walks", -0.0003),
         ],
-        "walks": [walk | {"meaning": "a node that both have linked to"} for walk in walks],
+        "walks": [
+            dict(zip(fields, walk, strict=True)) | {"meaning": "a node that both have linked to"} for walk in walks
+        ],
         "num_walks": 32,
         "past": {"src_links": 41, "dst_links": 17, "pair_links": 3, "pair_last": START - 3600},
         "prior": 0.5,

@@ -17,7 +17,7 @@ class FakePredictor:
 
     def __init__(self) -> None:
         self.calls: list[tuple[list, list, list, float]] = []
-        self.version, self.watermark = 3, 100
+        self.version, self.watermark, self.events = 3, 100, cawn.Events([], [], [])
         self.free, self.entered = Event(), Event()
         self.free.set()
 
@@ -79,7 +79,7 @@ def test_requests_that_wait_are_scored_together(batcher, predictor) -> None:
     assert rest[0].result().version == 3
     assert [call[2] for call in predictor.calls] == [[1], [10, 20, 30]]
     scores.close()
-    assert [(batch.requests, batch.pairs, batch.unknown) for batch in seen] == [(1, 1, 0), (2, 3, 1)]
+    assert [(batch.pairs, batch.unknown) for batch in seen] == [(1, 0), (3, 1)]
 
 
 def test_a_batch_has_at_most_so_many_pairs(batcher, predictor) -> None:
@@ -89,13 +89,10 @@ def test_a_batch_has_at_most_so_many_pairs(batcher, predictor) -> None:
     predictor.free.set()
     assert [len(each.result(600).probability) for each in answers] == [2, 2, 1, 5]
     assert [call[2] for call in predictor.calls[1:]] == [[10, 20], [30, 40, 50], [1, 2, 3, 4, 5]]
-
-
-def test_a_batch_that_is_full_does_not_wait(batcher, predictor) -> None:
-    scores = batcher(max_pairs=2, max_wait=3600.0)
-    answers = [scores.submit(pairs(1)), scores.submit(pairs(2))]
+    patient = batcher(max_pairs=2, max_wait=3600.0)  # which does not wait once a batch is full
+    answers = [patient.submit(pairs(1)), patient.submit(pairs(2))]
     assert [each.result(600).probability.tolist() for each in answers] == [[0.001], [0.002]]
-    assert len(predictor.calls) == 1
+    assert len(predictor.calls) == 5
 
 
 def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor) -> None:
@@ -113,13 +110,15 @@ def test_times_of_different_types_and_priors_are_asked_apart(batcher, predictor)
     ]
 
 
-def test_a_bad_request_fails_alone(batcher, predictor) -> None:
+def test_a_bad_request_fails_alone_and_a_cancelled_one_is_left_out(batcher, predictor) -> None:
     scores = batcher()
     busy(scores, predictor)
-    good, bad, other = (scores.submit(pairs(t)) for t in (5, -1, 6))
+    good, bad, other, cancelled = (scores.submit(pairs(t)) for t in (5, -1, 6, 7))
+    assert cancelled.cancel()
     predictor.free.set()
     assert good.result(600).probability.tolist() == [0.005]
     assert other.result(600).probability.tolist() == [0.006]
+    assert not any(7 in call[2] for call in predictor.calls)
     with pytest.raises(cawn.QueryError, match="negative"):
         bad.result(600)
 
@@ -146,16 +145,6 @@ def test_a_full_queue_is_refused(batcher, predictor) -> None:
     predictor.free.set()
     assert len(waiting.result(600).probability) == 2
     assert scores.submit(pairs(1)).result(600).version == 3
-
-
-def test_cancelled_requests_are_left_out(batcher, predictor) -> None:
-    scores = batcher()
-    busy(scores, predictor)
-    cancelled, kept = scores.submit(pairs(1)), scores.submit(pairs(2))
-    assert cancelled.cancel()
-    predictor.free.set()
-    assert kept.result(600).probability.tolist() == [0.002]
-    assert predictor.calls[-1][2] == [2]
 
 
 def test_closing_answers_what_is_queued(batcher, predictor) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -39,19 +38,13 @@ def request(receive: Messages, *headers: tuple[bytes, bytes]) -> Request:
 
 
 def read(receive: Messages, *headers: tuple[bytes, bytes], most: int = len(BODY)) -> Any:
-    with ThreadPoolExecutor(1) as threads:
-        return asyncio.run(Bodies(threads, most).read(request(receive, *headers), PAIRS))
+    return asyncio.run(Bodies(most).read(request(receive, *headers), PAIRS))
 
 
 def refusal(receive: Messages, *headers: tuple[bytes, bytes]) -> int:
     with pytest.raises(Problem) as caught:
         read(receive, *headers)
     return caught.value.status
-
-
-def test_parts_are_joined() -> None:
-    assert read(Messages(part(BODY, more=False))) == Pairs([1], [2], None)
-    assert read(Messages(part(BODY[:5]), part(b""), part(BODY[5:], more=False))) == Pairs([1], [2], None)
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_has_arrived() -> None:
@@ -67,33 +60,31 @@ def test_a_body_that_is_too_large_is_refused_before_it_has_arrived() -> None:
         assert read(Messages(part(BODY, more=False)), (b"content-length", length))
 
 
-def test_a_client_that_goes_away() -> None:
-    for messages in ([], [part(b"{")]):
+def test_parts_are_joined_until_the_client_goes_away_or_is_too_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for parts in ([part(BODY, more=False)], [part(BODY[:5]), part(b""), part(BODY[5:], more=False)]):
+        assert read(Messages(*parts)) == Pairs([1], [2], None)
+    for parts in ([], [part(b"{")]):
         with pytest.raises(ClientDisconnect):
-            read(Messages(*messages, {"type": "http.disconnect"}))
-
-
-def test_a_body_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+            read(Messages(*parts, {"type": "http.disconnect"}))
     monkeypatch.setattr(bodies, "BODY_SECONDS", 0.01)
     assert refusal(Messages(part(b"{"))) == 408
 
 
 def test_large_bodies_in_transit_are_limited() -> None:  # H13
     async def run() -> None:
-        with ThreadPoolExecutor(1) as threads:
-            reader = Bodies(threads, most=4 * LARGE, in_transit=4 * LARGE)
-            slow = [Messages(part(b" " * 2 * LARGE)) for _ in range(2)]
-            tasks = [asyncio.create_task(reader.read(request(each), PAIRS)) for each in slow]
-            await asyncio.gather(*(each.waiting.wait() for each in slow))
-            large = [part(b" " * (LARGE + 1)), part(BODY, more=False)]
-            with pytest.raises(Problem) as caught:
-                await reader.read(request(Messages(*large)), PAIRS)
-            assert (caught.value.status, "Retry-After" in caught.value.headers) == (429, True)
-            assert await reader.read(request(Messages(part(BODY, more=False))), PAIRS)  # small ones are not refused
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            assert await reader.read(request(Messages(*large)), PAIRS)
+        reader = Bodies(most=4 * LARGE, in_transit=4 * LARGE)
+        slow = [Messages(part(b" " * 2 * LARGE)) for _ in range(2)]
+        tasks = [asyncio.create_task(reader.read(request(each), PAIRS)) for each in slow]
+        await asyncio.gather(*(each.waiting.wait() for each in slow))
+        large = [part(b" " * (LARGE + 1)), part(BODY, more=False)]
+        with pytest.raises(Problem) as caught:
+            await reader.read(request(Messages(*large)), PAIRS)
+        assert (caught.value.status, "Retry-After" in caught.value.headers) == (429, True)
+        assert await reader.read(request(Messages(part(BODY, more=False))), PAIRS)  # small ones are not refused
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert await reader.read(request(Messages(*large)), PAIRS)
 
     asyncio.run(run())
 

@@ -1,4 +1,4 @@
-"""A shadow model on streams with and without a change of their law."""
+"""A shadow model on streams with and without a change of their law, and the weights that are kept."""
 
 import logging
 import sqlite3
@@ -11,13 +11,14 @@ import pytest
 import torch
 
 import cawn
-from cawn.errors import QueryError
+from cawn.errors import QueryError, StorageError
 from cawn.serve import monitor as monitors
 from cawn.serve.learning import Learner
 from cawn.serve.monitor import Monitor
 from cawn.serve.recency import Recency
-from cawn.serve.store import SHADOW, Store
+from cawn.serve.store import Store
 from cawn.serve.weights import KeptWeights
+from cawn.snapshot import Questions
 from cawn.systems.base import Trainable
 from cawn.systems.training import contrast_loss
 from small_runs import TINY
@@ -50,14 +51,14 @@ def stream(
     return monitor
 
 
-def without_learning(run: Path, events: cawn.Events) -> dict[str, float]:
-    """The accuracy of the run's own weights."""
-    found: dict[str, float] = stream(load(run), None, events).summary()["model"]
-    return found
+def weights_of(predictor: cawn.LinkPredictor, *, more: float = 0.0) -> dict[str, torch.Tensor]:
+    return {name: value + more for name, value in predictor.snapshot().model.system.module.state_dict().items()}
 
 
-def weights_of(predictor: cawn.LinkPredictor) -> dict[str, torch.Tensor]:
-    return {name: value.clone() for name, value in predictor.snapshot().model.system.module.state_dict().items()}
+def ask(predictor: Questions) -> list[float]:
+    found = predictor.score(["n0", "n1"], ["n20", "n21"], TRAINED + 50)
+    assert isinstance(found, np.ndarray)
+    return found.tolist()
 
 
 def assert_equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
@@ -75,7 +76,7 @@ def test_after_a_change_of_law_the_shadow_model_wins(
         found = stream(predictor, learner, OTHER_LAW).summary()
     assert learner.summary()["promotions"] >= 1
     assert any("the shadow model is served now" in message for message in caplog.messages)
-    fixed = without_learning(cycles, OTHER_LAW)
+    fixed = stream(load(cycles), None, OTHER_LAW).summary()["model"]
     assert found["model"]["mrr"] > fixed["mrr"] + 5 * fixed["mrr_error"]
     assert found["model"]["log_loss"] < fixed["log_loss"]
     assert predictor.version > version + (len(OTHER_LAW) - TRAINED) // 50 - 1
@@ -97,14 +98,11 @@ def test_no_link_is_learned_before_it_is_scored(cycles: Path) -> None:
     predictor = load(cycles)
     learner = learner_of(predictor)
     monitor = Monitor(predictor, learner)
-    until = []
     for links in portions(OTHER_LAW[: TRAINED + 300], TRAINED, 50):
-        learned_until = learner._until
-        feed(predictor, monitor, links)
-        assert min(row["t"] for row in monitor.recent(50)) >= learned_until
-        until.append(learner._until)
-    assert until[-1] > until[0]
-    assert learner.summary()["links"] == pytest.approx(until[-1] - TRAINED, abs=2)
+        assert learner._until < links.t[0]
+        assert feed(predictor, monitor, links) == 50
+    assert TRAINED + 200 < learner._until < TRAINED + 300
+    assert learner.summary()["links"] == learner._until - TRAINED + 1
 
 
 def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +122,8 @@ def test_links_are_replayed_in_the_stated_proportion(cycles: Path, monkeypatch: 
 
 def test_negatives_are_destinations_by_the_end_of_the_period(cycles: Path) -> None:
     predictor = load(cycles)
-    learner, events, recency = learner_of(predictor), predictor.snapshot().events, Recency()
-    recency.extend(events, 0, len(events))
+    learner, events = learner_of(predictor), predictor.snapshot().events
+    recency = Recency(events.src, events.dst, events.t)
     chosen = np.arange(0, len(events), 7)
     training = learner._with_negatives(events, chosen, len(events), recency)
     first = {int(node): int(np.flatnonzero(events.dst == node)[0]) for node in np.unique(events.dst)}
@@ -177,11 +175,14 @@ def test_a_restart_continues_with_the_same_shadow_model(cycles: Path, store: Sto
     assert again._until == learner._until
 
 
-def test_a_damaged_shadow_model_starts_again(cycles: Path, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_found(cycles: Path, store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """Weights are refused; a shadow model starts again."""
     predictor = load(cycles)
     learner_of(predictor, store).save()
     with closing(sqlite3.connect(store.path, isolation_level=None)) as db:
-        db.execute("UPDATE weights SET crc = crc + 1 WHERE number = ?", (SHADOW,))
+        db.execute("UPDATE weights SET crc = crc + 1")
+    with pytest.raises(StorageError, match=r"the weights 0 are damaged .checksum"):
+        KeptWeights(store).serve(predictor, 0)
     again = learner_of(predictor, store)
     assert "starts again" in caplog.text
     assert_equal(dict(again._shadow.module.state_dict()), weights_of(predictor))
@@ -220,3 +221,49 @@ def test_training_logits_are_those_of_training() -> None:
         logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
         again = contrast_loss(logits, links.weight, training.num_negatives)
         assert again.item() == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_weights_are_numbered_and_served_again(cycles: Path, store: Store) -> None:
+    predictor, kept = load(cycles), KeptWeights(store)
+    snapshot, first, calibration = predictor.snapshot(), ask(predictor), predictor.calibration
+    assert kept.serve(predictor) is None
+    assert kept.keep(weights_of(predictor), calibration, links=7) == 0
+    assert kept.keep(weights_of(predictor, more=0.1), calibration, links=9, evidence={"links": 500}) == 1
+    assert kept.numbers() == [0, 1]
+    assert kept.serve(predictor, 1) == kept.serve(predictor) == 1
+    second = ask(predictor)
+    assert set(first).isdisjoint(second)
+    assert ask(snapshot) == first  # queries in progress keep their weights
+    other = load(cycles)
+    assert KeptWeights(store).serve(other) == 1  # after a restart
+    assert ask(other) == second
+    assert kept.serve(other, 0) == kept.serving == 0
+    assert ask(other) == first
+    _, about = kept.read(1)
+    assert (about["links"], about["evidence"], about["when"][-6:]) == (9, {"links": 500}, "+00:00")
+    with pytest.raises(QueryError, match="no weights with the number 3; there are 0, 1"):
+        kept.serve(predictor, 3)
+    with pytest.raises(QueryError, match="do not fit"):
+        predictor.replace_weights({"0.weight": torch.zeros(2, 2)})
+    assert ask(predictor) == second
+
+
+def test_weights_in_use_keep_their_newer_calibration(cycles: Path, store: Store) -> None:
+    predictor, kept = load(cycles), KeptWeights(store)
+    before, version = predictor.calibration, predictor.version
+    kept.serve(predictor, kept.keep(weights_of(predictor), before.initial, links=1))
+    kept.serve(predictor)
+    assert predictor.calibration is before
+    assert predictor.version == version
+
+
+def test_replaced_weights_are_saved_and_those_of_the_results_kept(cycles: Path, tmp_path: Path) -> None:
+    predictor = load(cycles)
+    tested = weights_of(predictor)
+    predictor.replace_weights(weights_of(predictor, more=0.1))
+    predictor.append(["n0"], ["n20"], [TRAINED])
+    predictor.save(tmp_path / "saved")
+    again = load(tmp_path / "saved")
+    assert ask(again) == ask(predictor)
+    evaluated = again.snapshot().model.record.evaluated
+    assert all((evaluated[name] == value.numpy()).all() for name, value in tested.items())

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cawn.serve.bodies import parse
 from cawn.serve.links import Links
 from cawn.serve.problems import Problem
 from cawn.serve.requests import LINKS, MAX_LINKS, MAX_NAME, MAX_PAIRS, PAIRS, ExplainQuery, Kind, Pairs, RankQuery
-from cawn.serve.schema import parse
 from cawn.walks.candidates import KINDS
 
 RANK, EXPLAIN = (RankQuery,), (ExplainQuery,)
@@ -57,11 +57,11 @@ def test_pairs_as_rows_or_columns() -> None:
 
 def test_rankings_and_explanations() -> None:
     assert get_args(get_args(Kind)[0]) == KINDS
-    assert asked(RANK, {"src": "a"}) == RankQuery("a", None, 10, None, KINDS, 0.5)
+    assert asked(RANK, {"src": "a"}) == RankQuery("a", None, 10, None, KINDS, prior=0.5)
     body = {"src": 1, "t": "2016-01-23", "k": 3, "candidates": ["b", 2], "kinds": ["recent"], "prior": 0.2}
-    assert asked(RANK, body) == RankQuery(1, "2016-01-23", 3, ["b", 2], ("recent",), 0.2)
+    assert asked(RANK, body) == RankQuery(1, "2016-01-23", 3, ["b", 2], ("recent",), prior=0.2)
     assert asked(RANK, {"src": 1, "candidates": "all"}).candidates == "all"
-    assert asked(EXPLAIN, {"src": 1, "dst": "b", "t": 5}) == ExplainQuery(1, "b", 5, 0.5)
+    assert asked(EXPLAIN, {"src": 1, "dst": "b", "t": 5}) == ExplainQuery(1, "b", 5, prior=0.5)
 
 
 LINK = {"src": 1, "dst": 2, "t": 1}

@@ -13,16 +13,15 @@ from cawn.serve.links import Links
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery
 from cawn.serve.retention import Retention
-from cawn.serve.service import NEWEST, SLOW_QUEUE, Service, ServiceSettings
-from cawn.serve.sources import Rejected
-from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.service import NEWEST, RECENT_OF_NODE, SLOW_QUEUE, Service, ServiceSettings
+from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.writer import LateLinks, QueueFull
 from former_state import write_state
 
 KINDS = ("recent", "two hops", "popular")
 
 
-def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) -> None:
+def test_answers_are_those_of_a_predictor_with_the_same_links(served, trained) -> None:
     service = served()
     now = service.predictor.watermark
     pairs = Pairs(["n1", "n5", "x", "nobody"], ["x", "n1", "n1", "n1"], [now + 3] * 4)
@@ -35,35 +34,18 @@ def test_scores_are_those_of_a_predictor_with_the_same_links(served, trained) ->
     offline = cawn.LinkPredictor.load(trained, device="cpu", threads=1, recalibrate=False)
     offline.append(added.src, added.dst, added.t)
     np.testing.assert_array_equal(after.probability, offline.score(pairs.src, pairs.dst, now + 3))
+    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(600)
+    assert (found.t, found.ranking) == (now + 3, list(offline.rank("n1", now + 3, 3)))
+    query = ExplainQuery("n1", "x", None, 0.5)
+    assert service.explain(query).result(600)["t"] == now + 3
+    assert service.explain(query, as_page=True).result(600).startswith("<!DOCTYPE html>")
+    node = service.node("x").result(600)
+    assert (node["known"], node["links"], node["first"], node["last"]) == (True, 2, now + 1, now + 2)
+    assert node["recent"][0] == {"src": "x", "dst": "n3", "t": now + 2}
     service.stop()
     again = served()
     assert (again.predictor.num_links, again.predictor.watermark) == (403, now + 2)
     np.testing.assert_array_equal(again.score(pairs).result(600).probability, after.probability)
-
-
-def test_rank_and_explain(served) -> None:
-    service = served()
-    now = service.predictor.watermark
-    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(600)
-    assert found.t == now + 1
-    assert found.ranking == list(service.predictor.rank("n1", now + 1, 3))
-    query = ExplainQuery("n1", found.ranking[0].name, now + 1, 0.5)
-    assert service.explain(query).result(600)["src"] == "n1"
-    assert service.explain(query, as_page=True).result(600).startswith("<!DOCTYPE html>")
-    with pytest.raises(cawn.QueryError, match="is not in the network"):
-        service.explain(ExplainQuery("nobody", "n1", None, 0.5)).result(600)
-
-
-def test_a_node_and_its_newest_links(served) -> None:
-    service = served()
-    now = service.predictor.watermark
-    service.add(Links(["a/b"] * 30, ["n1"] * 30, [now + 1 + i for i in range(30)])).result(600)
-    found = service.node("a/b").result(600)
-    assert (found["known"], found["links"], found["first"], found["last"]) == (True, 30, now + 1, now + 30)
-    assert found["recent"][0] == {"src": "a/b", "dst": "n1", "t": now + 30}
-    assert len(found["recent"]) == 20
-    unknown = service.node("nobody").result(600)
-    assert (unknown["known"], unknown["links"], unknown["recent"]) == (False, 0, [])
 
 
 def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> None:
@@ -77,19 +59,17 @@ def test_the_newest_links_have_the_scores_from_before_they_arrived(served) -> No
     assert newest == {"src": "n1", "dst": "n2", "t": now + 1, "probability": before[0]}
     service.add(Links(["n1"] * 200, ["n2"] * 200, [now + 2] * 200)).result(600)
     service.writer.between(lambda: None)
-    assert len(service.newest().result(600)) == NEWEST
-    assert len(service.newest(3).result(600)) == 3
+    assert [len(service.newest(*limit).result(600)) for limit in ((), (3,))] == [NEWEST, 3]
+    assert len(service.node("n1").result(600)["recent"]) == RECENT_OF_NODE
 
 
-def test_late_links_keys_and_duplicates(served) -> None:
+def test_what_status_and_metrics_say(served) -> None:
     service = served(late="refuse")
     now = service.predictor.watermark
     with pytest.raises(LateLinks):
         service.add(Links(["n1"], ["n2"], [now - 1])).result(600)
     links = Links(["n1", "n2"], ["n2", "n3"], [now + 1] * 2, ids=["a", "b"])
-    first = service.add(links, "key").result(600)
-    assert service.add(links, "key").result(600) == first
-    assert service.add(links).result(600)[:2] == (0, 2)
+    assert [service.add(links).result(600)[:2] for _ in range(2)] == [(2, 0), (0, 2)]
     service.writer.between(lambda: None)
     text = service.metrics.to_text().decode()
     expected = ("ready 1.0", "links 402.0", "links_added_total 2.0", "links_duplicate_total 2.0", "queue_pairs 0.0")
@@ -103,19 +83,16 @@ def test_late_links_keys_and_duplicates(served) -> None:
 
 
 def test_before_the_start_and_after_the_end(served, trained) -> None:
-    starting = Service(ServiceSettings(trained))
-    assert not starting.ready
-    assert starting.status()["links"] is None
-    assert b"cawn_ready 0.0" in starting.metrics.to_text()
-    starting.stop()
-    service = served()
+    starting, service = Service(ServiceSettings(trained)), served()
     service.stop()
     service.stop()
-    pairs = Pairs(["n1"], ["n2"], None)
-    for asked, message in ((Service(ServiceSettings(trained)), "being loaded"), (service, "stopping")):
+    for asked, message in ((starting, "being loaded"), (service, "stopping")):
         with pytest.raises(Problem, match=message) as caught:
-            asked.score(pairs)
+            asked.score(Pairs(["n1"], ["n2"], None))
         assert caught.value.status == 503
+        assert (asked.ready, asked.status()["links"]) == (False, None)
+        assert b"cawn_ready 0.0" in asked.metrics.to_text()
+    starting.stop()
 
 
 @pytest.mark.parametrize("wrong", [{"sources": ("ftp://x",)}, {"retain": "5 apples"}, {"retain": "90d"}])
@@ -128,7 +105,7 @@ def test_a_failed_start_releases_the_state(served, wrong: dict) -> None:
 def test_rankings_beyond_the_queue_are_refused(served, monkeypatch: pytest.MonkeyPatch) -> None:
     service, free = served(), threading.Event()
     monkeypatch.setattr(service, "_rank", lambda query: free.wait(600))
-    query = RankQuery("n1", None, 3, None, KINDS, 0.5)
+    query = RankQuery("n1", None, 3)
     waiting = [service.rank(query) for _ in range(SLOW_QUEUE)]
     with pytest.raises(QueueFull):
         service.rank(query)
@@ -163,7 +140,7 @@ def test_a_forgotten_name_is_nowhere(served, trained: Path, tmp_path: Path) -> N
     now = service.predictor.watermark
     service.add(Links(["n2", SECRET], [SECRET, "friend"], [now + 1, now + 2], ids=[1, 2]), "key").result(600)
     kept = service.add(Links(["n2"], ["n3"], [now + 3])).result(600)
-    RejectedEntries(run / "live").add("redis:s", [Rejected("1-0", {"src": SECRET}, "dst is missing")])
+    RejectedEntries(run / "live").add("redis:s", "1-0", {"src": SECRET}, "dst is missing")
     assert {path.parent.name for path in bytes_with(SECRET, run)} >= {"live", "log"}
     removed = service.forget(SECRET).result(600)
     assert removed == 3
@@ -197,10 +174,10 @@ def test_forgetting_can_be_repeated_after_a_crash(served, trained: Path, tmp_pat
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("90d", Retention(90 * 86_400.0, True)),
-        ("1.5h", Retention(5_400.0, True)),
-        ("500", Retention(500.0)),
-        ("5e6 links", Retention(links=5_000_000)),
+        ("90d", Retention(90, "d")),
+        (" 1.5h ", Retention(1.5, "h")),
+        ("500", Retention(500, None)),
+        ("5e6 links", Retention(5_000_000, "links")),
     ],
 )
 def test_what_is_retained(text: str, expected: Retention) -> None:

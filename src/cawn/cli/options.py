@@ -67,6 +67,10 @@ Weight = Annotated[str | None, typer.Option("--weight", metavar="COLUMN", help="
 Negative = Annotated[
     str | None, typer.Option("--negative", metavar="COLUMN", help="Column of negative destinations for training.")
 ]
+LinkId = Annotated[
+    str | None,
+    typer.Option("--id", metavar="COLUMN", help="Column of link ids; links with known ids are skipped later."),
+]
 NodesTable = Annotated[
     Path | None,
     typer.Option("--nodes-table", metavar="FILE", help="A file of node attributes with a column of node names."),

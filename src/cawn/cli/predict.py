@@ -83,7 +83,7 @@ class _Execution:
 
     def check_run(self, at: Any) -> StoredRun:
         """Read the run, with all checksums, which workers do not compare; refuse a time that is none."""
-        from cawn.data.time_forms import parse_query_times
+        from cawn.data.times import parse_query_times
         from cawn.learn.runs import read_run
 
         found = read_run(self.run)
@@ -247,7 +247,7 @@ def rank(
     if out is not None or force:
         raise QueryError("-o and --force require --nodes or --all; the ranking of a single node goes to stdout")
     predictor = execution.load()
-    at = _query_time(predictor.watermark, predictor.reading, time, quiet)
+    at = _query_time(predictor, predictor.reading, time, quiet)
     if not predictor.knows(node):
         say(f"{node}: not in the network, so it has no history", quiet)
     best = predictor.rank(node, at, k, **options)
@@ -289,7 +289,7 @@ def _rank_many(
     predictor = execution.load()
     from cawn.scale.jobs import NodeJob
 
-    at = _query_time(predictor.watermark, predictor.reading, time, quiet)
+    at = _query_time(predictor, predictor.reading, time, quiet)
     _run_job(predictor, NodeJob(file, at, **options), "nodes", out, quiet=quiet, as_json=as_json)
 
 
@@ -302,14 +302,15 @@ def _read_candidates(given: str | None) -> Any:
     return [name for names in NodeFile.open(str(given)).name_chunks(1 << 16) for name in names]
 
 
-def _query_time(newest: Any, reading: Reading | None, time: str | None, quiet: bool) -> Any:
+def _query_time(predictor: LinkPredictor, reading: Reading | None, time: str | None, quiet: bool) -> Any:
     """The time that was given, or that just after the newest link."""
     from cawn.data.reading import Reading
     from cawn.data.times import format_as_read, time_after
+    from cawn.snapshot import newest_time
 
     if time is not None:
         return time
-    at = time_after(newest)
+    at = time_after(newest := newest_time(predictor))
     say(f"ranking just after the newest link, at {format_as_read(newest, reading or Reading())}", quiet)
     return at
 

@@ -32,6 +32,9 @@ def serve(
     source: Annotated[
         list[str] | None, typer.Option(metavar="URL", help="A stream to read links from; may be repeated.")
     ] = None,
+    replica: Annotated[
+        bool, typer.Option("--replica", help="Take links from one --source alone, as all replicas on it do.")
+    ] = False,
     learn: Annotated[bool, typer.Option("--learn/--no-learn", help="Train a shadow model on arriving links.")] = False,
     weights: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Weights to serve: of promotion N; 0: of the run.")
@@ -97,6 +100,7 @@ def serve(
         max_ahead=max_ahead,
         retain=retain,
         sources=tuple(source or ()),
+        replica=replica,
         learn=learn,
         weights=weights,
     )

@@ -19,6 +19,7 @@ from cawn.cli.options import (
     ClockName,
     DeviceName,
     Dst,
+    LinkId,
     Msg,
     Negative,
     NodeColumn,
@@ -69,6 +70,7 @@ def train(
     categorical: Categorical = None,
     weight: Weight = None,
     negative: Negative = None,
+    id_column: LinkId = None,
     nodes_table: NodesTable = None,
     node_column: NodeColumn = None,
     bipartite: Bipartite = None,
@@ -182,7 +184,7 @@ def train(
             config, rule = with_global_batch(config, global_batch, scaled="lr" not in given)
             say(rule, silent)
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
-    columns |= {"weight": weight, "negative": negative, "node": node_column}
+    columns |= {"weight": weight, "negative": negative, "node": node_column, "link_id": id_column}
     files: dict[str, Any] = {"nodes": nodes_table, "bipartite": bipartite}
     source = f"{data} {columns} {files}"
     events = ranks.share_links(here, source, lambda: _events(data, first, resume, columns, files, silent))

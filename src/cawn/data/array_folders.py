@@ -5,6 +5,7 @@ The checksum is fast: any damage is noticed when files are opened, at the speed 
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import write_array
 from cawn.errors import StorageError
 from cawn.files import link_or_copy, sha256_of, storing, sync
@@ -23,10 +25,10 @@ from cawn.kernels.jit import njit
 from cawn.kernels.rng import mix64
 from cawn.kernels.threads import num_threads
 
-Arrays = dict[str, npt.NDArray[Any]]
+Arrays = dict[str, Array]
 Stamp = list[Any]  # size and checksum of a file
 Manifest = dict[str, Stamp | None]  # None for a file that cannot be read
-FindFile = Callable[[npt.NDArray[Any]], tuple[Path, Stamp] | None]
+FindFile = Callable[[Array], tuple[Path, Stamp] | None]
 
 TRAIN_AGAIN = "the run must be trained again"
 _SHA_256 = 64  # digits; the states of servers that earlier versions wrote have it
@@ -96,7 +98,7 @@ def remove_arrays(folder: Path) -> None:
             folder.rmdir()
 
 
-def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> npt.NDArray[Any]:
+def map_array(path: Path, remedy: str = TRAIN_AGAIN) -> Array:
     """Map one array; refuse a header that does not agree with the size of the file."""
     try:
         if not path.is_file():
@@ -117,7 +119,7 @@ def manifest_of(folder: Path, names: list[str]) -> Manifest:
 def stamps_of(paths: Iterable[Path]) -> list[Stamp | None]:
     """Size and checksum of each file; None for those that cannot be read. Every byte is read, on all cores."""
     with ThreadPoolExecutor(num_threads(None)) as pool:
-        files = [(path, _size(path)) for path in paths]
+        files = [(path, os.path.getsize(path) if path.is_file() else -1) for path in paths]
         chunks = [
             [pool.submit(_checksum_of_chunk, path, first) for first in range(0, size, _CHUNK)] for path, size in files
         ]
@@ -129,14 +131,6 @@ def stamps_of(paths: Iterable[Path]) -> list[Stamp | None]:
             except OSError:
                 found.append(None)
         return found
-
-
-def _size(path: Path) -> int:
-    """The size of a regular file, -1 for anything else."""
-    try:
-        return path.stat().st_size if path.is_file() else -1
-    except OSError:
-        return -1
 
 
 def _checksum_of_chunk(path: Path, first: int) -> int:

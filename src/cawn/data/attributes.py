@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.hashing import hash_ids
 from cawn.errors import DataError, brief
 
-Array = npt.NDArray[Any]
 AnyEvents = TypeVar("AnyEvents", bound=Any)  # `Events`, whose module imports this one
 Kind = Literal["number", "category", "presence"]
 
@@ -124,7 +123,7 @@ class Encoder:
         _refuse_difference(self.msg, links, "link")
         if nodes:
             _refuse_difference(self.x, nodes, "node")
-        msg, x = _encode(self.msg, links), _encode(self.x, nodes)
+        msg, x = encode(self.msg, links), encode(self.x, nodes)
         if x is not None:
             x[~_present(nodes, len(x))] = 0
         encoded: AnyEvents = events.replace(msg=msg, x=x, columns=(), node_columns=(), encoder=self)
@@ -169,7 +168,8 @@ def _present(nodes: Columns, num_nodes: int) -> Array:
     return marks[0] if marks else np.ones(num_nodes, bool)
 
 
-def _encode(features: tuple[Feature, ...], columns: Columns) -> Array | None:
+def encode(features: tuple[Feature, ...], columns: Columns) -> Array | None:
+    """Columns as inputs of the network: [n, width]; None without columns."""
     if not columns:
         return None
     ends = np.cumsum([feature.width for feature in features]).tolist()

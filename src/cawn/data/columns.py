@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.errors import StorageError
-
-Array = npt.NDArray[Any]
 
 _LEAST = 1 << 10  # rows that an array has room for at first
 _MOST = 1 << 30  # bytes of one system call, which takes less than 2**31

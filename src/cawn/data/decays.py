@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 
 from cawn.data.events import Events
+from cawn.data.times import usual
 
 LADDERS = {  # alpha / tau
     "wide": (0.01, 0.05, 0.25, 1.2, 6.0, 30.0, 150.0, 750.0),
@@ -27,6 +28,7 @@ def ladder(tau: float, *, num_walks: int = 8, name: str = "wide") -> tuple[float
 
 
 def time_unit(train: Events) -> float:
-    """The unit that a model counts times in: a millionth of the period of its training links."""
-    span = float(train.t[-1] - train.t[0])
+    """The unit that a model counts times in: a millionth of the usual period of its training links."""
+    t = train.t[usual(train.t)]
+    span = float(t[-1] - t[0])
     return max(span / TIME_UNITS, sys.float_info.min) if span > 0 else 1.0

@@ -9,20 +9,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import as_array, is_integer, refuse_values
+from cawn.checks import Array, as_array, is_integer, refuse_values
 from cawn.data.attributes import Attribute, Encoder
 from cawn.data.hashing import hash_ids
 from cawn.data.names import UNKNOWN, NameIndex, occurring
 from cawn.data.reading import Reading
-from cawn.data.times import as_times, dates_to_numbers
+from cawn.data.times import as_times, dates_to_numbers, usual
 from cawn.errors import DataError, brief
 
 _MAX_ID = 2**31 - 2
 PER_LINK = ("msg", "weight", "negative", "link_id")  # optional columns that follow the links
 COLUMNS = ("src", "dst", "t", "x", *PER_LINK)
 NO_NEGATIVE, NO_LINK_ID = -1, 0
-
-Array = npt.NDArray[Any]
 
 
 class Events:
@@ -224,9 +222,14 @@ class Events:
 
     @property
     def intensity(self) -> float:
-        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T), over nodes that occur."""
-        span = float(self.t[-1] - self.t[0]) if len(self) else 0.0
-        return 2 * len(self) / len(occurring(self.num_nodes, self.src, self.dst)) / span if span > 0 else 0.0
+        """The paper's tau, links of an average node per unit of time: 2 |E| / (|V| T), over nodes that occur.
+
+        Links that are dated far from all others do not count; see `times.usual`.
+        """
+        chosen = usual(self.t)
+        src, dst, t = self.src[chosen], self.dst[chosen], self.t[chosen]
+        span = float(t[-1] - t[0]) if len(t) else 0.0
+        return 2 * len(t) / len(occurring(self.num_nodes, src, dst)) / span if span > 0 else 0.0
 
 
 def link_arrays(

@@ -5,7 +5,6 @@ What a user writes is read by these rules alone: not by what arrived before, nor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,17 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.attributes import Attribute, Encoder
+from cawn.checks import Array
+from cawn.data.attributes import Attribute, Encoder, Feature, encode
 from cawn.data.events import Events, as_attributes, by_first_appearance, link_ids
-from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_names, occurring
+from cawn.data.names import UNKNOWN, Name, NameIndex, Names, as_integer, as_names, occurring
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.errors import DataError, QueryError, brief
-
-Array = npt.NDArray[Any]
-
-_INTEGER = re.compile(r"(0|-?[1-9][0-9]{0,18})(\.0)?", re.ASCII)
-_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,8 @@ class NameForm:
         if isinstance(name, str):
             if self.trimmed:
                 name = name.strip()
-            if self.integers and _INTEGER.fullmatch(name) and int(name.removesuffix(".0")) in _INT64:
-                name = int(name.removesuffix(".0"))
+            if self.integers and (number := as_integer(name)) is not None:
+                name = number
         if self.prefixes is None or side is None:
             return name if self.integers else str(name)
         text = str(name)
@@ -88,6 +83,7 @@ class Arrivals:
     msg: npt.NDArray[np.float32] | None = None  # [n, d], encoded
     link_id: npt.NDArray[np.uint64] | None = None  # [n], see `hash_ids`
     x: npt.NDArray[np.float32] | None = None  # [len(names), d'] attributes of nodes
+    clock: float | None = None  # of entries of a stream: when the first was added to it, in seconds since 1970
 
     def __len__(self) -> int:
         return len(self.t)
@@ -98,7 +94,8 @@ class Arrivals:
         msg = None if self.msg is None else self.msg[chosen]
         ids = None if self.link_id is None else self.link_id[chosen]
         x = None if self.x is None else self.x[named]
-        return Arrivals([self.names[i] for i in named.tolist()], ends[::2], ends[1::2], self.t[chosen], msg, ids, x)
+        names = [self.names[i] for i in named.tolist()]
+        return Arrivals(names, ends[::2], ends[1::2], self.t[chosen], msg, ids, x, self.clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,31 +162,16 @@ class Form:
     def _attributes(self, given: Any, size: int) -> npt.NDArray[np.float32] | None:
         """The attributes of links, encoded: given as columns by name, as rows (by name or in order), or as numbers."""
         if given is None or self.widths[0] == 0:
-            width = 0 if given is None else _width(given)
-            if width != self.widths[0]:
-                wanted = ", ".join(self._columns) or "none"
-                raise DataError(
-                    f"the new links have {width} link attributes, but the model needs {self.widths[0]} ({wanted})"
-                )
+            if self.widths[0] or (given is not None and _width(given)):
+                found, wanted = "none" if given is None else brief(given), ", ".join(self._columns) or "none"
+                raise DataError(f"link attributes: found {found}, but the model needs {self.widths[0]} ({wanted})")
             return None
         columns = _by_column(given, self._columns, size)
         if self.encoder is None:
             values = np.stack([_numbers(column, name) for name, column in zip(self._columns, columns, strict=True)], 1)
             return as_attributes(values, "msg", size, "links")
-        encoded = np.zeros((size, self.widths[0]), np.float32)
-        at = 0
-        for feature, column in zip(self.encoder.msg, columns, strict=True):
-            into = encoded[:, at : at + feature.width]
-            if feature.kind == "category":
-                texts = ["" if value is None else str(value) for value in column]
-                levels = list(dict.fromkeys(texts))
-                codes = {level: code for code, level in enumerate(levels)}
-                held = Attribute(feature.name, "category", tuple(levels))
-                feature.encode(np.array([codes[text] for text in texts], np.int64), held, into)
-            else:
-                feature.encode(_numbers(column, feature.name), Attribute(feature.name), into)
-            at += feature.width
-        return encoded
+        features = self.encoder.msg
+        return encode(features, [_held(column, feature) for column, feature in zip(columns, features, strict=True)])
 
     @property
     def _columns(self) -> tuple[str, ...]:
@@ -209,8 +191,8 @@ def _width(given: Any) -> int:
     """The number of attributes of each link."""
     if isinstance(given, Mapping):
         return len(given)
-    first: Any = next((row for row in _values(given, "attributes") if row is not None), [])
-    return len(first) if isinstance(first, list | tuple | Mapping) else 1
+    rows = [row for row in _values(given, "attributes") if row is not None]
+    return max((len(row) if isinstance(row, list | tuple | Mapping) else 1 for row in rows), default=0)
 
 
 def _by_column(given: Any, names: tuple[str, ...], size: int) -> list[list[Any]]:
@@ -254,6 +236,15 @@ def _chosen(given: Mapping[str, Any], names: tuple[str, ...], what: str) -> list
     if unknown := [name for name in given if name not in names]:
         raise DataError(f"{what} has {brief(unknown[0])}, but the model's attributes are {', '.join(names)}")
     return [given.get(name) for name in names]
+
+
+def _held(column: Sequence[Any], feature: Feature) -> tuple[Array, Attribute]:
+    """A column as it is encoded."""
+    if feature.kind != "category":
+        return _numbers(column, feature.name), Attribute(feature.name)
+    codes = dict[str, int]()
+    values = [codes.setdefault("" if value is None else str(value), len(codes)) for value in column]
+    return np.array(values, np.int64), Attribute(feature.name, "category", tuple(codes))
 
 
 def _numbers(column: Sequence[Any], name: str) -> Array:

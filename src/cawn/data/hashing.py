@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.errors import StorageError
 from cawn.files import read_file, write_text
 
@@ -27,7 +28,7 @@ def hash_ids(ids: Iterable[object]) -> npt.NDArray[np.uint64]:
     return hashes
 
 
-def digest(*arrays: npt.NDArray[Any]) -> str:
+def digest(*arrays: Array) -> str:
     """Twelve hexadecimal digits that identify the contents of arrays, with their types and shapes."""
     state = hashlib.sha256()
     for array in arrays:

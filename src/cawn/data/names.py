@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from cawn.checks import Array
 from cawn.data.columns import blocks
 from cawn.errors import QueryError, brief
 from cawn.kernels.cpu import numbering
 
-Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 Ids = npt.NDArray[np.int32]
 Name = int | str
@@ -302,12 +302,13 @@ def _as_integers(names: Sequence[Name]) -> tuple[npt.NDArray[np.int64], npt.NDAr
     if set(map(type, names)) == {int}:
         with suppress(OverflowError):
             return np.array(names, np.int64), np.ones(len(names), bool)
-    found = [_as_integer(name) for name in names]
+    found = [as_integer(name) for name in names]
     return np.array([name or 0 for name in found], np.int64), np.array([name is not None for name in found], bool)
 
 
-def _as_integer(name: Any) -> int | None:
-    """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not."""
+def as_integer(name: Any) -> int | None:
+    """The name as an int64, by the rule of `cawn.read`: 7 and 7.0 are integers, 007 and +7 are not (see
+    `parse_integers`)."""
     if isinstance(name, str):
         if not _INTEGER.fullmatch(name):
             return None

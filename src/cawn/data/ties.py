@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.events import Events
 from cawn.kernels.cpu.ties import link_keys
 from cawn.kernels.rng import mix64
@@ -29,7 +30,7 @@ def in_canonical_order(events: Events) -> Events:
     return events.reordered(np.lexsort((events.dst, events.src, keys, events.t)))
 
 
-def batch_ends(t: npt.NDArray[Any], batch_size: int) -> npt.NDArray[np.int64]:
+def batch_ends(t: Array, batch_size: int) -> npt.NDArray[np.int64]:
     """Where each complete batch of links at times t [E] ends: at the first change of time after `batch_size` links.
 
     So a batch never splits a tie, and whether it is complete before a time depends only on the links before that time.

@@ -11,15 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.names import UNKNOWN, Name, NameIndex
-from cawn.data.time_forms import SPANS, TimeForm, likely_unit
-from cawn.data.times import PER_SECOND, check_span
+from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
 from cawn.errors import CawnError, DataError, QueryError, brief
-
-Array = npt.NDArray[Any]
 
 DAY = 86_400.0  # seconds that a link may be ahead of the clock
 
@@ -87,7 +85,8 @@ class Draft:
     """Links to add to a history, batch after batch.
 
     A batch is accepted or refused as if those before it had been added already; a batch that is refused leaves no
-    trace. So batches that are added together have the effect of the same batches added one by one.
+    trace. So batches that are added together have the effect of the same batches added one by one. Entries of a stream
+    are accepted together only if each of them would be accepted one by one, and judged by the clock of the stream.
     """
 
     def __init__(self, held: Events, names: NameIndex, form: Form, known: KnownIds, rules: Rules) -> None:
@@ -102,7 +101,7 @@ class Draft:
         unknown = self._is_unknown(batch)
         new = batch if unknown.all() else batch.where(unknown)
         if len(new):
-            self._range = self._extended_range(new.t)
+            self._range = self._extended_range(new)
         if new.link_id is not None:
             self._ids.update(new.link_id[new.link_id != NO_LINK_ID].tolist())
         self._batches.append(new)
@@ -125,23 +124,21 @@ class Draft:
         )
         t = np.concatenate([self._held.t[:0], *(batch.t for batch in batches)])
         order = np.argsort(t, kind="stable")
-        msg, link_id = (None if column is None else column[order] for column in (self._msg(), self._link_ids()))
+        msg, link_id = (self._joined(name, order) for name in ("msg", "link_id"))
         attributes = [(each, batch.x) for each, batch in zip(of, batches, strict=True) if batch.x is not None]
         return NewLinks(src[order], dst[order], t[order], msg, link_id, names, attributes), updates
 
-    def count_repeated(self, batch: Arrivals) -> int:
-        """The number of links that the history has already, with the same ends, time and attributes."""
-        return int(self._is_repeated(batch).sum())
-
-    def _msg(self) -> Array | None:
-        if self._held.msg is None:
+    def _joined(self, name: str, order: Array) -> Array | None:
+        """A column of all links; None if neither they nor the history have it."""
+        columns = [getattr(batch, name) for batch in self._batches]
+        held = getattr(self._held, name)
+        if held is None and all(column is None for column in columns):
             return None
-        return np.concatenate([self._held.msg[:0], *(batch.msg for batch in self._batches if batch.msg is not None)])
-
-    def _link_ids(self) -> npt.NDArray[np.uint64] | None:
-        if self._held.link_id is None and all(batch.link_id is None for batch in self._batches):
-            return None
-        return np.concatenate([np.empty(0, np.uint64), *(_ids_of(batch) for batch in self._batches)])
+        given = [
+            np.full(len(batch), NO_LINK_ID, np.uint64) if column is None else column
+            for batch, column in zip(self._batches, columns, strict=True)
+        ]
+        return np.concatenate(given if held is None else [held[:0], *given])[order]
 
     def _is_unknown(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
         """Which links have no id, or one that no known link and no earlier new link has: [n]."""
@@ -153,11 +150,12 @@ class Draft:
             unknown &= ~self._known.contains(ids) & [each not in self._ids for each in ids.tolist()]
             unknown |= ids == NO_LINK_ID
         if self._rules.once:
-            unknown &= ~self._is_repeated(batch)
+            unknown &= ~self.is_repeated(batch)
         return unknown
 
-    def _is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
-        """Which links the history has already; of n equal ones, as many as it has: [n]."""
+    def is_repeated(self, batch: Arrivals) -> npt.NDArray[np.bool_]:
+        """Which links the history has already, with the same ends, time and attributes; of n equal ones, as many as
+        it has: [n]."""
         held, repeated = self._held, np.zeros(len(batch), bool)
         ids = self._names.ids(batch.names)
         known = np.flatnonzero((ids[batch.src] != UNKNOWN) & (ids[batch.dst] != UNKNOWN))
@@ -178,25 +176,28 @@ class Draft:
         repeated[known[order]] = nth < counts[at[order]]
         return repeated
 
-    def _extended_range(self, t: Array) -> tuple[Any, Any]:
+    def _extended_range(self, new: Arrivals) -> tuple[Any, Any]:
         """The first and the last time with these links; DataError or LateLinks if they cannot be added."""
-        low, high = t.min().item(), t.max().item()
+        low, high = new.t.min().item(), new.t.max().item()
         form, limits = self._form.times, self._range
         check_span(np.array([low, high] if limits is None else [min(low, limits[0]), max(high, limits[1])]))
+        if new.clock is not None and len(new) > 1 and not _is_usual(low, limits):
+            raise DataError("entries that are long before all links can only be added one by one")
         if limits is None:
             return low, high
-        if not self._rules.late and low < limits[1]:
-            late = int((t < limits[1]).sum())
+        if not self._rules.late and (late := self._count_late(new, limits[1])):
             raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
-        _refuse_impossible(low, high, limits, form, self._rules.max_ahead)
+        _refuse_impossible(low, high, limits, form, self._rules.max_ahead, new.clock)
         return min(low, limits[0]), max(high, limits[1])
+
+    @staticmethod
+    def _count_late(new: Arrivals, newest: Any) -> int:
+        """The number of links that are older than the newest one: in a stream, than the entries before them too."""
+        before = newest if new.clock is None else np.maximum.accumulate(np.append(newest, new.t[:-1]))
+        return int((new.t < before).sum())
 
 
 _NONE = np.empty(0, np.int64)
-
-
-def _ids_of(batch: Arrivals) -> npt.NDArray[np.uint64]:
-    return np.full(len(batch), NO_LINK_ID, np.uint64) if batch.link_id is None else batch.link_id
 
 
 def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
@@ -209,22 +210,29 @@ def _rows(src: Array, dst: Array, t: Array, msg: Array | None) -> Array:
     return rows.view(f"V{rows.shape[1]}").reshape(-1)
 
 
-def _refuse_impossible(low: Any, high: Any, held: tuple[Any, Any], form: TimeForm, max_ahead: float | None) -> None:
+def _is_usual(low: Any, held: tuple[Any, Any] | None) -> bool:
+    """Whether links from this time on are accepted one by one if they are accepted together."""
+    return held is not None and 0 < held[1] - held[0] >= held[0] - low
+
+
+def _refuse_impossible(
+    low: Any, high: Any, held: tuple[Any, Any], form: TimeForm, max_ahead: float | None, clock: float | None
+) -> None:
     """Refuse times that cannot be: far ahead, or in another unit."""
     first, last = held
     remedy = "nothing was added; if the time is right, allow it with max_ahead"
-    if high > _limit(first, last, form, max_ahead):
+    if high > _limit(first, last, form, max_ahead, time.time() if clock is None else clock):
         cause = likely_unit(high, first, last) or f"; the newest link is at {form.shown(last)}"
         raise DataError(f"t is {form.shown(high)}: too far ahead{cause}; {remedy}")
     if max_ahead is None and first - low > last - first and (cause := likely_unit(low, first, last)):
         raise DataError(f"t is {form.shown(low)}: long before the first link ({form.shown(first)}){cause}; {remedy}")
 
 
-def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None) -> float:
+def _limit(first: Any, last: Any, form: TimeForm, max_ahead: float | None, now: float) -> float:
     """The last time that a link may have."""
     tick = PER_SECOND[form.unit] if form.dates else 1
     if form.dates:
-        clock = (time.time() + (DAY if max_ahead is None else max_ahead)) * tick
+        clock = (now + (DAY if max_ahead is None else max_ahead)) * tick
         if form.last is None or form.last <= clock:
             return float(max(clock, last))
     if max_ahead is not None:

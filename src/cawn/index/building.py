@@ -144,8 +144,8 @@ def move_lists(kind: Kind, before: Columns, after: Columns, moved_from: Array, s
     """Copy the first `count` entries of lists, and the sums of their full blocks, to where they start now [n]."""
     for name in (*kind.columns, "sums"):
         bits, old, new = kind.bits if name == "sums" else 0, constant(before[name]), after[name]
-        for a, b in zip(old, new, strict=True) if name == "logsum" else [(old, new)]:
-            kernels.move_rows(a.reshape(-1), b.reshape(-1), math.prod(a.shape[1:]), bits, moved_from, start, count)
+        tables, width = (len(old), 1) if name == "logsum" else (1, math.prod(old.shape[1:]))
+        kernels.move_rows(old.reshape(tables, -1), new.reshape(tables, -1), width, bits, moved_from, start, count)
 
 
 def _tasks(span: Array) -> list[int]:

@@ -16,7 +16,7 @@ from cawn.index.kernels.sequences import STRIDE
 from cawn.index.kinds import KINDS, NODES, PARTNERS
 from cawn.kernels.cuda.launch import block_of, place
 
-_PAIRS = {"rates": 16, "sequences": 32}  # per program: few, because searches are chains of dependent loads
+_PAIRS = {"rates": 4, "sequences": 2}  # per program: few, because searches are chains of dependent loads
 
 
 def place_index(index: Index, device: torch.device) -> DeviceIndex:

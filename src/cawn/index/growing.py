@@ -124,7 +124,8 @@ class GrowingIndex:
         growth.extend_nodes(entries, which, position, events.src, events.dst, events.t, time, hop, extension)
         self._tails = with_room(self._tails, len(lists.span))
         is_whole = keep == lists.span[row] & LENGTH
-        tails = np.where(is_whole[:, None], self._tails[row], 0.0)
+        tails = self._tails[row]
+        tails[~is_whole] = 0.0
         building.fill_logsums(extension.span, np.where(is_whole, keep, 0), time, alphas, tails, logsum)
         lists.fill_sums(events.t)
         self._new_tails = row, tails
@@ -159,24 +160,23 @@ class GrowingIndex:
         row, _, keep, *_ = added.extension
         link, partner = lists.columns["link"], lists.columns["partner"]
         start, gone = lists.span[row] >> START_BITS, (lists.span[row] & LENGTH) - keep
-        new, old = np.empty((2 * len(entries), 3), np.int64), np.empty((len(entries), 3), np.int64)
+        new, old = np.empty((2, 2 * len(entries)), np.int64), np.empty((2, len(entries)), np.int64)
         partners = building.other_ends(events.src, events.dst, entries)
         tail = np.zeros_like(gone) if is_late else gone
         sizes = growth.extend_partners(
             entries, partners, added.which, ties, tail, added.extension, link, partner, new, old
         )
-        new, old = new[: sizes[0]], old[: sizes[1]]
-        origins = np.delete(new, old[:, 2], axis=0)
-        before, after = old[:, 0], old[:, 1]
+        (pairs, later), (parted, again) = new[:, : sizes[0]], old[:, : sizes[1]]
         if is_late:
             dropped = _positions(start + np.maximum(keep, 1), gone - (keep == 0))
-            before, after = partner[dropped - 1], partner[dropped]
+            parted = pair_key(partner[dropped - 1], partner[dropped])
         following = self._lists[NEXT]
-        rows = following.rows_of(pair_key(np.append(new[:, 0], before), np.append(new[:, 1], after)))
-        removed = rows[len(new) :]
-        following.extend_links(rows[: len(new)], new[:, 2], events.t, first, number, removed=removed)
-        removed = before if is_late else before[:0]
-        self._lists[ORIGINS].extend_links(origins[:, 0], origins[:, 2], events.t, first, number, removed=removed)
+        rows = following.rows_of(np.append(pairs, parted))
+        removed = rows[len(pairs) :]
+        following.extend_links(rows[: len(pairs)], later, events.t, first, number, removed=removed)
+        origins, later = np.delete(pairs, again) >> 32, np.delete(later, again)
+        removed = parted >> 32 if is_late else parted[:0]
+        self._lists[ORIGINS].extend_links(origins, later, events.t, first, number, removed=removed)
 
     def _add_firsts(self, events: Events, added: Added, first: int) -> None:
         """Count the links of all nodes, and the nodes that have any."""
@@ -186,7 +186,7 @@ class GrowingIndex:
         kept = first >> TOTAL_BITS
         last = float(self._totals.view()[kept - 1]) if kept else 0.0
         totals = building.totals_from(events.t, self.version.decay, TOTAL_BITS, kept, last)
-        known = int(np.searchsorted(self._firsts.view(), 2 * first))
+        known = int(np.searchsorted(self._firsts.view(), np.int32(2 * first)))
         self._new_totals, self._new_firsts = (totals, kept), (firsts, known)
 
 

@@ -17,7 +17,7 @@ from cawn.index.kinds import Kind
 Array = npt.NDArray[Any]
 
 _LEAST = 1 << 10  # entries or rows that arrays have room for at first
-_COMPACTED = 1 << 10  # unused entries from which on lists are moved together
+_UNUSED = 0.4  # of the entries, from which on lists are moved together; links that are not late leave fewer
 _NEWEST = 1 << 62  # a version that sees everything
 _NO_ROWS = np.empty(0, np.int64)
 _NOTHING = Extension(*[_NO_ROWS] * len(Extension._fields))
@@ -70,8 +70,9 @@ class GrowingLists:
             ties: Those of the entries that belong among simultaneous ones, which are to be written again after them.
         """
         every, is_late = np.concatenate([rows, removed]).astype(np.int64), num_links < self._num_links
-        self._make_rows(int(every.max(initial=-1)) + 1)
-        self._new_size = max(self._new_size, 0 if self.kind.keyed else int(every.max(initial=-1)) + 1)
+        size = int(every.max(initial=-1)) + 1
+        self._make_rows(size)
+        self._new_size = max(self._new_size, 0 if self.kind.keyed else size)
         which, order, *lists = growth.plan(every, len(rows), self.span)
         row, more, keep, start, *_ = extension = Extension(*lists)
         if is_late:
@@ -80,8 +81,8 @@ class GrowingLists:
             growth.find_places(ties, which, self.link, start, keep, more)
         if self._used[CHAIN] + len(row) > len(self._chain):
             self._replace_span(chain=2 * (int(self._used[CHAIN]) + len(row)))
-        while missing := self._reserve(version, is_late, extension):
-            self._make_entries(missing)
+        while needed := growth.reserve(self.span, self.link, self._chain, self._used, version, is_late, extension):
+            self._make_compact(needed)
         move_lists(self.kind, self.columns, self.columns, extension.moved_from, start, keep)
         self._extension = extension
         return Added(which, (start + keep)[which] + order, extension)
@@ -104,7 +105,7 @@ class GrowingLists:
         num_keys = self._new_size if self.kind.keyed else self.size
         growth.publish(self.span, self._keys, self._slots, self.size, num_keys, self._extension)
         self.size, self._used_before, self._extension = self._new_size, self._used.copy(), _NOTHING
-        if self._used[UNUSED] > _COMPACTED and 3 * self._used[UNUSED] > self._used[ENTRIES]:
+        if self._used[UNUSED] > max(_LEAST, _UNUSED * self._used[ENTRIES]):
             self._make_compact()
         return self._arrays()
 
@@ -131,10 +132,6 @@ class GrowingLists:
     # Arrays that readers of earlier versions have are replaced together, never resized: a span that is published later
     # may refer to the new ones.
 
-    def _reserve(self, version: int, is_late: bool, extension: Extension) -> int:
-        missing: int = growth.reserve(self.span, self.link, self._chain, self._used, version, is_late, extension)
-        return missing
-
     def _replace_span(self, *, rows: int = 0, chain: int = 0) -> None:
         self.span = with_room(self.span, rows, copy=True)
         self._chain = with_room(self._chain, chain, copy=True)
@@ -150,25 +147,17 @@ class GrowingLists:
         shapes = self.kind.arrays(size, 0, len(self.columns.get("logsum", ())), len(self._decays), times)
         return {name: np.empty(*shapes[name]) for name in self.columns}
 
-    def _make_entries(self, missing: int) -> None:
-        held = len(self.link)
-        larger = self._new_columns(max(held + missing, 2 * held, _LEAST))
-        for name, column in self.columns.items():
-            larger[name][tuple(map(slice, column.shape))] = column
-        self.columns = larger
-        self._replace_span()
-
-    def _make_compact(self) -> None:
-        """Move all lists to new arrays, with room to grow, and without places that no list uses."""
+    def _make_compact(self, needed: int = _LEAST) -> None:
+        """Move all lists to new arrays, with room for as many entries or more, without places that no list uses."""
         span = self.span[: self.size]
         before, count = span >> START_BITS, span & LENGTH
         rooms = np.where(count > 0, 1 << np.frexp(count - 1)[1].astype(np.int64), 0)  # the next power of two
         ends = np.append(0, np.cumsum(rooms))
-        columns = self._new_columns(max(3 * int(ends[-1]), _LEAST))
+        columns = self._new_columns(max(4 * int(ends[-1]), needed))
         move_lists(self.kind, self.columns, columns, before, ends[:-1], count)
         self.columns, self.span = columns, np.zeros(len(self.span), np.int64)
         self.span[: self.size] = ends[:-1] << START_BITS | count
-        self._chain, self._used[:] = np.empty((_LEAST, 2), np.int64), (ends[-1], 0, 0)
+        self._chain, self._used[:] = np.empty_like(self._chain), (ends[-1], 0, 0)
         self._used_before = self._used.copy()
 
 

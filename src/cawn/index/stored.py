@@ -6,10 +6,10 @@ import warnings
 
 import numpy as np
 
+from cawn.checks import Array
 from cawn.data.array_folders import Arrays
 from cawn.data.events import Events
-from cawn.data.stored import StoredIndex, matching_index
-from cawn.data.validation import Array, check_array, check_range, require
+from cawn.data.stored import StoredIndex, check_array, check_range, matching_index, require
 from cawn.errors import DataError, StorageError
 from cawn.index.features import PairParts
 from cawn.index.index import Index

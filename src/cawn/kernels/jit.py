@@ -11,8 +11,10 @@ from functools import lru_cache
 from typing import Any, ClassVar, TypeVar, cast
 
 import numba
-from numba.core import event
+from llvmlite import ir
+from numba.core import cgutils, event, types
 from numba.core.cpu import CPUTargetOptions
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -106,3 +108,18 @@ def _temporary_cache() -> str:
         return ""
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return folder if ours else ""
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(typing_context: Any, array: Any, position: Any) -> Any:
+    """Bring an element of an array into the cache, without waiting for it; nothing happens if there is none."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        data = context.make_array(array)(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, arguments[1:]), cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, *[cgutils.int32_t] * 3])
+        call = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(call, [pointer, *map(cgutils.int32_t, (0, 3, 1))])  # to read, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, position), generate

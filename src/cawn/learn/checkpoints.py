@@ -15,7 +15,7 @@ from cawn.data.attributes import Encoder
 from cawn.data.events import Events
 from cawn.data.forms import Form, NameForm, bipartite_prefixes
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm
+from cawn.data.times import TimeForm
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
 from cawn.learn.clocks import Clock

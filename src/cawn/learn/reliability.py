@@ -21,11 +21,17 @@ def reliability(true: Array, false: Array) -> dict[str, Any]:
     """
     p = np.concatenate([true, false])
     truth = np.repeat([1.0, 0.0], [len(true), len(false)])
-    group = np.minimum((p * BINS).astype(int), BINS - 1)
-    count, mean, share = (np.bincount(group, weights=values, minlength=BINS) for values in (np.ones_like(p), p, truth))
+    count, mean, share = sums_by_bin(p, truth, np.ones_like(p))
     bins = [[float(m / n), float(s / n), int(n)] for n, m, s in zip(count, mean, share, strict=True) if n > 0]
     error = float(np.abs(mean - share).sum() / len(p))
     return {"ece": error, "brier": float(((p - truth) ** 2).mean()), "bins": bins}
+
+
+def sums_by_bin(p: Array, truth: Array, weight: Array) -> Array:
+    """The sums of weights, probabilities and truths of pairs [n] by interval of the probability: [3, BINS]."""
+    group = np.minimum((p * BINS).astype(int), BINS - 1)
+    columns = weight, weight * p, weight * truth
+    return np.stack([np.bincount(group, weights=column, minlength=BINS) for column in columns])
 
 
 def diagram(found: dict[str, dict[str, Any]]) -> str:

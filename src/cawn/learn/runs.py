@@ -40,10 +40,9 @@ from cawn.data.forms import Form, NameForm
 from cawn.data.hashing import check_seal, checksum, read_json, write_sealed
 from cawn.data.names import Name, NameIndex
 from cawn.data.reading import Reading
-from cawn.data.stored import recorded_digest
-from cawn.data.time_forms import TimeForm
+from cawn.data.stored import check_columns, check_links, check_name_arrays, check_names, recorded_digest
+from cawn.data.times import TimeForm
 from cawn.data.updates import is_apart, named, without
-from cawn.data.validation import check_columns, check_links, check_name_arrays, check_names
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn import index_cache

@@ -12,8 +12,7 @@ from cawn.checks import check_choice, check_number
 from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.data.reading import Reading
-from cawn.data.time_forms import TimeForm, parse_query_times
-from cawn.data.times import format_time
+from cawn.data.times import TimeForm, format_time, parse_query_times
 from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.learn import dyglib
 from cawn.learn.protocols import check_protocol, is_tgb, recorded_protocol, rules_of

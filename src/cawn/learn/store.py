@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse
 
 from cawn.data.array_folders import Arrays, Stamp
-from cawn.data.validation import require
+from cawn.data.stored import require
 from cawn.errors import StorageError
 from cawn.files import read_file
 

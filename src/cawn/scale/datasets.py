@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cawn.checks import check_integer, check_path, check_words
-from cawn.data.readers.columns import Header, find_layout
 from cawn.data.readers.tables import Origin, TableColumn
-from cawn.data.reading import Column, Reading
+from cawn.data.reading import Column, Header, Reading, find_layout
 from cawn.data.times import time_after
 from cawn.errors import DataError, QueryError, brief
 from cawn.learn.calibration import FITTED_PRIOR, check_prior
@@ -22,6 +21,7 @@ from cawn.scale.cluster import choose_pool, import_ray
 from cawn.scale.jobs import NodeJob, score_rows
 from cawn.scale.plans import run_digest
 from cawn.scale.ray_engine import Versions, load_in_worker, refuse_versions, versions
+from cawn.snapshot import newest_time
 from cawn.walks.candidates import KINDS
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class _NodeRanker(_Actor):
         super().__init__(loading)
         self._job, self._column, self._everyone = job, column, everyone
         if job.at is None:
-            self._job = replace(job, at=time_after(self._predictor.watermark))
+            self._job = replace(job, at=time_after(newest_time(self._predictor)))
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         return self._job.rank(self._predictor, self._names(rows))[0]

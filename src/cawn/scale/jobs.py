@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from cawn.data.names import Name
-from cawn.data.readers.columns import Layout
 from cawn.data.readers.dialect import Dialect
 from cawn.data.readers.files import File
 from cawn.data.readers.query_files import NodeFile, PairFile
 from cawn.data.readers.tables import Origin, TableColumn
+from cawn.data.reading import Layout
 from cawn.errors import DataError, QueryError
 from cawn.learn.calibration import FITTED_PRIOR
 from cawn.rankings import Scores, rankings_table

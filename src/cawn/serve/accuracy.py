@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -12,11 +14,13 @@ import numpy.typing as npt
 
 from cawn.learn.calibration import STEP, Calibration
 from cawn.learn.metrics import ranks
-from cawn.learn.reliability import BINS
+from cawn.learn.reliability import BINS, sums_by_bin
+from cawn.serve.evidence import BLOCKS
 
 Array = npt.NDArray[Any]
 
 SCORERS = ("model", "shadow", "baseline")
+NEWS = ("new_nodes", "new_pairs")  # what is counted of links that arrive
 MOST_POINTS = 500  # of a series; beyond that, neighbouring points are merged
 _SURE = 1e-6  # probabilities are clipped to this distance from 0 and 1 in a log loss
 
@@ -30,10 +34,6 @@ class Recalibrated:
     def __init__(self, calibration: Calibration | None = None) -> None:
         self.calibration = calibration  # None until the first fit
         self._waiting: list[Array] = []
-
-    def copy(self) -> Recalibrated:
-        """The same calibration, to be refitted on other scores."""
-        return Recalibrated(self.calibration)
 
     def probability(self, logits: Array) -> Array:
         """Probabilities by the current calibration; NaN before the first fit."""
@@ -66,114 +66,117 @@ def reciprocal_ranks(scores: Array) -> Array:
 class Sums:
     """Sums over some scored links, and over all links that arrived in the same period. Addition joins two periods."""
 
-    links: int = 0  # scored
-    arrived: int = 0
-    new_nodes: int = 0
-    new_pairs: int = 0
-    count: Array = field(default_factory=lambda: np.zeros((3, 2)))  # [scorer, (reciprocal rank, log loss)]
-    total: Array = field(default_factory=lambda: np.zeros((3, 2)))
-    squares: Array = field(default_factory=lambda: np.zeros((3, 2)))
-    bins: Array = field(default_factory=lambda: np.zeros((2, BINS, 3)))  # weight, probability, truth; not of baseline
+    arrived: Array = field(default_factory=lambda: np.zeros(3, np.int64))  # links; those with new nodes; new pairs
+    powers: Array = field(default_factory=lambda: np.zeros((3, 3, 2)))  # [power, scorer, (reciprocal rank, log loss)]
+    bins: Array = field(default_factory=lambda: np.zeros((2, 3, BINS)))  # see `sums_by_bin`; not of the baseline
     end: tuple[int, Any] = (0, None)  # links that had arrived at the end, and the time of the last one
 
     def __add__(self, later: Sums) -> Sums:
-        numbers = {name: getattr(self, name) + getattr(later, name) for name in _ADDED}
-        return Sums(**numbers, end=later.end)
+        return Sums(self.arrived + later.arrived, self.powers + later.powers, self.bins + later.bins, later.end)
 
-    def add(self, values: Array, probability: Array) -> None:
-        """Add m scored links; NaN marks unknown values.
+    @property
+    def links(self) -> int:
+        """The number of scored links."""
+        return int(self.powers[0, 0, 0])
+
+    def add(self, values: Array, probability: Array, news: Array, end: tuple[int, Any]) -> None:
+        """Add m scored links of n that arrived; NaN marks unknown values.
 
         Args:
-            values: [m, 3, 2] in the order of `count`.
+            values: Reciprocal rank and log loss of each link by each scorer: [m, 3, 2].
             probability: [m, 2, 1 + K] of the links and their negatives, by the model and the shadow model.
+            news: Whether each link has a new node, and whether it is a new pair: [n, 2].
         """
         known = ~np.isnan(values)
-        self.links += len(values)
-        self.count += known.sum(axis=0)
-        self.total += np.where(known, values, 0).sum(axis=0)
-        self.squares += np.where(known, values**2, 0).sum(axis=0)
-        for i in range(2):
-            self.bins[i] += calibration_bins(probability[:, i][~np.isnan(probability[:, i, 0])])
-
-    def add_arrived(self, new_node: Array, new_pair: Array) -> None:
-        """Add n links that arrived: whether each has a new node, and whether it is a new pair."""
-        self.arrived += len(new_node)
-        self.new_nodes += int(new_node.sum())
-        self.new_pairs += int(new_pair.sum())
+        seen = np.where(known, values, 0)
+        self.powers += np.stack([known, seen, seen**2]).sum(axis=1)
+        for bins, found in zip(self.bins, probability.swapaxes(0, 1), strict=True):
+            if len(given := found[~np.isnan(found[:, 0])]):
+                bins += calibration_bins(given)
+        self.arrived += [len(news), *news.sum(axis=0)]
+        self.end = end
 
     def figures(self, scorer: str) -> dict[str, float | None] | None:
         """MRR, log loss and calibration error of one scorer, with standard errors; None if it scored nothing."""
         i = SCORERS.index(scorer)
-        if self.count[i, 0] == 0:
+        if self.powers[0, i, 0] == 0:
             return None
         found: dict[str, float | None] = {}
-        for j, name in enumerate(("mrr", "log_loss")):
-            found |= _mean_and_error(name, self.count[i, j], self.total[i, j], self.squares[i, j])
+        for name, powers in zip(("mrr", "log_loss"), self.powers[:, i].T.tolist(), strict=True):
+            found |= _mean_and_error(name, *powers)
         if i < len(self.bins):
             found["ece"] = calibration_error(self.bins[i])
         return found
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values: accuracy by scorer, and the shares of links with new nodes and of new pairs."""
-        shares = {name: _share(getattr(self, name), self.arrived) for name in ("new_nodes", "new_pairs")}
-        links, t = self.end
-        return {"links": links, "t": t, "scored": self.links} | shares | {s: self.figures(s) for s in SCORERS}
-
-
-_ADDED = ("links", "arrived", "new_nodes", "new_pairs", "count", "total", "squares", "bins")
+        (links, t), (arrived, *news) = self.end, self.arrived.tolist()
+        shares = (count / arrived if arrived else None for count in news)
+        found = {"links": links, "t": t, "scored": self.links} | dict(zip(NEWS, shares, strict=True))
+        return found | {scorer: self.figures(scorer) for scorer in SCORERS}
 
 
 def calibration_bins(probability: Array) -> Array:
-    """Weight, sum of probabilities and sum of truths by interval of the probability [BINS, 3], of links and their
-    negatives [m, 1 + K]; the negatives of a link together weigh as much as the link."""
+    """`sums_by_bin` of links and their negatives [m, 1 + K], which together weigh as much as the link."""
     truth = np.zeros_like(probability)
     truth[:, 0] = 1
     weight = np.where(truth == 1, 1.0, 1 / max(probability.shape[1] - 1, 1))
-    at = np.minimum((probability * BINS).astype(int), BINS - 1).ravel()
-    columns = (weight, weight * probability, weight * truth)
-    return np.stack([np.bincount(at, weights=each.ravel(), minlength=BINS) for each in columns], axis=1)
+    return sums_by_bin(probability.ravel(), truth.ravel(), weight.ravel())
 
 
 def calibration_error(bins: Array) -> float:
     """The expected calibration error."""
-    weight, probability, truth = bins.T
+    weight, probability, truth = bins
     return float(np.abs(probability - truth).sum() / weight.sum())
 
 
 class Series:
-    """Points over time, each over the same number of scored links; neighbours are merged if there are too many."""
+    """Accuracy over the newest links, and at points over time, each over the same number of scored links.
 
-    def __init__(self, most: int = MOST_POINTS) -> None:
-        self._most, self._merged = most, 1
-        self._points: deque[Sums] = deque()
-        self._open: Sums | None = None
-        self._parts = 0
+    Links are added up in blocks, a twentieth of a window each. If there are too many points, neighbours are merged.
+    """
 
-    def add(self, part: Sums) -> None:
-        self._open = part if self._open is None else self._open + part
-        self._parts += 1
-        if self._parts == self._merged:
+    def __init__(self, window: int, most: int = MOST_POINTS) -> None:
+        self._block, self._most, self._merged = max(window // BLOCKS, 1), most, 1  # links of a block, blocks of a point
+        self._open, self._newest, self._points = Sums(), deque[Sums](maxlen=BLOCKS), list[Sums]()
+        self._arrived = 0
+
+    def add(self, values: Array, probability: Array, sample: Array, news: Array, t: Array) -> None:
+        """Add n links, of which those at the positions `sample` [m] were scored; see `Sums.add`."""
+        first = start = 0
+        for end in [*range(self._block - self._open.links, len(sample), self._block), len(sample)]:
+            last = len(t) if end == len(sample) else int(sample[end - 1]) + 1
+            self._arrived += last - first
+            part = values[start:end], probability[start:end], news[first:last]
+            self._open.add(*part, (self._arrived, t[last - 1].item()))
+            first, start = last, end
+            if self._open.links == self._block:
+                self._close()
+
+    def _close(self) -> None:
+        """Start a new block."""
+        self._newest.append(self._open)
+        if self._points and self._points[-1].links < self._merged * self._block:
+            self._points[-1] += self._open
+        else:
             self._points.append(self._open)
-            self._open, self._parts = None, 0
         if len(self._points) > self._most:
-            held = list(self._points)
-            self._points = deque(a + b for a, b in zip(held[::2], held[1::2], strict=False))
-            if len(held) % 2:
-                self._open, self._parts = held[-1], self._merged
+            self._points = [reduce(add, self._points[i : i + 2]) for i in range(0, len(self._points), 2)]
             self._merged *= 2
+        self._open = Sums(end=self._open.end)
+
+    def newest(self) -> Sums:
+        """The sums over the last window of scored links, up to a block more."""
+        return sum(self._newest, Sums()) + self._open
 
     def to_list(self) -> list[dict[str, Any]]:
         """JSON values, oldest first."""
-        return [point.to_dict() for point in [*self._points, *([] if self._open is None else [self._open])]]
-
-
-def _share(count: int, total: int) -> float | None:
-    return count / total if total else None
+        return [point.to_dict() for point in self._points]
 
 
 def _mean_and_error(name: str, count: float, total: float, squares: float) -> dict[str, float | None]:
     if count == 0:
         return {name: None, f"{name}_error": None}
-    mean = float(total / count)
-    variance = max(float(squares / count) - mean**2, 0.0)
+    mean = total / count
+    variance = max(squares / count - mean**2, 0.0)
     return {name: mean, f"{name}_error": math.sqrt(variance / (count - 1)) if count > 1 else None}

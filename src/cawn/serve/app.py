@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from asyncio import wrap_future
+from concurrent.futures import Future
+from functools import partial
 from time import perf_counter
 from types import GenericAlias
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -17,19 +17,30 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from cawn.data.times import describe_far
 from cawn.errors import brief
 from cawn.serve import metrics, page
 from cawn.serve.batching import Scored
-from cawn.serve.bodies import MAX_BODY, Bodies
+from cawn.serve.bodies import MAX_BODY, Bodies, in_thread
 from cawn.serve.connections import EXCESS
 from cawn.serve.inference import Inference
 from cawn.serve.problems import Problem, of_error
-from cawn.serve.questions import Doubts, check_destinations, find_doubts
-from cawn.serve.requests import LINKS, MAX_NAME, PAIRS, ExplainQuery, Name, Pairs, RankQuery, Time
+from cawn.serve.requests import (
+    LINKS,
+    MAX_CANDIDATES,
+    MAX_NAME,
+    PAIRS,
+    ExplainQuery,
+    Name,
+    Pairs,
+    RankQuery,
+    Time,
+)
 from cawn.serve.routes import JSON, Route, Routes, openapi, parameter
 from cawn.serve.service import NEWEST, Service
 from cawn.serve.tokens import Tokens, check_host
 from cawn.serve.writer import MAX_KEY
+from cawn.snapshot import Snapshot
 
 OTHER = "other"  # the route, in metrics, of requests that match none
 _PAGE_POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"}
@@ -43,6 +54,7 @@ def _answer(title: str, **fields: Any) -> type[Struct]:
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Version = Annotated[int, Meta(description="of the history; it increases with every change")]
 Past = int | float | None
+Doubts = dict[str, list[Any]]
 DOUBTS = {
     "unknown": Annotated[list[Name], Meta(description="names in the request that the network does not know")],
     "warnings": Annotated[list[str], Meta(description="doubts about the times in the request")],
@@ -57,7 +69,7 @@ NODE = _answer("Node", name=Name, known=bool, links=int, first=Past, last=Past, 
 NEWEST_LINK = _answer("ScoredLink", src=Name, dst=Name, t=Time, probability=Probability)
 NEWEST_LINKS = _answer("Newest", links=GenericAlias(list, NEWEST_LINK))
 REMOVED = _answer("Removed", removed=int, version=Version)
-FEW_PAIRS = 100  # whose names are looked up at once
+FEW_NAMES = 100  # which are looked up at once
 COUNTS = dict.fromkeys(("links", "nodes", "version", "watermark"), Past)  # null until the service is ready
 STATUS = _answer("Status", ready=bool, **COUNTS, model=dict[str, Any], queue=dict[str, Any])
 PROGRESS = _answer("Progress", ready=bool, sources=list[dict[str, Any]])
@@ -72,9 +84,7 @@ class Api:
     """What the routes answer."""
 
     def __init__(self, service: Service, max_body: int) -> None:
-        self.service = service
-        self._threads = ThreadPoolExecutor(2, "http")
-        self._bodies = Bodies(self._threads, max_body)
+        self.service, self._bodies = service, Bodies(max_body)
 
     def routes(self) -> list[Route]:
         key = parameter("Idempotency-Key", "header", required=False, minLength=1, maxLength=MAX_KEY)
@@ -93,78 +103,70 @@ class Api:
             Route("DELETE", "/v1/links/{id}", self.remove, "write", (), REMOVED, (), bad),
             Route("DELETE", "/v1/links", self.remove, "write", (), REMOVED, link_id, bad),
             Route("GET", "/v1/links/recent", self.newest, "read", (), NEWEST_LINKS, (limit,), bad),
-            Route("GET", "/v1/status", self.status, answer=STATUS),
+            Route("GET", "/v1/status", self.status, answer=STATUS, always=True),
             Route("GET", "/v1/series", self.series),
-            Route("GET", "/metrics", self.metrics, media_types=("text/plain",)),
+            Route("GET", "/metrics", self.metrics, media_types=("text/plain",), always=True),
             Route("GET", "/ready", self.progress, answer=PROGRESS),
             Route("GET", "/readyz", self.ready, None, problems=("unavailable",)),
-            Route("GET", "/healthz", self.health, None),
+            Route("GET", "/healthz", self.health, None, always=True),
         ]
 
     async def add(self, request: Request) -> dict[str, Any]:
         """Add links. The response is sent once they are on disk and visible to the next request. With an
         Idempotency-Key that was used before, nothing is added and the first answer is repeated."""
         key = _idempotency_key(request)
-        links = await self.body(request)
-        receipt = await asyncio.wrap_future(self.service.add(links, key))
+        receipt = await wrap_future(self.service.add(await self.body(request), key))
         return receipt._asdict() | {"watermark": self.service.predictor.watermark}
 
     async def score(self, request: Request) -> dict[str, Any]:
         """The probability that pairs link, at a time or, without t, just after the newest link."""
         scored, doubts = await self.scored(await self.body(request))
         found = {"probability": scored.probability.tolist(), "version": scored.version}
-        return found | {"model": self.service.model_version} | doubts._asdict()
+        return found | {"model": self.service.model_version} | doubts
 
     async def scored(self, pairs: Pairs) -> tuple[Scored, Doubts]:
         """The scores of pairs, and what is doubtful about them."""
-        doubts = await self._doubts(pairs.src, pairs.dst, pairs.t or (), pairs.strict)
-        return await asyncio.wrap_future(self.service.score(pairs)), doubts
+        doubts = await self._doubts(pairs.src, pairs.dst, pairs.t or [], pairs.strict)
+        return await wrap_future(self.service.score(pairs)), doubts
 
     async def rank(self, request: Request) -> dict[str, Any]:
         """The most probable destinations of a node."""
         query: RankQuery = await self.body(request)
         if query.candidates == "all":
-            await self._aside(check_destinations, self.service.predictor)
+            await in_thread(check_destinations, self.service.predictor.snapshot())
         others = query.candidates if isinstance(query.candidates, list) else [query.src]
-        doubts = await self._doubts([query.src], others, () if query.t is None else (query.t,), query.strict)
-        found = await asyncio.wrap_future(self.service.rank(query))
+        doubts = await self._doubts([query.src], others, [] if query.t is None else [query.t], query.strict)
+        found = await wrap_future(self.service.rank(query))
         ranking = [ranked._asdict() for ranked in found.ranking]
-        answer = {"src": query.src, "t": found.t, "ranking": ranking, "version": found.version}
-        return answer | doubts._asdict()
+        return {"src": query.src, "t": found.t, "ranking": ranking, "version": found.version} | doubts
 
     async def explain(self, request: Request) -> dict[str, Any] | Response:
         """Why a pair has its score: the walks that raise or lower it. As a page with 'Accept: text/html'."""
         query: ExplainQuery = await self.body(request)
-        doubts = await self._doubts([query.src], [query.dst], () if query.t is None else (query.t,), query.strict)
+        doubts = await self._doubts([query.src], [query.dst], [] if query.t is None else [query.t], query.strict)
         as_page = "text/html" in request.headers.get("accept", "")
-        found = await asyncio.wrap_future(self.service.explain(query, as_page=as_page))
-        if isinstance(found, str):
-            return Response(found, 200, _PAGE_POLICY, "text/html")
-        return found | doubts._asdict()
+        found = await wrap_future(self.service.explain(query, as_page=as_page))
+        return Response(found, 200, _PAGE_POLICY, "text/html") if isinstance(found, str) else found | doubts
 
     async def node(self, request: Request) -> dict[str, Any]:
         """A node, also one that is not known, and its newest links. In the path, its name is percent-encoded and may
         have slashes; in the query, it may also be . or .. or empty."""
-        return await asyncio.wrap_future(self.service.node(_text(request, "name")))
+        return await wrap_future(self.service.node(_text(request, "name")))
 
     async def newest(self, request: Request) -> dict[str, Any]:
         """The links that arrived last, newest first, each with the score it had before it arrived."""
         limit = (_query(request, "limit") or [b"20"])[0]
         if not limit.isdigit() or not 1 <= int(limit[:9]) <= NEWEST:
             raise Problem("invalid", f"limit is {brief(limit.decode('latin-1'))}: give an integer from 1 to {NEWEST}")
-        return {"links": await asyncio.wrap_future(self.service.newest(int(limit)))}
+        return {"links": await wrap_future(self.service.newest(int(limit)))}
 
     async def forget(self, request: Request) -> dict[str, Any]:
         """Remove a node: its name and all of its links, for good."""
-        name, service = _text(request, "name"), cast("Any", self._ready_service())
-        removed = await asyncio.wrap_future(service.forget(name=name))
-        return {"removed": removed, "version": service.predictor.version}
+        return await self._removed(self.service.forget(_text(request, "name")))
 
     async def remove(self, request: Request) -> dict[str, Any]:
         """Remove the link with this id, for good."""
-        link_id, service = _text(request, "id"), cast("Any", self._ready_service())
-        removed = await asyncio.wrap_future(service.remove(link_id=link_id))
-        return {"removed": removed, "version": service.predictor.version}
+        return await self._removed(self.service.remove(_text(request, "id")))
 
     async def status(self, _request: Request) -> dict[str, Any]:
         """The state of the service; latencies in seconds."""
@@ -172,19 +174,20 @@ class Api:
 
     async def series(self, _request: Request) -> dict[str, Any]:
         """Accuracy on arriving links over time."""
-        return self._ready_service().series()
+        return self.service.series()
 
     async def metrics(self, _request: Request) -> Response:
         """Metrics in Prometheus' format."""
         return Response(self.service.metrics.to_text(), headers={"Content-Type": metrics.MEDIA_TYPE})
 
     async def progress(self, _request: Request) -> dict[str, Any]:
-        """Whether requests are answered, and how far each stream is behind: `lag` entries are not read yet."""
-        return {"ready": True, "sources": self._ready_service().status()["sources"]}
+        """Whether requests are answered, by a replica with all links of its stream, and how far each stream is behind:
+        `lag` entries are not read yet, and `behind` seconds ago all of them were."""
+        return self.service.progress()
 
     async def ready(self, _request: Request) -> dict[str, Any]:
-        """Whether requests are answered."""
-        self._ready_service()
+        """Whether requests are answered, by a replica with all links of its stream."""
+        self.service.require_caught_up()
         return {"ready": True}
 
     async def health(self, _request: Request) -> dict[str, Any]:
@@ -193,23 +196,31 @@ class Api:
 
     async def body(self, request: Request) -> Any:
         """What the body of a request asks."""
-        self._ready_service()
         return await self._bodies.read(request, request.scope["route"].body)
 
-    def _ready_service(self) -> Service:
-        self.service.require_ready()
-        return self.service
+    async def _removed(self, links: Future[int]) -> dict[str, Any]:
+        return {"removed": await wrap_future(links), "version": self.service.predictor.version}
 
-    async def _doubts(self, src: list[Name], dst: list[Name], times: Sequence[Time], strict: bool) -> Doubts:
-        state = self._ready_service().predictor.snapshot()
-        if len(src) <= FEW_PAIRS:
-            return find_doubts(state, src, dst, times, strict)
-        found: Doubts = await self._aside(find_doubts, state, src, dst, times, strict)
-        return found
+    async def _doubts(self, src: list[Name], dst: list[Name], times: list[Time], strict: bool) -> Doubts:
+        find = partial(find_doubts, self.service.predictor.snapshot(), src, dst, times, strict)
+        return find() if max(len(src), len(dst)) <= FEW_NAMES else await in_thread(find)
 
-    async def _aside(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Call a function that takes long in another thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+def find_doubts(state: Snapshot, src: list[Name], dst: list[Name], times: list[Time], strict: bool) -> Doubts:
+    """Names that the network does not know, which a strict question must not have, and what is unlikely about times."""
+    if strict:
+        state.refuse_unknown(src, dst)
+    form, held = state.model.form.times, state.events.t
+    parsed = form.parse(times)
+    far = describe_far(parsed, held, form) if parsed.size and held.size else ""
+    return {"unknown": state.unknown(src, dst), "warnings": [far] if far else []}
+
+
+def check_destinations(state: Snapshot) -> None:
+    """Refuse to rank all destinations if there are more than a request may name."""
+    if state.num_nodes > MAX_CANDIDATES and (found := len(state.nodes("dst"))) > MAX_CANDIDATES:
+        what = f'candidates is "all", and there are {found:,} destinations'
+        raise Problem("invalid", f"{what}: name at most {MAX_CANDIDATES:,} of them, or leave it out")
 
 
 def _idempotency_key(request: Request) -> str | None:
@@ -245,11 +256,11 @@ class App:
     """Handles every request: finds its route, checks its token, turns errors into answers and records metrics."""
 
     def __init__(self, service: Service, tokens: Tokens, max_body: int) -> None:
-        api = Api(service, max_body)
+        api, self._service = Api(service, max_body), service
         self.described = [*api.routes(), *Inference(api).routes()]  # in OpenAPI
         files = page.handlers() | {"/openapi.json": page.static(_to_json(openapi(self.described)), JSON, {})}
-        self._routes = Routes([*self.described, *(Route("GET", path, files[path], None) for path in files)])
-        self._metrics, self._tokens = service.metrics, tokens
+        static = [Route("GET", path, handler, None, always=True) for path, handler in files.items()]
+        self._routes, self._tokens = Routes([*self.described, *static]), tokens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = perf_counter(), 499
@@ -264,7 +275,7 @@ class App:
         except ClientDisconnect:
             pass
         finally:
-            self._metrics.request(OTHER if route is None else route.path, status, perf_counter() - started)
+            self._service.metrics.request(OTHER if route is None else route.path, status, perf_counter() - started)
 
     async def _respond(self, request: Request, route: Route | None, methods: list[str]) -> Response:
         try:
@@ -274,6 +285,8 @@ class App:
             if route is None:
                 what = f"the method {request.method} is not supported here"
                 raise Problem("method-not-allowed", what, {"Allow": ", ".join(sorted(methods))})
+            if not route.always:
+                self._service.require_ready()
             found = await route.handler(request)
             return found if isinstance(found, Response) else Response(_to_json(found), media_type=JSON)
         except ClientDisconnect:

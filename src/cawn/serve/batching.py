@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from cawn.data.times import time_after
 from cawn.serve.requests import Pairs, Time
 from cawn.serve.writer import QueueFull
+from cawn.snapshot import newest_time
 
 
 class Scored(NamedTuple):
@@ -28,7 +29,6 @@ class Scored(NamedTuple):
 class Batch(NamedTuple):
     """What was scored together, for `Batcher`'s observer."""
 
-    requests: int
     pairs: int
     unknown: int  # pairs with a node that is not in the network
     seconds: float
@@ -39,14 +39,7 @@ class _Job:
     pairs: Pairs
     answer: Future[Scored] = field(default_factory=Future)
     arrived: float = field(default_factory=monotonic)
-    times: list[Time] = field(default_factory=list)
     result: Scored | Exception | None = None
-
-    def finish(self) -> None:
-        if isinstance(self.result, Scored):
-            self.answer.set_result(self.result)
-        else:
-            self.answer.set_exception(self.result)
 
 
 class Batcher:
@@ -106,11 +99,13 @@ class Batcher:
         while jobs := self._take():
             started = monotonic()
             running = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
-            unknown = _score_all(self._predictor, running)
-            pairs = sum(len(job.pairs) for job in running)
-            self._observer(Batch(len(running), pairs, unknown, monotonic() - started))
+            unknown = _score_all(self._predictor.snapshot(), running)
+            self._observer(Batch(sum(len(job.pairs) for job in running), unknown, monotonic() - started))
             for job in running:
-                job.finish()
+                if isinstance(job.result, Scored):
+                    job.answer.set_result(job.result)
+                else:
+                    job.answer.set_exception(job.result)
 
     def _take(self) -> list[_Job]:
         """The requests of the next batch; none after `close`."""
@@ -131,17 +126,11 @@ class Batcher:
             return taken
 
 
-def _score_all(predictor: Any, jobs: list[_Job]) -> int:
+def _score_all(state: Any, jobs: list[_Job]) -> int:
     """Set the result of every request; returns the number of pairs with unknown nodes."""
-    state = predictor.snapshot()
-    groups: dict[tuple[str, float], list[_Job]] = {}
+    groups = defaultdict[Any, list[_Job]](list)
     for job in jobs:
-        try:
-            job.times = [time_after(state.watermark)] * len(job.pairs) if job.pairs.t is None else job.pairs.t
-        except Exception as error:
-            job.result = error
-        else:
-            groups.setdefault((_kind(job.times), job.pairs.prior), []).append(job)
+        groups[_kind(job.pairs.t), job.pairs.prior].append(job)
     return sum(_score(state, group) for group in groups.values())
 
 
@@ -149,10 +138,10 @@ def _score(state: Any, group: list[_Job]) -> int:
     """Score requests with one prior and one type of times together; if that fails, one by one."""
     src = [name for job in group for name in job.pairs.src]
     dst = [name for job in group for name in job.pairs.dst]
-    t = [time for job in group for time in job.times]
     try:
-        probability = state.score(src, dst, t, prior=group[0].pairs.prior) if src else np.empty(0)
-        unknown = state.count_unknown(src, dst) if src else 0
+        times = [time for job in group for time in job.pairs.t or _just_now(state, job.pairs)]
+        probability = state.score(src, dst, times, prior=group[0].pairs.prior)
+        unknown: int = state.count_unknown(src, dst)
     except Exception as error:
         if len(group) > 1:
             return sum(_score(state, [job]) for job in group)
@@ -162,10 +151,15 @@ def _score(state: Any, group: list[_Job]) -> int:
     for job in group:
         job.result = Scored(probability[first : first + len(job.pairs)], state.version)
         first += len(job.pairs)
-    return int(unknown)
+    return unknown
 
 
-def _kind(times: list[Time]) -> str:
+def _just_now(state: Any, pairs: Pairs) -> list[Time]:
+    """The default times, just after the newest link."""
+    return [time_after(newest_time(state))] * len(pairs) if len(pairs) else []
+
+
+def _kind(times: list[Time] | None) -> str:
     """Times of one type go into one call: joined with floats, large integers would be rounded."""
-    kinds = set(map(type, times))
-    return "text" if str in kinds else "float" if float in kinds else "int"
+    kinds = set(map(type, times or ()))
+    return "none" if times is None else "text" if str in kinds else "float" if float in kinds else "int"

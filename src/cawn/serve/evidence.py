@@ -1,4 +1,4 @@
-"""Whether one scorer is better than another on a stream of links: a repeated one-sided test on paired differences."""
+"""Which of two scorers is better on a stream of links: a repeated test on paired differences."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 WINDOW = 500  # links between two tests
-LEVEL = 0.001  # expected number of false verdicts per window
+LEVEL = 0.001  # expected number of false verdicts per window, in each direction
 BLOCKS = 20  # in each window; consecutive links within a block may depend on each other
 SPANS = (1, 2, 4, 8, 16)  # numbers of windows that a test covers
 
 
 class Verdict(NamedTuple):
-    """A test that found a mean above 0."""
+    """A test that found a mean above or below 0."""
 
     links: int
     means: tuple[float, ...]  # of each column over these links
@@ -32,12 +32,13 @@ class Verdict(NamedTuple):
 
 
 class PairedTest:
-    """Tests, after every `window` links, whether the mean of paired differences is above 0.
+    """Tests, after every `window` links, whether the mean of paired differences is above 0, and whether it is below.
 
-    Each test is Student's one-sided t-test on the means of blocks of consecutive links, over the last 1, 2, 4, 8 or 16
-    windows; those over s windows are done every s windows, so they do not overlap. There are fewer than two tests per
-    window on average, each at half the `level`: where the mean is 0 or below, `level` bounds the expected number of
-    false verdicts per window. Links further apart than a block are assumed to be independent.
+    Each test is Student's one-sided t-test, in either direction, on the means of blocks of consecutive links, over the
+    last 1, 2, 4, 8 or 16 windows; those over s windows are done every s windows, so they do not overlap. There are
+    fewer than two tests per window on average, each at half the `level`: where the mean is 0 or below, `level` bounds
+    the expected number of verdicts per window that it is above, and likewise the other way round. Links further apart
+    than a block are assumed to be independent.
 
     Args:
         columns: Number of differences per link. Only the first is tested; the means of the others are reported.
@@ -76,7 +77,7 @@ class PairedTest:
             blocks = np.array(self._blocks)[-BLOCKS * span :]
             mean, n = blocks.mean(axis=0), len(blocks)
             error = float(blocks[:, 0].std(ddof=1)) / math.sqrt(n)
-            if mean[0] > t_quantile(1 - self.level / 2, n - 1) * error:
+            if abs(mean[0]) > t_quantile(1 - self.level / 2, n - 1) * error:
                 return Verdict(span * self.window, tuple(mean.tolist()), error, self.level / 2)
         return None
 

@@ -14,7 +14,6 @@ import base64
 import hashlib
 import json
 import math
-import re
 import sqlite3
 import struct
 import zlib
@@ -23,7 +22,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from shutil import rmtree
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,17 +34,12 @@ from cawn.learn.runs import StoredRun, read_run
 from cawn.serve.links import Links
 from cawn.serve.store import Store, key_digest, stored_links
 
-_HEADER = struct.Struct("<8s16sQI4x")  # magic, id of the log, first position, checksum
+_HEADER = 40  # bytes before the first block of a segment
 _BLOCK = struct.Struct("<4sIIIQQ")  # magic, checksum of what follows, bytes, records, links, first position
 _CHECKED = 8  # where the part of a block begins that its checksum covers
-_BLOCK_MAGIC = b"\xca\x57\x0e\xb1"
-_POSITION = re.compile(r"[0-9]{20}")
+_MAGIC = b"\xca\x57\x0e\xb1"
 
-
-class _Record(NamedTuple):
-    position: int
-    links: Links
-    content: dict[str, Any]
+Record = dict[str, Any]
 
 
 def is_former(folder: Path) -> bool:
@@ -76,31 +70,29 @@ def _import(store: Store, run: StoredRun, identity: str) -> None:
     folder = store.folder
     _refuse_another_run(folder, run)
     start, after = _newest_snapshot(folder, run)
-    records = list(_records(folder / "log", after))
-    voided = {record.content.get("void") for record in records}
-    draft, added = Draft(start.events, start.names, run.form, KnownIds(), Rules(max_ahead=math.inf)), []
-    for record in records:
-        if record.position not in voided and "void" not in record.content:
-            draft.add(_arrivals(record, run.form, folder))
-            added.append(record)
+    records = dict(_records(folder / "log", after))
+    voided = {record.get("void") for record in records.values()}
+    added = {at: record for at, record in records.items() if at not in voided and "void" not in record}
+    draft = Draft(start.events, start.names, run.form, KnownIds(), Rules(max_ahead=math.inf))
+    for position, record in added.items():
+        draft.add(_arrivals(position, record, run.form, folder))
     new, updates = draft.finish()
     events, _ = GrowingEvents(start.events).add(new)
     keys, offsets = _catalog(folder / "catalog.sqlite")
-    for record, update in zip(added, updates, strict=True):
-        offsets |= record.content.get("offsets", {})
-        if (key := record.content.get("key")) is not None:
-            found = update.added, record.content.get("duplicates", 0), update.nodes_added, 0
-            keys.append((key_digest(key), b"", *found, record.position))
+    for (position, record), update in zip(added.items(), updates, strict=True):
+        offsets |= record.get("offsets", {})
+        if (key := record.get("key")) is not None:
+            receipt = update.added, record.get("duplicates", 0), update.nodes_added, 0
+            keys.append((key_digest(key), b"", *receipt, position))
     facts = {"run": identity, "calibration": json.dumps(start.calibration.to_dict())} | _weights(store)
-    store.adopt(keys, offsets)
-    store.replace(stored_links(events, new.names), **facts)
+    store.replace(stored_links(events, new.names), keys, offsets, **facts)
 
 
 def _refuse_another_run(folder: Path, run: StoredRun) -> None:
     found, report = run.description, run.record.report
-    network = found["network"]["files"]
-    content = [found["system"], found["facts"], network, report.get("weights"), report.get("served_weights")]
-    identity = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    content = [found["system"], found["facts"], found["network"]["files"], report.get("weights")]
+    served = report.get("served_weights")
+    identity = hashlib.sha256(json.dumps([*content, served], sort_keys=True).encode()).hexdigest()
     if json.loads((folder / "state.json").read_bytes())["run"] != identity:
         raise StorageError(f"{folder}: belongs to another run, or the links or weights of {run.folder} were changed")
 
@@ -115,22 +107,22 @@ def _weights(store: Store) -> dict[str, str]:
     return {"serving": str(json.loads(serving.read_bytes())["number"])} if serving.exists() else {}
 
 
-def _arrivals(record: _Record, form: Form, folder: Path) -> Arrivals:
+def _arrivals(position: int, record: Record, form: Form, folder: Path) -> Arrivals:
     """The links of a record, whose times are canonical already."""
-    links, t = record.links, np.array(record.links.t, form.times.dtype)
+    t = record.get("t", [])
+    times = np.frombuffer(base64.b64decode(t), "<f8") if isinstance(t, str) else t
+    src, dst, attributes = (record.get(name, []) for name in ("src", "dst", "attributes"))
     try:
-        anytime = [form.times.last] * len(links)
-        found = form.arrivals(links.src, links.dst, anytime, links.attributes, links.id_hashes())
+        ids = Links(src, dst, [], ids=record.get("ids")).id_hashes()
+        found = form.arrivals(src, dst, [form.times.last] * len(times), attributes, ids)
     except CawnError as error:
-        raise StorageError(f"{folder}: record {record.position:,} of the log cannot be read ({error})") from error
-    return replace(found, t=t)
+        raise StorageError(f"{folder}: record {position:,} of the log cannot be read ({error})") from error
+    return replace(found, t=np.array(times, form.times.dtype))
 
 
 def _newest_snapshot(folder: Path, run: StoredRun) -> tuple[StoredRun, int]:
     """The newest valid snapshot and its position, or the run itself."""
-    snapshots = folder / "snapshots"
-    found = [path for path in snapshots.iterdir() if _POSITION.fullmatch(path.name)] if snapshots.is_dir() else []
-    for path in sorted(found, reverse=True):
+    for path in sorted(folder.glob(f"snapshots/{'[0-9]' * 20}"), reverse=True):
         try:
             read = read_run(path / "run", in_state=True)
         except StorageError:
@@ -139,21 +131,21 @@ def _newest_snapshot(folder: Path, run: StoredRun) -> tuple[StoredRun, int]:
     return run, 0
 
 
-def _records(folder: Path, after: int) -> Iterator[_Record]:
-    """The records of the log after a position."""
+def _records(folder: Path, after: int) -> Iterator[tuple[int, Record]]:
+    """The records of the log after a position, with their positions."""
     position = after
-    for path in sorted(folder.glob("*.log")):
-        content = path.read_bytes()
-        at = _HEADER.size
+    paths = sorted(folder.glob("*.log"))
+    for path in paths:
+        content, at = path.read_bytes(), _HEADER
         while (block := _block(content, at)) is not None:
             first, lines, at = block
             if first > position + 1:
                 raise StorageError(f"{path}: begins at record {first:,}, expected {position + 1:,}")
             for number, line in enumerate(lines, first):
                 if number > position:
-                    yield _record(number, line)
+                    yield number, json.loads(line)
                     position = number
-        if at < len(content) and (path != max(folder.glob("*.log")) or _has_block_after(content, at)):
+        if at < len(content) and (path != paths[-1] or _has_block_after(content, at)):
             raise StorageError(f"{path}: damaged at offset {at}; restore it from a backup")
 
 
@@ -164,25 +156,17 @@ def _block(content: bytes, at: int) -> tuple[int, list[bytes], int] | None:
         return None
     magic, checksum, size, _, _, first = _BLOCK.unpack_from(content, at)
     end = start + size
-    if magic != _BLOCK_MAGIC or end > len(content) or zlib.crc32(content[at + _CHECKED : end]) != checksum:
+    if magic != _MAGIC or end > len(content) or zlib.crc32(content[at + _CHECKED : end]) != checksum:
         return None
     return first, content[start:end].split(b"\n"), end
 
 
 def _has_block_after(content: bytes, at: int) -> bool:
     """Whether a block begins after an offset, so that what is there is no incomplete end."""
-    while (at := content.find(_BLOCK_MAGIC, at + 1)) >= 0:
+    while (at := content.find(_MAGIC, at + 1)) >= 0:
         if _block(content, at) is not None:
             return True
     return False
-
-
-def _record(position: int, line: bytes) -> _Record:
-    found: dict[str, Any] = json.loads(line)
-    if isinstance(found.get("t"), str):
-        found["t"] = np.frombuffer(base64.b64decode(found["t"]), "<f8").tolist()
-    links = Links.from_columns(found) if "src" in found else Links([], [], [])
-    return _Record(position, links, found)
 
 
 def _catalog(path: Path) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:

@@ -11,10 +11,10 @@ from starlette.requests import Request
 
 from cawn import __version__
 from cawn.errors import brief
+from cawn.serve.bodies import refusal
 from cawn.serve.problems import Problem
 from cawn.serve.requests import Body, PairColumns, Pairs, Prior, Strict, Value
 from cawn.serve.routes import Route
-from cawn.serve.schema import refusal
 
 INPUTS = {"src": ("BYTES", "INT64"), "dst": ("BYTES", "INT64"), "t": ("FP64", "INT64", "BYTES")}
 OUTPUT = "probability"
@@ -84,9 +84,9 @@ class Inference:
     def routes(self) -> list[Route]:
         missing = ("not-found",)
         return [
-            Route("GET", "/v2/health/live", self._api.health, None),
+            Route("GET", "/v2/health/live", self._api.health, None, always=True),
             Route("GET", "/v2/health/ready", self._api.ready, None, problems=("unavailable",)),
-            Route("GET", "/v2", self.server),
+            Route("GET", "/v2", self.server, always=True),
             Route("GET", "/v2/models/{model}", self.model, problems=missing),
             Route("GET", "/v2/models/{model}/ready", self.model_ready, problems=missing),
             Route("POST", "/v2/models/{model}/infer", self.infer, body=(InferRequest,), problems=missing),
@@ -114,13 +114,12 @@ class Inference:
         pairs, identifier = await self._api.body(request)
         scored, doubts = await self._api.scored(pairs)
         output = {"name": OUTPUT, "shape": [len(pairs)], "datatype": "FP64", "data": scored.probability.tolist()}
-        found = {"model_name": name, "model_version": self._service.model_version, "parameters": doubts._asdict()}
+        found = {"model_name": name, "model_version": self._service.model_version, "parameters": doubts}
         return found | {"outputs": [output]} | ({} if identifier is None else {"id": identifier})
 
     def _checked(self, request: Request) -> str:
-        """The name of the model, which is the only one and ready."""
+        """The name of the model, which is the only one."""
         name: str = self._service.name
         if (given := unquote(request.path_params["model"])) != name:
             raise Problem("not-found", f"there is no model {brief(given)}; this server has {name!r}")
-        self._service.require_ready()
         return name

@@ -11,14 +11,13 @@ import math
 from copy import deepcopy
 from dataclasses import replace
 from threading import RLock
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_of
-from safetensors.torch import save as tensor_bytes
 from torch import Tensor, nn
 
 from cawn.data.events import Events
@@ -33,7 +32,7 @@ from cawn.serve.accuracy import Recalibrated
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest, Verdict
 from cawn.serve.recency import Recency
 from cawn.serve.store import SHADOW, Store
-from cawn.serve.weights import KeptWeights
+from cawn.serve.weights import KeptWeights, as_bytes
 from cawn.snapshot import Snapshot
 from cawn.systems.base import Scorer, Trainable
 from cawn.systems.training import Optimizer, TrainingLinks, contrast_loss, seed_step
@@ -99,9 +98,9 @@ class Learner:
         self._predictor, self._config, self._seed = predictor, model.config, seed
         self._replay, self._rate, self._most_steps = replay, rate, most_steps
         self._random = np.random.default_rng(seed)
-        self._better, self._worse = PairedTest(window, level, columns=2), PairedTest(window, level)
+        self._evidence = PairedTest(window, level, columns=2)  # that the shadow model is better, or worse
         self._until: Any = snapshot.events.t[-1] if len(snapshot.events) else None  # learned up to this time
-        self._steps = self._learned = self._restarts = self._promotions = 0
+        self._counts = dict.fromkeys(("steps", "learned", "restarts", "promotions"), 0)
         self._lock = RLock()
         self._serving: int | None = None
         self._store, self._kept = store, None if store is None else KeptWeights(store)
@@ -116,24 +115,23 @@ class Learner:
 
     def scorer(self, snapshot: Snapshot) -> Scorer:
         """The shadow model on a history."""
-        assert isinstance(snapshot.scorer, Trainable)
-        return snapshot.scorer.with_module(self._shadow.module)
+        return cast("Trainable", snapshot.scorer).with_module(self._shadow.module)
 
     def summary(self) -> dict[str, Any]:
         """The state of learning and the evidence so far, as JSON values."""
         return {
-            "steps": self._steps,
-            "links": self._learned,
+            "steps": self._counts["steps"],
+            "links": self._counts["learned"],
             "replay": self._replay,
             "rate": self._rate,
-            "promotions": self._promotions,
-            "restarts": self._restarts,
+            "promotions": self._counts["promotions"],
+            "restarts": self._counts["restarts"],
             "serving": self._serving,
             "evidence": {
-                "links": self._better.links,
-                "window": self._better.window,
-                "level": self._better.level,
-                "log_loss_gain": self._better.newest_mean(),
+                "links": self._evidence.links,
+                "window": self._evidence.window,
+                "level": self._evidence.level,
+                "log_loss_gain": self._evidence.newest_mean(),
             },
         }
 
@@ -150,15 +148,14 @@ class Learner:
         """
         rank_gain, loss_gain = -differences[:, 0], differences[:, 1]
         with self._lock:
-            full_windows = self._better.links // self._better.window
-            better = self._better.add(np.stack([loss_gain, rank_gain], axis=1))
-            worse = self._worse.add(-loss_gain)
-            if self._better.links // self._better.window == full_windows:
+            full_windows = self._evidence.links // self._evidence.window
+            verdict = self._evidence.add(np.stack([loss_gain, rank_gain], axis=1))
+            if self._evidence.links // self._evidence.window == full_windows:
                 return False
-            promoted = better is not None and better.means[0] >= LEAST_GAIN and better.means[1] >= 0
-            if better is not None and promoted:
-                self._promote(better)
-            elif worse is not None:
+            promoted = verdict is not None and verdict.means[0] >= LEAST_GAIN and verdict.means[1] >= 0
+            if verdict is not None and promoted:
+                self._promote(verdict)
+            elif verdict is not None and verdict.means[0] < 0:
                 _log.info("the shadow model has become worse than the served weights: it starts again from them")
                 self._restart()
             self.save()
@@ -167,18 +164,15 @@ class Learner:
     def _promote(self, verdict: Verdict) -> None:
         """Serve the weights of the shadow model."""
         predictor, module = self._predictor, self._shadow.module
-        weights = {name: value.detach().clone() for name, value in module.state_dict().items()}
         calibration = RollingCalibration.of(self.calibrated.calibration or Calibration())
         calibration = calibration.known_since(predictor.watermark)
-        number = None
-        if self._kept is not None:
-            number = self._kept.keep(weights, calibration, links=predictor.num_links, evidence=verdict.to_dict())
-        predictor.replace_weights(weights, calibration)
-        if self._kept is not None and number is not None:
-            self._kept.mark(number, calibration)
-        self._serving = number
-        self._promotions += 1
-        self._clear_evidence()
+        if self._kept is None:
+            predictor.replace_weights(module.state_dict(), calibration)
+        else:
+            about = {"links": predictor.num_links, "evidence": verdict.to_dict()}
+            self._serving = self._kept.serve(predictor, self._kept.keep(module.state_dict(), calibration, **about))
+        self._counts["promotions"] += 1
+        self._evidence.clear()
         _log.info(
             "the shadow model is served now: its log loss was lower by %.4f ± %.4f over %d links",
             verdict.means[0],
@@ -188,12 +182,8 @@ class Learner:
 
     def _restart(self) -> None:
         self._shadow = self._new_shadow(self._predictor.snapshot())
-        self._restarts += 1
-        self._clear_evidence()
-
-    def _clear_evidence(self) -> None:
-        self._better.clear()
-        self._worse.clear()
+        self._counts["restarts"] += 1
+        self._evidence.clear()
 
     def _new_shadow(self, snapshot: Snapshot) -> _Shadow:
         """A copy of the served model."""
@@ -222,7 +212,7 @@ class Learner:
         with self._lock:
             self._until = newest
             chosen = self._choose(events, first, last, enough * self._most_steps)
-            if len(chosen) and len(scored.destinations()[0]) > 1:
+            if len(chosen) and len(scored.destinations) > 1:
                 self._train(snapshot, self._with_negatives(events, chosen, last, scored))
 
     def _choose(self, events: Events, first: int, last: int, most: int) -> Array:
@@ -230,7 +220,7 @@ class Learner:
         new = np.arange(first, last)
         if len(new) > most:
             new = np.sort(self._random.choice(new, most, replace=False))
-        self._learned += len(new)
+        self._counts["learned"] += len(new)
         old = np.empty(0, np.int64)
         if first > 0:
             old = np.unique(self._random.integers(0, first, round(len(new) * self._replay / (1 - self._replay))))
@@ -245,24 +235,21 @@ class Learner:
         positions = np.union1d(chosen, np.arange(max(last - CONTEXT, 0), last))
         some, links = events[positions], np.searchsorted(positions, chosen)
         seen, visible = np.arange(len(some)), np.ones(len(some), np.bool_)
-        seed = seed_for(self._seed, "learning", self._steps)
+        seed = seed_for(self._seed, "learning", self._counts["steps"])
         found = some_training_links(some, links, self._config, seed, seen=seen, visible=visible)
-        order, rank, place = scored.destinations()
         period = PERIODS * chosen // last if self._config.pool == "period" else np.full(len(chosen), PERIODS - 1)
-        known = np.searchsorted(rank, (1 + period) * last / PERIODS)  # destinations by the end of the link's period
-        skipped = place[some.dst[links]].astype(np.int64)
-        random = replace(found.random, nodes=order, count=np.maximum(known - 1, 1), skipped=skipped)
-        return replace(found, random=random)
+        ends = events.t[-((1 + period) * -last // PERIODS) - 1]
+        known = np.searchsorted(scored.first_times, ends, side="right")
+        count, skipped = np.maximum(known - 1, 1), scored.place[some.dst[links]]
+        return replace(found, random=replace(found.random, nodes=scored.destinations, count=count, skipped=skipped))
 
     def _train(self, snapshot: Snapshot, training: TrainingLinks) -> None:
         """One step for each batch of links."""
         shadow = self._shadow
-        module, optimizer, device = shadow.training, shadow.optimizer, next(shadow.module.parameters()).device
-        assert isinstance(snapshot.scorer, Trainable)
-        scorer = snapshot.scorer.with_module(module)
-        assert isinstance(scorer, Trainable)
+        scorer = cast("Trainable", snapshot.scorer).with_module(shadow.training)
+        device = next(shadow.training.parameters()).device
         for step, links in enumerate(training.batches(0, 0)):
-            module.train()
+            shadow.training.train()
             seed_step(device, training.seed_for("dropout", step))
             logits = scorer.training_logits(links, seed=training.seed_for("epoch", 0))
             loss = contrast_loss(logits, links.weight, training.num_negatives)
@@ -270,8 +257,8 @@ class Learner:
                 _log.warning("the loss of the shadow model is not finite: it starts again from the served weights")
                 self._restart()
                 return
-            optimizer.minimise(loss)
-            self._steps += 1
+            shadow.optimizer.minimise(loss)
+            self._counts["steps"] += 1
             shadow.average(AVERAGED)
 
     # On disk
@@ -280,7 +267,8 @@ class Learner:
         """Keep the weights that are served, and continue with a shadow model that was saved."""
         if not kept.numbers():
             served, calibration = self._shadow.module.state_dict(), self._predictor.calibration
-            kept.mark(kept.keep(served, calibration, links=self._predictor.num_links, evidence=None), calibration)
+            number = kept.keep(served, calibration, links=self._predictor.num_links, evidence=None)
+            kept.serve(self._predictor, number)
         self._serving = kept.serving
         try:
             if (content := store.tensors(SHADOW)) is not None:
@@ -288,7 +276,7 @@ class Learner:
         except (ValueError, KeyError, TypeError, DataError, StorageError, SafetensorError) as error:
             _log.warning("the shadow model cannot be read (%s): it starts again", error)
             self._shadow = self._new_shadow(self._predictor.snapshot())
-            self._clear_evidence()
+            self._evidence.clear()
 
     def save(self) -> None:
         """Store the shadow model, its optimizer and the evidence, so that they survive a restart."""
@@ -299,19 +287,13 @@ class Learner:
             tensors = {f"model.{name}": value for name, value in module.state_dict().items()}
             tensors |= {f"training.{name}": value for name, value in training.state_dict().items()}
             tensors |= {f"adam.{name}": value for name, value in moments(optimizer).items()}
-            state = {
+            state = self._counts | {
                 "serving": self._serving,
                 "until": None if self._until is None else self._until.item(),
-                "steps": self._steps,
-                "learned": self._learned,
-                "restarts": self._restarts,
-                "promotions": self._promotions,
                 "calibration": None if calibrated.calibration is None else calibrated.calibration.to_dict(),
-                "better": self._better.state(),
-                "worse": self._worse.state(),
+                "better": self._evidence.state(),
             }
-            held = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
-            self._store.keep_weights(SHADOW, state, tensor_bytes(held))
+            self._store.keep_weights(SHADOW, state, as_bytes(tensors))
 
     def _load(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Continue with the shadow model that was saved, unless other weights are served since."""
@@ -326,8 +308,6 @@ class Learner:
         fitted = state["calibration"]
         calibrated = Recalibrated(None if fitted is None else Calibration.from_dict(fitted))
         self._shadow = _Shadow(training, optimizer, module, calibrated)
-        self._better.load(state["better"])
-        self._worse.load(state["worse"])
+        self._evidence.load(state["better"])
         self._until = None if state["until"] is None else np.asarray(state["until"])[()]
-        self._steps, self._learned = int(state["steps"]), int(state["learned"])
-        self._restarts, self._promotions = int(state["restarts"]), int(state["promotions"])
+        self._counts = {name: int(state[name]) for name in self._counts}

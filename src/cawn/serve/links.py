@@ -17,12 +17,11 @@ from cawn.errors import DataError, brief
 
 Time = int | float | str  # a number in the data's unit, or a date in ISO format
 Attributes = float | str | None | list[Any] | Mapping[str, Any]  # of one link: one value, a list, or values by name
-COLUMNS = ("src", "dst", "t", "attributes", "ids")
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Columns of links, all of one length. The values are checked by the predictor, not here.
+    """Columns of links, all of one length, which is checked with the values when they are submitted.
 
     Args:
         src: Names of the sources.
@@ -38,47 +37,15 @@ class Links:
     attributes: list[Attributes] | None = None
     ids: list[str | int | None] | None = None
 
-    def __post_init__(self) -> None:
-        sizes = {}
-        for name in COLUMNS:
-            column = getattr(self, name)
-            if column is None and name in ("attributes", "ids"):
-                continue
-            if not isinstance(column, list):
-                raise DataError(f"{name} is {brief(column)}: give a list with one value for each link")
-            sizes[name] = len(column)
-        if len(set(sizes.values())) > 1:
-            counts = ", ".join(f"{size:,} {name}" for name, size in sizes.items())
-            raise DataError(f"found {counts}: give as many of each")
-
     def __len__(self) -> int:
         return len(self.src)
-
-    def __getitem__(self, chosen: slice) -> Links:
-        """The links of a slice."""
-        return Links.from_columns({name: column[chosen] for name, column in self.to_columns().items()})
-
-    @classmethod
-    def from_columns(cls, columns: Mapping[str, Any]) -> Links:
-        """Links given as columns under the names of the fields; other keys are ignored."""
-        if missing := [name for name in ("src", "dst", "t") if name not in columns]:
-            raise DataError(f"the column {missing[0]} is missing: links need src, dst and t")
-        return cls(*(columns.get(name) for name in COLUMNS))  # type: ignore[arg-type]
-
-    def to_columns(self) -> dict[str, list[Any]]:
-        """The columns that are present, by name."""
-        return {name: column for name, column in zip(COLUMNS, self._columns(), strict=True) if column is not None}
 
     def id_hashes(self) -> npt.NDArray[np.uint64] | None:
         """Hashes of the ids (see `hash_ids`), 0 for a link without one: [E]; None if no link has one."""
         if self.ids is None:
             return None
-        kinds = set(map(type, self.ids))
-        if not kinds <= {str, int, NoneType}:
-            wrong = next(each for each in self.ids if type(each) not in (str, int, NoneType))
-            raise DataError(f"ids hold {brief(wrong)}: ids are whole numbers or strings")
-        if NoneType not in kinds:
-            return hash_ids(self.ids)
+        if wrong := [each for each in self.ids if type(each) not in (str, int, NoneType)]:
+            raise DataError(f"ids hold {brief(wrong[0])}: ids are whole numbers or strings")
         hashes = hash_ids("" if each is None else each for each in self.ids)
         hashes[[each is None for each in self.ids]] = NO_LINK_ID
         return hashes
@@ -88,9 +55,6 @@ class Links:
         """An estimate of their size as JSON, much faster than encoding them."""
         texts = (column for column in (self.src, self.dst, self.attributes, self.ids) if column is not None)
         return 64 + 12 * len(self.t) + sum(3 * len(column) + _text_size(column) for column in texts)
-
-    def _columns(self) -> tuple[list[Any] | None, ...]:
-        return self.src, self.dst, self.t, self.attributes, self.ids
 
 
 def _text_size(column: list[Any]) -> int:

@@ -50,8 +50,8 @@ class Rate:
         return recent / max(min(WINDOW, now - self._started), 1.0)
 
 
-class Metrics:
-    """Counters and histograms that the server adds to, and gauges that are read when requested."""
+class Metrics(Collector):
+    """Counters and histograms that the server adds to, and values that are read when requested (`watch`)."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -91,15 +91,11 @@ class Metrics:
 
     def watch(self, read: Callable[[], Iterable[Reading]]) -> None:
         """Include these values, read whenever the metrics are requested."""
-        self._registry.register(_Readings(read))
+        self._read = read
+        self._registry.register(self)
 
     def to_text(self) -> bytes:
         return generate_latest(self._registry)
-
-
-class _Readings(Collector):
-    def __init__(self, read: Callable[[], Iterable[Reading]]) -> None:
-        self._read = read
 
     def describe(self) -> Iterable[Metric]:
         return []  # known only once the service has started

@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +30,12 @@ from cawn.learn.calibration import Calibration
 from cawn.learn.runs import Record
 from cawn.learn.splits import TimeSplit
 from cawn.predictor import LinkPredictor
-from cawn.serve.accuracy import SCORERS, Recalibrated, Series, Sums, reciprocal_ranks
-from cawn.serve.evidence import BLOCKS, LEVEL, WINDOW, PairedTest
-from cawn.serve.recency import Followed, Recency
+from cawn.serve.accuracy import NEWS, SCORERS, Recalibrated, Series, reciprocal_ranks
+from cawn.serve.evidence import LEVEL, WINDOW, PairedTest
+from cawn.serve.recency import NONE, Recency
 from cawn.serve.store import Store
 from cawn.snapshot import Snapshot
+from cawn.systems.base import Scorer
 
 if TYPE_CHECKING:
     from cawn.serve.learning import Learner
@@ -42,7 +44,6 @@ Array = npt.NDArray[Any]
 
 CPU_SHARE, CPU_SHARE_LEARNING = 0.2, 0.3  # of one core
 NEGATIVES = 20  # random earlier destinations for each scored link
-RECENT = 100  # scored links that `recent` returns
 INTERVAL = 1.0  # seconds until a new round, if nothing is left to score
 BACKLOG = 60.0  # seconds for which links may wait to be scored, about
 ROUND = 0.25  # seconds of scoring in one round, about
@@ -51,24 +52,16 @@ MAX_QUEUE = 500_000  # links waiting to be scored; further ones are not scored
 _log = logging.getLogger(__name__)
 
 
-class _Start(NamedTuple):
-    """The links that the baseline starts from."""
+class _Links(NamedTuple):
+    """Links in the order of time: [n] each."""
 
-    events: Events
-    test_period: tuple[int, int] = (0, 0)  # positions of the first test link of the run, and after the last
-
-
-class _Round(NamedTuple):
-    """The links of one round in the order of time."""
-
-    snapshot: Snapshot
     src: Array
     dst: Array
     t: Array
 
-    def where(self, chosen: Array) -> _Round:
+    def where(self, chosen: Any) -> _Links:
         """Only the chosen links."""
-        return self._replace(**{name: getattr(self, name)[chosen] for name in ("src", "dst", "t")})
+        return _Links(*(column[chosen] for column in self))
 
 
 class Monitor:
@@ -107,15 +100,15 @@ class Monitor:
         snapshot = predictor.snapshot()
         record = snapshot.model.record
         self._reference = {"ece": _tested_ece(record)}
-        self._start: _Start | None = _Start(snapshot.events, _test_period(record, snapshot.events))
+        self._start: Events | None = snapshot.events  # which the baseline starts from
+        self._tested = _test_period(record, snapshot.events)
         self._random = np.random.default_rng(seed)
-        self._recency = Recency()
+        self._recency: Recency
         self._calibrated = {"model": Recalibrated(snapshot.calibration.steps[-1]), "baseline": Recalibrated()}
         self._test = PairedTest(window, level)
         self._queue: deque[NewLinks] = deque()
-        self._queued = self._arrived = self._followed = self._scored = self._dropped = 0
-        self._open, self._blocks, self._series = Sums(), deque[Sums](maxlen=BLOCKS), Series()
-        self._recent: deque[dict[str, Any]] = deque(maxlen=RECENT)
+        self._queued = self._arrived = self._scored = self._late = self._dropped = 0
+        self._series = Series(window)
         self._alarm: tuple[str, str] | None = None  # its text, and since when
         self._lock = Lock()  # guards what other threads read or write; held briefly
         self._working = Lock()  # one round at a time
@@ -145,7 +138,7 @@ class Monitor:
     def _drop_queue(self) -> None:
         """Leave out the queued links; the baseline starts again from the history."""
         self._dropped += self._queued
-        self._queued, self._start = 0, _Start(self._predictor.snapshot().events)
+        self._queued, self._start = 0, self._predictor.snapshot().events
         self._queue.clear()
 
     @contextmanager
@@ -155,7 +148,6 @@ class Monitor:
             yield
             with self._lock:
                 self._drop_queue()
-                self._recent.clear()
 
     def summary(self) -> dict[str, Any]:
         """Accuracy over the last `window` scored links, as JSON values; None for what is not known yet.
@@ -167,17 +159,17 @@ class Monitor:
         their change since.
         """
         with self._lock:
-            newest = sum(self._blocks, Sums()) + self._open
+            newest = self._series.newest()
             found = newest.to_dict()
             text, since = self._alarm or (None, None)
             return {
                 "arrived": self._arrived,
                 "scored": self._scored,
                 "share": self._scored / self._arrived if self._arrived else None,
-                "late": self._recency.late,
+                "late": self._late,
                 "dropped": self._dropped,
                 "window": {"links": self.window, "scored": newest.links, "negatives": self._negatives},
-                **{name: found[name] for name in (*SCORERS, "new_nodes", "new_pairs")},
+                **{name: found[name] for name in (*SCORERS, *NEWS)},
                 "drift": self._drift(found),
                 "alarm": text,
                 "alarm_since": since,
@@ -192,26 +184,17 @@ class Monitor:
         with self._lock:
             return self._series.to_list()
 
-    def recent(self, most: int = RECENT) -> list[dict[str, Any]]:
-        """The newest scored links, newest first: names, time, probabilities, and ranks among the negatives."""
-        with self._lock:
-            return [dict(row) for row in list(self._recent)[::-1][:most]]
-
     def gauges(self) -> dict[str, float]:
         """The numbers of `summary` that are known, by name, such as "model_mrr"; "alarm" is 0 or 1."""
         found = self.summary()
         values = {f"{s}_{name}": value for s in SCORERS for name, value in (found[s] or {}).items()}
-        values |= {name: found[name] for name in ("new_nodes", "new_pairs", "share", "late", "dropped")}
+        values |= {name: found[name] for name in (*NEWS, "share", "late", "dropped")}
         values["alarm"] = found["alarm"] is not None
         return {name: float(value) for name, value in values.items() if value is not None}
 
     def _drift(self, found: dict[str, Any]) -> dict[str, dict[str, float]]:
         """How shares and calibration error differ from the test period, where both are known."""
-        now = {
-            "new_nodes": found["new_nodes"],
-            "new_pairs": found["new_pairs"],
-            "ece": (found["model"] or {}).get("ece"),
-        }
+        now = {name: found[name] for name in NEWS} | {"ece": (found["model"] or {}).get("ece")}
         both = {name: (self._reference.get(name), value) for name, value in now.items()}
         return {
             name: {"test": test, "now": value, "change": value - test}
@@ -246,17 +229,18 @@ class Monitor:
                 self._begin(start)
             if not taken:
                 return 0
-            found = self._in_order(taken)
-            late = self._recency.is_late(found.t)
-            if late.any():
-                before = np.searchsorted(found.snapshot.events.t, found.t[late])
-                self._recency.insert(found.src[late], found.dst[late], before)
-                found = found.where(~late)
-            if len(found.t) == 0:
+            links = self._in_order(taken)
+            late = links.t < self._recency.newest
+            self._recency.add(*links)
+            self._late += int(late.sum())
+            links, snapshot = links.where(~late), self._predictor.snapshot()
+            if len(links.t) == 0:
                 return 0
-            scored = self._score(found, share)
+            began = time.perf_counter()
+            scored = self._score(snapshot, links, share)
+            self._cost += COST_WEIGHT * ((time.perf_counter() - began) / max(scored, 1) - self._cost)
             if self._learner is not None:
-                self._learner.learn(found.snapshot, self._recency)
+                self._learner.learn(snapshot, self._recency)
             return scored
 
     def _take(self, most: int) -> list[NewLinks]:
@@ -268,43 +252,35 @@ class Monitor:
         self._queued -= size
         return taken
 
-    def _begin(self, start: _Start) -> None:
+    def _begin(self, events: Events) -> None:
         """Bring the baseline up to the first observed link."""
-        events, recency, (first, last) = start.events, Recency(), start.test_period
-        recency.extend(events, 0, first)
-        new_nodes, new_pairs = recency.extend(events, first, last)
-        recency.extend(events, last, len(events))
-        with self._lock:
-            recency.late, self._recency = self._recency.late, recency
-            if last > first:
-                self._reference |= {"new_nodes": new_nodes / (last - first), "new_pairs": new_pairs / (last - first)}
+        every, tested = _Links(events.src, events.dst, events.t), self._tested
+        self._recency, self._tested = Recency(*every), slice(0)
+        if len(events.t[tested]):
+            news = self._recency.news(*every.where(tested)).mean(axis=0)
+            with self._lock:
+                self._reference |= dict(zip(NEWS, news.tolist(), strict=True))
 
-    def _in_order(self, taken: list[NewLinks]) -> _Round:
-        """Links in the order of time."""
-        src, dst, t = (np.concatenate([getattr(links, name) for links in taken]) for name in ("src", "dst", "t"))
-        order = np.argsort(t, kind="stable")
-        return _Round(self._predictor.snapshot(), src[order], dst[order], t[order])
+    def _in_order(self, taken: list[NewLinks]) -> _Links:
+        columns = _Links(*(np.concatenate([getattr(links, name) for links in taken]) for name in _Links._fields))
+        return columns.where(np.argsort(columns.t, kind="stable"))
 
-    def _score(self, found: _Round, share: float) -> int:
-        """Score a random share of links that are in the order of time; returns their number."""
-        n, started = len(found.t), time.perf_counter()
+    def _score(self, snapshot: Snapshot, links: _Links, share: float) -> int:
+        """Score a random share of links; returns their number."""
+        n = len(links.t)
         sample = np.sort(self._random.choice(n, math.ceil(n * share), replace=False))
         uniform = self._random.random((len(sample), self._negatives))
-        followed = self._recency.follow(found.src, found.dst, found.t, sample, uniform)
-        usable = (followed.negatives >= 0).all(axis=1)  # else there is no other destination yet
-        sample, negatives = sample[usable], followed.negatives[usable]
-        logits = self._logits(found, sample, negatives) | {"baseline": followed.scores[usable]}
-        self._cost += COST_WEIGHT * ((time.perf_counter() - started) / max(len(sample), 1) - self._cost)
-        calibration = self._calibrated["model"].calibration
-        values, probability = self._figures(found, sample, logits)
-        refitted = self._calibrated["model"].calibration
-        if refitted is not None and refitted is not calibration and self._predictor.recalibrates:
-            self._recalibrate(refitted, found.t[sample[-1]].item())
+        negatives = self._recency.negatives(links.dst[sample], links.t[sample], uniform)
+        usable = (negatives != NONE).all(axis=1)  # else there is no other destination yet
+        sample, negatives = sample[usable], negatives[usable]
+        values, probability = self._values(snapshot, links.where(sample), negatives)
+        news = self._recency.news(*links)
         with self._lock:
-            self._add(found, followed, sample, values, probability)
+            self._scored += len(sample)
+            self._series.add(values, probability, sample, news, links.t)
         self._check_alarm(values[:, 2, 0] - values[:, 0, 0])
         if self._learner is not None and self._learner.judge(values[:, 0] - values[:, 1]):
-            self._calibrated["model"] = self._learner.calibrated.copy()
+            self._calibrated["model"] = Recalibrated(self._learner.calibrated.calibration)
         return len(sample)
 
     def _recalibrate(self, calibration: Calibration, t: Any) -> None:
@@ -314,75 +290,27 @@ class Monitor:
             self._store.set_facts(calibration=json.dumps(fitted.to_dict()))
         self._predictor.recalibrate(calibration, t)
 
-    def _logits(self, found: _Round, sample: Array, negatives: Array) -> dict[str, Array]:
-        """Logits of links and their negatives [m, 1 + K] by the model and the shadow model."""
-        width = 1 + self._negatives
-        src, t = np.repeat(found.src[sample], width), np.repeat(found.t[sample], width)
-        dst = np.concatenate([found.dst[sample, None], negatives], axis=1).ravel()
-        scorers = {"model": found.snapshot.scorer}
-        if self._learner is not None:
-            scorers["shadow"] = self._learner.scorer(found.snapshot)
-        return {name: scorer(src, dst, t).reshape(-1, width) for name, scorer in scorers.items()}
-
-    def _figures(self, found: _Round, sample: Array, logits: dict[str, Array]) -> tuple[Array, Array]:
+    def _values(self, snapshot: Snapshot, links: _Links, negatives: Array) -> tuple[Array, Array]:
         """Reciprocal ranks and log losses [m, 3, 2]; probabilities by the model and the shadow [m, 2, 1 + K]."""
-        m, width = len(sample), 1 + self._negatives
-        values, probability = np.full((m, 3, 2), np.nan), np.full((m, 2, width), np.nan)
-        calibrated = dict(self._calibrated)
-        probability[:, 0] = found.snapshot.calibration.probability(logits["model"].T, found.t[sample]).T
+        shape = m, width = len(links.t), 1 + self._negatives
+        src, t = np.repeat(links.src, width), np.repeat(links.t, width)
+        dst = np.concatenate([links.dst[:, None], negatives], axis=1).ravel()
+        scorers: dict[str, Scorer] = {"model": snapshot.scorer}
+        scorers["baseline"] = partial(self._recency.scores, snapshot.events.t)
+        calibrated, held = dict(self._calibrated), self._calibrated["model"].calibration
         if self._learner is not None:
-            calibrated["shadow"] = self._learner.calibrated
-            probability[:, 1] = self._learner.calibrated.probability(logits["shadow"])
-        for i, name in enumerate(SCORERS):
-            if name in logits:
-                values[:, i, 0] = reciprocal_ranks(logits[name])
-                values[:, i, 1] = calibrated[name].log_losses(logits[name])
+            scorers["shadow"], calibrated["shadow"] = self._learner.scorer(snapshot), self._learner.calibrated
+        logits = {name: scorer(src, dst, t).reshape(shape) for name, scorer in scorers.items()}
+        values, probability = np.full((m, 3, 2), np.nan), np.full((m, 2, width), np.nan)
+        probability[:, 0] = snapshot.calibration.probability(logits["model"].T, links.t).T
+        if "shadow" in logits:
+            probability[:, 1] = calibrated["shadow"].probability(logits["shadow"])
+        for name, found in logits.items():
+            values[:, SCORERS.index(name)] = np.stack([reciprocal_ranks(found), calibrated[name].log_losses(found)], 1)
+        fitted = calibrated["model"].calibration
+        if fitted is not None and fitted is not held and self._predictor.recalibrates:
+            self._recalibrate(fitted, links.t[-1].item())
         return values, probability
-
-    def _add(self, found: _Round, followed: Followed, sample: Array, values: Array, probability: Array) -> None:
-        """Add links, of which some were scored, to the window, the series and the list of recent links."""
-        self._scored += len(sample)
-        first = 0  # among the links of this round
-        for start, end in self._pieces(len(sample)):
-            last = len(found.t) if end == len(sample) else int(sample[end - 1]) + 1
-            self._open.add(values[start:end], probability[start:end])
-            self._open.add_arrived(followed.new_node[first:last], followed.new_pair[first:last])
-            self._followed += last - first
-            self._open.end = (self._followed, found.t[last - 1].item())
-            first = last
-            if self._open.links == self._block_size:
-                self._blocks.append(self._open)
-                self._series.add(self._open)
-                self._open = Sums()
-        rank = 1 / values[:, :, 0]
-        for row, i in enumerate(sample.tolist()):
-            self._recent.append(self._scored_link(found, followed, i, rank[row], probability[row, :, 0]))
-
-    @property
-    def _block_size(self) -> int:
-        return max(self.window // BLOCKS, 1)
-
-    def _pieces(self, count: int) -> list[tuple[int, int]]:
-        """Cut `count` scored links where a block is full; at least one piece."""
-        ends = list(range(self._block_size - self._open.links, count, self._block_size))
-        return list(zip([0, *ends], [*ends, count], strict=True))
-
-    def _scored_link(
-        self, found: _Round, followed: Followed, i: int, rank: Array, probability: Array
-    ) -> dict[str, Any]:
-        name = found.snapshot.name
-        shadow = None if np.isnan(probability[1]) else float(probability[1])
-        return {
-            "src": name(found.src[i]),
-            "dst": name(found.dst[i]),
-            "t": found.t[i].item(),
-            "probability": float(probability[0]),
-            "shadow_probability": shadow,
-            "rank": float(rank[0]),
-            "baseline_rank": float(rank[2]),
-            "new_pair": bool(followed.new_pair[i]),
-            "new_node": bool(followed.new_node[i]),
-        }
 
     def _check_alarm(self, differences: Array) -> None:
         """Raise the alarm if the baseline ranks better; clear it once the model ranks better over a whole window.
@@ -391,7 +319,9 @@ class Monitor:
             differences: Reciprocal ranks by the baseline, less those by the model.
         """
         verdict = self._test.add(differences)
-        if verdict is not None and self._alarm is None:
+        if verdict is not None and verdict.means[0] > 0:
+            if self._alarm is not None:
+                return
             text = (
                 f"the recency baseline ranks better than the model: its MRR was higher by {verdict.means[0]:.3f} "
                 f"± {verdict.error:.3f} over {verdict.links:,} links; train again, or serve with --learn"
@@ -399,19 +329,19 @@ class Monitor:
             with self._lock:
                 self._alarm = text, datetime.now(UTC).isoformat(timespec="seconds")
             _log.warning("%s", text)
-        elif self._alarm is not None and verdict is None and self._test.newest_mean() < 0:
+        elif self._alarm is not None and self._test.newest_mean() < 0:
             with self._lock:
                 self._alarm = None
             _log.info("the model ranks better than the recency baseline again")
 
 
-def _test_period(record: Record | None, events: Events) -> tuple[int, int]:
-    """The positions of the first test link of a run and after the last; (0, 0) if it is not known."""
+def _test_period(record: Record | None, events: Events) -> slice:
+    """The positions of the test links of a run; none if they are not known."""
     if record is None or not 0 < record.description.get("links", 0) <= len(events):
-        return 0, 0
+        return slice(0)
     last = int(record.description["links"])
     cuts = TimeSplit.from_dict(record.description.get("cuts") or {})
-    return int(np.searchsorted(cuts.periods(events[:last]), 2)), last
+    return slice(int(np.searchsorted(cuts.periods(events[:last]), 2)), last)
 
 
 def _tested_ece(record: Record | None) -> float | None:

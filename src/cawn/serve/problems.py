@@ -22,6 +22,7 @@ KINDS = {
     "method-not-allowed": (405, "This address does not support the method"),
     "timeout": (408, "The body did not arrive in time"),
     "late": (409, "Links are older than the newest link"),
+    "replica": (409, "The server takes links from its stream alone"),
     "too-large": (413, "The body is too large"),
     "media-type": (415, "The body must be JSON"),
     "invalid": (422, "The request is invalid"),

@@ -1,4 +1,4 @@
-"""The recency baseline on a stream: updated link by link, equal to `baselines.Past.recency` on the links so far."""
+"""The recency baseline on a stream: `baselines.Past.recency` of all links so far, without indexing them all again."""
 
 from __future__ import annotations
 
@@ -7,124 +7,109 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.data.events import Events
-from cawn.serve import recency_kernels as kernels
+from cawn.index.tallies import Tally
+from cawn.kernels.keys import pair_key
 from cawn.systems.baselines import recency_score
 
 Array = npt.NDArray[Any]
 
-_CHUNK = 1 << 18  # links added together
-_FULLEST = 0.7  # share of the slots of the hash table in use
+NONE = -1
+RATIO = 4
 
 
-class Followed(NamedTuple):
-    """Facts about n links at the time they were added, and scores of the m links that were `asked` for."""
+class _Part(NamedTuple):
+    """Some of the links, in the order of time, and those of each pair and of each destination."""
 
-    new_pair: npt.NDArray[np.bool_]  # [n] whether the pair had no earlier link, in either direction
-    new_node: npt.NDArray[np.bool_]  # [n] whether one of its nodes had no earlier link
-    negatives: Array  # [m, K] random earlier destinations except the link's own; -1 if there were none
-    scores: npt.NDArray[np.float64]  # [m, 1 + K] the baseline's scores of the link and of its negatives
+    src: Array
+    dst: Array
+    t: Array
+    tallies: list[Tally]
 
 
 class Recency:
-    """When each pair and each destination last linked. Memory: about 35 bytes for each pair, 24 for each node.
+    """When each pair and each destination last linked, before any time, and when each node first did.
 
-    Only links in the order of time are scored. A link that is older than the newest one is inserted at its time; the
-    number of links between two others is then too small by the number of such links, which affects few ranks.
+    Links are kept in parts, each at least `RATIO` times as large as the next one; smaller ones are merged. So a link is
+    moved a logarithmic number of times, and few parts are asked.
     """
 
-    def __init__(self) -> None:
-        self.late = 0
-        self.newest: Any = None  # time of the newest link
-        self._before = self._at = 0  # number of links before that time, and at that time
-        self._counts = np.zeros(3, np.int64)
-        self._pairs, self._nodes = _pairs(1 << 10), _nodes(0)
+    def __init__(self, src: Array, dst: Array, t: Array) -> None:
+        limits: Any = (np.iinfo if t.dtype.kind == "i" else np.finfo)(t.dtype)
+        self._never, self._before_all, self._parts = limits.max, limits.min, list[_Part]()
+        self.newest: Any = self._before_all  # time of the newest link
+        self._first = np.empty((2, 0), t.dtype)  # time of the first link of each node, and of the first to it
+        self.destinations = np.empty(0, np.int32)  # in the order of the first link to them
+        self.first_times = t[:0]  # of that link
+        self.place = np.empty(0, np.int32)  # of each node among them; `NONE` for others
+        self.add(src, dst, t)
 
-    def extend(self, events: Events, first: int, last: int) -> tuple[int, int]:
-        """Add the links from position `first` to `last`; returns the number with a new node, and that of new pairs."""
-        new_nodes = new_pairs = 0
-        for start in range(first, last, _CHUNK):
-            part = slice(start, min(start + _CHUNK, last))
-            followed = self.follow(events.src[part], events.dst[part], events.t[part])
-            new_nodes, new_pairs = new_nodes + int(followed.new_node.sum()), new_pairs + int(followed.new_pair.sum())
-        return new_nodes, new_pairs
+    def add(self, src: Array, dst: Array, t: Array) -> None:
+        """Add links in the order of time, all of which may be older than others."""
+        if len(t) == 0:
+            return
+        self.newest = max(self.newest, t[-1])
+        self._add_nodes(src, dst, t)
+        while self._parts and len(self._parts[-1].t) < RATIO * len(t):
+            held = self._parts.pop()
+            src, dst, t = (np.concatenate(both) for both in zip(held[:3], (src, dst, t), strict=True))
+        order = np.argsort(t, kind="stable")
+        src, dst, t = src[order], dst[order], t[order]
+        self._parts.append(_Part(src, dst, t, [Tally.of(keys, np.arange(len(t))) for keys in _keys(src, dst)]))
 
-    def follow(
-        self, src: Array, dst: Array, t: Array, asked: Array | None = None, uniform: Array | None = None
-    ) -> Followed:
-        """Add links in the order of time, none of them older than the newest; each is first scored if it is `asked`.
+    def _add_nodes(self, src: Array, dst: Array, t: Array) -> None:
+        size, held = 1 + int(max(src.max(), dst.max())), len(self.place)
+        if size > held:
+            more = 0, max(size, held + held // 2) - held
+            self._first = np.pad(self._first, ((0, 0), more), constant_values=self._never)
+            self.place = np.pad(self.place, more, constant_values=NONE)
+        np.minimum.at(self._first[0], src, t)
+        np.minimum.at(self._first[0], dst, t)
+        if (t < self._first[1, dst]).any():
+            np.minimum.at(self._first[1], dst, t)
+            found = dst[np.sort(np.unique(dst, return_index=True)[1])]
+            found = np.append(self.destinations, found[self.place[found] == NONE])
+            self.destinations = found[np.argsort(self._first[1, found], kind="stable")]
+            self.first_times = self._first[1, self.destinations]
+            self.place[self.destinations] = np.arange(len(found))
+
+    def news(self, src: Array, dst: Array, t: Array) -> npt.NDArray[np.bool_]:
+        """Whether a node has no link before time t, and whether the pair has none, in either direction: [n, 2]."""
+        new_node = np.maximum(self._first[0, src], self._first[0, dst]) >= t
+        return np.stack([new_node, self._last(src, dst, t)[0] == self._before_all], axis=1)
+
+    def negatives(self, dst: Array, t: Array, uniform: Array) -> Array:
+        """Random destinations of links before time t, other than dst; `NONE` if there are none: [n, K].
 
         Args:
-            asked: Positions [m] of links to score.
-            uniform: [m, K] random numbers in [0, 1), which choose K negatives for each.
+            uniform: [n, K] random numbers in [0, 1), which choose them.
         """
-        asked = np.empty(0, np.int64) if asked is None else asked
-        uniform = np.empty((len(asked), 0)) if uniform is None else uniform
-        n, (m, K) = len(src), uniform.shape
-        row = np.full(n, -1, np.int64)
-        row[asked] = np.arange(m)
-        rank = self._ranks(t)
-        answers = (np.full((m, width), -1, np.int64) for width in (K, 1 + K, 1 + K))
-        questions = kernels.Questions(row, uniform, *answers)
-        new_pair, new_node = np.empty(n, np.bool_), np.empty(n, np.bool_)
-        self._reserve(src, dst)
-        ends = src.astype(np.int64), dst.astype(np.int64)
-        kernels.follow(*ends, rank, self._pairs, self._nodes, self._counts, new_pair, new_node, questions)
-        scores = recency_score(questions.pair, questions.destination, rank[asked][:, None])
-        return Followed(new_pair, new_node, questions.negatives, scores)
+        known, own = np.searchsorted(self.first_times, t)[:, None], self.place[dst][:, None]
+        choices = known - (own < known)
+        at = np.minimum((uniform * choices).astype(np.int64), choices - 1)
+        return np.where(choices > 0, self.destinations[at + (at >= own)], NONE)
 
-    def is_late(self, t: Array) -> npt.NDArray[np.bool_]:
-        """Which times are before that of the newest link: [n]."""
-        return np.zeros(len(t), np.bool_) if self.newest is None else np.asarray(t < self.newest)
+    def scores(self, every_t: Array, src: Array, dst: Array, t: Array) -> npt.NDArray[np.float64]:
+        """The baseline's scores of pairs at times t, given the times of all links: [B]."""
+        last = self._last(src, dst, t)
+        times, at = np.unique(last, return_inverse=True)  # likewise
+        ranks = np.searchsorted(every_t, times)[at].reshape(last.shape)
+        pair, destination = np.where(last > self._before_all, ranks, -1)
+        return recency_score(pair, destination, np.searchsorted(every_t, t))
 
-    def insert(self, src: Array, dst: Array, rank: Array) -> None:
-        """Add links that are older than the newest, each after `rank` others."""
-        self._reserve(src, dst)
-        self.late += len(src)
-        ends = src.astype(np.int64), dst.astype(np.int64)
-        rank = np.minimum(rank.astype(np.int64), max(self._before - 1, 0))
-        kernels.insert_late(*ends, rank, self._pairs, self._nodes, self._counts)
-
-    def destinations(self) -> tuple[Array, Array, Array]:
-        """All destinations in the order of their first link [D], the number of links before it [D], and the place of
-        each node in that order, -1 for none [N]."""
-        count, nodes = int(self._counts[1]), self._nodes
-        return nodes.order[:count], nodes.order_first[:count].astype(np.int64) - 1, nodes.place
-
-    def _ranks(self, t: Array) -> Array:
-        """The number of links strictly before each of these; moves on to the last of them."""
-        if len(t) == 0:
-            return np.empty(0, np.int64)
-        rank = self._before + self._at + np.searchsorted(t, t)
-        same = t == self.newest if self.newest is not None else np.zeros(len(t), bool)
-        rank = np.where(same, self._before, rank)
-        total = self._before + self._at + len(t)
-        self.newest, self._before = t[-1], int(rank[-1])
-        self._at = total - self._before
-        return rank
-
-    def _reserve(self, src: Array, dst: Array) -> None:
-        """Make room for these links."""
-        size = len(self._pairs.keys)
-        while self._counts[0] + len(src) > _FULLEST * size:
-            size *= 2
-        if size > len(self._pairs.keys):
-            larger = _pairs(size)
-            kernels.rehash(self._pairs, larger)
-            self._pairs = larger
-        needed = max(int(max(src.max(), dst.max())) + 1 if len(src) else 0, 0)
-        held = len(self._nodes.last)
-        if needed > held:
-            larger_nodes = _nodes(max(needed, held + held // 2))
-            for old, new in zip(self._nodes, larger_nodes, strict=True):
-                new[:held] = old
-            self._nodes = larger_nodes
+    def _last(self, src: Array, dst: Array, t: Array) -> Array:
+        """The time of the last link of each pair before time t, and of the last one to its destination: [2, n]."""
+        last = np.full((2, len(t)), self._before_all, self._first.dtype)
+        visible = [np.searchsorted(part.t, t) for part in self._parts]
+        for which, keys in enumerate(_keys(src, dst)):
+            order = np.argsort(keys)  # the search for keys is five times as fast in their order
+            keys, found = keys[order], last[which, order]
+            for part, first in zip(self._parts, visible, strict=True):
+                tally = part.tallies[which]
+                count, newest = tally.before(keys, first[order])
+                np.maximum(found, part.t[tally.links[newest]], out=found, where=count > 0)
+            last[which, order] = found
+        return last
 
 
-def _pairs(size: int) -> kernels.Pairs:
-    return kernels.Pairs(np.full(size, kernels.EMPTY), np.zeros(size, np.uint32), np.zeros(size, np.uint32))
-
-
-def _nodes(size: int) -> kernels.Nodes:
-    last, before, first, order_first = (np.zeros(size, np.uint32) for _ in range(4))
-    return kernels.Nodes(last, before, first, np.zeros(size, np.int32), order_first, np.full(size, -1, np.int32))
+def _keys(src: Array, dst: Array) -> tuple[Array, Array]:
+    return pair_key(np.minimum(src, dst), np.maximum(src, dst)), dst.astype(np.int64)

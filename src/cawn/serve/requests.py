@@ -111,27 +111,28 @@ class Pair(Body, gc=False):
     t: Time | None = None
 
 
-class PairRows(Body):
+class Question(Body, kw_only=True):
+    prior: Prior = FITTED_PRIOR
+    strict: Strict = False
+
+
+class PairRows(Question):
     example = {"pairs": [{"src": "alice", "dst": "bob", "t": 1082050000.0}]}
     sign = ("pairs", object)
     pairs: Annotated[list[Pair], _PAIRS]
-    prior: Prior = FITTED_PRIOR
-    strict: Strict = False
 
     def to_query(self) -> Pairs:
         t: Any = _all_or_none([pair.t for pair in self.pairs], "pairs", "t")
         return Pairs([pair.src for pair in self.pairs], [pair.dst for pair in self.pairs], t, self.prior, self.strict)
 
 
-class PairColumns(Body):
+class PairColumns(Question):
     """A single value is used for all pairs."""
 
     example = {"src": "alice", "dst": ["bob", "carol"]}
     src: Name | Annotated[list[Name], _PAIRS]
     dst: Name | Annotated[list[Name], _PAIRS]
     t: Time | Annotated[list[Time], _PAIRS] | None = None
-    prior: Prior = FITTED_PRIOR
-    strict: Strict = False
 
     def to_query(self) -> Pairs:
         given = {"src": self.src, "dst": self.dst, "t": self.t}
@@ -144,7 +145,7 @@ LINKS = (LinkRows, LinkColumns, Link)
 PAIRS = (PairRows, PairColumns)
 
 
-class RankQuery(Body):
+class RankQuery(Question):
     example = {"src": "alice", "k": 3}
     src: Name
     t: Time | None = None
@@ -154,17 +155,13 @@ class RankQuery(Body):
         Meta(description='candidates are a list of names, or "all"'),
     ] = None
     kinds: Annotated[tuple[Kind, ...], Meta(min_length=1)] = KINDS  # type: ignore[assignment]
-    prior: Prior = FITTED_PRIOR
-    strict: Strict = False
 
 
-class ExplainQuery(Body):
+class ExplainQuery(Question):
     example = {"src": "alice", "dst": "bob"}
     src: Name
     dst: Name
     t: Time | None = None
-    prior: Prior = FITTED_PRIOR
-    strict: Strict = False
 
 
 def _check_size(columns: dict[str, Any]) -> int:

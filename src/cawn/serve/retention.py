@@ -24,11 +24,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Retention(NamedTuple):
-    """What is kept: links up to this age before the newest one, or this number of links."""
+    """What is kept: a number of links, or those of an age before the newest one."""
 
-    age: float | None = None  # in seconds, or in the data's unit
-    in_seconds: bool = False
-    links: int | None = None
+    amount: float
+    unit: str | None  # "links", a unit of time in `_SECONDS`, or None for that of the data
 
     @classmethod
     def parse(cls, text: str) -> Retention:
@@ -36,23 +35,20 @@ class Retention(NamedTuple):
         found = _AMOUNT.fullmatch(text.strip())
         if found is None or not 0 < float(found[1]) < math.inf:
             raise QueryError(f"--retain is {brief(text)}: give an age such as 90d, or a number such as '5e6 links'")
-        amount, unit = float(found[1]), found[2]
-        if unit == "links":
-            return cls(links=int(amount))
-        return cls(amount * _SECONDS.get(unit, 1), unit is not None)
+        return cls(float(found[1]), found[2])
 
     def removal(self, predictor: LinkPredictor) -> dict[str, Any]:
         """The arguments of `LinkPredictor.reduce` that remove what is not kept; empty if that is little."""
         state = predictor.snapshot()
         t, form = state.events.t, state.model.form.times
-        if self.links is not None:
-            return {"links": self.links} if len(t) * (1 - LEAST_SHARE) > self.links else {}
-        if self.in_seconds and not form.dates:
+        if self.unit == "links":
+            return {"links": int(self.amount)} if len(t) * (1 - LEAST_SHARE) > self.amount else {}
+        if self.unit is not None and not form.dates:
             raise QueryError("--retain: the times of this run are plain numbers: give an age in their unit")
-        assert self.age is not None
         if not len(t):
             return {}
-        since = t[-1] - np.asarray(self.age * (PER_SECOND[form.unit] if self.in_seconds else 1), t.dtype)
+        ticks = 1 if self.unit is None else _SECONDS[self.unit] * PER_SECOND[form.unit]
+        since = t[-1] - np.asarray(self.amount * ticks, t.dtype)
         return {"since": since} if np.searchsorted(t, since) > LEAST_SHARE * len(t) else {}
 
 

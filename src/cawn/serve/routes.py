@@ -31,6 +31,7 @@ class Route:
         answer: The content of the answer; any object if it is None.
         parameters: Of the query and the headers; see `parameter`.
         problems: Errors beyond those of every route with such a role and body.
+        always: Whether it answers while the service is not ready.
     """
 
     method: str
@@ -42,6 +43,7 @@ class Route:
     parameters: tuple[Schema, ...] = ()
     problems: tuple[str, ...] = ()
     media_types: tuple[str, ...] = (JSON,)
+    always: bool = False
 
 
 class Routes:

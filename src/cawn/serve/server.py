@@ -6,13 +6,13 @@ import gc
 import ipaddress
 import logging
 import os
-import signal
 import socket
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -42,15 +42,11 @@ def listen(host: str, port: int, tokens: Tokens) -> socket.socket:
         raise QueryError(
             f"--host {host}: other machines can reach this address; give tokens (--token-file) to allow it"
         )
-    found = socket.socket(family, socket.SOCK_STREAM)
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(2048)
+        return socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except OSError as error:
-        found.close()
         raise QueryError(f"--host {host} --port {port}: {reason(error)}; choose another address or port") from error
-    return found
 
 
 class Server:
@@ -82,7 +78,7 @@ class Server:
             server_header=False,
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
-        self._server = _Uvicorn(config)
+        self._server = _Uvicorn(config, self._service)
 
     def facts(self) -> dict[str, Any]:
         """The facts in the line printed at the start."""
@@ -99,7 +95,7 @@ class Server:
         loading = threading.Thread(target=self._load, args=(announce,), name="load", daemon=True)
         sys.setswitchinterval(SWITCH_INTERVAL)
         warnings.filterwarnings("ignore", "t is ", UserWarning)  # about distant times, which clients sent
-        with self._socket, self._signals(), _logging(self._access_log):
+        with self._socket, self._server.capture_signals(), _logging(self._access_log):
             loading.start()
             self._server.run(sockets=[self._socket])
             self._service.refuse()
@@ -121,22 +117,18 @@ class Server:
             self._failure = error
             self._server.should_exit = True
 
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
+
+class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM and Ctrl-C stop the server; a second one ends the process at once."""
-
-        def stop(number: int, _frame: object) -> None:
-            if self._server.should_exit:
-                os._exit(INTERRUPTED)  # nothing that was acknowledged is lost: it is in the log
-            self._service.refuse()
-            self._server.should_exit = True
-
-        before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+        if self.should_exit:
+            os._exit(INTERRUPTED)  # nothing that was acknowledged is lost: it is on disk
+        self._service.refuse()
+        self.should_exit = True
 
 
 @contextmanager
@@ -145,22 +137,15 @@ def _logging(access_log: bool) -> Iterator[None]:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     # Not its warnings: anybody who sends something other than HTTP could fill the log with them.
-    levels = {"cawn": logging.INFO, "uvicorn.error": logging.ERROR, "uvicorn.access": logging.INFO}
-    loggers = {logging.getLogger(name): level for name, level in levels.items() if access_log or "access" not in name}
-    before = {logger: logger.level for logger in loggers}
-    for logger, level in loggers.items():
-        logger.addHandler(handler)
-        logger.setLevel(level)
+    levels = {"cawn": logging.INFO, "uvicorn.error": logging.ERROR}
+    levels |= {"uvicorn.access": logging.INFO} if access_log else {}
+    before = {name: logging.getLogger(name).level for name in levels}
+    for name, level in levels.items():
+        logging.getLogger(name).addHandler(handler)
+        logging.getLogger(name).setLevel(level)
     try:
         yield
     finally:
-        for logger, level in before.items():
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-
-
-class _Uvicorn(uvicorn.Server):
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to `Server`, which also stops the service."""
-        yield
+        for name, level in before.items():
+            logging.getLogger(name).removeHandler(handler)
+            logging.getLogger(name).setLevel(level)

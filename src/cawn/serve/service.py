@@ -27,12 +27,13 @@ from cawn.serve.monitor import Monitor
 from cawn.serve.problems import Problem
 from cawn.serve.requests import ExplainQuery, Pairs, RankQuery, Time
 from cawn.serve.retention import Keeper, Retention
+from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.sources.pump import Pumps
-from cawn.serve.sources.rejected import RejectedEntries
 from cawn.serve.state import LiveState, Progress, open_state
 from cawn.serve.store import Receipt
 from cawn.serve.weights import KeptWeights
 from cawn.serve.writer import Late, QueueFull, Writer
+from cawn.snapshot import newest_time
 from cawn.systems.base import Replaceable
 from cawn.systems.compiling import compile_growth
 
@@ -43,7 +44,14 @@ NEWEST = 100  # links kept to be shown as the newest
 RECENT_OF_NODE = 20
 SLOW_THREADS = 2  # for rankings and explanations
 SLOW_QUEUE = 64  # of them, running and waiting
+MOST_BEHIND = 10.0  # seconds since a replica that is ready had all entries of its stream
 WARM_UP_PAIRS = 100  # enough to be scored by several threads
+_OF_SOURCES = {
+    "connected": ("connected", "Whether a stream is read."),
+    "rejected": ("rejected", "Entries that are not links."),
+    "lag": ("lag", "Entries of a stream that are not read yet."),
+    "behind": ("behind_seconds", "Time since all entries of a stream were read."),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,7 @@ class ServiceSettings:
         max_ahead: How far ahead links may be; see `LinkPredictor.load`.
         retain: Which links are kept, such as "90d"; all by default (see `Retention`).
         sources: URLs of streams to read.
+        replica: Whether the history is that of one stream alone, so that all replicas on it give the same answers.
         learn: Whether a shadow model is trained on the links that arrive.
         weights: The number of the kept weights to serve (see `weights.py`); those served last by default.
     """
@@ -77,6 +86,7 @@ class ServiceSettings:
     max_ahead: float | None = None
     retain: str | None = None
     sources: tuple[str, ...] = ()
+    replica: bool = False
     learn: bool = False
     weights: int | None = None
 
@@ -124,7 +134,16 @@ class Service:
                 progress(done, total)
 
         given = self.settings
-        state = open_state(given.run, given.state, device=given.device, threads=given.threads, progress=report)
+        if given.replica and (given.learn or given.retain is not None or given.weights is not None):
+            raise QueryError("--replica: replicas give the same answers: leave out --learn, --retain and --weights")
+        state = open_state(
+            given.run,
+            given.state,
+            device=given.device,
+            threads=given.threads,
+            replica=given.replica,
+            progress=report,
+        )
         try:
             self._start(state)
         except BaseException:
@@ -141,7 +160,7 @@ class Service:
         self.monitor = Monitor(predictor, self.learner, store=store)
         self.writer = Writer(predictor, store, late=given.late, max_ahead=given.max_ahead, max_queue=given.queue)
         self.writer.observers += [self._observe, self.monitor.observe]
-        self.pumps = Pumps(given.sources, store.offset, self.writer.submit, store.folder)
+        self.pumps = Pumps(given.sources, store.offsets.get, self.writer.submit, store.folder, replica=given.replica)
         self.batcher = Batcher(
             predictor,
             max_pairs=given.batch_pairs,
@@ -168,7 +187,7 @@ class Service:
         for size in (1, WARM_UP_PAIRS) if len(state.events) else ():
             ends = (state.events.src[-size:], state.events.dst[-size:])
             src, dst = ([state.name(node) for node in nodes.tolist()] for nodes in ends)
-            self.predictor.score(src, dst, time_after(self.predictor.watermark))
+            self.predictor.score(src, dst, time_after(newest_time(self.predictor)))
 
     def refuse(self) -> None:
         """Refuse requests from now on."""
@@ -204,20 +223,42 @@ class Service:
         if self._phase == "stopping":
             raise Problem("unavailable", "the server is stopping")
 
+    def progress(self) -> dict[str, Any]:
+        """How far each stream is behind, and whether requests are answered: by a replica that is not."""
+        self.require_ready()
+        sources = self.pumps.states()
+        late = [each for each in sources if each["behind"] is None or each["behind"] > MOST_BEHIND]
+        return {"ready": not (late and self.settings.replica), "sources": sources}
+
+    def require_caught_up(self) -> None:
+        """Raise `Problem` unless requests are answered, by a replica with all links of its stream."""
+        found = self.progress()
+        if not found["ready"]:
+            lag = found["sources"][0]["lag"]
+            left = "entries" if lag is None else f"{lag:,} entries"
+            raise Problem("unavailable", f"this replica has {left} of its stream still to read; see /ready")
+
     # Requests
 
     def add(self, links: Links, key: str | None = None) -> Future[Receipt]:
         """Store links; the future returns the receipt once they are on disk and visible to queries."""
-        self.require_ready()
+        self._require_writable()
         return self.writer.submit(links, key=key)
 
     def forget(self, name: Name) -> Future[int]:
         """Remove a node with all its links, from the state and from the run folder; returns the number of links."""
+        self._require_writable()
         return self._slowly(self._forget, name)
 
     def remove(self, link_id: Names) -> Future[int]:
         """Remove the links with these ids; returns their number."""
+        self._require_writable()
         return self._slowly(lambda: self._remove(link_id=link_id))
+
+    def _require_writable(self) -> None:
+        self.require_ready()
+        if self.settings.replica:
+            raise Problem("replica", "this server is a replica, whose links are those of its stream: add links there")
 
     def score(self, pairs: Pairs) -> Future[Scored]:
         self.require_ready()
@@ -271,13 +312,13 @@ class Service:
 
     def _rank(self, query: RankQuery) -> RankAnswer:
         state = self.predictor.snapshot()
-        t = time_after(state.watermark) if query.t is None else query.t
+        t = time_after(newest_time(state)) if query.t is None else query.t
         found = state.rank(query.src, t, query.k, candidates=query.candidates, kinds=query.kinds, prior=query.prior)
         return RankAnswer(t, found, state.version)
 
     def _explain(self, query: ExplainQuery, as_page: bool) -> dict[str, Any] | str:
         state = self.predictor.snapshot()
-        t = time_after(state.watermark) if query.t is None else query.t
+        t = time_after(newest_time(state)) if query.t is None else query.t
         found = state.explain(query.src, query.dst, t, prior=query.prior)
         answer: dict[str, Any] | str = found.to_html() if as_page else found.to_dict()
         return answer
@@ -320,38 +361,36 @@ class Service:
 
     def status(self) -> dict[str, Any]:
         """The state of the service; most of it is null until it is ready."""
-        found: dict[str, Any] = {
+        given = self.settings
+        found: dict[str, Any] = dict.fromkeys(
+            ("links", "nodes", "version", "watermark", "unit", "accuracy", "learning")
+        )
+        found |= {
             "ready": self.ready,
             "phase": self._phase,
-            "links": None,
-            "nodes": None,
-            "version": None,
-            "watermark": None,
-            "unit": None,
             "model": {"name": self.name, "version": None},
             "links_per_second": self.metrics.links_rate.per_second(),
             "latency": self.metrics.latency(),
-            "queue": {"size": 0, "capacity": self.settings.score_queue, "links": 0},
-            "late": {"policy": self.settings.late, "links": 0},
-            "accuracy": None,
-            "learning": None,
+            "queue": {"size": 0, "capacity": given.score_queue, "links": 0},
+            "late": {"policy": given.late, "links": 0},
             "sources": [],
             "loaded": dict(zip(("links", "of"), self._loaded, strict=True)),
         }
-        if self._state is None:
-            return found
-        reading = self.predictor.reading
-        return found | {
+        return found if self._state is None else found | self._live_status(found["queue"])
+
+    def _live_status(self, queue: dict[str, Any]) -> dict[str, Any]:
+        reading, learner = self.predictor.reading, self.learner
+        return {
             "links": self.predictor.num_links,
             "nodes": self.predictor.num_nodes,
             "version": self.predictor.version,
             "watermark": self.predictor.watermark,
             "unit": reading.unit if reading.dates else None,
             "model": {"name": self.name, "version": self.model_version},
-            "queue": found["queue"] | {"size": self.batcher.waiting, "links": self.writer.links_queued},
+            "queue": queue | {"size": self.batcher.waiting, "links": self.writer.links_queued},
             "accuracy": self.monitor.summary(),
-            "learning": {"enabled": False} if self.learner is None else {"enabled": True} | self.learner.summary(),
-            "sources": [source._asdict() for source in self.pumps.states()],
+            "learning": {"enabled": learner is not None} | ({} if learner is None else learner.summary()),
+            "sources": self.pumps.states(),
             "late": {"policy": self.settings.late, "links": self.writer.late},
         }
 
@@ -386,8 +425,7 @@ class Service:
         for name, value in self.monitor.gauges().items():
             yield Reading(f"cawn_prequential_{name}", "Accuracy and drift on arriving links.", value)
         for source in self.pumps.states():
-            labels = {"source": source.name}
-            yield Reading("cawn_source_connected", "Whether a stream is read.", float(source.connected), labels)
-            yield Reading("cawn_source_rejected", "Entries that are not links.", source.rejected, labels, counter=True)
-            if source.lag is not None:
-                yield Reading("cawn_source_lag", "Entries of a stream that are not read yet.", source.lag, labels)
+            for name, (metric, what) in _OF_SOURCES.items():
+                if source[name] is not None:
+                    labels, grows = {"source": source["name"]}, metric == "rejected"
+                    yield Reading(f"cawn_source_{metric}", what, float(source[name]), labels, counter=grows)

@@ -23,7 +23,7 @@ from cawn.learn.calibration import RollingCalibration
 from cawn.learn.runs import StoredRun, load_system, read_report, read_run
 from cawn.predictor import LinkPredictor
 from cawn.serve import importer
-from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.sources.entries import RejectedEntries
 from cawn.serve.store import FILE, RESTORE, Store, stored_links
 
 Array = npt.NDArray[Any]
@@ -44,6 +44,7 @@ def open_state(
     device: Device = "auto",
     threads: int | None = None,
     verify: bool = True,
+    replica: bool | None = None,
     progress: Progress = lambda done, total: None,
 ) -> LiveState:
     """Open the live state of a run, or begin one with its links.
@@ -54,6 +55,8 @@ def open_state(
         device: As for `LinkPredictor.load`.
         threads: Likewise.
         verify: Likewise.
+        replica: Whether the links are to be those of a stream alone, which is so from the beginning or not at all; None
+            for what the state is.
         progress: Called before and after the links are indexed, with the number done and their total.
 
     Raises:
@@ -67,12 +70,12 @@ def open_state(
     found = read_run(run, verify=verify, in_state=holds_state(folder))
     store = Store(folder)
     try:
-        _bind(store, found, run)
+        _bind(store, found, run, replica)
         events, names = _links(store, found)
         progress(0, len(events))
         loaded = replace(found, events=events, names=names, calibration=_calibration(store) or found.calibration)
         system = load_system(loaded, pick_device(device), threads, verify=verify, cache=None)
-        predictor = LinkPredictor.of_stored(loaded, system)
+        predictor = LinkPredictor.of_stored(loaded, system, recalibrate=not replica)
         _ = predictor.snapshot().parts
         progress(len(events), len(events))
     except BaseException:
@@ -101,19 +104,26 @@ def forget_in_state(run: Path, folder: Path | None, name: Name) -> int:
         store.close()
 
 
-def _bind(store: Store, run: StoredRun, folder: Path) -> None:
+def _bind(store: Store, run: StoredRun, folder: Path, replica: bool | None) -> None:
     """Begin a state with the links of its run, or refuse one that belongs to another run."""
     identity, held = _identity(run, folder), store.fact("run")
     if held is None:
         if importer.is_former(store.folder):
             importer.import_state(store, run, identity)
         else:
-            store.replace(stored_links(run.events, run.names), run=identity)
+            store.replace(stored_links(run.events, run.names), run=identity, replica=str(bool(replica)))
     elif held != identity:
         raise StorageError(
             f"{store.folder}: belongs to another run, or the weights of {folder} were changed since; give another "
             "state folder, or move this one away"
         )
+    if replica and store.fact("replica") != "True":
+        raise StorageError(
+            f"{store.folder}: is not the state of a replica, whose links are those of its stream alone; give a new "
+            "state folder, or restore a backup of a replica"
+        )
+    if replica is False:
+        store.set_facts(replica="False")
 
 
 def _identity(run: StoredRun, folder: Path) -> str:

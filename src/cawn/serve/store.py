@@ -43,9 +43,8 @@ SHADOW = -1
 _FORMAT = "2"
 _ROWS = 1 << 22  # links or names in one row of the table
 RESTORE = "restore the state from a backup"
-_COLUMNS: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "msg": np.float32, "link_id": np.uint64}
-_NODE_COLUMNS: dict[str, Any] = {"x": np.float32, "name_sizes": np.uint32, "name_text": np.uint8}
-_ARRAYS = (*_COLUMNS, *_NODE_COLUMNS)
+_ARRAYS: dict[str, Any] = {"src": np.int32, "dst": np.int32, "t": None, "msg": np.float32, "link_id": np.uint64}
+_ARRAYS |= {"x": np.float32, "name_sizes": np.uint32, "name_text": np.uint8}  # of nodes
 _PRAGMAS = "journal_mode = WAL", "synchronous = FULL", "secure_delete = ON", "wal_autocheckpoint = 4000"
 _TABLES = f"""
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -88,7 +87,7 @@ class Stored(NamedTuple):
         text = [str(name).encode("utf-8", "surrogatepass") for name in self.names]
         sizes = np.array([len(each) for each in text], np.uint32)
         arrays = self.columns | {"name_sizes": sizes, "name_text": np.frombuffer(b"".join(text), np.uint8)}
-        blobs = [_bytes(arrays.get(name), _COLUMNS.get(name) or _NODE_COLUMNS.get(name)) for name in _ARRAYS]
+        blobs = [_bytes(arrays.get(name), kind) for name, kind in _ARRAYS.items()]
         return len(self.columns["src"]), len(self.names), *blobs, _crc(blobs)
 
 
@@ -146,30 +145,36 @@ class Store:
         self.position = position
         self._offsets |= offsets
 
-    def replace(self, parts: Iterator[Stored], **facts: str) -> None:
-        """Replace all links and names, in one transaction; `scrub` then removes what is left of them in the file."""
+    def replace(
+        self,
+        parts: Iterator[Stored],
+        keys: Sequence[tuple[Any, ...]] = (),
+        offsets: Offsets | None = None,
+        **facts: str,
+    ) -> None:
+        """Replace all links and names, in one transaction, and add rows of keys, offsets and facts.
+
+        `scrub` then removes what is left of the former ones in the file.
+        """
+        given = offsets or {}
         with self._transaction():
-            position = self.position
+            last = max([self.position, *(row[-1] for row in keys)])
             self._db.execute("DELETE FROM commits")
-            for position, stored in enumerate(parts, self.position + 1):
-                self._db.execute(_INSERT, (position, *stored.row))
+            for stored in parts:
+                last += 1
+                self._db.execute(_INSERT, (last, *stored.row))
+            self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", keys)
+            self._put_offsets(given)
             self._set(facts)
-        self.position = position
+        self.position = last
+        self._num_keys += len(keys)
+        self._offsets |= given
 
     def scrub(self) -> None:
         """Rewrite the file, so that nothing of what was removed is left in it."""
         with self._access("the links were removed, but the file may hold their bytes until the service is restarted"):
             for step in ("PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
                 self._db.execute(step).fetchall()
-
-    def adopt(self, keys: Sequence[tuple[Any, ...]], offsets: Offsets) -> None:
-        """Store rows of the table of keys, and offsets."""
-        with self._transaction():
-            self._db.executemany("INSERT OR IGNORE INTO keys VALUES (?, ?, ?, ?, ?, ?, ?)", keys)
-            self._put_offsets(offsets)
-        self._num_keys += len(keys)
-        self.position = max([self.position, *(row[-1] for row in keys)])
-        self._offsets |= offsets
 
     def set_facts(self, **facts: str) -> None:
         """Store facts."""
@@ -204,9 +209,8 @@ class Store:
                     raise StorageError(f"{self.path}: commit {position:,} is damaged (checksum); {RESTORE}")
                 shapes: dict[str, tuple[int, ...]] = {"msg": (links, widths[0]), "x": (nodes, widths[1])}
                 shapes |= {"name_sizes": (nodes,), "name_text": (-1,)}
-                for name, blob in zip(_ARRAYS, blobs, strict=True):
-                    kind = _COLUMNS.get(name) or _NODE_COLUMNS.get(name) or t
-                    parts[name].append(_array(blob, kind, shapes.get(name, (links,))))
+                for (name, kind), blob in zip(_ARRAYS.items(), blobs, strict=True):
+                    parts[name].append(_array(blob, kind or t, shapes.get(name, (links,))))
         return {name: np.concatenate(held) for name, held in parts.items() if held}
 
     def find_key(self, key: str) -> KeyUse | None:
@@ -216,13 +220,9 @@ class Store:
             row = self._db.execute(query, (key_digest(key),)).fetchone()
         return None if row is None else KeyUse(row[0], Receipt(*row[1:]))
 
-    def offset(self, source: str) -> Offset | None:
-        """How far a source has been read; None if nothing of it was stored."""
-        return self._offsets.get(source)
-
     @property
     def offsets(self) -> dict[str, Offset]:
-        """How far each source has been read."""
+        """How far each source has been read, of those of which something was stored."""
         return dict(self._offsets)
 
     def fact(self, name: str) -> str | None:
@@ -278,25 +278,13 @@ class Store:
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                self._sync()
+                started = time.perf_counter()
+                self._db.execute("COMMIT")
+                self.sync_seconds += time.perf_counter() - started
             except BaseException:
                 with suppress(sqlite3.Error):
                     self._db.execute("ROLLBACK")
                 raise
-
-    def _sync(self) -> None:
-        started = time.perf_counter()
-        try:
-            self._db.execute("COMMIT")
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorname", "") in _SYNC_ERRORS:
-                self.failure = (
-                    f"{self.path}: could not be synced to disk ({reason(error)}); it is not known whether the last "
-                    "links were stored: check the disk, then restart the service"
-                )
-                raise StorageError(self.failure) from error
-            raise
-        self.sync_seconds += time.perf_counter() - started
 
     @contextmanager
     def _access(self, state: str = "nothing was changed") -> Iterator[None]:
@@ -304,7 +292,13 @@ class Store:
             try:
                 yield
             except (sqlite3.Error, ValueError) as error:
-                raise StorageError(f"{self.path}: cannot be used ({reason(error)}); {state}") from error
+                said = f"{self.path}: cannot be used ({reason(error)}); {state}"
+                if getattr(error, "sqlite_errorname", "") in _SYNC_ERRORS:
+                    said = self.failure = (
+                        f"{self.path}: could not be synced to disk ({reason(error)}); it is not known whether the last "
+                        "change was stored: check the disk, then restart the service"
+                    )
+                raise StorageError(said) from error
 
 
 _SYNC_ERRORS = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CLOSE", "SQLITE_IOERR")
@@ -312,20 +306,20 @@ _SYNC_ERRORS = ("SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_IOERR_CL
 
 def stored_links(events: Events, names: NameIndex) -> Iterator[Stored]:
     """All links and names of a history, in pieces."""
+    columns = _columns_of(events)
     for first in range(0, max(len(events), len(names), 1), _ROWS):
-        part = slice(first, first + _ROWS)
-        columns = {name: getattr(events, name) for name in ("src", "dst", "t", "msg", "link_id", "x")}
-        held = {name: column[part] for name, column in columns.items() if column is not None}
+        held = {name: column[first : first + _ROWS] for name, column in columns.items()}
         yield Stored(held, [names.name(i) for i in range(first, min(first + _ROWS, len(names)))])
 
 
-def added_links(new: NewLinks, before: int) -> Stored | None:
-    """What is stored of new links, given the number of names before; None if there are none."""
-    if len(new) == 0:
-        return None
-    columns = {name: getattr(new, name) for name in ("src", "dst", "t", "msg", "link_id")}
-    held = {name: column for name, column in columns.items() if column is not None}
-    return Stored(held, [new.names.name(i) for i in range(before, len(new.names))])
+def added_links(new: NewLinks, before: int) -> Stored:
+    """What is stored of new links, given the number of names before."""
+    return Stored(_columns_of(new), [new.names.name(i) for i in range(before, len(new.names))])
+
+
+def _columns_of(links: Events | NewLinks) -> dict[str, Array]:
+    columns = {name: getattr(links, name, None) for name in _ARRAYS}
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def backup(folder: Path, target: Path) -> None:

@@ -16,7 +16,7 @@ from cawn.serve.problems import Problem
 Role = Literal["read", "write"]
 
 SHORTEST = 8
-_ROLES: dict[str, Role] = {"read": "read", "write": "write", "CAWN_READ_TOKEN": "read", "CAWN_WRITE_TOKEN": "write"}
+_VARIABLES: dict[str, Role] = {"CAWN_READ_TOKEN": "read", "CAWN_WRITE_TOKEN": "write"}
 
 
 class Tokens:
@@ -28,10 +28,12 @@ class Tokens:
     @classmethod
     def read(cls, path: Path | None = None, environment: Mapping[str, str] = os.environ) -> Tokens:
         """Tokens of the environment (CAWN_READ_TOKEN, CAWN_WRITE_TOKEN) and of a file of lines `role token`."""
-        given = [(name, environment[name], name) for name in _ROLES if name.isupper() and environment.get(name)]
-        return cls(
-            {_checked(token, where): _ROLES[role] for role, token, where in given + (_in_file(path) if path else [])}
-        )
+        given = [(role, environment[name], name) for name, role in _VARIABLES.items() if environment.get(name)]
+        given += [] if path is None else _in_file(path)
+        for _, token, where in given:  # the message never quotes a token
+            if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+                raise QueryError(f"{where}: a token has {SHORTEST} or more visible ASCII characters, without spaces")
+        return cls({token: role for role, token, _ in given})
 
     def __bool__(self) -> bool:
         return bool(self._roles)
@@ -69,24 +71,19 @@ def check_host(host: str | None) -> None:
         raise Problem("forbidden", "without tokens, use the server's IP address or localhost as its name") from None
 
 
-def _in_file(path: Path) -> list[tuple[str, str, str]]:
+def _in_file(path: Path) -> list[tuple[Role, str, str]]:
     """The role, the token and the place of each line of a file."""
     try:
-        lines = enumerate(read_file(path).decode("utf-8").splitlines(), start=1)
+        lines = read_file(path).decode("utf-8").splitlines()
     except UnicodeDecodeError as error:
         raise QueryError(f"{path}: is not a text file; write one 'role token' in each line") from error
-    found = []
-    for number, words in [(number, line.split()) for number, line in lines if line.strip()[:1] not in ("", "#")]:
-        if len(words) != 2 or words[0] not in ("read", "write"):
-            raise QueryError(f"{path}, line {number}: write 'read TOKEN' or 'write TOKEN'")
-        found.append((words[0], words[1], f"{path}, line {number}"))
+    found = list[tuple[Role, str, str]]()
+    for number, line in enumerate(lines, start=1):
+        match line.split():
+            case ["read" | "write" as role, token]:
+                found.append((role, token, f"{path}, line {number}"))
+            case [first, *_] if not first.startswith("#"):
+                raise QueryError(f"{path}, line {number}: write 'read TOKEN' or 'write TOKEN'")
     if not found:
         raise QueryError(f"{path}: has no tokens; write one 'role token' in each line")
     return found
-
-
-def _checked(token: str, where: str) -> str:
-    """A token that can be sent in a header; the message never quotes it."""
-    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
-        raise QueryError(f"{where}: a token has {SHORTEST} or more visible ASCII characters, without spaces")
-    return token

@@ -35,9 +35,8 @@ class KeptWeights:
     def keep(self, weights: Weights, calibration: RollingCalibration, **about: Any) -> int:
         """Store weights with their calibration and facts about them; returns their number."""
         number = max(self.numbers(), default=-1) + 1
-        content = tensor_bytes({name: value.detach().cpu().contiguous() for name, value in weights.items()})
-        when = datetime.now(UTC).isoformat(timespec="seconds")
-        self._store.keep_weights(number, {"when": when} | about | {"calibration": calibration.to_dict()}, content)
+        about |= {"when": datetime.now(UTC).isoformat(timespec="seconds"), "calibration": calibration.to_dict()}
+        self._store.keep_weights(number, about, as_bytes(weights))
         return number
 
     def read(self, number: int) -> tuple[Weights, dict[str, Any]]:
@@ -63,13 +62,14 @@ class KeptWeights:
             if not _equal(weights, predictor.snapshot().model.system.module.state_dict()):
                 fitted = predictor.calibration if number is None else about["calibration"]  # it may be newer
                 predictor.replace_weights(weights, fitted)
-            self.mark(chosen, predictor.calibration)
+            self._store.set_facts(serving=str(chosen), calibration=json.dumps(predictor.calibration.to_dict()))
         return chosen
-
-    def mark(self, number: int, calibration: RollingCalibration) -> None:
-        """Record that these weights are served, with this calibration."""
-        self._store.set_facts(serving=str(number), calibration=json.dumps(calibration.to_dict()))
 
 
 def _equal(mine: Weights, served: Weights) -> bool:
     return mine.keys() == served.keys() and all(torch.equal(mine[name], served[name].cpu()) for name in mine)
+
+
+def as_bytes(tensors: Weights) -> bytes:
+    """Tensors as they are stored."""
+    return tensor_bytes({name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()})

@@ -6,9 +6,9 @@ import hashlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
 from cawn.checks import check_choice, check_integer
@@ -99,7 +99,9 @@ class Writer:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def submit(self, links: Links, *, key: str | None = None, offsets: Offsets | None = None) -> Future[Receipt]:
+    def submit(
+        self, links: Links, *, key: str | None = None, offsets: Offsets | None = None, clock: float | None = None
+    ) -> Future[Receipt]:
         """Queue links; the future returns the receipt once they are on disk and visible to the next query.
 
         The future fails with DataError (bad links), KeyConflict, LateLinks, or StorageError; nothing of the submission
@@ -108,6 +110,8 @@ class Writer:
         Args:
             key: An idempotency key: used again with the same links, it returns the first receipt.
             offsets: How far sources have been read with these links; stored with them, so that both or neither survive.
+            clock: Of entries of a stream: when the first was added to it, in seconds since 1970. They are added only if
+                each of them would be added one by one.
 
         Raises:
             QueueFull: at once, if the queue is full.
@@ -116,7 +120,6 @@ class Writer:
             StorageError: if nothing can be stored any more.
         """
         _check_key(key)
-        _check_offsets(offsets or {})
         size = links.num_bytes
         if len(links) > self.max_queue or size > self.max_queue_bytes:
             raise QueryError(
@@ -125,7 +128,8 @@ class Writer:
             )
         self._check_room(len(links), size)
         form = self._predictor.snapshot().model.form
-        arrivals = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
+        read = form.arrivals(links.src, links.dst, links.t, links.attributes, links.id_hashes())
+        arrivals = replace(read, clock=clock)
         body = b"" if key is None else _body(arrivals)
         submission = _Submission(arrivals, size, key, body, dict(offsets or {}))
         with self._changed:
@@ -240,24 +244,26 @@ class Writer:
     def _commit(self, group: Sequence[_Submission]) -> None:
         """Prepare the next version with these submissions, store it, publish it and acknowledge them."""
         extension = self._predictor.extend([each.arrivals for each in group], self._rules)
-        receipts: list[tuple[_Submission, Receipt]] = []
-        for each, result in zip(group, extension.results, strict=True):
-            if isinstance(result, CawnError):
-                each.future.set_exception(result)
-            else:
-                receipts.append((each, Receipt(*result, extension.snapshot.number)))
-        keys = {each.key: KeyUse(each.body, receipt) for each, receipt in receipts if each.key is not None}
+        accepted = {
+            each: Receipt(*result, extension.snapshot.number)
+            for each, result in zip(group, extension.results, strict=True)
+            if not isinstance(result, CawnError)
+        }
+        keys = {each.key: KeyUse(each.body, receipt) for each, receipt in accepted.items() if each.key is not None}
         offsets: dict[str, Any] = {}
-        for each, _ in receipts:
+        for each in accepted:
             offsets |= each.offsets
         new = extension.links
-        stored = None if new is None else added_links(new, len(extension.base.names))
+        stored = added_links(new, len(extension.base.names)) if new else None
         if stored is not None or keys or offsets:
             self._store.commit(stored, keys, offsets)
         self._publish(extension)
-        self.duplicates += sum(receipt.duplicates for _, receipt in receipts)
-        for each, receipt in receipts:
-            each.future.set_result(receipt)
+        self.duplicates += sum(receipt.duplicates for receipt in accepted.values())
+        for each, result in zip(group, extension.results, strict=True):
+            if isinstance(result, CawnError):  # said only now: it may be so because of what was just stored
+                each.future.set_exception(result)
+            else:
+                each.future.set_result(accepted[each])
         if new is not None and len(new):
             self._observe(new, extension.base.watermark)
 
@@ -290,9 +296,3 @@ def _body(arrivals: Arrivals) -> bytes:
 def _check_key(key: str | None) -> None:
     if key is not None and not (isinstance(key, str) and 1 <= len(key) <= MAX_KEY):
         raise QueryError(f"the idempotency key is {brief(key)}: give text of 1 to {MAX_KEY} characters")
-
-
-def _check_offsets(offsets: Mapping[str, Any]) -> None:
-    for source, value in offsets.items():
-        if not isinstance(source, str) or not isinstance(value, str | int) or isinstance(value, bool):
-            raise QueryError(f"the offset of {brief(source)} is {brief(value)}: give text or an integer")

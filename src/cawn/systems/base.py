@@ -146,10 +146,10 @@ class Replaceable(Protocol):
 
 
 @runtime_checkable
-class Trainable(Protocol):
+class Trainable(Scorer, Protocol):
     """A scorer whose network can be trained further, on the same history."""
 
-    def with_module(self, module: nn.Module) -> Scorer:
+    def with_module(self, module: nn.Module) -> Trainable:
         """Scores with another network of the same shape on the same history."""
 
     def training_logits(self, links: Links, *, seed: int) -> Tensor:

@@ -154,22 +154,12 @@ def test_nothing_is_loaded_from_elsewhere(page: Page) -> None:
 
 def test_figures(page: Page) -> None:
     page.open()
-    tiles = {name: page.text(f"#{name}") for name in ("rate", "latency", "queue", "watermark", "history", "model")}
-    more = {name: page.text(f"#{name}-more") for name in ("latency", "queue", "history", "model")}
-    assert tiles == {
-        "rate": "812",
-        "latency": "4.1 ms",
-        "queue": "3 links",
-        "watermark": "2023-11-14 23:13:20",
-        "history": "version 12",
-        "model": "payments",
-    }
-    assert more == {
-        "latency": "p99 21.2 ms",
-        "queue": "1 pair to score",
-        "history": "59,835 links, 1,899 nodes",
-        "model": "weights 9f3c2a71d0e4",
-    }
+    tiles = "812", "4.1 ms", "3 links", "2023-11-14 23:13:20", "version 12", "payments"
+    more = "p99 21.2 ms", "1 pair to score", "59,835 links, 1,899 nodes", "weights 9f3c2a71d0e4"
+    assert (
+        tuple(page.text(f"#{name}") for name in ("rate", "latency", "queue", "watermark", "history", "model")) == tiles
+    )
+    assert tuple(page.text(f"#{name}-more") for name in ("latency", "queue", "history", "model")) == more
     assert page.texts("#latency-table tbody tr:nth-child(2) > *") == ["Score", "4.1 ms", "21.2 ms", "1,000"]
     assert page.texts("#drift-table tbody tr:first-child > *") == ["Never-seen pairs", "28.7 %", "31.4 %", "+2.7 %"]
     rows = [page.texts(f"#accuracy-table tbody tr:nth-child({i}) > *") for i in (1, 2, 3)]
@@ -226,18 +216,15 @@ def test_explanation_of_a_link(page: Page) -> None:
     assert page.texts(".explanation tbody .number") == numbers  # base, parts, largest first, and their sum
     parts = page.texts(".explanation tbody td:first-child")
     assert parts[1] == "common neighbours13 sampled walks, through bob; +0.240 of it from exact counts"
-    assert parts[6:] == [
-        "attributes, longer pathsless than 0.0005 in absolute value",
-        "= log-odds before calibration",
-    ]
+    small = "attributes, longer pathsless than 0.0005 in absolute value"
+    assert parts[6:] == [small, "= log-odds before calibration"]
     assert "two strangers: nodes without any links" in page.text(".explanation > .faint")
     assert page.text(".explanation > .faint").endswith("The pair's own history and the walks overlap.")
     assert page.text(".walks details p").startswith("common neighbours: a node that both have linked to; 9 of 32 walks")
     assert page.text(".walks li .faint") == "2023-11-14 22:13:20"
     assert page.texts(".walks summary .number") == ["+1.204", "+0.377", "−0.611"]
-    assert (
-        page.one(".detail").get_property("previousElementSibling").find_elements("css selector", "[aria-expanded=true]")
-    )
+    row = page.one(".detail").get_property("previousElementSibling")
+    assert row.find_elements("css selector", "[aria-expanded=true]")
     page.click(".detail .actions button:nth-child(2)")
     assert page.all(".detail") == []
     assert page.run("return document.activeElement.getAttribute('aria-expanded')") == "false"
@@ -358,11 +345,8 @@ def test_token(page: Page) -> None:
     page.wait(lambda: "refused" in page.text("#token-reason"))
     page.one("#token").send_keys("secret\n")
     page.wait_for(LISTED)
-    assert page.run("return [localStorage.length, document.cookie, Object.values({...sessionStorage})]") == [
-        0,
-        "",
-        ["secret"],
-    ]
+    stored = "return [localStorage.length, document.cookie, Object.values({...sessionStorage})]"
+    assert page.run(stored) == [0, "", ["secret"]]
     assert "secret" not in page.browser.current_url
     page.click("#newest-table button")
     page.wait_for(".explanation")
@@ -518,19 +502,8 @@ def test_keyboard(page: Page) -> None:
     for _ in range(10):
         page.browser.switch_to.active_element.send_keys(Keys.TAB)
         reached.append(page.run(FOCUSED))
-    names = [
-        "Skip to the newest links",
-        "mrr",
-        "slider",
-        "slider",
-        HOSTILE,
-        "alice",
-        "Explain",
-        "name",
-        "count",
-        "Show",
-    ]
-    assert reached == [[name, "solid"] for name in names]
+    names = ["mrr", "slider", "slider", HOSTILE, "alice", "Explain", "name", "count", "Show"]
+    assert reached == [[name, "solid"] for name in ("Skip to the newest links", *names)]
 
 
 def test_tables_have_headers(page: Page) -> None:

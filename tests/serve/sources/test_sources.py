@@ -7,10 +7,8 @@ import pytest
 
 import cawn
 from cawn.serve.links import Links
-from cawn.serve.sources import Batch, Rejected
-from cawn.serve.sources.entries import Columns, from_fields, from_json, shown
-from cawn.serve.sources.pump import open_source, require_distinct
-from cawn.serve.sources.rejected import RejectedEntries
+from cawn.serve.sources.entries import RejectedEntries, as_columns, as_link
+from cawn.serve.sources.pump import Pumps, open_source
 from cawn.serve.sources.urls import SourceUrl
 
 pytest.importorskip("redis")
@@ -24,23 +22,27 @@ def nothing_stored(name: str) -> None:
 # URLs
 
 
-def test_by_scheme() -> None:
+def test_by_scheme(tmp_path: Path) -> None:
     sources = [
         ("redis://h/0?stream=s", "redis:s"),
         ("rediss://h?stream=s&name=other", "other"),
         ("kafka://h:9092/topic?group=g", "kafka:topic"),
     ]
     assert [open_source(url, nothing_stored).name for url, _ in sources] == [name for _, name in sources]
-    twice = [open_source(f"redis://{host}?stream=s", nothing_stored) for host in ("a", "b")]
-    require_distinct(twice[:1])
-    with pytest.raises(cawn.QueryError, match="two streams are called 'redis:s'"):
-        require_distinct(twice)
+    twice = [f"redis://{host}?stream=s" for host in ("a", "b")]
+    for replica, urls, message in (
+        (False, twice, "two streams are called 'redis:s'"),
+        (True, [twice[0], "redis://h?stream=t"], "--replica with 2 streams: give one"),
+        (True, [], "--replica with 0 streams: give one"),
+    ):
+        with pytest.raises(cawn.QueryError, match=message):
+            Pumps(urls, nothing_stored, print, tmp_path, replica=replica)
 
 
 def test_options_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    url = SourceUrl.parse("redis://:pass%40word@host:1/0?stream=a%26b&claim=2.5")
+    url = SourceUrl.parse("redis://:pass%40word@host:1/0?stream=a%26b&name=x")
     assert (url.take("stream"), url.take("group", "cawn")) == ("a&b", "cawn")
-    assert (url.take_seconds("claim", 60), url.take_seconds("other", 60)) == (2.5, 60)
+    assert (url.take_if_given("name"), url.take_if_given("db")) == ("x", None)
     monkeypatch.setenv("CAWN_SOURCE_PASSWORD", "hidden")
     assert SourceUrl.parse("redis://host").password == "hidden"
     assert SourceUrl.parse("redis://:other@host").password is None
@@ -56,9 +58,8 @@ def test_options_of_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
         ("redis://host/0?stream", "not a URL"),
         ("redis://host/0?a=1&a=2", "a= is given twice"),
         ("redis://:secret@host", r"stream= is missing; write redis://...\?stream="),
-        ("redis://:secret@host?stream=s&claim=soon", "claim=soon: give a number of seconds"),
         ("redis://host/payments?stream=s", "/payments is not the number of a database"),
-        ("redis://host?stream=s&start=5", "start=5: give 0 or"),
+        ("redis://host?stream=s&start=new", "start=new: give 0,"),
         ("redis://host?stream=s&speed=5", "unknown option speed="),
         ("kafka://host", "write kafka://host:port/topic"),
         ("kafka://host/topic?start=0", "start=0: give earliest or latest"),
@@ -75,27 +76,22 @@ def test_urls_that_are_refused(url: str, message: str) -> None:
 
 
 def test_fields_and_json_give_the_same_link() -> None:
-    fields = from_fields({b"src": b"a", b"dst": "\u00e9".encode(), b"t": b"5", b"id": b"x", b"attributes": b"[1, 2.5]"})
-    assert fields == {"src": "a", "dst": "\u00e9", "t": 5, "id": "x", "attributes": [1, 2.5]}
-    assert from_fields({b"json": b'{"src": "a", "dst": "b", "t": 5}'}) == from_json(b'{"src":"a","dst":"b","t":5}')
+    fields = {b"src": b"a", b"dst": "\u00e9".encode(), b"t": b"5", b"id": b"x", b"attributes": b"[1, 2.5]"}
+    assert as_link(fields) == ("a", "\u00e9", 5, [1, 2.5], "x")
+    assert as_link(fields) == as_link('{"src":"a","dst":"\u00e9","t":5,"id":"x","attributes":[1,2.5]}'.encode())
+    assert as_link({b"json": b'{"src": "a", "dst": 7, "t": 5}'}) == ("a", 7, 5, None, None)
     for text, t in ((b"7", 7), (b"-7", -7), (b"1.5", 1.5), (b"2e3", 2000.0), (b"2024-05-01", "2024-05-01")):
-        found = from_fields({b"src": b"1", b"dst": b"2", b"t": text})["t"]
+        found = as_link({b"src": b"1", b"dst": b"2", b"t": text}).t
         assert (found, type(found)) == (t, type(t))
-    assert shown({b"a\xff": b"b"}) == {"a\\xff": "b"}
 
 
-def test_columns_and_halves() -> None:
+def test_columns() -> None:
     """U1: attributes may be given by name."""
-    columns = Columns()
-    columns.add((1, 0), {"src": "a", "dst": 2, "t": 5})
-    assert columns.links() == Links(["a"], [2], [5])
-    columns.add((2, 0), {"src": "a", "dst": 2, "t": 6, "id": 7, "attributes": [1]})
-    columns.add((3, 0), {"src": "b", "dst": 2, "t": 7, "attributes": {"amount": 1.5}})
-    links = columns.links()
-    assert links == Links(["a", "a", "b"], [2] * 3, [5, 6, 7], [None, [1], {"amount": 1.5}], [None, "7", None])
-    first, second = Batch(links, columns.positions, [(4, 0)], contiguous=True).halves()
-    assert (first.links.t, first.positions, first.others, first.contiguous) == ([5], [(1, 0)], (), True)
-    assert (second.links.t, second.positions, second.others) == ([6, 7], [(2, 0), (3, 0)], [(4, 0)])
+    plain = as_link(b'{"src": "a", "dst": 2, "t": 5}')
+    by_name = as_link(b'{"src": "b", "dst": 2, "t": 7, "id": 7, "attributes": {"amount": 1.5}}')
+    assert as_columns([plain]) == Links(["a"], [2], [5])
+    assert as_columns([plain, by_name]) == Links(["a", "b"], [2, 2], [5, 7], [None, {"amount": 1.5}], [None, 7])
+    assert len(as_columns([])) == 0
 
 
 @pytest.mark.parametrize(
@@ -116,10 +112,8 @@ def test_columns_and_halves() -> None:
     ],
 )
 def test_what_is_not_a_link(fields: dict, reason: str) -> None:
-    columns = Columns()
     with pytest.raises(ValueError, match=reason):
-        columns.add((1, 0), from_fields(fields))
-    assert (len(columns.links()), columns.positions) == (0, [])
+        as_link(fields)
 
 
 # Rejected entries
@@ -127,21 +121,21 @@ def test_what_is_not_a_link(fields: dict, reason: str) -> None:
 
 def test_rejected_entries_are_lines_of_json(tmp_path: Path) -> None:
     rejected = RejectedEntries(tmp_path)
-    rejected.add("redis:s", [Rejected("1-0", {"src": "\u00e9\n"}, "dst is missing")])
-    rejected.add("redis:s", [Rejected("2-0", "text", "not JSON")])
+    rejected.add("redis:s", "1-0", {b"src": "\u00e9\n".encode()}, "dst is missing")
+    rejected.add("redis:s", "2-0", b"t\xff", "not JSON")
     first, second = map(json.loads, rejected.path.read_text().splitlines())
     assert first == {"source": "redis:s", "position": "1-0", "entry": {"src": "\u00e9\n"}, "reason": "dst is missing"}
-    assert second["position"] == "2-0"
+    assert (second["position"], second["entry"]) == ("2-0", "t\\xff")
     rejected.forget("\u00e9\n")
     assert [json.loads(line) for line in rejected.path.read_text().splitlines()] == [second]
     with pytest.raises(cawn.StorageError, match="cannot be written"):
-        RejectedEntries(tmp_path / "none").add("s", [Rejected("1-0", "", "")])
+        RejectedEntries(tmp_path / "none").add("s", "1-0", "", "")
 
 
 def test_their_size_is_bounded(tmp_path: Path) -> None:
     rejected = RejectedEntries(tmp_path, max_bytes=500)
     for i in range(100):
-        rejected.add("redis:s", [Rejected(f"{i}-0", "x" * 50, "not JSON")])
+        rejected.add("redis:s", f"{i}-0", "x" * 50, "not JSON")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rejected.1.jsonl", "rejected.jsonl"]
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 1_500
     assert '"99-0"' in rejected.path.read_text()

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as csv
 
-from cawn.data.datasets.catalog import Format
 from cawn.data.events import Events
 from cawn.data.readers import read
 from cawn.errors import CawnError, DataError, reason
@@ -148,7 +147,7 @@ def _opened(path: Path, pattern: str) -> Iterator[IO[bytes]]:
         yield stack.enter_context(bz2.open(file)) if found.endswith(".bz2") else file
 
 
-READERS: dict[Format, Callable[[Path], Events]] = {
+READERS: dict[str, Callable[[Path], Events]] = {
     "jodie": read,
     "snap": read,
     "konect": read_konect,

@@ -13,8 +13,8 @@ from functools import cache
 
 import pyarrow as pa
 
-from cawn.data.readers.columns import has_usual_ends
 from cawn.data.readers.files import LONGEST_LINE, File, damaged
+from cawn.data.reading import has_usual_ends
 from cawn.errors import DataError, brief
 
 _SAMPLE_BYTES = 1 << 16
@@ -64,7 +64,9 @@ def sniff(file: File, delimiter: str | None = None, header: bool | None = None, 
         delimiter = delimiter or _guess_delimiter(rows, columns)
         first = split(rows[0], delimiter)
         if header is None:
-            header = has_usual_ends(first) or not any(map(_looks_like_data, first))
+            header = has_usual_ends(first) or not any(
+                len(field) <= _LONGEST_NUMBER and _LOOKS_LIKE_DATA.fullmatch(field) for field in first
+            )
         if header and len(rows) == 1:
             raise DataError(f"{file}: no rows; expected at least one link below the header")
         names = first if header else [f"column {i}" for i in range(len(first))]
@@ -76,10 +78,6 @@ def sniff(file: File, delimiter: str | None = None, header: bool | None = None, 
 
 def _is_row(line: str) -> bool:
     return bool(line.strip()) and not line.lstrip().startswith(_COMMENTS)
-
-
-def _looks_like_data(field: str) -> bool:
-    return len(field) <= _LONGEST_NUMBER and _LOOKS_LIKE_DATA.fullmatch(field) is not None
 
 
 def _first_lines(file: File) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,22 +14,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.checks import Array
 from cawn.data.attributes import Attribute
 from cawn.data.columns import Column, Store, steps
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.names import NameIndex, parse_integers, string_buffers
-from cawn.data.readers.attributes import AttributeReader, ReadAgainError
-from cawn.data.readers.columns import Layout, find_layout, name_prefixes
 from cawn.data.readers.rows import Piece, Rows
-from cawn.data.readers.sorting import sort_by_time
-from cawn.data.readers.tables import TableColumn
+from cawn.data.readers.sorting import ROWS, sort_by_time
+from cawn.data.readers.tables import AttributeReader, ReadAgainError, TableColumn
 from cawn.data.readers.times import FileTimes, join_times
-from cawn.data.reading import Reading
+from cawn.data.reading import Layout, Reading, find_layout, name_prefixes
+from cawn.data.times import format_as_read, usual
 from cawn.errors import DataError, QueryError, brief
 from cawn.kernels.cpu.numbering import rank_by_appearance
 from cawn.progress import ShowProgress
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,29 @@ class Log:
     num_nodes: int
     reading: Reading
     attributes: tuple[Attribute, ...]
+    files: list[tuple[int, Rows]]  # each with its first row among those of all
+    notes: list[str]  # what the user should know
 
     def events(self, arrays: dict[str, Array]) -> Events:
         """Events of the arrays of the columns."""
         events = Events.of_arrays(self.num_nodes, arrays)
         events.columns, events.reading = self.attributes, self.reading
+        for note in (*self.notes, *self._far(events.t, arrays)):
+            warnings.warn(note, UserWarning, stacklevel=2)
         return events
+
+    def _far(self, t: Array, arrays: dict[str, Array]) -> Iterator[str]:
+        """What is unlikely about the times, if anything is."""
+        chosen = usual(t)
+        if count := len(t) - (chosen.stop - chosen.start):
+            at = 0 if chosen.start else len(t) - 1
+            row = int(arrays[ROWS][at]) if ROWS in arrays else at
+            first, rows = self.files[bisect_right(self.files, row, key=itemgetter(0)) - 1]
+            far, low, high = (format_as_read(t[i].item(), self.reading) for i in (at, chosen.start, chosen.stop - 1))
+            yield (
+                f"{rows.name}, {rows.origin().place(row - first)}: t is {far}, far from other links ({low} to {high}); "
+                f"decays and the default time of queries ignore {count:,} such time(s); correct or remove them"
+            )
 
 
 def read_log(
@@ -124,6 +142,8 @@ class _Scan:
         self.prefixes: tuple[str, str] | None = None  # of the names in two tables
         self.first = ("", Reading())  # the name of the first file, and how it was read
         self.times: list[FileTimes] = []
+        self.files: list[tuple[int, Rows]] = []
+        self.notes: list[str] = []
         self.codes: list[dict[str, int]] = []
         self.attributes: tuple[Attribute, ...] = ()
 
@@ -134,6 +154,7 @@ class _Scan:
         else:
             self._create(links)
         reader, before = _FileReader(self, links, kinds), self._done
+        self.files.append((self.columns["t"].rows, links.rows))
         for piece in links.rows.pieces(size, links.layout.needed):
             reader.add(piece)
             self._done = before + piece.done
@@ -192,6 +213,7 @@ class _FileReader:
             for at, codes in zip(links.layout.msg, scan.codes, strict=True)
         ]
         self._rows, self._any_msg, self._any_weight, self._boolean_weights = 0, False, False, False
+        self._trimmed, self._first_trimmed = 0, ""  # names with white space at an end
 
     def add(self, piece: Piece) -> None:
         """Append a piece."""
@@ -224,6 +246,8 @@ class _FileReader:
         if self._rows == 0:
             raise DataError(f"{name}: no rows; expected at least one link")
         self._scan.times.append(self._times)
+        if self._trimmed:
+            self._scan.notes.append(f"{self._first_trimmed} ({self._trimmed:,} such name(s) here)")
         if "weight" in self._layout.optional and not self._any_weight:
             column = brief(self._links.rows.names[self._layout.optional["weight"]])
             raise DataError(f"{name}, column {column}: all weights are 0; give some links a weight above 0")
@@ -236,8 +260,9 @@ class _FileReader:
 
     def _add_names(self, src: TableColumn, dst: TableColumn, negative: TableColumn | None) -> None:
         columns, tables, count = self._scan.columns, self._scan.tables, len(src.values)
-        given, rows = (None, None) if negative is None else negative.negatives()
-        src, dst, *negatives = self._ends([src, dst] if given is None else [src, dst, given])
+        given, rows = (None, None) if negative is None else negative.trimmed().negatives()
+        ends = [src, dst] if given is None else [src, dst, given]
+        src, dst, *negatives = self._ends(ends)
         columns["src"].append(tables[0].add(src.names()))
         columns["dst"].append(tables[-1].add(dst.names()))
         if negatives:
@@ -246,18 +271,39 @@ class _FileReader:
             columns["negative"].append(ids)
 
     def _ends(self, ends: list[TableColumn]) -> list[TableColumn]:
-        """Sources, destinations and perhaps negatives; those of a text file are integers only if all of them are."""
+        """Sources, destinations and perhaps negatives without white space at both ends of names; those of a text file
+        are integers only if all of them are."""
+        integers = self._parsed(ends)
+        if integers is None:
+            ends = [self._without_blanks(column) for column in ends]
+            integers = self._parsed(ends)
+        if integers is None and self._integers:
+            if self._with_point:  # 7.0 was read as 7, but is a string
+                self._kinds.names_are_text = True
+                raise ReadAgainError
+            self._integers = False
+        return integers or ends
+
+    def _parsed(self, ends: list[TableColumn]) -> list[TableColumn] | None:
+        """The same as integers, if all so far are."""
         if not self._integers:
-            return ends
+            return None
         parsed = [parse_integers(column.values) if column.is_text else (column.values, False) for column in ends]
-        if all(integers is not None for integers, _ in parsed):
-            self._with_point |= any(with_point for _, with_point in parsed)
-            return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
-        if self._with_point:  # 7.0 was read as 7, but is a string
-            self._kinds.names_are_text = True
-            raise ReadAgainError
-        self._integers = False
-        return ends
+        if any(integers is None for integers, _ in parsed):
+            return None
+        self._with_point |= any(with_point for _, with_point in parsed)
+        return [replace(column, values=values) for column, (values, _) in zip(ends, parsed, strict=True)]
+
+    def _without_blanks(self, names: TableColumn) -> TableColumn:
+        found = names.trimmed()
+        if found is not names:
+            changed = pc.fill_null(pc.not_equal(found.values, names.values), False)
+            row = pc.index(changed, True).as_py()
+            if row >= 0 and not self._trimmed:
+                rule = "white space at the ends of names is left out"
+                self._first_trimmed = names.found(row, names.values[row].as_py(), rule)
+            self._trimmed += pc.sum(changed).as_py() or 0
+        return found
 
     def _msg(self, columns: Iterable[TableColumn]) -> Array:
         pairs = zip(self._attributes, columns, strict=True)
@@ -315,7 +361,7 @@ def _finished(scan: _Scan, store: Store, limits: Limits, report: ShowProgress) -
         else:
             memory = max(limits.sorting - sum(array.nbytes for array in ranks), limits.sorting // 8)
             columns = sort_by_time(columns, store, memory, renumbered, done)
-    return Log(columns | names, num_nodes, reading, attributes)
+    return Log(columns | names, num_nodes, reading, attributes, scan.files, scan.notes)
 
 
 def _ranks(scan: _Scan, block: int) -> list[Array]:

@@ -14,27 +14,23 @@ from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from cawn.checks import as_array, check_path, parse_bytes
+from cawn.checks import Array, as_array, check_path, parse_bytes
 from cawn.data.array_folders import map_array
 from cawn.data.columns import Store, write_array
 from cawn.data.events import Events
 from cawn.data.names import SLOTS
-from cawn.data.readers.columns import partition_columns
 from cawn.data.readers.files import File, find_files
 from cawn.data.readers.links import Limits, Links, Log, read_log
 from cawn.data.readers.nodes import NodeTable
 from cawn.data.readers.rows import PIECE, FileRows, TableInMemory, open_rows
 from cawn.data.readers.sorting import ROWS
 from cawn.data.readers.tables import TableColumn
-from cawn.data.reading import Column, Reading, column_list
+from cawn.data.reading import Column, Reading, column_list, partition_columns
 from cawn.data.stored import READ_AGAIN, is_columns, is_index, read_columns, read_stored, write_columns_description
 from cawn.errors import DataError, QueryError, brief
 from cawn.files import LOCK, FolderLock, make_folder, storing, sync, temporary_folder
 from cawn.progress import ShowProgress, progress
-
-Array = npt.NDArray[Any]
 
 _UNLIMITED = Limits(piece=PIECE, names=1 << 62, sorting=1 << 62, block=1 << 22)
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from cawn.data.attributes import Attribute
 from cawn.data.events import Events
 from cawn.data.forms import bipartite_prefixes
 from cawn.data.names import UNKNOWN
-from cawn.data.readers.attributes import AttributeReader
 from cawn.data.readers.rows import PIECE, Rows, TableInMemory, open_rows
-from cawn.data.readers.tables import Origin, TableColumn
+from cawn.data.readers.tables import AttributeReader, Origin, TableColumn
 from cawn.data.reading import Column
 from cawn.errors import DataError, brief
 
@@ -46,14 +46,14 @@ class NodeTable:
         if not rest:
             raise DataError(f"{rows.name}: no columns beside {brief(rows.names[at])}; expected node attributes")
         readers = [AttributeReader("node", {}, rows.names[i] in categorical, rows.dialect is not None) for i in rest]
-        names, x = [], []
-        for piece in rows.pieces(PIECE, [at, *rest]):
-            name, *columns = (TableColumn.at(piece.table, i, rows.origin(piece.first)) for i in range(len(rest) + 1))
-            names += name.names(needed="every row needs the name of a node").to_pylist()
-            x.append(np.stack([reader.add(column) for reader, column in zip(readers, columns, strict=True)], axis=1))
-        if not names:
+        tables = [piece.table for piece in rows.pieces(PIECE, [at, *rest])]
+        if not sum(map(len, tables)):
             raise DataError(f"{rows.name}: no rows; expected at least one node")
-        return cls(names, np.concatenate(x), tuple(reader.finish() for reader in readers), rows.origin())
+        whole = pa.concat_tables(tables)  # so that no column is of another kind than its beginning
+        name, *columns = (TableColumn.at(whole, i, rows.origin()) for i in range(len(rest) + 1))
+        names = name.trimmed().names(needed="every row needs the name of a node").to_pylist()
+        x = np.stack([reader.add(column) for reader, column in zip(readers, columns, strict=True)], axis=1)
+        return cls(names, x, tuple(reader.finish() for reader in readers), rows.origin())
 
     def attached(self, events: Events) -> Events:
         """The links with these attributes of their nodes; a last column marks the nodes that are in the table."""

@@ -9,11 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from cawn.data.readers import files
-from cawn.data.readers.columns import Layout, find_layout, has_usual_ends, time_columns
 from cawn.data.readers.dialect import sniff, split
 from cawn.data.readers.rows import FileRows, open_rows
 from cawn.data.readers.tables import TableColumn
-from cawn.data.reading import Reading
+from cawn.data.reading import Layout, Reading, find_layout, has_usual_ends, time_columns
 from cawn.errors import DataError
 
 NODE = "node"

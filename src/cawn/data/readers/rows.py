@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as csv
 
 from cawn.data.readers import files
-from cawn.data.readers.columns import Header
 from cawn.data.readers.dialect import Dialect, check_utf8, line_of, sniff
 from cawn.data.readers.files import LONGEST_LINE, TOO_LONG, File, Input, Value
 from cawn.data.readers.tables import Origin
+from cawn.data.reading import Header
 from cawn.errors import DataError, brief, reason
 
 Result = TypeVar("Result")

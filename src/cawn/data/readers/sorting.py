@@ -1,28 +1,26 @@
 """A stable sort of columns by time in bounded memory.
 
-Rows are distributed over columns by ranges of time, each small enough to be sorted in memory; then the ranges are
-sorted one after the other, and each column is put into the new order on its own.
+Rows are sorted in runs that fit into memory. Then ranges of time, small enough as well, are merged one after the other:
+what the runs have of a range is put into one order, each column on its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import Column, Store, steps
 
-Array = npt.NDArray[Any]
 Columns = dict[str, Column]
+Part = tuple[int, int]  # of the rows: the first one, and how many
 Convert = Callable[[str, Array], Array]  # takes the name and some values of a column
 
 ROWS = "rows"  # the column of positions in the input
 _PER_ROW = 24  # bytes: times, their order, and what sorting needs besides
-_SAMPLE = 1 << 16  # times that ranges are chosen by
-_MOST_RANGES = 256  # of one distribution: each has a file for each column
 
 
 def sort_by_time(
@@ -36,87 +34,68 @@ def sort_by_time(
         convert: Applied to the sorted values of each column.
         report: Is called with the number of sorted rows.
     """
-    sort = _Sort(store, memory, convert, report)
-    found = sort.new_columns(columns)
-    sort.sort(columns, found)
+    kinds = {name: (column.dtype, column.width) for name, column in columns.items()} | {
+        ROWS: (np.dtype(np.int64), None)
+    }
+    row_bytes = max(dtype.itemsize * (width or 1) for dtype, width in kinds.values())
+    most = max(memory // (_PER_ROW + 2 * row_bytes), 1)
+    runs = list(steps(columns["t"].rows, most))
+    times = np.empty(0, np.int64)
+    if len(runs) > 1:
+        sorted_runs = {name: store.create(f"run-{name}", *kind) for name, kind in kinds.items()}
+        times = _sort_runs(columns, sorted_runs, runs, most)
+        columns = sorted_runs
+    found = {name: store.create(f"sorted-{name}", *kind) for name, kind in kinds.items()}
+    for order, parts in _ranges(columns["t"], runs, times, most):
+        for name, column in found.items():
+            column.append(convert(name, _read(columns, name, parts, order)))
+            if len(runs) == 1 and name in columns:
+                columns[name].discard()
+        report(found["t"].rows)
+    _discard(columns)
     return found
 
 
-@dataclass
-class _Sort:
-    store: Store
-    memory: int
-    convert: Convert
-    report: Callable[[int], object]
-    made: int = 0
-
-    def sort(self, columns: Columns, found: Columns) -> None:
-        """Append the sorted rows to `found`."""
-        rows = columns["t"].rows
-        row_bytes = max(column.dtype.itemsize * (column.width or 1) for column in found.values())
-        most = max(self.memory // (_PER_ROW + 2 * row_bytes), 1)
-        if rows <= most:
-            order = np.argsort(columns["t"].read(0, rows), kind="stable")
-            for name, column in found.items():
-                if name in columns:
-                    column.append(self.convert(name, columns[name].read(0, rows)[order]))
-                    columns[name].discard()
-                else:
-                    column.append(order)
-        elif (bounds := _bounds(columns["t"], most)) is None:
-            for first, count in steps(rows, most):
-                for name, column in found.items():
-                    column.append(self.convert(name, _read(columns, name, first, count)))
-            _discard(columns)
-        else:
-            for part in self._distribute(columns, bounds, most):
-                self.sort(part, found)
-        self.report(found["t"].rows)
-
-    def _distribute(self, columns: Columns, bounds: Array, most: int) -> list[Columns]:
-        """Columns for each range of time, with the rows in their order; the given ones are removed."""
-        parts = [self.new_columns(columns) for _ in range(len(bounds) + 1)]
-        for first, count in steps(columns["t"].rows, max(most // 2, 1)):
-            place = np.searchsorted(bounds, columns["t"].read(first, count), side="right").astype(np.uint16)
-            order = np.argsort(place, kind="stable")
-            ends = np.cumsum(np.bincount(place, minlength=len(parts)))
-            for name in parts[0]:
-                values = _read(columns, name, first, count)[order]
-                for part, begin, end in zip(parts, np.append(0, ends), ends, strict=False):
-                    part[name].append(values[begin:end])
-        _discard(columns)
-        return parts
-
-    def new_columns(self, columns: Columns) -> Columns:
-        self.made += 1
-        kinds = {name: (column.dtype, column.width) for name, column in columns.items()}
-        kinds[ROWS] = (np.dtype(np.int64), None)
-        return {name: self.store.create(f"part-{self.made}-{name}", *kind) for name, kind in kinds.items()}
+def _sort_runs(columns: Columns, sorted_runs: Columns, runs: list[Part], most: int) -> Array:
+    """Sort each run; returns times between which there are fewer than `most` rows. The given columns are removed."""
+    every = max(most // (4 * len(runs)), 1)
+    sample = []
+    for run in runs:
+        t = columns["t"].read(*run)
+        order = np.argsort(t, kind="stable")
+        sample.append(t[order[every - 1 :: every]])
+        for name, column in sorted_runs.items():
+            column.append(_read(columns, name, [run], order))
+    _discard(columns)
+    return np.unique(np.sort(np.concatenate(sample))[:: max(most // every - len(runs), 1)])
 
 
-def _read(columns: Columns, name: str, first: int, count: int) -> Array:
-    """Some values of a column; the positions of rows that are in the order of the input are not stored."""
-    return columns[name].read(first, count) if name in columns else np.arange(first, first + count)
+def _read(columns: Columns, name: str, parts: list[Part], order: Any) -> Array:
+    """Parts of a column, in an order; the positions of rows that are in the order of the input are not stored."""
+    if name not in columns:
+        return np.asarray(order + parts[0][0] if parts[0][0] else order)
+    found = [columns[name].read(*part) for part in parts]
+    return np.asarray((found[0] if len(found) == 1 else np.concatenate(found))[order])
+
+
+def _ranges(t: Column, runs: list[Part], times: Array, most: int) -> Iterator[tuple[Any, list[Part]]]:
+    """Which rows of the runs come next, at most `most` of them, and in which order.
+
+    Fewer than `most` are between two of the `times`; any number may be at one of them, in the order of the runs.
+    """
+    cuts = []
+    for first, count in runs:
+        run = t.read(first, count)
+        sides = [np.searchsorted(run, times, side) for side in ("left", "right")]
+        cuts.append(first + np.concatenate([[0], np.stack(sides, axis=1).ravel(), [count]]))
+    for i, (low, high) in enumerate(pairwise(np.stack(cuts, axis=1).tolist())):
+        parts = [(lo, hi - lo) for lo, hi in zip(low, high, strict=True) if lo < hi]
+        if i % 2:
+            yield from ((slice(None), [(lo + at, rows)]) for lo, count in parts for at, rows in steps(count, most))
+        elif parts:
+            yield np.argsort(_read({"t": t}, "t", parts, slice(None)), kind="stable"), parts
 
 
 def _discard(columns: Columns) -> None:
     for column in columns.values():
         column.discard()
-
-
-def _bounds(t: Column, most: int) -> Array | None:
-    """Where ranges of time begin, but for the first; None if all times are equal."""
-    every = max(t.rows // _SAMPLE, 1)
-    sample, low, high = [], None, None
-    for first, count in steps(t.rows, most):
-        block = t.read(first, count)
-        sample.append(block[-first % every :: every])
-        low = block.min() if low is None else min(low, block.min())
-        high = block.max() if high is None else max(high, block.max())
-    if low == high:
-        return None
-    times = np.sort(np.concatenate(sample))
-    ranges = min(2 * (t.rows // most + 1), _MOST_RANGES)
-    bounds = np.unique(times[np.arange(1, ranges) * len(times) // ranges])
-    bounds = bounds[bounds > low]
-    return bounds if len(bounds) else np.array([high])

@@ -11,17 +11,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from cawn.checks import Array
+from cawn.data.attributes import MAX_CODES, Attribute
 from cawn.data.hashing import hash_ids
-from cawn.data.names import parse_integers
+from cawn.data.names import parse_integers, string_buffers
 from cawn.errors import DataError, brief
-
-Array = npt.NDArray[Any]
 
 _DATES = tuple(pa.timestamp(unit, zone) for unit in ("ns", "us", "s") for zone in (None, "UTC"))
 _LAST_TICK = {"s": 2**53, "ms": 2**62, "us": 2**62, "ns": 2**63 - 2}
 PLAIN_KINDS = (pa.float64(), pa.bool_(), pa.time32("s"), *_DATES)  # of text without words
 TIME_KINDS = (pa.int64(), pa.float64(), *_DATES)  # of text, in the order in which they are tried
 _TIME_RULE = "expected a time: a number or an ISO date"
+_PER_LEVEL = 200  # bytes of a level of a category, about
 _WEIGHT_RULE = "link weights are finite numbers from 0"
 
 
@@ -58,9 +59,11 @@ class TableColumn:
         """The same column of these rows; messages count them from 0."""
         return replace(self, values=self.values.slice(first, rows))
 
-    def without_empty(self) -> TableColumn:
-        """The values that are not the empty text."""
-        return replace(self, values=self.values.filter(pc.not_equal(self.values, "")))
+    def trimmed(self) -> TableColumn:
+        """Text without white space at both ends; itself if there is none."""
+        if not self.is_text or not any(map(_may_have_blanks, self.values.chunks)):
+            return self
+        return replace(self, values=pc.utf8_trim_whitespace(self.values))
 
     def names(self, what: str = "node names", needed: str = "every link needs two nodes") -> pa.ChunkedArray:
         """Names of nodes (or of `what`) as int64 or large_string, none missing."""
@@ -69,12 +72,14 @@ class TableColumn:
             return self._cast(pa.int64(), f"{what} that are integers must fit into int64")
         if pa.types.is_floating(self.type) or pa.types.is_decimal(self.type):
             return self._cast(pa.int64(), f"{what} are whole numbers or strings")
-        if self.is_text or pa.types.is_large_binary(self.type):
-            column = self._cast(pa.large_string(), f"{what} must be text")
-            empty = pc.equal(column, "")
+        if pa.types.is_large_binary(self.type):
+            text = self._cast(pa.large_string(), f"{what} must be text")
+            return replace(self, values=text).trimmed().names(what, needed)
+        if self.is_text:
+            empty = pc.equal(self.values, "")
             if pc.any(empty).as_py():
                 raise self._error(_first(empty), "", needed)
-            return column
+            return self.values
         raise self._type_error(f"expected {what} (integers or strings)")
 
     def times(self) -> Array:
@@ -129,7 +134,7 @@ class TableColumn:
 
     def _trimmed_times(self) -> pa.ChunkedArray:
         """The text without blanks around it and without a plus sign."""
-        return pc.replace_substring_regex(pc.utf8_trim_whitespace(self.values), r"^\+", "")
+        return pc.replace_substring_regex(self.trimmed().values, r"^\+", "")
 
     def numbers(self, rule: str, *, booleans: bool = False) -> npt.NDArray[np.float32]:
         """Finite float32, none missing; with `booleans`, text may be true and false."""
@@ -222,13 +227,78 @@ class TableColumn:
     def _where(self) -> str:
         return f"{self.origin.name}, column {brief(self.name)}"
 
-    def _error(self, row: int, found: object, rule: str) -> DataError:
+    def found(self, row: int, found: object, rule: str) -> str:
+        """A message about a value."""
         shown = "nothing" if found is None or found == "" else brief(found)
-        place = f"{self.origin.name}, {self.origin.place(row)}, column {brief(self.name)}"
-        return DataError(f"{place}: found {shown}; {rule}")
+        return f"{self.origin.name}, {self.origin.place(row)}, column {brief(self.name)}: found {shown}; {rule}"
+
+    def _error(self, row: int, found: object, rule: str) -> DataError:
+        return DataError(self.found(row, found, rule))
 
     def _type_error(self, rule: str) -> DataError:
         return DataError(f"{self._where}: found {self.type}; {rule}")
+
+
+class ReadAgainError(Exception):
+    """A column of the file is of another kind than its beginning looked like: the log must be read again."""
+
+
+@dataclass(slots=True)
+class AttributeReader:
+    """A column of attributes in one file: numbers, or categories.
+
+    A column of text is a category unless it begins with a number: then all must be numbers. In a text file, where
+    nothing else distinguishes them, a column without a single word is no category either.
+    """
+
+    of: str  # "link" or "node"
+    codes: dict[str, int]  # of the levels of a category in all files, in the order in which they are seen
+    given: bool  # whether the user says that it is a category
+    untyped: bool  # whether it is a column of a text file
+    is_category: bool | None = None  # as an earlier attempt to read the file has found
+    reserve: Callable[[int], object] = lambda _: None  # called with the bytes that further codes are about to use
+    _name: str = ""
+    _booleans: bool = False
+    _plain: tuple[pa.DataType, ...] = PLAIN_KINDS  # the types of which all values are
+    _refusal: DataError | None = None  # if they are
+
+    def __post_init__(self) -> None:
+        self.is_category = self.given or self.is_category
+        if self.given or not self.untyped:
+            self._plain = ()
+
+    def add(self, column: TableColumn) -> Array:
+        """The values of a piece as float32, [n]."""
+        self._name = column.name
+        if self.is_category is None:
+            self._booleans = self.untyped and column.holds_booleans()
+            self.is_category = column.is_category() and not self._booleans
+        rule = f"{self.of} attributes are finite numbers, unless the column is named in categorical"
+        if self.is_category:
+            if self._plain:
+                words = replace(column, values=column.values.filter(pc.not_equal(column.values, "")))
+                self._plain = tuple(kind for kind in self._plain if words.fits(kind))
+                self._refusal = self._refusal or column.refusal(rule)
+            return self._encoded(column)
+        if self._booleans and not column.fits(pa.bool_()):
+            self.is_category = True
+            raise ReadAgainError
+        return column.numbers(rule, booleans=self._booleans)
+
+    def _encoded(self, column: TableColumn) -> Array:
+        indices, levels = column.categories()
+        before = len(self.codes)
+        codes = np.array([self.codes.setdefault(level, len(self.codes)) for level in levels], np.float32)
+        if len(self.codes) > MAX_CODES:
+            raise column.too_many(len(self.codes))
+        self.reserve(_PER_LEVEL * (len(self.codes) - before))
+        return np.asarray(codes[indices])
+
+    def finish(self) -> Attribute:
+        """What the column holds, called when the whole file is read."""
+        if self._plain and self._refusal:
+            raise self._refusal
+        return Attribute(self._name, "category", tuple(self.codes)) if self.is_category else Attribute(self._name)
 
 
 def parse_times(texts: list[str]) -> Array:
@@ -249,6 +319,13 @@ def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary(kind) or pa.types.is_binary_view(kind) or pa.types.is_fixed_size_binary(kind):
         return column.cast(pa.large_binary())
     return column
+
+
+def _may_have_blanks(text: pa.Array) -> bool:
+    """Whether white space at an end is possible: not all values begin and end with a visible ASCII character."""
+    ends, letters = string_buffers(text)
+    outer = [letters.take(at, mode="clip") for at in (ends[:-1], ends[1:] - 1)] if len(letters) else []
+    return any(bool(((letter <= 32) | (letter > 126)).any()) for letter in outer)
 
 
 def _first_misfit(column: pa.ChunkedArray, kind: pa.DataType) -> int | None:

@@ -7,16 +7,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from cawn.checks import Array
 from cawn.data.columns import Column, steps
 from cawn.data.readers.tables import TIME_KINDS, TableColumn
 from cawn.data.reading import Unit
 from cawn.data.times import PER_SECOND, DateUnits, calendar_dates, check_span, dates_in_unit
 from cawn.errors import DataError
-
-Array = npt.NDArray[Any]
 
 _CALENDAR = "calendar"  # integers such as 20160123, for dates
 

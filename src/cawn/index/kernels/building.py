@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
 from cawn.kernels.cpu.logarithms import exp
-from cawn.kernels.jit import njit, reader_fused
+from cawn.kernels.jit import njit, prefetch, reader_fused
 
 Array = npt.NDArray[Any]
 
@@ -48,14 +48,21 @@ def move_rows(
     """Copy what tables have for the full blocks of the first `count` entries of lists to where they start now.
 
     Args:
-        before, after: Rows of `width` numbers, one after the other.
+        before, after: Tables, each with rows of `width` numbers, one after the other.
         moved_from: The first entry before, or IN_PLACE [n].
     """
-    for d in range(start.size):
-        if moved_from[d] != IN_PLACE:
-            old, new = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
-            for i in range(width * (count[d] >> bits)):
-                after[new + i] = before[old + i]
+    for table in range(len(before)):
+        old, new = before[table], after[table]
+        for d in range(start.size):
+            size, to = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
+            prefetch(new, to + size)  # where new entries will be written
+            for i in range(0, 0 if moved_from[d] == IN_PLACE else size, 64 // new.itemsize):
+                prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
+                prefetch(new, to + i)
+        for d in range(start.size):
+            source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
+            for i in range(0 if moved_from[d] == IN_PLACE else width * (count[d] >> bits)):
+                new[np.uint64(to + i)] = old[np.uint64(source + i)]
 
 
 @njit
@@ -208,6 +215,11 @@ def fill_block(link: Array, t: Array, decays: Array, bits: int, start: int, bloc
 @njit
 def fill_sums(span: Array, known: Array, link: Array, t: Array, decays: Array, bits: int, sums: Array) -> None:
     """The sums of blocks that are full, but for those of the `known` first entries of each list [m]."""
+    for d in range(span.size):  # brings the times that are not of new links into the cache
+        start, first = span[d] >> START_BITS, known[d] >> bits
+        if first < (span[d] & LENGTH) >> bits:
+            for i in range(start + max((first << bits) - 1, 0), start + known[d]):
+                prefetch(t, link[i] >> 1)
     for d in range(span.size):
         for block in range(known[d] >> bits, (span[d] & LENGTH) >> bits):
             fill_block(link, t, decays, bits, span[d] >> START_BITS, block, sums)

@@ -28,9 +28,11 @@ from cawn.index.kernels.lists import (
     count_below,
     find_row,
     find_slot,
+    first_slot,
     slots_for,
 )
 from cawn.kernels.jit import inline, njit
+from cawn.kernels.keys import pair_key
 
 Array = npt.NDArray[Any]
 
@@ -81,6 +83,8 @@ def room_for(size: Any) -> Any:
 def number_keys(wanted: Array, keys: Array, slots: Array, size: int, rows: Array) -> int:
     """Write the row of each key; new ones get rows from `size` on, and are written to `keys`. Returns the new size."""
     known, new = keys[:size], slots_for(wanted.size)
+    for i in range(wanted.size):  # brings the slots into the cache: these reads need not wait for each other
+        rows[i] = slots[first_slot(wanted[i], slots.size - 1)]
     for i in range(wanted.size):
         rows[i] = find_row(known, slots, wanted[i])
         if rows[i] < 0:
@@ -136,7 +140,7 @@ def find_places(ties: Ties, which: Array, link: Array, start: Array, keep: Array
 def reserve(
     span: Array, link: Array, chain: Array, used: Array, version: int, is_late: bool, extension: Extension
 ) -> int:
-    """Find a place for each extended list; returns how many entries are missing, and changes nothing if any are.
+    """Find a place for each extended list; returns 0, or the number of entries needed if there is no room for them.
 
     Args:
         is_late: Whether earlier versions know the numbers of the new links, and must not see them in any list.
@@ -154,7 +158,7 @@ def reserve(
             moved_from[d], start[d] = start[d], needed + header
             needed += header + room_for(keep[d] + more[d])
     if needed > link.size:
-        return int(needed - link.size)
+        return int(needed)
     used[ENTRIES] = needed
     for d in range(row.size):
         packed = span[row[d]]
@@ -194,8 +198,10 @@ def extend_nodes(
     for i in range(entries.size):
         e = entries[i] >> 1
         other = which[i] if src[e] == dst[e] else which[i - 1 if entries[i] & 1 else i + 1]
-        start, size = extension.start[other], extension.keep[other] + extension.more[other]
-        hop[position[i], CUT] = count_before(time, start, start + size, t[e])
+        start, keep = extension.start[other], extension.keep[other]
+        earlier = keep if keep > 0 and time[start + keep - 1] < t[e] else 0  # at least
+        stop = start + keep + extension.more[other]
+        hop[position[i], CUT] = earlier + count_before(time, start + earlier, stop, t[e])
 
 
 @njit
@@ -215,9 +221,10 @@ def extend_partners(
 
     Args:
         tail: How many entries of each list are written again, between and after its tied ones [m].
-        added: Written: two consecutive partners and an entry of a new link at the time of the later one [n, 3].
-        removed: Written: two partners that are not consecutive any more, and the position of the former one's new
-            transition in `added` [n, 3].
+        added: Written: the key of two consecutive partners, and an entry of a new link at the time of the later one
+            [2, n].
+        removed: Written: the key of two partners that are not consecutive any more, and the position of the former
+            one's new transition in `added` [2, n].
     """
     m, num, gone = tail.size, 0, 0
     at, old = extension.start + extension.keep, extension.moved_from + extension.keep
@@ -228,10 +235,10 @@ def extend_partners(
         d = which[i] if is_new else k - ties.entries.size
         while old[d] < stop[d] and not (is_new and _comes_first(ties, entries[i], link[old[d]])):
             if gap[d] != _OLD:  # the entry before is new
-                added[num, 0], added[num, 1], added[num, 2] = partner[at[d] - 1], partner[old[d]], link[at[d] - 1]
+                added[0, num], added[1, num] = pair_key(partner[at[d] - 1], partner[old[d]]), link[at[d] - 1]
                 num += 1
                 if gap[d] != _NONE:
-                    removed[gone, 0], removed[gone, 1], removed[gone, 2] = added[gap[d], 0], partner[old[d]], gap[d]
+                    removed[0, gone], removed[1, gone] = pair_key(added[0, gap[d]] >> 32, partner[old[d]]), gap[d]
                     gone += 1
                 gap[d] = _OLD
             link[at[d]], partner[at[d]] = link[old[d]], partner[old[d]]
@@ -243,7 +250,7 @@ def extend_partners(
                 gap[d] = _NONE if is_first else num
             link[at[d]], partner[at[d]] = entries[i], partners[i]
             if not is_first:
-                added[num, 0], added[num, 1], added[num, 2] = partner[at[d] - 1], partners[i], entries[i]
+                added[0, num], added[1, num] = pair_key(partner[at[d] - 1], partners[i]), entries[i]
                 num += 1
             at[d] += 1
     return num, gone

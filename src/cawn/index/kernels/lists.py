@@ -155,7 +155,7 @@ def all_decayed(
 ) -> None:
     """`decayed` for every stride-th decay of the lists, which are `decays`: [decays].
 
-    Numba would compile it once more for a stride that is a literal number.
+    Numba would compile it again for a stride that is a literal number.
     """
     blocks = seen >> bits
     first = start + (blocks << bits)

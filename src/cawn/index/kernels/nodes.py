@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from cawn.index.kernels.building import LINK, NODE
 from cawn.index.kernels.lists import count_before, count_below, find_list
-from cawn.kernels.jit import inline, njit
+from cawn.kernels.jit import njit, reader
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +40,7 @@ class Nodes(NamedTuple):
     version: int
 
 
-@inline
+@reader
 def entries_of(nodes: Nodes, link: Array, node: Any, t: Any) -> tuple[Any, Any]:
     """The first entry of a node, and how many of its entries are strictly before t; `link` is a column of `hop`."""
     start, size = find_list(nodes.span, link, nodes.chain, nodes.version, node)

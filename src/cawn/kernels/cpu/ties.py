@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.kernels.jit import njit
+from cawn.kernels.jit import njit, prefetch
 from cawn.kernels.rng import GOLDEN_64, mix64
 
 Array = npt.NDArray[Any]
@@ -33,6 +33,11 @@ def link_keys(
     time becomes a hash of its old colour and of these links, as in the Weisfeiler-Lehman test. `sums` [N] uint64 is
     scratch, all 0 before and after.
     """
+    for e in range(src.size):
+        prefetch(colours, src[e])
+        prefetch(colours, dst[e])
+        prefetch(sums, src[e])
+        prefetch(sums, dst[e])
     first = 0
     while first < src.size:
         last = first

@@ -1,76 +1,36 @@
 """Streams of links that a server reads: Redis Streams and Kafka topics.
 
-`open_source(url, stored)` of pump.py makes a `Source`, and `Pump` is the thread that moves its entries into the log. An
-entry counts exactly once in the state of a server:
+A server reads the whole of a stream, in its order. How far it has read is stored in the same transaction as the links,
+so that either both are on disk or neither is, and reading goes on from there after a restart or a lost connection: an
+entry is neither lost nor counted twice, whenever the process is killed. Nothing that the stream itself keeps about its
+readers is needed. What an entry does depends on the entries before it alone, not on those that are read with it, nor on
+when it is read; so servers that read one stream have the same links in the same order.
 
-- The position of a link in its stream is written to the log in the same record as the link, so that either both are on
-  disk or neither is. After a restart the source gets the stored positions and skips every entry that they include.
-- An entry is acknowledged to the stream only after that write. Entries that were not acknowledged are delivered again.
-
-So an entry is neither lost nor counted twice, whenever the process is killed; the positions that the stream itself
-keeps for its readers are never needed to recognise an entry. Like all links, those with ids are also checked for
-duplicates by id.
-
-An entry that is not a link, or a link that the predictor refuses, is written to `rejected.jsonl` in the state folder
-(see rejected.py) and acknowledged; it does not stop the stream. It may be written twice if the process is killed in
-between.
+An entry that is not a link, or a link that is refused, is written to `rejected.jsonl` in the state folder; it does not
+stop the stream. It may be written twice if the process is killed in between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from cawn.errors import CawnError
-from cawn.serve.links import Links
 
+RESTORE = "this replica would differ from others; restore a backup of one that has read them in its state folder"
 Stored = Callable[[str], str | int | None]
-Position = tuple[int, int]  # of an entry: its id in Redis, its partition and offset in Kafka
-
-
-def format_position(position: Position) -> str:
-    return f"{position[0]}-{position[1]}"
 
 
 class SourceError(CawnError):
     """A stream that cannot be read now."""
 
 
-class Rejected(NamedTuple):
-    """An entry that is not a link: its position in the stream, its content and the reason."""
+class Entry(NamedTuple):
+    """An entry of a stream."""
 
-    position: str
-    entry: Any
-    reason: str
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Consecutive entries of a stream.
-
-    Args:
-        links: The links among them that are not in the log yet.
-        positions: The position of each link.
-        others: The positions of the other entries, which are acknowledged without a link.
-        rejected: Entries that are not links.
-        contiguous: Whether the stream has no entry between them that is not in `links` or `others`.
-    """
-
-    links: Links
-    positions: Sequence[Position]
-    others: Sequence[Position] = ()
-    rejected: Sequence[Rejected] = ()
-    contiguous: bool = False
-
-    def __len__(self) -> int:
-        return len(self.links)
-
-    def halves(self) -> tuple[Batch, Batch]:
-        """The first and the second half of the links; the other entries are acknowledged with the second."""
-        middle = len(self) // 2
-        first = Batch(self.links[:middle], self.positions[:middle], contiguous=self.contiguous)
-        return first, Batch(self.links[middle:], self.positions[middle:], self.others, contiguous=self.contiguous)
+    position: str  # its id in Redis, its partition and offset in Kafka
+    clock: float  # when it was added to the stream, in seconds since 1970
+    content: Any  # JSON as bytes, or fields
 
 
 class Source(Protocol):
@@ -79,20 +39,19 @@ class Source(Protocol):
     Any method may raise. `close` and then `read` starts again after the last commit.
     """
 
-    name: str  # under which positions are stored
-    lag: int | None  # entries not delivered to any reader yet, if known
-    known: int  # entries that were delivered again and skipped
-    trimmed: int  # entries that the stream dropped after delivering them and before they were written
-    warning: str | None
+    name: str  # under which the offset is stored
+    lag: int | None  # entries after those that were read, if known
+    trimmed: int  # entries that the stream dropped before they were read
+    warning: str  # empty if there is none
 
-    def read(self, wait: float) -> Batch:
-        """The next entries, or an empty batch if there are none within `wait` seconds."""
+    def read(self, wait: float) -> Sequence[Entry]:
+        """The next entries, or none if there are none within `wait` seconds."""
 
-    def offsets(self, batch: Batch) -> dict[str, str]:
-        """What to store in the log with the links of the batch, given that all batches before it are committed."""
+    def offset(self, entries: Sequence[Entry]) -> str:
+        """What to store with these entries, given that all entries before them are committed."""
 
-    def commit(self, batch: Batch) -> None:
-        """Acknowledge a batch whose links are in the log and whose rejected entries are stored."""
+    def commit(self, entries: Sequence[Entry]) -> None:
+        """Note that these entries, and what `offset` says, are on disk."""
 
     def close(self) -> None:
         """Disconnect."""

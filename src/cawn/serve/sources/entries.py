@@ -1,4 +1,4 @@
-"""Entries of a stream as columns of links.
+"""Entries of a stream: those that are links as columns, the others as lines of JSON in the state folder.
 
 An entry has the fields src, dst and t, and optionally id and attributes (a JSON list or object), as text; or a single
 field `json` with an object of these. A Kafka message is such an object. Other fields are ignored.
@@ -7,67 +7,58 @@ field `json` with an object of these. A Kafka message is such an object. Other f
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from cawn.data.names import Name
 from cawn.errors import brief
+from cawn.files import storing, write_text
 from cawn.serve.links import Links
-from cawn.serve.sources import Rejected
 
-_TEXT = ((b"src", "src"), (b"dst", "dst"), (b"t", "t"), (b"id", "id"))
+REJECTED, OLDER = "rejected.jsonl", "rejected.1.jsonl"
+MAX_BYTES = 64 << 20  # of a file of rejected entries; a full one becomes the older file
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)
 _INTEGER = re.compile(r"\s*[+-]?\d{1,30}\s*", re.ASCII)
+_NAME = str | int, "names are integers or strings"
+_MEMBERS: dict[str, tuple[Any, str]] = {
+    "src": _NAME,
+    "dst": _NAME,
+    "t": (int | float | str, "give a number or an ISO date"),
+    "attributes": (list | dict, "give a list, or an object with values by name"),
+    "id": (str | int, "ids are strings or integers"),
+}
 
 
-class Columns:
-    """Collects the entries of a batch: columns of links with their positions, and entries that are not links."""
-
-    def __init__(self) -> None:
-        self.src: list[Name] = []
-        self.dst: list[Name] = []
-        self.t: list[int | float | str] = []
-        self.attributes: list[Any] = []
-        self.ids: list[str | int | None] = []
-        self.positions: list[Any] = []
-        self.rejected: list[Rejected] = []
-
-    def add(self, position: Any, link: Mapping[str, Any]) -> None:
-        """Add a link; ValueError if it is not one."""
-        src, dst = _name(link, "src"), _name(link, "dst")
-        t, link_id, attributes = _time(link.get("t")), _id(link.get("id")), _attributes(link.get("attributes"))
-        self.src.append(src)
-        self.dst.append(dst)
-        self.t.append(t)
-        self.attributes.append(attributes)
-        self.ids.append(link_id)
-        self.positions.append(position)
-
-    def links(self) -> Links:
-        attributes = self.attributes if any(row is not None for row in self.attributes) else None
-        ids = self.ids if any(each is not None for each in self.ids) else None
-        return Links(self.src, self.dst, self.t, attributes=attributes, ids=ids)
+class Link(NamedTuple):
+    src: Name
+    dst: Name
+    t: int | float | str
+    attributes: Any
+    id: str | int | None
 
 
-def from_fields(fields: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The link in the fields of a Redis entry; ValueError if there is none."""
-    if (whole := fields.get(b"json")) is not None:
-        return from_json(whole)
-    found: dict[str, Any] = {name: _text(fields[key], name) for key, name in _TEXT if key in fields}
-    if "t" in found:
-        found["t"] = _number(found["t"])
-    if (given := fields.get(b"attributes")) is not None:
-        found["attributes"] = _parse(given, "attributes")
-    return found
+def as_link(content: Any) -> Link:
+    """The link in the JSON or the fields of an entry; ValueError if it is not one."""
+    found = _from_fields(content) if isinstance(content, Mapping) else _from_json(content)
+    for name, (kinds, remedy) in _MEMBERS.items():
+        value = found.get(name)
+        if value is None and name in ("src", "dst", "t"):
+            raise ValueError(f"{name} is missing")
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool)):
+            raise ValueError(f"{name} is {brief(value)}: {remedy}")
+    return Link(*map(found.get, _MEMBERS))  # type: ignore[arg-type]
 
 
-def from_json(content: bytes | None) -> dict[str, Any]:
-    """The link in a JSON object; ValueError if there is none."""
-    found = _parse(content or b"", "the entry")
-    if not isinstance(found, dict):
-        raise ValueError(f"{brief(found)} is not a JSON object")
-    return found
+def as_columns(links: Sequence[Link]) -> Links:
+    """Links as columns."""
+    if not links:
+        return Links([], [], [], [])
+    src, dst, t, attributes, ids = (list(column) for column in zip(*links, strict=True))
+    given = (column if any(each is not None for each in column) else None for column in (attributes, ids))
+    return Links(src, dst, t, *given)
 
 
 def shown(content: Any) -> Any:
@@ -79,16 +70,34 @@ def shown(content: Any) -> Any:
     return content
 
 
-def _parse(content: bytes, what: str) -> Any:
+def _from_fields(fields: Mapping[bytes, bytes]) -> Mapping[str, Any]:
+    if (whole := fields.get(b"json")) is not None:
+        return _from_json(whole)
+    found: dict[str, Any] = {name: _text(fields, name) for name in _MEMBERS if name.encode() in fields}
+    if "t" in found:
+        found["t"] = _number(found["t"])
+    if "attributes" in found:
+        found["attributes"] = _parse(found["attributes"], "attributes")
+    return found
+
+
+def _from_json(content: bytes | None) -> Mapping[str, Any]:
+    found = _parse(content or b"", "the entry")
+    if not isinstance(found, dict):
+        raise ValueError(f"{brief(found)} is not a JSON object")
+    return found
+
+
+def _parse(content: str | bytes, what: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{what} is not JSON: {brief(shown(content))}") from error
 
 
-def _text(content: bytes, name: str) -> str:
+def _text(fields: Mapping[bytes, bytes], name: str) -> str:
     try:
-        return content.decode("utf-8")
+        return fields[name.encode()].decode("utf-8")
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not UTF-8") from error
 
@@ -100,32 +109,33 @@ def _number(text: str) -> int | float | str:
     return float(text) if _NUMBER.fullmatch(text) else text
 
 
-def _name(link: Mapping[str, Any], side: str) -> Name:
-    name = link.get(side)
-    if name is None:
-        raise ValueError(f"{side} is missing")
-    if not isinstance(name, str | int) or isinstance(name, bool):
-        raise ValueError(f"{side} is {brief(name)}: names are integers or strings")
-    return name
+class RejectedEntries:
+    """Appends to `rejected.jsonl` in a folder. At most twice `max_bytes` are kept: the older half is dropped."""
+
+    def __init__(self, folder: Path, *, max_bytes: int = MAX_BYTES) -> None:
+        self.path, self._older, self._max_bytes = folder / REJECTED, folder / OLDER, max_bytes
+
+    def add(self, source: str, position: str, entry: Any, reason: str) -> None:
+        """Write an entry to disk. A source that reads it again after a crash adds it again."""
+        line = json.dumps({"source": source, "position": position, "entry": shown(entry), "reason": reason})
+        with storing(self.path):
+            if self.path.exists() and self.path.stat().st_size > self._max_bytes:
+                self.path.replace(self._older)
+            with open(self.path, "a", encoding="ascii") as file:
+                file.write(line + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+
+    def forget(self, name: Name) -> None:
+        """Remove the entries in which this name occurs."""
+        for path in (self.path, self._older):
+            if path.exists():
+                lines = path.read_text("ascii").splitlines(keepends=True)
+                write_text(path, "".join(line for line in lines if not _mentions(json.loads(line), str(name))))
 
 
-def _time(t: Any) -> int | float | str:
-    if t is None:
-        raise ValueError("t is missing")
-    if not isinstance(t, int | float | str) or isinstance(t, bool):
-        raise ValueError(f"t is {brief(t)}: give a number or an ISO date")
-    return t
-
-
-def _id(link_id: Any) -> str | None:
-    if link_id is None:
-        return None
-    if not isinstance(link_id, str | int) or isinstance(link_id, bool):
-        raise ValueError(f"id is {brief(link_id)}: ids are strings or integers")
-    return str(link_id)
-
-
-def _attributes(given: Any) -> Any:
-    if given is not None and not isinstance(given, list | dict):
-        raise ValueError(f"attributes is {brief(given)}: give a list, or an object with values by name")
-    return given
+def _mentions(value: Any, name: str) -> bool:
+    """Whether a JSON value holds this name, or text with it."""
+    if isinstance(value, dict | list):
+        return any(_mentions(each, name) for each in (value.values() if isinstance(value, dict) else value))
+    return name in value if isinstance(value, str) else str(value) == name

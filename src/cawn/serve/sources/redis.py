@@ -1,138 +1,97 @@
-"""Redis Streams: `redis://host:port/db?stream=NAME&group=G&consumer=C`; rediss:// for TLS, unix:// for a socket.
+"""Redis Streams: `redis://host:port/db?stream=NAME`; rediss:// for TLS, unix:// for a socket.
 
-Why each entry counts exactly once in the state of this server. Entries are delivered to the consumers of a group in
-the order of their ids, but an entry of a consumer that crashed is claimed later, after newer ones. So the highest id is
-not enough to recognise what has been written; `Ranges` holds exactly that, and is stored in the log record of the
-links:
-
-1. Written entries are recognised. All entries that one XREADGROUP returns follow each other in the stream, so a batch
-   adds the range from its first to its last entry; a claimed entry adds only its own id. A redelivered entry that is in
-   the ranges is acknowledged without a link. This also holds if Redis loses acknowledgements, as it may in a crash,
-   or if the group is deleted: it is then created again at the end of the first range.
-2. Other entries are not mistaken for written ones. A gap between two ranges is closed only when no entry in it is
-   pending (XPENDING) or still to be delivered: each was acknowledged, by this consumer or another, or is no longer in
-   the stream. Entries that another consumer of the group acknowledged are in the state of its server, not of this one.
-3. No entry is lost. XACK follows the durable write. After every connect the entries pending for this consumer are
-   read again, and those that another consumer has held for `claim` seconds (60) are claimed (XAUTOCLAIM).
-
-Links get no id from their entry: the ranges take a few bytes in all, ids would take memory for every link. A server
-that should have all links needs its own group. A stream that is deleted and created again must continue with higher
-ids, as it does when Redis chooses them.
+Ids only grow along a stream, and XREAD returns all entries after an id in their order. What is stored is the id of the
+last entry that was read and how many entries had been added to the stream by then, as `1700000000000-3#1234`. Redis
+counts the entries that were ever added, and how many there are: so a reader knows whether entries were removed before
+it has read them.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any
 
 from cawn.errors import QueryError, printable, reason
-from cawn.serve.sources import Batch, Position, Rejected, SourceError, Stored, format_position
-from cawn.serve.sources.entries import Columns, from_fields, shown
-from cawn.serve.sources.ranges import Ranges, parse_id
+from cawn.serve.sources import RESTORE, Entry, SourceError, Stored
 from cawn.serve.sources.urls import SourceUrl
 
 ENTRIES = 2_000  # at most, in a batch
-CLAIM = 60.0  # seconds
-GAPS = 100  # to look at after a batch
 TIMEOUT = 10.0  # seconds for an answer; longer than any read waits
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_ID = re.compile(r"\d{1,19}(-\d{1,19})?", re.ASCII)
+_CHOSEN = 10**12  # ids that Redis chooses are milliseconds since 1970, which are greater
 
-Entries = list[tuple[bytes, dict[bytes, bytes] | None]]
+Id = tuple[int, int]
+
+
+def parse_id(text: str | bytes) -> Id:
+    first, _, second = (text.decode() if isinstance(text, bytes) else text).partition("-")
+    return int(first), int(second or 0)
+
+
+def format_id(found: Id) -> str:
+    return f"{found[0]}-{found[1]}"
 
 
 class RedisSource:
-    """Reads a stream as a consumer of a group.
+    """Reads a stream. The options of its URL:
 
-    Args:
-        url: Without the options of the stream.
-        settings: Further arguments of `redis.Redis.from_url`.
-        start: Where a new group starts: "0", the oldest entry, or "$", entries added from then on.
-        claim: Seconds after which entries of another consumer are claimed.
-        name: Under which the ranges are stored; `redis:STREAM` by default, since a server may move.
+    stream: The name of the stream.
+    start: What to read first: "0", the oldest entry; "$", entries added from then on; or those after an id.
+    group: A consumer group whose position is kept at that of this server, for the tools of Redis.
+    name: Under which the position is stored; `redis:STREAM` by default, since a server may move.
     """
 
-    def __init__(
-        self,
-        url: str,
-        stream: str,
-        stored: Stored,
-        *,
-        group: str = "cawn",
-        consumer: str = "cawn",
-        start: str = "0",
-        claim: float = CLAIM,
-        name: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, url: str, stored: Stored, *, replica: bool = False) -> None:
         if find_spec("redis") is None:
             raise QueryError("--source: Redis needs an extra: pip install 'cawn[redis]'")
-        if start not in ("0", "$"):
-            raise QueryError(f"--source: start={printable(start)}: give 0 or $")
-        self.name = name or f"redis:{stream}"
-        self._url, self._stream, self._group, self._consumer = url, stream, group, consumer
-        self._start, self._claim_after, self._settings = start, claim, dict(settings or {})
-        try:
-            self._written = Ranges.parse(str(stored(self.name) or ""))
-        except ValueError as error:
-            raise SourceError(f"{self.name}: the stored positions are damaged") from error
-        self._client: Any = None
-        self._own: Position | None = None  # the newest entry that was pending for this consumer and is read again
-        self._cursor, self._claim_at = "0-0", 0.0
-        self.lag: int | None = None
-        self.known = self.trimmed = 0
-        self.warning: str | None = None
-
-    @classmethod
-    def open(cls, url: str, stored: Stored) -> RedisSource:
-        asked = SourceUrl.parse(url)
+        asked, self._replica = SourceUrl.parse(url), replica
         parts = asked.parts
         if parts.scheme != "unix" and not (parts.path in ("", "/") or parts.path[1:].isdecimal()):
             raise QueryError(f"--source: /{printable(parts.path[1:])} is not the number of a database")
-        stream, settings = asked.take("stream"), {name: asked.take(name) for name in _TLS if name in asked.options}
-        options = {name: asked.take(name) for name in ("group", "consumer", "start", "name") if name in asked.options}
-        claim = asked.take_seconds("claim", CLAIM)
-        query = f"?db={asked.take('db')}" if parts.scheme == "unix" and "db" in asked.options else ""
-        asked.refuse_others("stream, group, consumer, start, claim, name, " + ", ".join(_TLS))
+        self._stream, self._group = asked.take("stream"), asked.take_if_given("group")
+        self.name, start = asked.take("name", f"redis:{self._stream}"), asked.take("start", "0")
+        if start != "$" and not _ID.fullmatch(start):
+            raise QueryError(f"--source: start={printable(start)}: give 0, $ or the id of an entry")
+        if replica and start == "$":
+            raise QueryError("--source: start=$ is another entry for each replica; give 0 or the id of an entry")
+        database = asked.take_if_given("db") if parts.scheme == "unix" else None
+        self._url = f"{parts.scheme}://{parts.netloc}{parts.path}{'' if database is None else f'?db={database}'}"
+        self._settings = {name: asked.take(name) for name in _TLS if name in asked.options}
         if asked.password is not None:
-            settings["password"] = asked.password
-        bare = f"{parts.scheme}://{parts.netloc}{parts.path}{query}"
-        return cls(bare, stream, stored, claim=claim, settings=settings, **options)
+            self._settings["password"] = asked.password
+        asked.refuse_others("stream, start, group, name, " + ", ".join(_TLS))
+        self._at: Id | None = None if start == "$" else parse_id(start)  # the last entry that was read
+        self._count = 0 if start == "0" else None  # how many had been added by then
+        if (held := stored(self.name)) is not None:
+            self._at, self._count = _parse(str(held), self.name)
+        self._client: Any = None
+        self.lag: int | None = None
+        self.trimmed, self.warning = 0, ""
 
-    def read(self, wait: float) -> Batch:
+    def read(self, wait: float) -> Sequence[Entry]:
         with _explained():
             client = self._connected()
-            if self._own is not None and (batch := self._read_own(client, self._own)) is not None:
-                return batch
-            if time.monotonic() >= self._claim_at and (batch := self._claim(client)) is not None:
-                return batch
-            block = max(int(1000 * wait), 1) if wait > 0 else None
-            found = client.xreadgroup(self._group, self._consumer, {self._stream: ">"}, count=ENTRIES, block=block)
-            return self._batch(found[0][1] if found else [], contiguous=True)
+            entries = self._unread(client)
+            if not entries and wait > 0:
+                block = max(int(1000 * wait), 1)
+                if client.xread({self._stream: format_id(self._at or (0, 0))}, count=1, block=block):
+                    entries = self._unread(client)
+            return entries
 
-    def offsets(self, batch: Batch) -> dict[str, str]:
-        return {self.name: str(self._with(batch))}
+    def offset(self, entries: Sequence[Entry]) -> str:
+        at, count = self._after(entries)
+        return format_id(at) + ("" if count is None else f"#{count}")
 
-    def commit(self, batch: Batch) -> None:
-        self._written = self._with(batch)
-        done = [format_position(entry) for entry in (*batch.positions, *batch.others)]
-        if not done:
-            return
-        with _explained():
-            together = self._connected().pipeline(transaction=True)
-            together.xack(self._stream, self._group, *done)
-            together.xinfo_groups(self._stream)
-            gaps = self._written.gaps()[:GAPS]
-            for before, after in gaps:
-                ends = f"({format_position(before)}", f"({format_position(after)}"
-                together.xpending_range(self._stream, self._group, *ends, 1)
-            _, groups, *pending = together.execute()
-            delivered = self._look_at(groups)
-            for (before, after), first in zip(gaps, pending, strict=True):
-                if not first and after <= delivered:
-                    self._written.add(before, after)
+    def commit(self, entries: Sequence[Entry]) -> None:
+        self._at, self._count = self._after(entries)
+        if self._group is not None:
+            with _explained():
+                self._show_position(self._connected(), self._group)
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -140,94 +99,94 @@ class RedisSource:
             with suppress(Exception):
                 client.close()
 
-    def _with(self, batch: Batch) -> Ranges:
-        """The ranges once the links of the batch are written."""
-        written = self._written.copy()
-        if batch.contiguous and batch.positions:
-            written.add(batch.positions[0], batch.positions[-1])
-        else:
-            for entry in batch.positions:
-                written.add(entry, entry)
-        return written
+    def _after(self, entries: Sequence[Entry]) -> tuple[Id, int | None]:
+        at = parse_id(entries[-1].position) if entries else self._at or (0, 0)
+        return at, None if self._count is None else self._count + len(entries)
 
     def _connected(self) -> Any:
-        """The client. A new one has a group, and reads the pending entries of this consumer first."""
         if self._client is None:
             from redis import Redis
             from redis.backoff import NoBackoff
-            from redis.exceptions import ResponseError
             from redis.retry import Retry
 
             limits = {"socket_timeout": TIMEOUT, "socket_connect_timeout": TIMEOUT}
-            no_retry = Retry(NoBackoff(), 0)  # a repeated XREADGROUP would leave the entries of a lost answer pending
-            client = Redis.from_url(self._url, protocol=2, retry=no_retry, **limits, **self._settings)
-            start = format_position(self._written.head) if self._written.last > (0, 0) else self._start
-            try:
-                client.xgroup_create(self._stream, self._group, start, mkstream=True)
-            except ResponseError as error:
-                if not str(error).startswith("BUSYGROUP"):
-                    client.close()
-                    raise
-            self._warn_if_shorter(client)
-            self._look_at(client.xinfo_groups(self._stream))
-            self._client, self._own, self._cursor, self._claim_at = client, (0, 0), "0-0", 0.0
+            retry = Retry(NoBackoff(), 0)  # the pump does that
+            self._client = Redis.from_url(self._url, protocol=2, retry=retry, **limits, **self._settings)
         return self._client
 
-    def _warn_if_shorter(self, client: Any) -> None:
-        last = parse_id(client.xinfo_stream(self._stream)["last-generated-id"])
-        self.warning = None
-        if last < self._written.last:
-            ends = format_position(last), format_position(self._written.last)
-            self.warning = (
-                f"the stream ends at {ends[0]}, before {ends[1]}, which was read: Redis lost entries or the stream was "
-                f"recreated; entries up to {ends[1]} are skipped as known"
-            )
+    def _unread(self, client: Any) -> list[Entry]:
+        """The entries after the last one that was read."""
+        if not client.exists(self._stream):
+            info: dict[str, Any] = {"length": 0, "entries-added": 0, "last-generated-id": b"0-0", "first-entry": None}
+            self._check(info, 0)
+            return []
+        if self._at is None:
+            info = client.xinfo_stream(self._stream)
+            self._at, self._count = parse_id(info["last-generated-id"]), info.get("entries-added")
+        together = client.pipeline(transaction=True)
+        together.xinfo_stream(self._stream)
+        together.xread({self._stream: format_id(self._at)}, count=ENTRIES)
+        info, found = together.execute()
+        entries = found[0][1] if found else []
+        self._check(info, len(entries))
+        return [Entry(given.decode(), _clock(given), fields) for given, fields in entries]
 
-    def _read_own(self, client: Any, after: Position) -> Batch | None:
-        """Entries that were delivered to this consumer before and are still pending."""
-        streams = {self._stream: format_position(after)}
-        entries: Entries = client.xreadgroup(self._group, self._consumer, streams, count=ENTRIES)[0][1]
-        self._own = parse_id(entries[-1][0]) if entries else None
-        return self._batch(entries) if entries else None
+    def _check(self, info: Mapping[str, Any], read: int) -> None:
+        """Compare the next entries with what Redis says about the stream."""
+        at, added, is_end = self._at or (0, 0), info.get("entries-added"), read < ENTRIES
+        self.lag = 0 if is_end else None
+        if added is None:
+            if self._replica:
+                raise SourceError("Redis before version 7 does not count the entries of a stream: replicas need that")
+            return
+        first = info["first-entry"]
+        left = info["length"] if first is None or parse_id(first[0]) > at else read if is_end else None
+        deleted = parse_id(info.get("max-deleted-entry-id", b"0-0")) > at
+        if self._replica and self._count is None and (deleted or left == info["length"] != added):
+            raise SourceError(f"entries after {format_id(at)} were trimmed or deleted, or may have been: {RESTORE}")
+        if left is not None:
+            if self._count is not None and (missing := added - left - self._count):
+                self._report(missing, at, parse_id(info["last-generated-id"]))
+            self._count = added - left
+        if self._count is not None:
+            self.lag = added - self._count - read
 
-    def _claim(self, client: Any) -> Batch | None:
-        """Entries that were delivered to any consumer long ago and are still pending."""
-        idle = int(1000 * self._claim_after)
-        options = {"start_id": self._cursor, "count": ENTRIES}
-        cursor, entries, *deleted = client.xautoclaim(self._stream, self._group, self._consumer, idle, **options)
-        self.trimmed += len(deleted[0]) if deleted else 0
-        self._cursor = cursor.decode()
-        if self._cursor == "0-0":
-            self._claim_at = time.monotonic() + self._claim_after
-        return self._batch(entries) if entries else None
+    def _report(self, missing: int, at: Id, last: Id) -> None:
+        """Say that entries are missing; SourceError for a replica."""
+        if missing > 0:
+            said = f"{missing:,} entries after {format_id(at)} were trimmed or deleted before they were read"
+        else:
+            said = f"Redis lost entries or the stream was recreated: it ends at {format_id(last)}"
+        if self._replica:
+            raise SourceError(f"{said}: {RESTORE}")
+        self.trimmed += max(missing, 0)
+        self.warning = said if missing > 0 else f"{said}; entries up to {format_id(at)} are skipped as known"
 
-    def _batch(self, entries: Entries, *, contiguous: bool = False) -> Batch:
-        columns, others = Columns(), []
-        for given, fields in entries:
-            if given is None:  # claimed from a stream that no longer has it, before Redis 7
-                self.trimmed += 1
-                continue
-            entry = parse_id(given)
-            if entry in self._written:
-                self.known += 1
-            elif not fields:
-                self.trimmed += 1
-            else:
-                try:
-                    columns.add(entry, from_fields(fields))
-                    continue
-                except ValueError as error:
-                    columns.rejected.append(Rejected(format_position(entry), shown(fields), str(error)))
-            others.append(entry)
-        return Batch(columns.links(), columns.positions, others, columns.rejected, contiguous)
+    def _show_position(self, client: Any, group: str) -> None:
+        from redis.exceptions import ResponseError
 
-    def _look_at(self, groups: list[dict[str, Any]]) -> Position:
-        """The newest entry that was delivered to the group; its lag is kept."""
-        group = next((each for each in groups if each["name"] == self._group.encode()), None)
-        if group is None:
-            raise SourceError(f"Redis: the group {self._group} was deleted; it is created again")
-        self.lag = group.get("lag")  # unknown before Redis 7, and after some deletions
-        return parse_id(group["last-delivered-id"])
+        at, read = format_id(self._at or (0, 0)), {} if self._count is None else {"entries_read": self._count}
+        try:
+            client.xgroup_setid(self._stream, group, at, **read)
+        except ResponseError as error:
+            if "NOGROUP" not in str(error) and "no such key" not in str(error):
+                raise
+            client.xgroup_create(self._stream, group, at, mkstream=True, **read)
+
+
+def _parse(text: str, name: str) -> tuple[Id, int | None]:
+    """The inverse of `offset`. Earlier versions stored ranges of ids that were read, such as 0-0:5-0,7-0:9-0."""
+    last, _, count = re.split("[:,]", text)[-1].partition("#")
+    try:
+        return parse_id(last), int(count) if count else None
+    except ValueError as error:
+        raise SourceError(f"{name}: the stored position is damaged") from error
+
+
+def _clock(given: bytes) -> float:
+    """When an entry was added, by its id; if Redis did not choose the id, now."""
+    milliseconds = parse_id(given)[0]
+    return milliseconds / 1000 if milliseconds > _CHOSEN else time.time()
 
 
 @contextmanager

