@@ -148,7 +148,7 @@ def test_what_a_replica_refuses(server: RedisServer, started, tmp_path: Path) ->
     ):
         with pytest.raises(Problem, match="links are those of its stream") as caught:
             change()
-        assert caught.value.status == 409
+        assert caught.value.status == 421
     for options in ({"learn": True}, {"retain": "90d"}, {"weights": 0}):
         with pytest.raises(cawn.QueryError, match="--replica: replicas give the same answers"):
             started("b", **options)

@@ -47,10 +47,10 @@ SLOW_QUEUE = 64  # of them, running and waiting
 MOST_BEHIND = 10.0  # seconds since a replica that is ready had all entries of its stream
 WARM_UP_PAIRS = 100  # enough to be scored by several threads
 _OF_SOURCES = {
-    "connected": ("connected", "Whether a stream is read."),
-    "rejected": ("rejected", "Entries that are not links."),
-    "lag": ("lag", "Entries of a stream that are not read yet."),
-    "behind": ("behind_seconds", "Time since all entries of a stream were read."),
+    "connected": ("cawn_source_connected", "Whether a stream is read."),
+    "rejected": ("cawn_source_rejected", "Entries that are not links."),
+    "lag": ("cawn_source_lag", "Entries of a stream that are not read yet."),
+    "behind": ("cawn_source_behind_seconds", "Time since all entries of a stream were read."),
 }
 
 
@@ -427,5 +427,5 @@ class Service:
         for source in self.pumps.states():
             for name, (metric, what) in _OF_SOURCES.items():
                 if source[name] is not None:
-                    labels, grows = {"source": source["name"]}, metric == "rejected"
-                    yield Reading(f"cawn_source_{metric}", what, float(source[name]), labels, counter=grows)
+                    labels, grows = {"source": source["name"]}, name == "rejected"
+                    yield Reading(metric, what, float(source[name]), labels, counter=grows)
