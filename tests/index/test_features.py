@@ -76,14 +76,6 @@ def test_consecutive_pairs_of_one_source(per_query: int) -> None:
     check_rates(events, src, np.arange(400) % 13, t)
 
 
-def test_a_bipartite_network() -> None:
-    """Every list of directed links is also a list without direction, except those of node 0 and one partner."""
-    rng = np.random.default_rng(0)
-    src, dst, t = rng.integers(0, 6, 200), rng.integers(6, 12, 200), np.sort(rng.integers(0, 50, 200))
-    src[50], dst[50] = dst[50], 0
-    check_rates(cawn.Events(src, dst, t), rng.integers(0, 12, 150), rng.integers(0, 12, 150), rng.integers(0, 60, 150))
-
-
 def test_no_links_before_the_query_and_none_at_all() -> None:
     two_by_two = cawn.Events([0, 0, 1], [2, 3, 2], [1, 2, 7])
     check_rates(two_by_two, np.array([0, 1, 1, 0]), np.array([2, 2, 3, 1]), np.full(4, 5))

@@ -42,6 +42,7 @@ class CanonicalOrder:
         self._attributes, self._state, self._checkpoints = attributes, _NO_LINKS, list[_State]()
         self._keys = GrowingArray(_NO_KEYS)  # of the links at the newest time
         self._sums = np.empty(0, np.uint64)  # scratch of `link_keys`
+        self.publish()
         self.extend(events, 0)
         self.publish()
 
@@ -50,7 +51,6 @@ class CanonicalOrder:
 
         Returns the first link at the time of link `first`, and the keys of all links from there on.
         """
-        self._before, self._changed = (self._state, self._keys, self._checkpoints), _UNCHANGED
         if first < self._state.num_links:
             self._go_back(events, first)
         self._add_nodes(events)
@@ -64,6 +64,7 @@ class CanonicalOrder:
         if state.first - (self._checkpoints[-1].first if self._checkpoints else 0) >= _CHECKPOINT:
             kept = state._replace(colours=state.colours[: state.num_nodes].copy())
             self._checkpoints = [*self._checkpoints[-1:], kept]
+        self._before, self._changed = (self._state, self._keys, self._checkpoints), _UNCHANGED
 
     def abandon(self) -> None:
         """Forget what was added."""
