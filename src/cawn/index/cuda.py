@@ -16,7 +16,8 @@ from cawn.index.kernels.sequences import STRIDE
 from cawn.index.kinds import KINDS, NODES, PARTNERS
 from cawn.kernels.cuda.launch import block_of, place
 
-_PAIRS = {"rates": 4, "sequences": 2}  # per program: few, because searches are chains of dependent loads
+_FEW = 1 << 12  # pairs, for which more programs pay: searches are chains of dependent loads
+_PAIRS = {"rates": (16, 4), "sequences": (32, 1)}  # of a program, among many pairs and among few
 
 
 def place_index(index: Index, device: torch.device) -> DeviceIndex:
@@ -50,21 +51,22 @@ class DevicePairFeatures:
         """
         parts, index, B, D = self.parts, self.index, len(src), len(self.index.alphas)
         sizes = B, len(index.t), len(index.nodes.span)
+        rates, sequences = (pairs[B <= _FEW] for pairs in _PAIRS.values())
         if parts.rates and B:
             pair, end, _ = part_widths(D)
-            rate_features_kernel[(-(-B // _PAIRS["rates"]), 6 if parts.directed else 3)](
+            rate_features_kernel[(-(-B // rates), 6 if parts.directed else 3)](
                 *(index, src, dst, t, unit, out, *sizes, len(index.time), out.shape[1]),
                 D=D,
                 AGES=AGES,
                 PAIR=pair,
                 END=end,
-                BLOCK=_PAIRS["rates"],
+                BLOCK=rates,
                 DECAYS=block_of(D, 1 << 20),
                 num_warps=1,
             )
         if parts.sequences and B:
             used = -(-D // STRIDE) * parts.two_steps
-            sequence_features_kernel[(-(-B // _PAIRS["sequences"]), 2)](
+            sequence_features_kernel[(-(-B // sequences), 2)](
                 *(index, src, dst, t, out, *sizes, len(index.firsts), out.shape[1], parts.widths(D)[0]),
                 SINCE=parts.since,
                 PARTNERS=RECENT * parts.two_steps,
@@ -72,6 +74,6 @@ class DevicePairFeatures:
                 DEPTH=DEPTH * parts.transitions,
                 D=used,
                 DECAYS=triton.next_power_of_2(max(used, 1)),
-                BLOCK=_PAIRS["sequences"],
+                BLOCK=sequences,
                 num_warps=1,
             )
