@@ -23,13 +23,17 @@ from systems.small_settings import small
 
 LOSSES, INTERFACE = (Path(__file__).parent / "goldens" / f"{name}.json" for name in ("losses", "interface"))
 STEPS = 20  # whose losses are compared
-LOSS, AP = 3e-4, 1e-2  # how far they may differ, relative and absolute: other CPUs sum in another order
+FIRST = (
+    3  # whose losses differ on another CPU by rounding only; later ones also by what Adam makes of rounded gradients
+)
+ROUNDED, LATER, AP = 1e-4, 2e-3, 2e-2  # how far losses, relative to their size, and AP may differ
 FUNCTIONS = ("train", "train_seeds", "evaluate", "compare", "tune")
 
 
 def answers(name: str) -> dict[str, Any]:
-    """The losses of the first steps of a system, and its AP on test links after two epochs."""
-    events, config = cawn.laws.triadic_closure(30, 500, seed=3).events, small(name)
+    """The losses of the first steps of a system, and its AP on test links after an epoch."""
+    events, config = cawn.laws.triadic_closure(30, 500, seed=3).events, small(name, epochs=1)  # no choice of the best
+    config = config.with_(lr=min(config.lr, 1e-4))  # the larger, the more rounding matters
     found: dict[str, Any] = {}
     if systems.entry(name).trained:
         trainer = Trainer(events, config, device="cpu", threads=1, quiet=True)
@@ -43,12 +47,14 @@ def answers(name: str) -> dict[str, Any]:
 def test_losses_and_accuracy_are_as_before(name: str) -> None:
     expected, found = json.loads(LOSSES.read_text())[name], answers(name)
     assert found.keys() == expected.keys()
-    np.testing.assert_allclose(found.get("losses", []), expected.get("losses", []), rtol=LOSS)
+    before, now = (each.get("losses", []) for each in (expected, found))
+    np.testing.assert_allclose(now[:FIRST], before[:FIRST], rtol=ROUNDED)
+    np.testing.assert_allclose(now, before, rtol=LATER)
     assert found["AP"] == pytest.approx(expected["AP"], abs=AP)
 
 
 def interface() -> dict[str, Any]:
-    """What users can give: options of commands, parameters of functions, settings of systems and their search spaces."""
+    """What users can give: options, parameters of functions, settings of systems and their search spaces."""
     settings = {name: systems.settings_type(name)() for name in systems.names()}
     return {
         "options": dict(_options("cawn", typer.main.get_command(app))),
