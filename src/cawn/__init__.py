@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.errors import QueryError as QueryError
     from cawn.errors import StorageError as StorageError
     from cawn.learn.experiments import evaluate as evaluate
-    from cawn.learn.experiments import evaluate_run as evaluate_run
     from cawn.learn.experiments import train as train
     from cawn.learn.experiments import train_seeds as train_seeds
     from cawn.learn.field import compare as compare

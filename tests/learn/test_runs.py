@@ -452,7 +452,7 @@ def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) 
     assert not predictor.finished
     assert np.isfinite(scores(tmp_path / "run")).all()
     with pytest.warns(UserWarning, match="its training has not ended"):
-        cawn.evaluate_run(tmp_path / "run", ("random",), device="cpu")
+        cawn.evaluate(tmp_path / "run", ("random",), device="cpu")
     predictor.save(tmp_path / "copy")
     assert not LinkPredictor.load(tmp_path / "copy").finished
     np.testing.assert_array_equal(scores(tmp_path / "copy"), scores(tmp_path / "run"))

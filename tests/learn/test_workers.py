@@ -27,7 +27,7 @@ OPTIONS = {
     "threads": 1,
     "split": None,
     "kinds": ("random",),
-    "protocol": "standard",
+    "protocol": "strict",
     "clock": "strict",
 }
 

@@ -140,7 +140,7 @@ def transferred(label: str, start: str, by_test: dict[str, tuple[float, ...]], s
             for kind, factor in (("random", 1.0), ("historical", 0.5))
         ]
         tests[test] = {"links": f"links of {test}", "split": "s", "rows": rows} | more
-    settings: dict[str, Any] = {"task": "transductive", "seed": seed, "protocol": "standard", "ties": "strict"}
+    settings: dict[str, Any] = {"task": "transductive", "seed": seed, "protocol": "strict", "ties": "strict"}
     settings["config"] = {"negatives": "mixed"}
     return result("transfer", f"transfer, {label}, transductive, seed {seed}", {"tests": tests}, settings, start)
 

@@ -45,7 +45,8 @@ class CountsSettings(Settings):
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed", "hard"] = "random"
     pool: Literal["period", "training"] = "training"
-    attributes: bool = False  # has no effect
+    attributes: ClassVar[bool] = False  # type: ignore[misc]  # no setting: they are not used
+    standardise: ClassVar[bool] = False  # type: ignore[misc]
     depth: int = 5  # K, the number of last destinations of the source that are used
     smoothing: float = 1.0  # pseudo-counts of each estimate
     backoff: Literal["marginal", "continuation"] = "marginal"  # smooth to popularity or to Kneser-Ney counts

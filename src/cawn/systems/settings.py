@@ -39,6 +39,7 @@ class Settings:
         "epochs": (1, 100_000),
         "patience": (1, 100_000),
     }
+    draws_negatives: ClassVar[bool] = True
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     # What `cawn tune` searches by default, in the form of its TOML files. Not the training negatives: validation
@@ -160,6 +161,15 @@ class IgnoresDirection:
     @property
     def uses_direction(self) -> bool:
         return False
+
+
+@dataclass(frozen=True)
+class DrawsNoNegatives:
+    """Mixin for the settings of a system that draws no negatives in training. Baselines beside it use these."""
+
+    negatives: ClassVar[str] = "random"
+    pool: ClassVar[str] = "training"
+    draws_negatives: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)

@@ -158,7 +158,7 @@ def test_links_are_ranked_under_tgbs_protocol(events, tmp_path: Path) -> None:
     assert "## Accuracy: transductive, test links" in shown
     assert "MRR: among the candidates of TGB" in shown
     described = json.loads((tmp_path / "sweep.json").read_text())
-    (tmp_path / "sweep.json").write_text(json.dumps(described | {"protocol": "standard"}))
+    (tmp_path / "sweep.json").write_text(json.dumps(described | {"protocol": "strict"}))
     with pytest.raises(cawn.QueryError, match="differs in protocol"):
         cawn.compare(events, "recency", out=tmp_path, **options)
 

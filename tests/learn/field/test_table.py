@@ -13,7 +13,7 @@ ABOUT = {
     "data": {"links": 5_000, "nodes": 70},
     "digest": "abc",
     "clock": "strict",
-    "protocol": "standard",
+    "protocol": "strict",
     "negatives": ["random", "historical"],
     "seeds": [0, 1],
     "splits": {"transductive": ["d1", "d2"]},
@@ -72,7 +72,7 @@ def test_markdown(comparison: Comparison, tmp_path: Path) -> None:
     for line in (
         "- Data: 5,000 links, 70 nodes; digest `abc`",
         "- Clock: strict (links at earlier times are known)",
-        "- Protocol: standard",
+        "- Protocol: strict",
         "- Seeds (split, negatives, weights): 0, 1",
         "- Split digests, transductive: `d1`, `d2`",
         "- Device: CPU; up to 2 runs at a time",

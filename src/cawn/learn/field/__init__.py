@@ -30,7 +30,7 @@ from cawn.learn.field.plot import MISSING, draw
 from cawn.learn.field.table import Comparison, Finished, main_metric, summarise
 from cawn.learn.negatives import check_kinds
 from cawn.learn.plots import can_draw
-from cawn.learn.protocols import FORMER_NAMES, check_protocol
+from cawn.learn.protocols import check_protocol
 from cawn.learn.reporting import format_duration
 from cawn.learn.runs import digest_of_links, read_config, read_record
 from cawn.learn.splits import Task, TimeSplit
@@ -227,7 +227,6 @@ class _Sweep:
                 found = dict(json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError) as error:
                 raise QueryError(f"{path}: damaged; choose another folder") from error
-            found["protocol"] = FORMER_NAMES.get(found.get("protocol"), found.get("protocol"))
             if other := [key for key, value in described.items() if found.get(key) != value]:
                 what = "its links" if other[0] in ("links", "contents") else other[0]
                 raise QueryError(f"{self.folder}: contains a comparison that differs in {what}; choose another folder")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, leaky_relu
 
 from cawn.systems.base import Context
-from cawn.systems.settings import IgnoresDirection
+from cawn.systems.settings import DrawsNoNegatives, IgnoresDirection
 from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, predictable_targets
 from cawn.systems.snapshots.windows import Graph, Snapshots, View
 from cawn.systems.training import Optimizer
@@ -29,7 +29,7 @@ _ROWS = 1 << 12  # nodes per forward pass, in scoring
 
 
 @dataclass(frozen=True)
-class DynAERNNSettings(IgnoresDirection, SnapshotSettings):
+class DynAERNNSettings(DrawsNoNegatives, IgnoresDirection, SnapshotSettings):
     """Settings of DynAERNN."""
 
     batch_size: int = 100  # nodes per step

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from cawn.systems.base import Context
 from cawn.systems.replay import Replay
-from cawn.systems.settings import IgnoresDirection
+from cawn.systems.settings import DrawsNoNegatives, IgnoresDirection
 from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, targets
 from cawn.systems.snapshots.windows import Normalised, Snapshots, View
 from cawn.systems.training import Optimizer
@@ -27,7 +27,7 @@ _SMALLEST = 1e-4  # standard deviation
 
 
 @dataclass(frozen=True)
-class VGRNNSettings(IgnoresDirection, SnapshotSettings):
+class VGRNNSettings(DrawsNoNegatives, IgnoresDirection, SnapshotSettings):
     """Settings of VGRNN."""
 
     lr: float = 1e-2
