@@ -18,7 +18,7 @@ import cawn
 from cawn import systems
 from cawn.cli import app
 from cawn.learn.trainer import Trainer
-from cawn.learn.tuning.space import default_space
+from cawn.studies.tuning.space import default_space
 from systems.small_settings import small
 
 LOSSES, INTERFACE = (Path(__file__).parent / "goldens" / f"{name}.json" for name in ("losses", "interface"))

@@ -105,7 +105,7 @@ class Trainer:
             warnings.warn(f"{name} draws no negatives in training; those of the links are for tests only", stacklevel=2)
         self._build(seed, threads, dict(facts or {}))
         self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer, writes=self.ranks.first)
-        self.state, self.interrupt = State(best=self._weights()), Interrupt(terminate=self.ranks.several)
+        self.state, self.interrupt = State(best=self._weights()), Interrupt()
         first = self.ranks.first
         board = self.folder if tensorboard and first else None
         self.listeners = Listeners(quiet or not first, board, callback if first else None)
@@ -392,7 +392,7 @@ class Refit(Trainer):
     def __init__(self, trainer: Trainer) -> None:
         self.config, self.folder, self.device = trainer.config, trainer.folder, trainer.device
         self.events, self.listeners, self.ranks = trainer.events, trainer.listeners, trainer.ranks
-        self.interrupt = Interrupt(terminate=self.ranks.several)
+        self.interrupt = Interrupt()
         self.epochs, self.split = trainer.state.best_epoch + 1, splits.whole(trainer.events, trainer.split)
         context = trainer.context
         self._build(context.seed, context.threads, dict(context.facts))

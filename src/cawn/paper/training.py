@@ -8,10 +8,9 @@ from typing import Any
 from cawn import systems
 from cawn.data.events import Events
 from cawn.learn.clocks import Clock
-from cawn.learn.field.jobs import as_fraction
-from cawn.learn.reporting import Listener, Progress
-from cawn.learn.workers import Send
+from cawn.learn.reporting import Listener, Progress, as_fraction
 from cawn.paper.measurements import Measurement, Task
+from cawn.studies.jobs import Send
 from cawn.systems.settings import Settings
 
 _METRICS = ("auc", "ap", "auc_batch30", "ap_batch30")
