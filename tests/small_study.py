@@ -14,7 +14,7 @@ from cawn.learn.reporting import Progress
 from cawn.studies.tuning.objective import Objective
 from cawn.studies.tuning.plan import Plan
 from cawn.studies.tuning.space import parse_space
-from cawn.studies.tuning.study import SharedStudy
+from cawn.studies.tuning.trials import SharedStudy
 from cawn.systems.rates import RatesSettings
 
 SPACE = {

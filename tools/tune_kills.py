@@ -28,7 +28,7 @@ import cawn
 from cawn.learn.runs import read_run
 from cawn.studies.tuning import tune
 from cawn.studies.tuning.plan import JOURNAL, Plan, read_study
-from cawn.studies.tuning.study import SharedStudy, Trial
+from cawn.studies.tuning.trials import SharedStudy, Trial
 
 CONFIG = cawn.Config(num_walks=8, length=1, dim=8, frequencies=4, batch_size=32, epochs=3, lr=3e-4)
 SPACE = {

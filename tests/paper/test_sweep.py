@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from cawn.paper.experiments import Experiment, Request
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.results import Results
 from cawn.paper.sweep import Sweep, load_networks
+from cawn.studies.study import Claims
 
 made: list[int] = []  # numbers of the measurements that were made
 
@@ -113,6 +115,30 @@ def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
     assert made == [1, 6, 2]
     assert found(tmp_path)[6].value["resumed"]
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_two_sweeps_in_one_folder_share_the_measurements(tmp_path: Path) -> None:
+    numbers = [number for number in range(30) if number not in (4, 5, 6)]
+    with ThreadPoolExecutor(2) as pool:
+        failed = list(pool.map(lambda order: sweep(Squares(*order), tmp_path), (numbers, numbers[::-1])))
+    assert failed == [[], []]
+    assert sorted(made) == numbers
+    assert {number: result.value["square"] for number, result in found(tmp_path).items()} == {
+        number: number**2 for number in numbers
+    }
+
+
+def test_what_measures_time_is_alone(tmp_path: Path) -> None:
+    class Alone(Squares):
+        alone = True
+
+    with (
+        Claims(tmp_path) as theirs,
+        pytest.raises(cawn.StorageError, match="another process makes squares; wait until it ends"),
+    ):
+        assert theirs.take("squares")
+        sweep(Alone(1), tmp_path)
+    assert sweep(Alone(1), tmp_path) == []
 
 
 def test_experiments_hear_what_their_measurements_report(tmp_path: Path) -> None:

@@ -61,6 +61,18 @@ def test_what_another_process_has_is_waited_for(tmp_path: Path, capsys) -> None:
     assert "waiting for 2 of other processes" in capsys.readouterr().err
 
 
+def test_after_an_interruption_nothing_is_claimed(tmp_path: Path, capsys) -> None:
+    def interrupt(part: str) -> Job | None:
+        raise KeyboardInterrupt
+
+    with Display("counting", 1, "run", quiet=False) as display, pytest.raises(KeyboardInterrupt) as kept:
+        study = Study[str](tmp_path, display, 0, None, "count again")
+        study.run([("a", "a")], interrupt, lambda part, outcome: part, lambda part, value, stop: None)
+    assert kept.value is not None  # with its frames, as in a notebook
+    assert Claims(tmp_path).take("a")
+    assert capsys.readouterr().err == "stopped; count again\n"
+
+
 def test_two_comparisons_in_one_folder_share_the_runs(tmp_path: Path) -> None:
     """Each run is trained once, and both have all results."""
     with multiprocessing.get_context("spawn").Pool(2) as pool:

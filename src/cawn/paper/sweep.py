@@ -50,6 +50,14 @@ class Sweep:
         """Make the measurements; returns a line for each that failed, with the reason."""
         check_writable(self.folder)
         make_folder(self.folder)
+        with Claims(self.folder) as claims:
+            alone = self.experiment.alone or not self.experiment.shared
+            if alone and not claims.take(self.experiment.name):
+                name = self.experiment.name
+                raise FolderInUseError(f"{self.folder}: another process makes {name}; wait until it ends")
+            return self._run()
+
+    def _run(self) -> list[str]:
         self._device = str(pick_device(self.device))
         self._digests = {name: digest_of_links(events) for name, events in self.networks.items()}
         self._failed: list[str] = []
@@ -58,9 +66,6 @@ class Sweep:
         if self.experiment.alone:
             self.jobs = min(self.jobs, 1)
         self._threads = threads_of_each(self.jobs, self.threads)
-        claims = Claims(self.folder)
-        if (self.experiment.alone or not self.experiment.shared) and not claims.take(self.experiment.name):
-            raise FolderInUseError(f"{self.folder}: another process makes {self.experiment.name}; wait until it ends")
         self._results = Results.read(self.folder)
         self._check_links()
         request = Request(

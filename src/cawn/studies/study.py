@@ -94,7 +94,7 @@ class Display:
 
 
 class Claims:
-    """Which process works on which part of a folder; a claim ends with its process, however that ends."""
+    """Which process works on which part of a folder. A claim ends on exit, or with its process, however that ends."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._held = folder / _CLAIMS, dict[str, FolderLock]()
@@ -110,6 +110,13 @@ class Claims:
 
     def release(self, name: str) -> None:
         self._held.pop(name).release()
+
+    def __enter__(self) -> Claims:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name in list(self._held):
+            self.release(name)
 
 
 class Study(Generic[Part]):
@@ -158,7 +165,7 @@ class Study(Generic[Part]):
         waiting = 0
         try:
             while True:
-                with terminable():
+                with terminable(), self._claims:
                     jobs.run(self._jobs(parts, job_of, busy), self._count, end, report, threads=self._threads)
                 if not busy:
                     return

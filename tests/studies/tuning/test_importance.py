@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cawn.studies.tuning.importance import importances
-from cawn.studies.tuning.study import Trial
+from cawn.studies.tuning.trials import Trial
 from small_study import plan
 
 pytest.importorskip("optuna")

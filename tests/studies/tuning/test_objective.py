@@ -11,7 +11,7 @@ import cawn
 from cawn.learn import metrics
 from cawn.studies.tuning.objective import Objective, metric_function
 from cawn.studies.tuning.plan import Plan
-from cawn.studies.tuning.study import SharedStudy
+from cawn.studies.tuning.trials import SharedStudy
 from small_study import Pretended, plan
 
 pytest.importorskip("optuna")

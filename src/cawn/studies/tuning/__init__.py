@@ -47,7 +47,7 @@ from cawn.studies.tuning.outcome import Tuned, conclude
 from cawn.studies.tuning.plan import FILE, METRICS, Plan, join
 from cawn.studies.tuning.report import write_report
 from cawn.studies.tuning.space import Space, default_space, parse_space
-from cawn.studies.tuning.study import SharedStudy, ranking, where_stopped
+from cawn.studies.tuning.trials import SharedStudy, ranking, where_stopped
 from cawn.systems.settings import Settings
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cawn.studies.tuning.journal import import_optuna, quiet_optuna
 from cawn.studies.tuning.plan import Plan
-from cawn.studies.tuning.study import Trial
+from cawn.studies.tuning.trials import Trial
 
 FEWEST = 4  # complete trials
 

@@ -26,7 +26,7 @@ from cawn.learn.ranking import random_candidates, rank_among
 from cawn.learn.reporting import Listener, Listeners, Progress
 from cawn.learn.trainer import Trainer
 from cawn.studies.tuning.plan import Plan
-from cawn.studies.tuning.study import Claim, SharedStudy, Trial, clear_crashes
+from cawn.studies.tuning.trials import Claim, SharedStudy, Trial, clear_crashes
 from cawn.systems.settings import Settings
 
 RANKED_LINKS = 500  # validation links that MRR and Hits@k are measured on

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cawn.errors import QueryError
-from cawn.files import LOCK, FileLock, make_folder, storing, temporary_folder, write_text
+from cawn.files import LOCK, FileLock, link_or_copy, make_folder, storing, temporary_folder, write_text
 from cawn.learn import index_cache
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.runs import read_record
@@ -17,7 +17,7 @@ from cawn.progress import Report
 from cawn.studies.tuning.importance import importances
 from cawn.studies.tuning.objective import Objective
 from cawn.studies.tuning.plan import Plan
-from cawn.studies.tuning.study import SharedStudy, Trial, ranking
+from cawn.studies.tuning.trials import SharedStudy, Trial, ranking
 from cawn.systems.settings import Settings
 
 Rows = list[dict[str, Any]]
@@ -170,7 +170,7 @@ def _write_best(folder: Path, run: Path, best: Trial) -> None:
     target = folder / "best"
     with storing(target), temporary_folder(target) as made:
         ignored = shutil.ignore_patterns(LOCK, ".cawn-*", index_cache.FOLDER)
-        shutil.copytree(run, made, copy_function=_link, dirs_exist_ok=True, ignore=ignored)
+        shutil.copytree(run, made, copy_function=link_or_copy, dirs_exist_ok=True, ignore=ignored)
         if target.exists():
             with temporary_folder(target) as old:
                 old.rmdir()
@@ -179,11 +179,3 @@ def _write_best(folder: Path, run: Path, best: Trial) -> None:
         else:
             os.rename(made, target)
     write_text(folder / "best.toml", best.config.to_toml())
-
-
-def _link(source: str, target: str) -> None:
-    """A hard link, or a copy where links are not supported. Files of a run are replaced, never changed."""
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copy2(source, target)

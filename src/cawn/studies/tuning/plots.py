@@ -7,7 +7,7 @@ from typing import Any
 from cawn.learn.plots import COLOURS, can_draw, to_svg
 from cawn.studies.tuning.outcome import Tuned
 from cawn.studies.tuning.space import Parameter
-from cawn.studies.tuning.study import Trial, projected_value
+from cawn.studies.tuning.trials import Trial, projected_value
 
 _COLUMNS = 3  # of panels
 

@@ -17,7 +17,7 @@ from cawn.studies.tables import markdown_table
 from cawn.studies.tuning.outcome import Tuned
 from cawn.studies.tuning.plan import METRICS
 from cawn.studies.tuning.plots import plots
-from cawn.studies.tuning.study import Trial, where_stopped
+from cawn.studies.tuning.trials import Trial, where_stopped
 
 TITLE = "Search for settings"
 _FILES = {"history": "report-history.svg", "parameters": "report-parameters.svg"}

@@ -9,7 +9,7 @@ import pytest
 import cawn
 from cawn.files import FolderLock
 from cawn.studies.tuning import work
-from cawn.studies.tuning.study import KEPT, MAX_CRASHES, SharedStudy, projected_value, ranking, where_stopped
+from cawn.studies.tuning.trials import KEPT, MAX_CRASHES, SharedStudy, projected_value, ranking, where_stopped
 from small_study import Killed, Pretended, facts, killed, plan
 
 pytest.importorskip("optuna")
