@@ -132,12 +132,10 @@ def test_what_measures_time_is_alone(tmp_path: Path) -> None:
     class Alone(Squares):
         alone = True
 
-    with (
-        Claims(tmp_path) as theirs,
-        pytest.raises(cawn.StorageError, match="another process makes squares; wait until it ends"),
-    ):
+    with Claims(tmp_path) as theirs:
         assert theirs.take("squares")
-        sweep(Alone(1), tmp_path)
+        with pytest.raises(cawn.StorageError, match="another process makes squares; wait until it ends"):
+            sweep(Alone(1), tmp_path)
     assert sweep(Alone(1), tmp_path) == []
 
 

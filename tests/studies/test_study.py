@@ -65,8 +65,8 @@ def test_after_an_interruption_nothing_is_claimed(tmp_path: Path, capsys) -> Non
     def interrupt(part: str) -> Job | None:
         raise KeyboardInterrupt
 
-    with Display("counting", 1, "run", quiet=False) as display, pytest.raises(KeyboardInterrupt) as kept:
-        study = Study[str](tmp_path, display, 0, None, "count again")
+    study = Study[str](tmp_path, Display("counting", 1, "run", quiet=False), 0, None, "count again")
+    with pytest.raises(KeyboardInterrupt) as kept:
         study.run([("a", "a")], interrupt, lambda part, outcome: part, lambda part, value, stop: None)
     assert kept.value is not None  # with its frames, as in a notebook
     assert Claims(tmp_path).take("a")
