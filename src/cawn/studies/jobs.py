@@ -198,14 +198,16 @@ class _Process:
         assert answers is not None
         while (line := answers.readline()) and not line.endswith(_READY):
             pass
-        with suppress(EOFError, pickle.UnpicklingError):
+        with suppress(Exception):  # it has ended, perhaps within a message
             while True:
                 messages.put((self, pickle.load(answers)))
         messages.put((self, None))
 
     def _died(self, job: Job) -> Outcome:
+        stopped = self.stopped
+        self.stop()
         code = self.popen.wait()
-        if self.stopped:
+        if stopped:
             return Outcome(failure="stopped", stopped=True)
         self._errors.seek(self._printed)
         printed = self._errors.read().decode("utf-8", "replace").strip()
