@@ -439,7 +439,7 @@ def test_a_run_without_a_validation_does_not_answer(tmp_path: Path) -> None:
     with stopped_after(1):
         train(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
-    for ask in (LinkPredictor.load, cawn.evaluate_run):
+    for ask in (LinkPredictor.load, cawn.evaluate):
         with pytest.raises(cawn.StorageError, match="no weights before its first validation; continue with cawn"):
             ask(tmp_path / "run")
 
