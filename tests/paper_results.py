@@ -17,7 +17,7 @@ def trained(label: str, *rows: dict[str, Any], network: str = "uci", **settings:
     all_settings = {
         "task": "transductive",
         "seed": 0,
-        "protocol": "standard",
+        "protocol": "strict",
         "ties": "strict",
         "config": {"negatives": "random"},
     } | settings

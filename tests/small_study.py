@@ -11,10 +11,10 @@ from unittest import mock
 import cawn
 from cawn.files import write_text
 from cawn.learn.reporting import Progress
-from cawn.learn.tuning.objective import Objective
-from cawn.learn.tuning.plan import Plan
-from cawn.learn.tuning.space import parse_space
-from cawn.learn.tuning.study import SharedStudy
+from cawn.studies.tuning.objective import Objective
+from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.space import parse_space
+from cawn.studies.tuning.trials import SharedStudy
 from cawn.systems.rates import RatesSettings
 
 SPACE = {

@@ -23,6 +23,7 @@ LAYERS = (
     "walks",
     "systems",
     "learn",
+    "studies",
     "explain",
     "predictor",
     "paper",
@@ -111,7 +112,7 @@ def other_system(name: str, other: str) -> bool:
 
 def one_system(name: str, other: str) -> bool:
     """What serves every system names none of those that are trained: they come from the registry."""
-    serves_all = layer(name) in ("learn", "predictor", "cli") and name not in ENTRY_POINTS
+    serves_all = layer(name) in ("learn", "studies", "predictor", "cli") and name not in ENTRY_POINTS
     parts = other.split(".")
     return serves_all and parts[1:2] == ["systems"] and len(parts) > 2 and parts[2] not in {*SHARED, "baselines"}
 

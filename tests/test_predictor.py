@@ -146,7 +146,7 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
     with pytest.raises(cawn.QueryError, match="holds a run already"):
         predictor.save(tmp_path / "later")
     with pytest.raises(cawn.QueryError, match="links were added after its training"):
-        cawn.evaluate_run(tmp_path / "later")
+        cawn.evaluate(tmp_path / "later")
     predictor.update(cawn.Events([0], [1], [now - 50]))  # late links take their place in time
     assert np.isfinite(predictor.score("0", "1", now)).all()
 

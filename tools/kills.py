@@ -25,7 +25,7 @@ import torch
 import cawn
 from cawn.cli import main
 from cawn.files import FolderLock
-from cawn.learn.runs import read_weights, replace_links
+from cawn.learn.runs import read_run, replace_links
 from cawn.predictor import changes_of
 
 CONFIG = cawn.Config(alpha=0.5, num_walks=8, dim=8, frequencies=4, batch_size=16, epochs=3)
@@ -85,7 +85,7 @@ class Workplace:
         if not (self.target / "run.json").exists():
             return None
         try:
-            weights = {name: value.tolist() for name, value in read_weights(self.target).items()}
+            weights = {name: value.tolist() for name, value in read_run(self.target, evaluated=True).weights.items()}
         except cawn.StorageError as error:
             if action == "train" and "no weights before" in str(error):
                 return None

@@ -25,10 +25,10 @@ import numpy as np
 import torch
 
 import cawn
-from cawn.learn.runs import read_weights
-from cawn.learn.tuning import tune
-from cawn.learn.tuning.plan import JOURNAL, Plan, read_study
-from cawn.learn.tuning.study import SharedStudy, Trial
+from cawn.learn.runs import read_run
+from cawn.studies.tuning import tune
+from cawn.studies.tuning.plan import JOURNAL, Plan, read_study
+from cawn.studies.tuning.trials import SharedStudy, Trial
 
 CONFIG = cawn.Config(num_walks=8, length=1, dim=8, frequencies=4, batch_size=32, epochs=3, lr=3e-4)
 SPACE = {
@@ -109,7 +109,7 @@ class Attack:
         begun = time.monotonic()
         search(place / "whole")
         self.takes, self.whole = time.monotonic() - begun, trials(place / "whole")
-        self.weights = read_weights(place / "whole" / "best")
+        self.weights = read_run(place / "whole" / "best", evaluated=True).weights
         self.kills = self.studies = self.lost = self.doubled = self.changed = self.models = 0
 
     def run(self, kills: int) -> None:
@@ -148,13 +148,13 @@ class Attack:
         """Check a study that has come to its end."""
         found = trials(folder)
         self.lost += TRIALS - sum(trial.state in ("complete", "pruned") for trial in found)
-        weights = read_weights(folder / "best")
+        weights = read_run(folder / "best", evaluated=True).weights
         if self.processes == 1:
             same = weights.keys() == self.weights.keys()
             self.models += same and all(np.array_equal(weights[name], self.weights[name]) for name in weights)
         else:
             best = max((trial for trial in found if trial.state == "complete"), key=lambda trial: trial.value or 0.0)
-            kept = read_weights(folder / "trials" / f"{best.number:04d}" / "seed-0")
+            kept = read_run(folder / "trials" / f"{best.number:04d}" / "seed-0", evaluated=True).weights
             self.models += all(np.array_equal(weights[name], kept[name]) for name in weights)
 
 

@@ -20,16 +20,15 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.errors import QueryError as QueryError
     from cawn.errors import StorageError as StorageError
     from cawn.learn.experiments import evaluate as evaluate
-    from cawn.learn.experiments import evaluate_run as evaluate_run
     from cawn.learn.experiments import train as train
     from cawn.learn.experiments import train_seeds as train_seeds
-    from cawn.learn.field import compare as compare
-    from cawn.learn.field.table import Comparison as Comparison
     from cawn.learn.splits import TimeSplit as TimeSplit
     from cawn.learn.testing import Run as Run
     from cawn.learn.trainer import Trainer as Trainer
-    from cawn.learn.tuning import tune as tune
     from cawn.predictor import LinkPredictor as LinkPredictor
+    from cawn.studies.compare import compare as compare
+    from cawn.studies.tables import Comparison as Comparison
+    from cawn.studies.tuning import tune as tune
     from cawn.systems.cawn.config import Config as Config
     from cawn.walks.history import History as History
     from cawn.walks.identities import anonymize as anonymize

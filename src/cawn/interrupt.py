@@ -1,9 +1,11 @@
-"""Ctrl-C that takes effect only between two steps, so that no step is cut short."""
+"""Ctrl-C and SIGTERM that take effect only between two steps, so that no step is cut short."""
 
 from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import FrameType
 from typing import Any
 
@@ -12,28 +14,43 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C was pressed, and the step it came in has ended."""
 
 
-class Interrupt:
-    """While entered, Ctrl-C sets `asked` for `check` or the caller to act on; a second one takes effect at once.
+@contextmanager
+def handling(handler: Callable[[int, FrameType | None], Any], *, ctrl_c: bool = True) -> Iterator[None]:
+    """Within, SIGTERM, unless the program handles it, and Ctrl-C call this function, if this is the main thread."""
+    previous: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        own = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, signal.default_int_handler)
+        numbers = [signal.SIGINT] * ctrl_c + [signal.SIGTERM] * (not own)
+        previous = {number: signal.signal(number, handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, before in previous.items():
+            signal.signal(number, before)
 
-    Args:
-        terminate: Whether SIGTERM does the same, except that a second one has no effect.
+
+def terminable() -> AbstractContextManager[None]:
+    """Within, SIGTERM raises KeyboardInterrupt, as Ctrl-C does."""
+    return handling(signal.default_int_handler, ctrl_c=False)
+
+
+class Interrupt:
+    """While entered, Ctrl-C or SIGTERM sets `asked` for `check` or the caller to act on.
+
+    A second Ctrl-C takes effect at once.
     """
 
-    def __init__(self, *, terminate: bool = False) -> None:
+    def __init__(self) -> None:
         self.asked = False
-        self._signals = (signal.SIGINT, signal.SIGTERM) if terminate else (signal.SIGINT,)
-        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
         self.asked = False
-        if threading.current_thread() is threading.main_thread():
-            self._previous = {number: signal.signal(number, self._defer) for number in self._signals}
+        self._stack = ExitStack()
+        self._stack.enter_context(handling(self._defer))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
-        self._previous = {}
+        self._stack.close()
 
     def _defer(self, number: int, _frame: FrameType | None) -> None:
         if self.asked and number == signal.SIGINT:

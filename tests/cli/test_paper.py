@@ -60,7 +60,7 @@ def test_a_sweep_and_its_report(measured, results: Path, data: Path) -> None:
     assert "uci, rates, transductive, seed 0: " in shown.err
     assert shown.err.splitlines()[-1].startswith("results: ")
     again = call_cawn("paper", "table6", "--datasets", "uci", "-o", results, *QUICK, "--json", CAWN_DATA=str(data))
-    assert "reusing 3 results" in again.err
+    assert "3 of 3 measurements are already done" in again.err
     assert json.loads(again.out)["failed"] == []
     reported = call_cawn("paper", "report", "-o", results)
     assert reported.out.splitlines()[:2] == [str(results / name) for name in ("report.html", "report.md")]

@@ -14,14 +14,14 @@ QUICK = ("--system", "rates", "--seeds", "1", "--epochs", "1", "--trials", "2", 
 
 
 def test_settings_are_searched_and_the_best_model_is_a_run(workshop: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("cawn.learn.tuning.report.plots", lambda *_, **__: {})  # they take time
+    monkeypatch.setattr("cawn.studies.tuning.report.plots", lambda *_, **__: {})  # they take time
     command = ("tune", workshop / "edges.csv", "-o", tmp_path / "t", *QUICK)
     shown = call_cawn(*command)
     assert shown.code == 0, shown.err
     assert "best: trial " in shown.out
     assert "all links, random negatives: AP " in shown.out
     assert "trial 0: AP 0." in shown.err
-    assert "2 of 2 done" in shown.err
+    assert "(2 of 2)" in shown.err
     assert "report.html" in shown.err
     found = call_cawn(*command, "--json", "-q")
     assert (found.code, found.err) == (0, "")
@@ -52,7 +52,9 @@ def test_bad_input(workshop: Path, tmp_path: Path) -> None:
     assert_refused(call_cawn(*command, "--system", "recency"), "nothing to tune")
     assert_refused(call_cawn(*command, "--preset", "none"), "preset 'none'")
     assert_refused(call_cawn(*command, "--set", "dim=0"), "dim is 0")
-    assert_refused(call_cawn("tune", links, "-q", "-o", tmp_path), "(it holds 'bad.toml') and is not a study")
+    assert_refused(
+        call_cawn("tune", links, "-q", "-o", tmp_path), "(it holds 'bad.toml') and is not the folder of a study"
+    )
     assert not (tmp_path / "new").exists()
 
 

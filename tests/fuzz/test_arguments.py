@@ -217,8 +217,8 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "train": lambda w: (cawn.train, w.training() | {"kinds": ("random",)}),
     "train_seeds": lambda w: (train_seeds, w.training() | {"kinds": ("random",), "seeds": [1, 2]}),
     "Trainer": lambda w: (Trainer, w.training() | {"facts": None}),
-    "evaluate_run": lambda w: (
-        cawn.evaluate_run,
+    "evaluate": lambda w: (
+        cawn.evaluate,
         {"folder": w.folder / "run", "kinds": ("random",), "device": "cpu", "threads": 1},
     ),
     "LinkPredictor.load": lambda w: (

@@ -24,7 +24,7 @@ TAKING_THREADS = (
     lambda threads: cawn.anonymize(WALKS, WALKS, threads=threads),
     lambda threads: cawn.Trainer(EVENTS, cawn.Config(), threads=threads, device="cpu"),
     lambda threads: cawn.LinkPredictor.load("no such run", threads=threads),
-    lambda threads: cawn.evaluate_run("no such run", threads=threads),
+    lambda threads: cawn.evaluate("no such run", threads=threads),
 )
 
 

@@ -105,10 +105,10 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
         assert row["digest"] == runs["strict"].results[0]["digest"]
         for key, value in runs["strict"].model.state_dict().items():
             assert (value == run.model.state_dict()[key]).all()
-        assert cawn.evaluate_run(tmp_path / name[:5], ("random",)) == run.results
+        assert cawn.evaluate(tmp_path / name[:5], ("random",)) == run.results
     for i in range(3):
         assert len({found[i] for found in figures.values()}) == 3
-    again = cawn.evaluate_run(tmp_path / "batch", ("random",), clock="strict")
+    again = cawn.evaluate(tmp_path / "batch", ("random",), clock="strict")
     assert again == runs["strict"].results
     with pytest.raises(cawn.QueryError, match="other clock"):
         cawn.train(tied, config, out=tmp_path / "batch", quiet=True, resume=True, kinds=("random",))

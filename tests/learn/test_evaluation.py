@@ -68,7 +68,7 @@ def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
     events = events[:700]
     run = cawn.train(events, config, out=tmp_path, split=cuts, quiet=True, kinds=("random",))
     assert run.results[0]["count"] == int((events.t >= cuts.test_from).sum())
-    assert cawn.evaluate_run(tmp_path, ("random",))[0]["split"] == run.results[0]["split"]
+    assert cawn.evaluate(tmp_path, ("random",))[0]["split"] == run.results[0]["split"]
     again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, kinds=("random",))
     assert again.results == run.results
     with pytest.raises(cawn.QueryError, match=r"other .*split, cuts"):
@@ -104,6 +104,6 @@ def test_dyglibs_protocol_gives_both_tasks_in_one_run(tmp_path: Path) -> None:
         assert (row["protocol"], row["clock"]) == ("dyglib", "strict")
         assert {"ap", "ap_batch30", "ap_batch200", "auc_batch200"} <= row["model"].keys()
     assert run.results[0]["model"]["ap"] != run.results[0]["model"]["ap_batch200"]
-    assert cawn.evaluate_run(tmp_path) == run.results
-    assert [row["negatives"] for row in cawn.evaluate_run(tmp_path, ("historical",))] == ["historical"] * 2
+    assert cawn.evaluate(tmp_path) == run.results
+    assert [row["negatives"] for row in cawn.evaluate(tmp_path, ("historical",))] == ["historical"] * 2
     assert run_info(tmp_path)["protocol"] == "dyglib"

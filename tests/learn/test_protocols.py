@@ -19,16 +19,11 @@ def train(folder: Path, **options) -> cawn.Run:
 
 
 def test_names() -> None:
-    assert [check_protocol(name) for name in ("strict", "standard", "tgb", "tgb:20")] == [
-        "strict",
-        "strict",
-        "tgb",
-        "tgb:20",
-    ]
+    assert [check_protocol(name) for name in ("strict", "tgb", "tgb:20")] == ["strict", "tgb", "tgb:20"]
     assert [candidates_per_link(name) for name in ("tgb", "tgb:20", "paper")] == [None, 20, None]
     assert [is_tgb(name) for name in ("tgb", "tgb:20", "dyglib")] == [True, True, False]
     assert rules_of("tgb:20") == rules_of("tgb")
-    for wrong in ("frob", "tgb:0", "tgb:x", "", None, ["tgb"]):
+    for wrong in ("frob", "standard", "tgb:0", "tgb:x", "", None, ["tgb"]):
         with pytest.raises(cawn.QueryError, match="give strict, tgb, tgb:N"):
             check_protocol(wrong)
     with pytest.raises(cawn.StorageError, match="damaged"):
@@ -50,8 +45,8 @@ def test_a_run_is_evaluated_with_other_protocols_of_the_same_split(tmp_path: Pat
     assert ranked[0]["split"] == run.results[0]["split"]
     assert train(tmp_path / "tgb", protocol="tgb").results == ranked
     assert cawn.evaluate(tmp_path / "tgb", baselines=False) == ranked
-    strict = cawn.evaluate(tmp_path / "tgb", protocol="standard", baselines=False)
-    assert strict == run.results == cawn.evaluate_run(tmp_path / "run", baselines=False)
+    strict = cawn.evaluate(tmp_path / "tgb", protocol="strict", baselines=False)
+    assert strict == run.results == cawn.evaluate(tmp_path / "run", baselines=False)
 
 
 def test_a_protocol_whose_test_links_were_trained_on_is_refused(tmp_path: Path) -> None:

@@ -439,7 +439,7 @@ def test_a_run_without_a_validation_does_not_answer(tmp_path: Path) -> None:
     with stopped_after(1):
         train(tmp_path / "run")
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
-    for ask in (LinkPredictor.load, cawn.evaluate_run):
+    for ask in (LinkPredictor.load, cawn.evaluate):
         with pytest.raises(cawn.StorageError, match="no weights before its first validation; continue with cawn"):
             ask(tmp_path / "run")
 
@@ -452,7 +452,7 @@ def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) 
     assert not predictor.finished
     assert np.isfinite(scores(tmp_path / "run")).all()
     with pytest.warns(UserWarning, match="its training has not ended"):
-        cawn.evaluate_run(tmp_path / "run", ("random",), device="cpu")
+        cawn.evaluate(tmp_path / "run", ("random",), device="cpu")
     predictor.save(tmp_path / "copy")
     assert not LinkPredictor.load(tmp_path / "copy").finished
     np.testing.assert_array_equal(scores(tmp_path / "copy"), scores(tmp_path / "run"))

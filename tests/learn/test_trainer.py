@@ -185,7 +185,7 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
     """The results stay those of the evaluated weights, which are kept beside the served ones."""
     own = laws.triadic_closure(60, 800, seed=0).events
     run = cawn.train(own, TINY, seed=3, out=tmp_path / "run", quiet=True, kinds=("random",), refit=True)
-    assert run.results == whole.results == cawn.learn.experiments.evaluate_run(tmp_path / "run", ("random",))
+    assert run.results == whole.results == cawn.learn.experiments.evaluate(tmp_path / "run", ("random",))
     assert run.report["served"] == "all links"
     assert whole.report["served"] == run.results[0]["weights"] == "training links"
     best = max(range(len(whole.epochs)), key=lambda epoch: whole.epochs[epoch]["val_ap"]) + 1
@@ -204,7 +204,7 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
     assert (scores != cawn.LinkPredictor.load(whole.folder).score(src, dst, t)).all()
     served.save(tmp_path / "copy")
     np.testing.assert_array_equal(scores, cawn.LinkPredictor.load(tmp_path / "copy").score(src, dst, t))
-    assert cawn.learn.experiments.evaluate_run(tmp_path / "copy", ("random",)) == whole.results
+    assert cawn.learn.experiments.evaluate(tmp_path / "copy", ("random",)) == whole.results
 
 
 @pytest.mark.parametrize("task", ["transductive", "inductive"])

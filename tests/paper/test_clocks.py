@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.workers import Workers
+from cawn.learn.shared_links import share_links
 from cawn.paper.clocks import Clocks, gain, readings, shares_of_ties, tie_shares
 from cawn.paper.experiments import Request, Section
 from cawn.paper.measurements import Task, measure
@@ -63,11 +63,9 @@ def test_ties_agree_with_a_slow_count() -> None:
 
 
 def test_ties_are_counted_for_every_split(tmp_path: Path) -> None:
-    with Workers(1) as workers:
-        links = workers.share("uci", random_events(1, num_nodes=40, num_links=300, span=100))
-        settings = {"seeds": {"transductive": 2, "inductive": 2}}
-        task = {"kind": "ties", "network": "uci", "settings": settings, "links": {"uci": links}, "device": "cpu"}
-        rows = measure(task | {"threads": 1, "folder": str(tmp_path)}, lambda _: None)
+    links = share_links(tmp_path, "uci", random_events(1, num_nodes=40, num_links=300, span=100))
+    settings = {"seeds": {"transductive": 2, "inductive": 2}}
+    rows = measure("ties", Task("uci", settings, {"uci": links}, "cpu", 1, tmp_path), lambda _: None)
     places = [(one["task"], one["seed"], one["links"]) for one in rows]
     assert places[0] == ("transductive", 0, "all")
     assert {place[:2] for place in places[1:]} == {("inductive", 0), ("inductive", 1)}
@@ -170,9 +168,8 @@ def test_the_plot_is_drawn() -> None:
 def test_one_training_is_evaluated_by_three_clocks(tmp_path: Path) -> None:
     request = Request({"uci": random_events(0)}, 1, Results(tmp_path), {"epochs": 1, "hidden": 4}, ("rates",))
     planned = Clocks().plan(request)[1]
-    with Workers(1) as workers:
-        links = {"uci": workers.share("uci", random_events(1, num_nodes=20, num_links=300, span=60))}
-        task = Task("uci", dict(planned.settings), links, "cpu", 1, tmp_path / "run")
-        value = train(task, lambda _: None)
+    links = {"uci": share_links(tmp_path, "uci", random_events(1, num_nodes=20, num_links=300, span=60))}
+    task = Task("uci", dict(planned.settings), links, "cpu", 1, tmp_path / "run")
+    value = train(task, lambda _: None)
     assert [one["clock"] for one in value["rows"]] == ["strict", "event", "batch:200"]
     assert all("baselines" not in one for one in value["rows"])

@@ -1,11 +1,10 @@
 """Measurements: found by their kind and called with what they need."""
 
-import json
 from importlib import import_module
 from pathlib import Path
 
 from cawn.data import laws
-from cawn.learn.workers import write_links
+from cawn.learn.shared_links import write_links
 from cawn.paper import measurements
 from cawn.paper.measurements import KINDS, Measurement, Task, measure
 
@@ -37,13 +36,10 @@ def count_links(task: Task, send) -> dict:
 def test_a_measurement_gets_its_links_and_settings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     monkeypatch.setitem(measurements.KINDS, "count", "test_measurements:count_links")
-    links = {}
-    for name, size in (("uci", 30), ("other", 60)):
-        write_links(tmp_path / name, laws.null(10, size, seed=0).events)
-        links[name] = str(tmp_path / name)
-    arguments = {"kind": "count", "network": "uci", "settings": {"seed": 1}, "links": links}
-    arguments |= {"device": "cpu", "threads": 1, "folder": str(tmp_path / "work")}
+    links = {name: tmp_path / name for name in ("uci", "other")}
+    for size, path in zip((30, 60), links.values(), strict=True):
+        write_links(path, laws.null(10, size, seed=0).events)
     reports = []
-    found = measure(json.loads(json.dumps(arguments)), reports.append)
+    found = measure("count", Task("uci", {"seed": 1}, links, "cpu", 1, tmp_path / "work"), reports.append)
     assert found == {"links": 30, "others": 60, "settings": {"seed": 1}}
     assert reports == [{"done": 0.5}]

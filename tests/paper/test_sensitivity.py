@@ -9,8 +9,8 @@ import pytest
 from cawn.data import laws
 from cawn.data.events import Events
 from cawn.learn.plots import to_svg
+from cawn.learn.shared_links import write_links
 from cawn.learn.splits import split
-from cawn.learn.workers import write_links
 from cawn.paper.experiments import Request, Section
 from cawn.paper.measurements import Task
 from cawn.paper.results import Result

@@ -47,7 +47,7 @@ def value(rows: list[dict[str, Any]], power: float) -> dict[str, Any]:
 
 def results(caws: list[dict[str, Any]], powers: tuple[float, float] = (0.8, 0.1)) -> Results:
     aws = [row("0 → 1 → 2 → 3", 0.1, 0.9, 0.9)]
-    settings = {"task": "transductive", "seed": 0, "protocol": "standard", "ties": "strict"}
+    settings = {"task": "transductive", "seed": 0, "protocol": "strict", "ties": "strict"}
     return gather(
         *(
             result("shapes", f"Shapes of {kind}, transductive, seed 0", value(rows, power), settings)

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from cawn.paper.experiments import Experiment, Request
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.results import Results
 from cawn.paper.sweep import Sweep, load_networks
+from cawn.studies.study import Claims
 
 made: list[int] = []  # numbers of the measurements that were made
 
@@ -77,8 +79,8 @@ def test_results_are_made_once(tmp_path: Path, capsys) -> None:
     assert made == [1, 2, 3]
     assert {number: result.value["square"] for number, result in found(tmp_path).items()} == {1: 1, 2: 4, 3: 9}
     printed = capsys.readouterr().err
-    assert "reusing 2 results\n" in printed
-    assert "(1 of 1)" in printed
+    assert "2 of 3 measurements are already done\n" in printed
+    assert "(3 of 3)" in printed
     one = found(tmp_path)[1]
     assert (one.command, one.labels) == ("cawn paper squares", ["a 1"])
     assert one.device.startswith("CPU")
@@ -95,12 +97,13 @@ def test_what_is_planned_twice_is_made_once_and_has_both_labels(tmp_path: Path, 
 
 def test_failures_are_reported_and_do_not_end_the_others(tmp_path: Path, capsys) -> None:
     failed = sweep(Squares(4, 5, 2), tmp_path, quiet=False)
-    assert failed == ["uci, a 4: four is refused", "uci, a 5: ValueError: five"]
+    assert failed[0] == "uci, a 4: four is refused"
+    assert failed[1].startswith("uci, a 5: ValueError: five (see ")
     assert made == [2]
     assert list(found(tmp_path)) == [2]
     (errors,) = (tmp_path / "unfinished").glob("*.error.txt")
     assert "Traceback" in errors.read_text()
-    assert "uci, a 4: four is refused\n" in capsys.readouterr().err
+    assert "uci, a 4: four is refused (1 of 3" in capsys.readouterr().err
 
 
 def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
@@ -112,6 +115,28 @@ def test_a_stopped_sweep_continues(tmp_path: Path, capsys) -> None:
     assert made == [1, 6, 2]
     assert found(tmp_path)[6].value["resumed"]
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_two_sweeps_in_one_folder_share_the_measurements(tmp_path: Path) -> None:
+    numbers = [number for number in range(30) if number not in (4, 5, 6)]
+    with ThreadPoolExecutor(2) as pool:
+        failed = list(pool.map(lambda order: sweep(Squares(*order), tmp_path), (numbers, numbers[::-1])))
+    assert failed == [[], []]
+    assert sorted(made) == numbers
+    assert {number: result.value["square"] for number, result in found(tmp_path).items()} == {
+        number: number**2 for number in numbers
+    }
+
+
+def test_what_measures_time_is_alone(tmp_path: Path) -> None:
+    class Alone(Squares):
+        alone = True
+
+    with Claims(tmp_path) as theirs:
+        assert theirs.take("squares")
+        with pytest.raises(cawn.StorageError, match="another process makes squares; wait until it ends"):
+            sweep(Alone(1), tmp_path)
+    assert sweep(Alone(1), tmp_path) == []
 
 
 def test_experiments_hear_what_their_measurements_report(tmp_path: Path) -> None:

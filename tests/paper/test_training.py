@@ -8,7 +8,7 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.learn.reporting import Progress
-from cawn.learn.workers import write_links
+from cawn.learn.shared_links import write_links
 from cawn.paper.measurements import Task
 from cawn.paper.training import config_of, measure, reporter, training
 from cawn.systems.rates import RatesSettings

@@ -1,6 +1,7 @@
 """Transfer: a tiny training tested on two other networks; the section on results made by hand."""
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,8 @@ import pytest
 
 import cawn
 from cawn.data.decays import time_unit
+from cawn.learn.shared_links import share_links
 from cawn.learn.splits import split
-from cawn.learn.workers import Workers
 from cawn.paper.experiments import Request, Section
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.results import Result
@@ -31,8 +32,8 @@ def planned(system: str = "default", networks: dict[str, cawn.Events] = NETWORKS
 
 
 def measured(measurement: Measurement, folder: Path, networks: dict[str, cawn.Events] = NETWORKS) -> dict[str, Any]:
-    with Workers(1) as workers:
-        links = {name: workers.share(name, events) for name, events in networks.items()}
+    with TemporaryDirectory() as place:
+        links = {name: share_links(place, name, events) for name, events in networks.items()}
         task = Task(measurement.network, dict(measurement.settings), links, "cpu", 1, folder)
         return measure(task, lambda _: None) if measurement.kind == "transfer" else train(task, lambda _: None)
 
@@ -140,7 +141,7 @@ def transferred(label: str, start: str, by_test: dict[str, tuple[float, ...]], s
             for kind, factor in (("random", 1.0), ("historical", 0.5))
         ]
         tests[test] = {"links": f"links of {test}", "split": "s", "rows": rows} | more
-    settings: dict[str, Any] = {"task": "transductive", "seed": seed, "protocol": "standard", "ties": "strict"}
+    settings: dict[str, Any] = {"task": "transductive", "seed": seed, "protocol": "strict", "ties": "strict"}
     settings["config"] = {"negatives": "mixed"}
     return result("transfer", f"transfer, {label}, transductive, seed {seed}", {"tests": tests}, settings, start)
 

@@ -11,8 +11,11 @@ from cawn import systems
 from cawn.data import laws
 from cawn.learn.reporting import Progress
 from cawn.learn.testing import BASELINES
+from cawn.learn.trainer import Trainer
 from cawn.systems.baselines import STANDING
+from networks import with_columns
 from systems.recency_regression import RecencyRegression, RecencySettings
+from systems.small_settings import small
 
 SMALL = RecencySettings(batch_size=32, epochs=3)
 
@@ -37,7 +40,7 @@ def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> No
     assert random["negatives"] == "random"
     assert random["model"]["auc"] > 0.9
     assert set(random["rules"]) == {*BASELINES, *STANDING}
-    assert cawn.evaluate_run(tmp_path / "run", device="cpu") == run.results
+    assert cawn.evaluate(tmp_path / "run", device="cpu") == run.results
 
     predictor = cawn.LinkPredictor.load(tmp_path / "run", device="cpu")
     src, dst, t = [["n3"] * 3, ["n46", "n47", "n80"], [1_600, 1_500, 1_550]]  # times in any order
@@ -92,9 +95,19 @@ def test_progress_reaches_a_callback(events) -> None:
     assert {now.epoch for now in training} == {1, 2, 3}
     assert all(now.epochs == 3 and now.done <= now.total and now.loss > 0 for now in training)
     assert all(now.links_per_second > 0 and now.seconds_left >= 0 for now in training)
+    steps = [(4 - now.epoch) * now.total - now.done for now in training]  # left
+    links = [now.links_per_second * now.seconds_left for now in training]
+    assert links == pytest.approx([left * len(events) * 0.7 / training[0].total for left in steps], rel=1e-3)
     assert [now.metrics["epoch"] for now in told if now.stage == "epoch"] == [1, 2, 3]
     assert told[-1].stage == "testing"
     assert told[-1].done == told[-1].total
+
+
+def test_negatives_that_a_system_cannot_be_trained_with_are_not_ignored_silently() -> None:
+    events = laws.triadic_closure(30, 500, seed=3).events
+    given = with_columns(events, negative=np.full(len(events), 3, np.int32))
+    with pytest.warns(UserWarning, match="vgrnn draws no negatives in training; those of the links are for tests only"):
+        Trainer(given, small("vgrnn"), device="cpu", quiet=True)
 
 
 def test_a_callback_that_raises_ends_the_training(events) -> None:

@@ -32,7 +32,7 @@ from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_link
 from cawn.errors import QueryError
 
 if TYPE_CHECKING:
-    from cawn.learn.field.table import Comparison
+    from cawn.studies.tables import Comparison
 
 
 def compare(
@@ -100,9 +100,9 @@ def compare(
     """
     from cawn.data.summary import describe, in_words
     from cawn.learn.clocks import Clock
-    from cawn.learn.field import compare as compare_systems
-    from cawn.learn.field import plan
     from cawn.learn.protocols import check_protocol
+    from cawn.studies.compare import compare as compare_systems
+    from cawn.studies.compare import plan
 
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
@@ -159,7 +159,7 @@ def _show(found: Comparison, out: Path) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from cawn.learn.field.table import name_of_links
+    from cawn.studies.tables import name_of_links
 
     console = Console()
     tables = [

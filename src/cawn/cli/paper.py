@@ -106,9 +106,9 @@ def _measure(
     from cawn.checks import check_threads
     from cawn.devices import pick_device
     from cawn.learn.experiments import check_writable
-    from cawn.learn.workers import default_jobs
     from cawn.paper.sweep import Sweep, load_networks
     from cawn.paper.variants import check_request
+    from cawn.studies.jobs import default_jobs
 
     chosen = _experiment(name)
     _refuse_options(name, given, chosen.options)

@@ -201,7 +201,6 @@ def rank(
         str | None,
         typer.Option(metavar="all|FILE", help="Candidates: every earlier destination, or the names in a file."),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all-candidates", hidden=True)] = False,
     kind: Annotated[
         list[str] | None,
         typer.Option(help="Kind of candidates: recent, 'two hops' or popular; may be repeated. All by default."),
@@ -231,10 +230,9 @@ def rank(
     if [node is not None, nodes is not None, every].count(True) != 1:
         raise QueryError("give --node NAME, --nodes FILE for many, or --all for every node")
     given = [f"--{name}" for name, value in (("candidate", candidate), ("candidates", candidates)) if value]
-    given += ["--all-candidates"] * everyone
     if len(given) > 1:
         raise QueryError(f"{' and '.join(given)}: give one of them")
-    chosen = _read_candidates("all" if everyone else candidates) if everyone or candidates else candidate
+    chosen = _read_candidates(candidates) if candidates else candidate
     options: dict[str, Any] = {"candidates": chosen, "prior": prior}
     options |= {"kinds": tuple(kind)} if kind else {}
     if node is None:

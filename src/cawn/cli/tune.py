@@ -116,10 +116,10 @@ def tune(
     use_threads(threads)
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
-    from cawn.learn.tuning import check_study
-    from cawn.learn.tuning import tune as tune_settings
-    from cawn.learn.tuning.report import summary
-    from cawn.learn.tuning.space import default_space, read_space
+    from cawn.studies.tuning import check_study
+    from cawn.studies.tuning import tune as tune_settings
+    from cawn.studies.tuning.report import summary
+    from cawn.studies.tuning.space import default_space, read_space
 
     given = parse_settings(settings or []) | ({} if epochs is None else {"epochs": epochs})
     config = settings_of(system, preset, given)

@@ -289,6 +289,3 @@ def evaluate(
             ).rows
     finally:
         listeners.close()
-
-
-evaluate_run = evaluate  # its former name

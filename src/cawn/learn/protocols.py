@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from cawn.errors import QueryError, StorageError, brief
 
 NAMES = ("strict", "tgb", "dyglib", "paper")
-FORMER_NAMES: dict[Any, str] = {"standard": "strict"}  # in runs and results that were written before
 
 
 class Rules(NamedTuple):
@@ -36,11 +35,9 @@ RULES = {
 
 
 def check_protocol(name: Any) -> str:
-    """The protocol of this name, which may be a former one; raises QueryError if there is none."""
-    if isinstance(name, str):
-        name = FORMER_NAMES.get(name, name)
-        if name in NAMES or re.fullmatch(r"tgb:[1-9][0-9]{0,8}", name):
-            return str(name)
+    """The protocol of this name; raises QueryError if there is none."""
+    if isinstance(name, str) and (name in NAMES or re.fullmatch(r"tgb:[1-9][0-9]{0,8}", name)):
+        return name
     raise QueryError(f"protocol is {brief(name)}: give strict, tgb, tgb:N (candidates per link), dyglib or paper")
 
 

@@ -35,7 +35,7 @@ from cawn.files import storing
 from cawn.kernels.threads import num_cores
 from cawn.learn.launcher import PARENT, PRINTED, STORE
 from cawn.learn.run_info import current_versions
-from cawn.learn.workers import read_links, write_links
+from cawn.learn.shared_links import read_links, write_links
 from cawn.systems.base import Indexed, Scorer, System
 from cawn.systems.graphs import release_graphs
 from cawn.systems.ranks import LOST, SINGLE, RankError, Ranks

@@ -40,6 +40,7 @@ class Progress:
 
 Listener = Callable[[Progress], object]
 
+_TESTING = 0.05  # share of a run that is not training, for progress
 _TITLES = {"comparing": "comparing alternatives", "baseline": "training the rates-only baseline", "testing": "testing"}
 
 
@@ -147,3 +148,16 @@ def format_duration(seconds: float) -> str:
     units = ((3600, "h"), (60, "min"), (1, "s"))
     size, unit = next((size, unit) for size, unit in units if seconds >= 2 * size or size == 1)
     return f"{seconds / size:.0f} {unit}"
+
+
+def as_fraction(report: Callable[[float], object]) -> Listener:
+    """A callback for training that reports the fraction of a run that is done."""
+
+    def listen(now: Progress) -> None:
+        if now.stage in ("training", "epoch"):
+            epochs = now.epoch - 1 + now.done / max(now.total, 1)
+            report((1 - _TESTING) * epochs / max(now.epochs, 1))
+        elif now.stage == "testing":
+            report(1 - _TESTING + _TESTING * now.done)
+
+    return listen

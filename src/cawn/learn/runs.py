@@ -505,7 +505,9 @@ def _read_config(folder: Path, found: dict[str, Any]) -> Settings:
         written = kind.from_dict(found["config"])
     except (ValueError, KeyError, QueryError, RecursionError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise StorageError(f"{folder / 'run.json'}: damaged ({reason}); {TRAIN_AGAIN}") from error
+        raise StorageError(
+            f"{folder / 'run.json'}: damaged, or its settings are those of another version ({reason}); {TRAIN_AGAIN}"
+        ) from error
     if path.exists():
         try:
             shown: Settings | None = kind.from_toml(read_file(path).decode())

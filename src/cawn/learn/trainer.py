@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
@@ -99,9 +100,12 @@ class Trainer:
         self._compare_ranks(events, seed, resume)
         self.events = encode(events, config, self.split, self.folder if resume else None)
         self.negatives = validation_negatives(self.events, self.split, seed)
+        if not config.draws_negatives and self.events.negative is not None:
+            name = systems.name_of(config)
+            warnings.warn(f"{name} draws no negatives in training; those of the links are for tests only", stacklevel=2)
         self._build(seed, threads, dict(facts or {}))
         self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer, writes=self.ranks.first)
-        self.state, self.interrupt = State(best=self._weights()), Interrupt(terminate=self.ranks.several)
+        self.state, self.interrupt = State(best=self._weights()), Interrupt()
         first = self.ranks.first
         board = self.folder if tensorboard and first else None
         self.listeners = Listeners(quiet or not first, board, callback if first else None)
@@ -151,6 +155,7 @@ class Trainer:
         if self.ranks.several:
             self._load(self.ranks.broadcast(as_arrays(self._weights())))
         self.num_steps = getattr(self.system, "steps_per_epoch", self.training.steps_per_epoch)
+        self.links_per_step = len(self.training.positions) / max(self.num_steps, 1)
         self.optimizer = Optimizer(self.system.module, self.config, self.num_steps, self.ranks)
         self._seconds: list[float] = []  # of each epoch since training began or was resumed
 
@@ -248,7 +253,7 @@ class Trainer:
         try:
             self._pass(now, first, start)
             steps = state.step - first
-            rate = steps * self.config.batch_size / (time.perf_counter() - start)
+            rate = steps * self.links_per_step / (time.perf_counter() - start)
             row = self._end_epoch()
         except Interrupted:
             self._add_cost(start)
@@ -299,7 +304,7 @@ class Trainer:
                     next_report = time.perf_counter() + REPORT_INTERVAL
                     mean, speed = (before + float(total)) / step, (step - first) / (time.perf_counter() - start)
                     left = ((now.epochs - state.epoch) * self.num_steps - step) / speed
-                    now = replace(now, links_per_second=speed * self.config.batch_size, seconds_left=left)
+                    now = replace(now, links_per_second=speed * self.links_per_step, seconds_left=left)
                     self.listeners(replace(now, done=step, loss=mean))
                 if self._asked_to_stop():
                     raise Interrupted
@@ -387,7 +392,7 @@ class Refit(Trainer):
     def __init__(self, trainer: Trainer) -> None:
         self.config, self.folder, self.device = trainer.config, trainer.folder, trainer.device
         self.events, self.listeners, self.ranks = trainer.events, trainer.listeners, trainer.ranks
-        self.interrupt = Interrupt(terminate=self.ranks.several)
+        self.interrupt = Interrupt()
         self.epochs, self.split = trainer.state.best_epoch + 1, splits.whole(trainer.events, trainer.split)
         context = trainer.context
         self._build(context.seed, context.threads, dict(context.facts))

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from cawn.data.events import Events
 from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
-from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
@@ -21,6 +20,7 @@ from cawn.paper.published import TESTS, PaperValue, display_name, paper_value
 from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, by_seed, cell, check_same_splits
 from cawn.paper.training import training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
+from cawn.studies.jobs import Send
 
 CLOCKS = ("strict", "event", "batch:200")
 BY_ROWS = "ties by rows"

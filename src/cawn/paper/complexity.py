@@ -18,13 +18,13 @@ from cawn.data.events import Events
 from cawn.learn.metrics import t_quantile
 from cawn.learn.plots import COLOURS
 from cawn.learn.trainer import Trainer
-from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name
 from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, described
 from cawn.paper.variants import paper_config
+from cawn.studies.jobs import Send
 from cawn.systems.cawn.config import Config
 from cawn.systems.cawn.system import decays
 from cawn.systems.training import Links

@@ -73,6 +73,7 @@ class Experiment:
     options: ClassVar[tuple[str, ...]] = ("--seeds", "--set")  # command-line options that not all experiments have
     systems: ClassVar[tuple[str, ...]] = ()  # that it trains, by their names in --systems; () for any
     together: ClassVar[bool] = False  # whether all networks must be given in one command, because it compares them
+    shared: ClassVar[bool] = True  # whether several processes may work on it in one folder
     alone: ClassVar[bool] = False  # whether measurements run one at a time, because they measure time
 
     def plan(self, request: Request) -> Iterable[Measurement]:

@@ -11,14 +11,14 @@ from typing import Any
 
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
-from cawn.learn.tuning.journal import import_optuna, open_study, quiet_optuna
-from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name, published
 from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, events_of, options_of, training
 from cawn.paper.variants import best_trial
+from cawn.studies.jobs import Send
+from cawn.studies.tuning.journal import import_optuna, open_study, quiet_optuna
 from cawn.systems.cawn.config import Config
 
 PRESETS = ("paper-mean", "paper-attn")
@@ -33,6 +33,7 @@ class Grid(Experiment):
     seeds = 1
     options = ("--systems", "--trials", "--set")
     systems = PRESETS
+    shared = False  # the process that asks for a trial ends it
 
     def plan(self, request: Request) -> Iterator[Measurement]:
         presets = [name for name in PRESETS if request.systems is None or name in request.systems]

@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from cawn import __version__
 from cawn.data.events import Events
-from cawn.learn.workers import Send, read_links
+from cawn.learn.shared_links import read_links
+from cawn.studies.jobs import Send
 
 # The function that makes each kind of measurement, called with a `Task` and a `Send`; returns JSON-compatible values.
 KINDS = {
@@ -66,20 +68,10 @@ class Task:
 
     def events(self, network: str | None = None) -> Events:
         """The links of its network, or of another that it needs."""
-        return read_links(Path(self.links[network or self.network]))
+        return read_links(self.links[network or self.network])
 
 
-def measure(arguments: dict[str, Any], send: Send) -> Any:
-    """Make a measurement; every call of a sweep calls this function."""
-    from importlib import import_module
-
-    module, _, name = KINDS[arguments["kind"]].partition(":")
-    task = Task(
-        network=arguments["network"],
-        settings=arguments["settings"],
-        links=arguments["links"],
-        device=arguments["device"],
-        threads=arguments["threads"],
-        folder=Path(arguments["folder"]),
-    )
+def measure(kind: str, task: Task, send: Send) -> Any:
+    """Make a measurement; every job of a sweep calls this function."""
+    module, _, name = KINDS[kind].partition(":")
     return getattr(import_module(module), name)(task, send)

@@ -147,7 +147,7 @@ def trained_with(runs: Mapping[str, Iterable[Result]]) -> str:
 
 def kinds_in_training(runs: Iterable[Result]) -> list[str]:
     """The kinds of negatives that systems were trained with."""
-    return sorted({str(run.settings["config"]["negatives"]) for run in runs})
+    return sorted({run.settings["config"].get("negatives", "random") for run in runs})
 
 
 def findings(lines: list[Line]) -> list[str]:

@@ -12,12 +12,12 @@ from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.kernels.keys import pair_key
 from cawn.learn.splits import split
-from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import NAMES, display_name, published
 from cawn.paper.results import Result, Results
 from cawn.paper.variants import tuned
+from cawn.studies.jobs import Send
 
 Array = npt.NDArray[Any]
 

@@ -65,7 +65,7 @@ def _splits(results: Results, chosen: list[Result]) -> Iterator[str]:
     found: dict[tuple[str, ...], dict[int, str]] = {}
     for result in (one for one in chosen if one.kind == "training"):
         network, task, seed = result.where
-        usual = {"protocol": "standard", "ties": "strict"}
+        usual = {"protocol": "strict", "ties": "strict"}
         how = [f"{name}: {result.settings[name]}" for name, value in usual.items() if result.settings[name] != value]
         for row in _rows(result):
             found.setdefault((network, task, *how), {})[seed] = row["split"]

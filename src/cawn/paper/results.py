@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cawn.errors import QueryError, StorageError, brief, one_line
-from cawn.files import read_file, write_text
+from cawn.files import LOCK, FileLock, make_folder, read_file, write_text
 from cawn.learn.metrics import mean_and_interval
 from cawn.paper.published import NETWORKS
 
@@ -58,6 +58,7 @@ class Results:
     folder: Path
     found: dict[str, dict[str, Result]] = field(default_factory=dict)
     about: dict[str, dict[str, Any]] = field(default_factory=dict)  # by network: digest, links, nodes
+    _read_at: dict[str, int] = field(default_factory=dict)  # by network: when its file was changed
     foreign: set[Path] = field(default_factory=set)  # JSON files in the folder that have no results
 
     @classmethod
@@ -69,6 +70,7 @@ class Results:
         return results
 
     def _read_file(self, path: Path) -> None:
+        changed = path.stat().st_mtime_ns
         text = read_file(path) if path.is_file() else b""
         try:
             content = json.loads(text) if _MARK.encode() in text else {}
@@ -82,6 +84,7 @@ class Results:
             raise StorageError(f"{path}: damaged, or written by another version of cawn; move it away") from error
         if network != path.stem:
             raise StorageError(f"{path}: has results of {brief(network)}, so it must have that name; move it away")
+        self._read_at[network] = changed
         self.about[network], self.found[network] = about, {row.key: row for row in rows}
 
     def check_writable(self, network: str) -> None:
@@ -94,19 +97,34 @@ class Results:
         return self.folder / f"{network}.json"
 
     def add(self, result: Result, about: dict[str, Any]) -> None:
-        """Add a result and write the file of its network. The caller holds the lock of the folder."""
-        self.about[result.network] = about
-        for label in result.labels:
-            self._take(result.network, label)
-        self.found.setdefault(result.network, {})[result.key] = result
-        self.write(result.network)
+        """Add a result to the file of its network."""
+        with self._changing(result.network):
+            self.about[result.network] = about
+            for label in result.labels:
+                self._take(result.network, label)
+            self.found.setdefault(result.network, {})[result.key] = result
 
     def use(self, result: Result, label: str) -> None:
         """Give a label to an existing result, and remove it from the result that had it before."""
-        if label not in result.labels:
-            self._take(result.network, label)
-            result.labels.append(label)
-            self.write(result.network)
+        if label not in self.found[result.network][result.key].labels:
+            with self._changing(result.network):
+                self._take(result.network, label)
+                self.found[result.network][result.key].labels.append(label)
+
+    @contextmanager
+    def _changing(self, network: str) -> Iterator[None]:
+        """Within, no other process changes the file of a network, which is read at first and written at the end."""
+        make_folder(self.folder)
+        with FileLock(self.folder / LOCK):
+            self.refresh(network)
+            yield
+            self.write(network)
+
+    def refresh(self, network: str) -> None:
+        """Read what other processes have written since."""
+        path = self._file(network)
+        if path.exists() and path.stat().st_mtime_ns != self._read_at.get(network):
+            self._read_file(path)
 
     def _take(self, network: str, label: str) -> None:
         for other in self.found.get(network, {}).values():
@@ -119,6 +137,7 @@ class Results:
         lines = [json.dumps({k: v for k, v in vars(row).items() if k != "network"}) for row in rows]
         head = json.dumps({"format": _MARK, "network": network, "about": self.about[network]})[:-1]
         write_text(self._file(network), head + ', "results": [\n' + ",\n".join(lines) + "\n]}\n")
+        self._read_at[network] = self._file(network).stat().st_mtime_ns
 
     def get(self, network: str, key: str) -> Result | None:
         return self.found.get(network, {}).get(key)

@@ -18,13 +18,13 @@ from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.plots import COLOURS
 from cawn.learn.runs import load_system, read_run
-from cawn.learn.workers import Send
 from cawn.paper import training
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.published import display_name
 from cawn.paper.results import Cell, Result, Results, cell
 from cawn.paper.variants import paper_config
+from cawn.studies.jobs import Send
 from cawn.systems.cawn.features import WALK_SEED, Batch
 from cawn.systems.cawn.system import WalkScorer
 

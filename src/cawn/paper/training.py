@@ -8,10 +8,9 @@ from typing import Any
 from cawn import systems
 from cawn.data.events import Events
 from cawn.learn.clocks import Clock
-from cawn.learn.field.jobs import as_fraction
-from cawn.learn.reporting import Listener, Progress
-from cawn.learn.workers import Send
+from cawn.learn.reporting import Listener, Progress, as_fraction
 from cawn.paper.measurements import Measurement, Task
+from cawn.studies.jobs import Send
 from cawn.systems.settings import Settings
 
 _METRICS = ("auc", "ap", "auc_batch30", "ap_batch30")
@@ -29,7 +28,7 @@ def training(
     clocks: tuple[str, ...] = ("strict",),
     ties: str = "strict",
     baselines: bool = False,
-    protocol: str = "standard",
+    protocol: str = "strict",
 ) -> Measurement:
     """A training run as a measurement.
 
@@ -87,7 +86,7 @@ def options_of(task: Task, send: Send) -> dict[str, Any]:
 
 def measure(task: Task, send: Send) -> dict[str, Any]:
     """Train, or resume, and evaluate with every clock. Reports the fraction done and the validation AP of epochs."""
-    from cawn.learn.experiments import evaluate_run, train
+    from cawn.learn.experiments import evaluate, train
 
     settings = task.settings
     clock, *other_clocks = settings["clocks"]
@@ -97,7 +96,7 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
     rows = run.results
     options: dict[str, Any] = {"device": task.device, "threads": task.threads, "baselines": settings["baselines"]}
     for other in other_clocks:
-        rows = rows + evaluate_run(task.folder, kinds, clock=other, **options)
+        rows = rows + evaluate(task.folder, kinds, clock=other, **options)
     validation = [round(row["val_ap"], 6) for row in run.epochs]
     return {
         "rows": [_row(row) for row in rows],

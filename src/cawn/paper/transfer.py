@@ -17,7 +17,6 @@ from cawn.learn.negatives import training_links
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
 from cawn.learn.testing import Run
-from cawn.learn.workers import Send
 from cawn.paper.experiments import Experiment, Plot, Request, Section, Table, counted
 from cawn.paper.measurements import Measurement, Task
 from cawn.paper.negatives import trained_with
@@ -25,6 +24,7 @@ from cawn.paper.published import NAMES, display_name
 from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits
 from cawn.paper.training import KINDS_OF_NEGATIVES, config_of, options_of, training
 from cawn.paper.variants import BY_NAME, VARIANTS, Variant, chosen_variants, settings_of
+from cawn.studies.jobs import Send
 from cawn.systems.base import Context, Scorer
 from cawn.systems.baselines import scorers as untrained_scorers
 from cawn.systems.settings import Settings
@@ -90,7 +90,7 @@ def transfer(network: str, config: Settings, networks: Iterable[str], variant: V
     """A training run on one network, without attributes, tested on all networks."""
     alone = training(
         network,
-        config.with_(attributes=False),
+        config.with_(attributes=False) if config.attributes else config,
         task="transductive",
         seed=seed,
         label=_label(variant),

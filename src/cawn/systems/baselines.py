@@ -18,7 +18,7 @@ from cawn.data.events import Events
 from cawn.index.tallies import Tally
 from cawn.kernels.keys import pair_key
 from cawn.systems.base import Context, Scorer
-from cawn.systems.settings import IgnoresDirection, Settings
+from cawn.systems.settings import IgnoresDirection, Settings, setting
 from cawn.systems.training import Optimizer
 
 Scores = npt.NDArray[np.float64]
@@ -211,7 +211,7 @@ class PopularitySettings(RecencySettings):
 class EdgebankSettings(IgnoresDirection, RecencySettings):
     """Settings of EdgeBank."""
 
-    memory: Literal["unlimited", "window"] = "unlimited"  # "window": only the last 15 % of the time so far
+    memory: Literal["unlimited", "window"] = setting("unlimited", '"window": only the last 15 % of the time so far')
 
     @property
     def rule(self) -> str:
@@ -222,7 +222,7 @@ class EdgebankSettings(IgnoresDirection, RecencySettings):
 class HeuristicsSettings(RecencySettings):
     """Settings of the lexicographic heuristics."""
 
-    order: Order = "LR+LP+GR+GP"  # L: of the pair, G: of the destination; R: last time, P: number of links
+    order: Order = setting("LR+LP+GR+GP", "L: of the pair, G: of the destination; R: last time, P: number of links")
 
     @property
     def rule(self) -> str:

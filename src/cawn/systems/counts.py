@@ -23,7 +23,7 @@ from cawn.data.ties import in_canonical_order
 from cawn.index.tallies import Tally, first_occurrences
 from cawn.kernels.keys import pair_key
 from cawn.systems.base import Context
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, setting
 from cawn.systems.training import Optimizer, mean_loss
 
 Array = npt.NDArray[Any]
@@ -45,12 +45,12 @@ class CountsSettings(Settings):
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed", "hard"] = "random"
     pool: Literal["period", "training"] = "training"
-    attributes: bool = False  # has no effect
-    depth: int = 5  # K, the number of last destinations of the source that are used
-    smoothing: float = 1.0  # pseudo-counts of each estimate
-    backoff: Literal["marginal", "continuation"] = "marginal"  # smooth to popularity or to Kneser-Ney counts
+    attributes: ClassVar[bool] = False  # type: ignore[misc]  # no setting: they are not used
+    standardise: ClassVar[bool] = False  # type: ignore[misc]
+    depth: int = setting(5, "K, the number of last destinations of the source that are used", 1, 100)
+    smoothing: float = setting(1.0, "pseudo-counts of each estimate", 1e-6, 1e6)
+    backoff: Literal["marginal", "continuation"] = setting("marginal", "smooth to popularity or to Kneser-Ney counts")
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"depth": (1, 100), "smoothing": (1e-6, 1e6)}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "depth")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 1e-3, "high": 1e-1, "log": True},

@@ -15,7 +15,7 @@ from cawn.errors import QueryError
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding, dropout
 from cawn.systems.neural import NeighbourSystem, PastTensors
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import PublishedSettings, setting
 
 _ENTRIES = 1 << 15  # entries of the sequences of sources per forward pass, in scoring
 
@@ -24,25 +24,15 @@ _ENTRIES = 1 << 15  # entries of the sequences of sources per forward pass, in s
 class DygformerSettings(PublishedSettings):
     """Settings of DyGFormer; the defaults are those published for most networks."""
 
-    length: int = 32  # length of a node's sequence: itself and its most recent links
-    patch: int = 1  # entries per token; must divide the length
-    layers: int = 2  # transformer layers
-    heads: int = 2  # attention heads
-    channel_dim: int = 50  # width of each channel of a token
-    time_dim: int = 100  # width of the time encoding
-    dim: int = 172  # width of embeddings
-    dropout: float = 0.1
+    length: int = setting(32, "length of a node's sequence: itself and its most recent links", 2, 1 << 14)
+    patch: int = setting(1, "entries per token; must divide the length", 1, 1 << 12)
+    layers: int = setting(2, "transformer layers", 1, 16)
+    heads: int = setting(2, "attention heads", 1, 64)
+    channel_dim: int = setting(50, "width of each channel of a token", 1, 4096)
+    time_dim: int = setting(100, "width of the time encoding", 1, 4096)
+    dim: int = setting(172, "width of embeddings", 1, 4096)
+    dropout: float = setting(0.1, "dropout", 0, 0.99)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "length": (2, 1 << 14),
-        "patch": (1, 1 << 12),
-        "layers": (1, 16),
-        "heads": (1, 64),
-        "channel_dim": (1, 4096),
-        "time_dim": (1, 4096),
-        "dim": (1, 4096),
-        "dropout": (0, 0.99),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "length", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
         "dim": [64, 100, 172],

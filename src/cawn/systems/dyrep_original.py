@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from cawn.data.events import Events
 from cawn.kernels.jit import inline_fast, njit, njit_fast
 from cawn.systems.base import Context
 from cawn.systems.matrices import multiply, multiply_transposed
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import DrawsNoNegatives, PublishedSettings, setting
 from cawn.systems.versions import Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
@@ -29,23 +29,17 @@ _SMALLEST, _LARGEST = 0.1, 1000.0  # psi
 
 
 @dataclass(frozen=True)
-class DyRepOriginalSettings(PublishedSettings):
+class DyRepOriginalSettings(DrawsNoNegatives, PublishedSettings):
     """Settings of DyRep, with the defaults of its public implementation where its paper gives none."""
 
-    batch_size: int = 200  # links per optimizer step; back-propagation ends at its first link
+    batch_size: int = setting(200, "links per optimizer step; back-propagation ends at its first link")
     lr: float = 2e-4
     epochs: int = 50
     patience: int = 5
-    negatives: Literal["random", "mixed"] = "random"  # has no effect: the survival term draws its own nodes
-    dim: int = 32  # width of the states
-    neighbours: int = 20  # most recent partners that a node attends to
-    samples: int = 5  # random other nodes, for each node of a link, in the survival term
+    dim: int = setting(32, "width of the states", 1, 4096)
+    neighbours: int = setting(20, "most recent partners that a node attends to", 1, 1024)
+    samples: int = setting(5, "random other nodes, for each node of a link, in the survival term", 1, 1024)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "dim": (1, 4096),
-        "neighbours": (1, 1024),
-        "samples": (1, 1024),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 2e-5, "high": 2e-3, "log": True},

@@ -14,28 +14,20 @@ from torch import Tensor, nn
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import PublishedSettings, setting
 
 
 @dataclass(frozen=True)
 class GraphMixerSettings(PublishedSettings):
     """Settings of GraphMixer; the defaults are those published with DyGLib for most networks."""
 
-    neighbours: int = 20  # most recent links of a node, the tokens of the mixer
-    time_gap: int = 2000  # most recent links over whose neighbours the node encoder averages
-    layers: int = 2  # mixer blocks
-    dim: int = 172  # width of tokens and embeddings
-    time_dim: int = 100  # width of the time encoding
-    dropout: float = 0.4
+    neighbours: int = setting(20, "most recent links of a node, the tokens of the mixer", 1, 4096)
+    time_gap: int = setting(2000, "most recent links over whose neighbours the node encoder averages", 1, 1 << 30)
+    layers: int = setting(2, "mixer blocks", 1, 16)
+    dim: int = setting(172, "width of tokens and embeddings", 1, 4096)
+    time_dim: int = setting(100, "width of the time encoding", 1, 4096)
+    dropout: float = setting(0.4, "dropout", 0, 0.99)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "neighbours": (1, 4096),
-        "time_gap": (1, 1 << 30),
-        "layers": (1, 16),
-        "dim": (1, 4096),
-        "time_dim": (1, 4096),
-        "dropout": (0, 0.99),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
         "dim": [64, 100, 172],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from cawn.errors import DataError
 from cawn.kernels.jit import njit_fast
 from cawn.systems.base import Context
 from cawn.systems.matrices import multiply, multiply_transposed
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import DrawsNoNegatives, PublishedSettings, setting
 from cawn.systems.versions import NONE, Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
 
 Array = npt.NDArray[Any]
@@ -32,22 +32,17 @@ _SMALLEST_NORM = 1e-12
 
 
 @dataclass(frozen=True)
-class JodieOriginalSettings(PublishedSettings):
+class JodieOriginalSettings(DrawsNoNegatives, PublishedSettings):
     """Settings of JODIE, with the defaults of its paper."""
 
-    batch_size: int = 200  # links per optimizer step; back-propagation ends at its first link
+    batch_size: int = setting(200, "links per optimizer step; back-propagation ends at its first link")
     lr: float = 1e-3
     epochs: int = 50
     patience: int = 10
     weight_decay: float = 1e-5
-    negatives: Literal["random", "mixed"] = "random"  # has no effect: the loss uses no negatives
-    dim: int = 128  # width of the dynamic states
-    smoothness: float = 1.0  # weight of both smoothness terms in the loss
+    dim: int = setting(128, "width of the dynamic states", 1, 4096)
+    smoothness: float = setting(1.0, "weight of both smoothness terms in the loss", 0, 1e6)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "dim": (1, 4096),
-        "smoothness": (0, 1e6),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 1e-4, "high": 1e-2, "log": True},

@@ -27,7 +27,7 @@ from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding
 from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.replay import Replay
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import PublishedSettings, setting
 from cawn.systems.training import Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]
@@ -43,32 +43,21 @@ LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 class NATSettings(PublishedSettings):
     """Settings of NAT; the defaults are those its authors publish for a run on Wikipedia."""
 
-    batch_size: int = 100  # also the number of links between updates of the caches
+    batch_size: int = setting(100, "also the number of links between updates of the caches")
     epochs: int = 50
     patience: int = 5
 
-    neighbours: int = 32  # slots of the first cache
-    second_neighbours: int = 16  # slots of the second cache
-    replacement: float = 0.7  # alpha, the probability that a new key replaces another in its slot
-    dim: int = 72  # width of the state vectors
-    entry_dim: int = 4  # width of the vector of an entry
-    position_dim: int = 16  # width of the embedding of the set of caches that a key occurs in
-    time_dim: int = 16  # width of the time encoding
-    heads: int = 2  # attention heads
-    pooling: Literal["attention", "sum"] = "attention"  # how the keys are pooled; the published code sums
-    dropout: float = 0.1
+    neighbours: int = setting(32, "slots of the first cache", 1, 1 << 16)
+    second_neighbours: int = setting(16, "slots of the second cache", 1, 1 << 16)
+    replacement: float = setting(0.7, "alpha, the probability that a new key replaces another in its slot", 0, 1)
+    dim: int = setting(72, "width of the state vectors", 1, 4096)
+    entry_dim: int = setting(4, "width of the vector of an entry", 1, 4096)
+    position_dim: int = setting(16, "width of the embedding of the set of caches that a key occurs in", 1, 4096)
+    time_dim: int = setting(16, "width of the time encoding", 1, 4096)
+    heads: int = setting(2, "attention heads", 1, 64)
+    pooling: Literal["attention", "sum"] = setting("attention", "how the keys are pooled; the published code sums")
+    dropout: float = setting(0.1, "dropout", 0, 0.95)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "neighbours": (1, 1 << 16),
-        "second_neighbours": (1, 1 << 16),
-        "replacement": (0, 1),
-        "dim": (1, 4096),
-        "entry_dim": (1, 4096),
-        "position_dim": (1, 4096),
-        "time_dim": (1, 4096),
-        "heads": (1, 64),
-        "dropout": (0, 0.95),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "second_neighbours", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
         "dim": [36, 72, 144],

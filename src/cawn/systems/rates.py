@@ -24,7 +24,7 @@ from cawn.index.index import Index
 from cawn.index.stored import index_of, named_arrays, stored_index
 from cawn.systems.base import Context, symmetric_features
 from cawn.systems.layers import Standardise
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, setting
 from cawn.systems.training import Links, Optimizer, contrast_loss
 from cawn.walks.history import History
 
@@ -41,18 +41,14 @@ class RatesSettings(Settings):
     lr: float = 3e-3
     epochs: int = 6
     weight_decay: float = 0.0
-    hidden: int = 64  # width of the two hidden layers
-    num_negatives: int = 1  # K, per training link
-    since: bool = True  # the number of links of each end since the last link of the pair
-    two_steps: bool = True  # how often the recent partners of each end have linked to the other end
-    transitions: bool = True  # how often nodes link to one end soon after a recent partner of the other
-    scaled: bool = True  # scale all features to mean 0 and deviation 1 over the training pairs
-    directed: bool = True  # also count links by direction; otherwise scores are symmetric
+    hidden: int = setting(64, "width of the two hidden layers", 1, 4096)
+    num_negatives: int = setting(1, "K, per training link", 1, 1000)
+    since: bool = setting(True, "the number of links of each end since the last link of the pair")
+    two_steps: bool = setting(True, "how often the recent partners of each end have linked to the other end")
+    transitions: bool = setting(True, "how often nodes link to one end soon after a recent partner of the other")
+    scaled: bool = setting(True, "scale all features to mean 0 and deviation 1 over the training pairs")
+    directed: bool = setting(True, "also count links by direction; otherwise scores are symmetric")
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
-        "hidden": (1, 4096),
-        "num_negatives": (1, 1000),
-    }
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": NO_SEQUENCES}
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "hidden")
     SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {

@@ -2,43 +2,48 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
 
 from cawn.errors import QueryError, brief, enough_memory
 
 _known_hints: dict[type, dict[str, Any]] = {}
+Value = TypeVar("Value")
+
+
+def setting(default: Value, meaning: str, low: float | None = None, high: float | None = None) -> Value:
+    """A field of settings: its default, what it means and, if it is a number, the range of its values."""
+    value: Value = field(default=default, metadata={"limits": None if low is None else (low, high), "meaning": meaning})
+    return value
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings that all systems share."""
 
-    batch_size: int = 128
-    lr: float = 1e-3
-    epochs: int = 10
-    patience: int = 3  # epochs without a better validation AP before training stops
-    schedule: Literal["constant", "one-cycle"] = "one-cycle"  # of the learning rate, over all epochs
-    weight_decay: float = 0.1  # decoupled, times the learning rate
-    negatives: Literal["random", "mixed", "hard", "pairs"] = "mixed"  # "mixed": a quarter are other destinations of
-    # the source; "hard": also, a quarter are destinations of recent links; "pairs": also, a quarter are earlier links
-    pool: Literal["period", "training"] = "period"  # of random negatives: destinations seen by the end of the link's
-    # period, a fifth of the training links, which is how test negatives are drawn; or of all training links
-    attributes: bool = True  # use link and node attributes, if there are any
-    standardise: bool = True  # scale numeric attributes to mean 0 and deviation 1 over the training links
+    batch_size: int = setting(128, "links per step", 1, 1 << 20)
+    lr: float = setting(1e-3, "learning rate", 1e-12, 10)
+    epochs: int = setting(10, "most epochs", 1, 100_000)
+    patience: int = setting(3, "epochs without a better validation AP before training stops", 1, 100_000)
+    schedule: Literal["constant", "one-cycle"] = setting("one-cycle", "of the learning rate, over all epochs")
+    weight_decay: float = setting(0.1, "decoupled, times the learning rate", 0, 100)
+    negatives: Literal["random", "mixed", "hard", "pairs"] = setting(
+        "mixed",
+        '"mixed": a quarter are other destinations of the source; "hard": also, a quarter are destinations of '
+        'recent links; "pairs": also, a quarter are earlier links',
+    )
+    pool: Literal["period", "training"] = setting(
+        "period",
+        "of random negatives: destinations seen by the end of the link's period, a fifth of the training "
+        "links, which is how test negatives are drawn; or of all training links",
+    )
+    attributes: bool = setting(True, "use link and node attributes, if there are any")
+    standardise: bool = setting(True, "scale numeric attributes to mean 0 and deviation 1 over the training links")
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = {
-        "batch_size": (1, 1 << 20),
-        "lr": (1e-12, 10),
-        "weight_decay": (0, 100),
-        "epochs": (1, 100_000),
-        "patience": (1, 100_000),
-    }
+    draws_negatives: ClassVar[bool] = True
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size",)  # settings to lower if memory runs out, most effective first
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}}
     # What `cawn tune` searches by default, in the form of its TOML files. Not the training negatives: validation
@@ -51,8 +56,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         hints = _hints(type(self))
-        for field in fields(self):
-            self._check(field.name, getattr(self, field.name), hints[field.name])
+        for each in fields(self):
+            self._check(each.name, getattr(self, each.name), hints[each.name])
 
     @property
     def symmetric(self) -> bool:
@@ -79,7 +84,7 @@ class Settings:
 
     def with_(self, /, **changes: Any) -> Self:
         """Returns a copy with these settings changed."""
-        known = {field.name for field in fields(self)}
+        known = {each.name for each in fields(self)}
         if unknown := sorted(set(changes) - known):
             raise QueryError(f"setting {brief(unknown[0])} does not exist; there are {', '.join(sorted(known))}")
         return replace(self, **changes)
@@ -93,22 +98,22 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """The settings by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @classmethod
     def describe(cls) -> list[dict[str, Any]]:
-        """A row per setting, for help texts: its name, default, possible values and the comment beside its definition.
+        """A row per setting, for help texts: its name, default, possible values and meaning.
 
         Its own settings come first, then those that all systems share.
         """
-        hints, comments, default = _hints(cls), _comments(cls), cls().to_dict()
+        hints, default = _hints(cls), cls().to_dict()
         names = sorted(default, key=lambda name: name in Settings.__dataclass_fields__)
         return [
             {
                 "name": name,
                 "default": default[name],
-                "values": _values(hints[name], cls.RANGES.get(name)),
-                "meaning": comments.get(name, ""),
+                "values": _values(hints[name], _fact(cls, name, "limits")),
+                "meaning": _fact(cls, name, "meaning") or "",
             }
             for name in names
         ]
@@ -144,7 +149,7 @@ class Settings:
             if not isinstance(value, str) or value not in choices:
                 raise QueryError(f"{name} is {brief(value)}: give one of {', '.join(choices)}")
         else:
-            low, high = self.RANGES[name]
+            low, high = _fact(type(self), name, "limits")
             if not is_number(value) or (hint is int and not isinstance(value, int)) or not low <= value <= high:
                 kind = "an integer" if hint is int else "a number"
                 raise QueryError(f"{name} is {brief(value)}: give {kind} from {low} to {high}")
@@ -160,6 +165,15 @@ class IgnoresDirection:
     @property
     def uses_direction(self) -> bool:
         return False
+
+
+@dataclass(frozen=True)
+class DrawsNoNegatives:
+    """Mixin for the settings of a system that draws no negatives in training. Baselines beside it use these."""
+
+    negatives: ClassVar[str] = "random"
+    pool: ClassVar[str] = "training"
+    draws_negatives: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -223,18 +237,10 @@ def _values(hint: Any, limits: tuple[float, float] | None) -> str:
     return " to ".join(f"{limit:,}" if isinstance(limit, int) else f"{limit:g}" for limit in limits)
 
 
-def _comments(cls: type[Settings]) -> dict[str, str]:
-    """The comments beside the definitions of settings, by name; empty if the source is not installed."""
-    found: dict[str, str] = {}
-    for kind in reversed(cls.__mro__[:-1]):
-        try:
-            source = inspect.getsource(kind)
-        except (OSError, TypeError):
-            continue
-        for name, first, more in re.findall(r"^    (\w+): [^#\n]*  # (.*)\n((?:    # .*\n)*)", source, re.MULTILINE):
-            if name in kind.__annotations__:
-                found[name] = " ".join([first, *(line.strip(" #") for line in more.splitlines())])
-    return found
+def _fact(cls: type[Settings], name: str, what: str) -> Any:
+    """What a class or the nearest of its bases says about a setting."""
+    given = (kind.__dict__.get("__dataclass_fields__", {}).get(name) for kind in cls.__mro__)
+    return next((found for each in given if each is not None and (found := each.metadata.get(what))), None)
 
 
 def toml_value(value: Any) -> str:

@@ -16,29 +16,21 @@ from cawn.kernels.rng import seed_for
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
 from cawn.systems.neural import NodeEmbeddingSystem, PastTensors, distinct
-from cawn.systems.settings import PublishedSettings
+from cawn.systems.settings import PublishedSettings, setting
 
 
 @dataclass(frozen=True)
 class TgatSettings(PublishedSettings):
     """Settings of TGAT; the defaults are those published with DyGLib for most networks."""
 
-    sampling: Literal["recent", "uniform"] = "recent"  # uniform: with replacement
-    neighbours: int = 20  # links that a node attends to
-    layers: int = 2  # levels of the tree
-    heads: int = 2  # attention heads
-    dim: int = 172  # width of embeddings; the width of node attributes if that is larger
-    time_dim: int = 100  # width of the time encoding
-    dropout: float = 0.1
+    sampling: Literal["recent", "uniform"] = setting("recent", "uniform: with replacement")
+    neighbours: int = setting(20, "links that a node attends to", 1, 4096)
+    layers: int = setting(2, "levels of the tree", 1, 4)
+    heads: int = setting(2, "attention heads", 1, 64)
+    dim: int = setting(172, "width of embeddings; the width of node attributes if that is larger", 1, 4096)
+    time_dim: int = setting(100, "width of the time encoding", 1, 4096)
+    dropout: float = setting(0.1, "dropout", 0, 0.99)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "neighbours": (1, 4096),
-        "layers": (1, 4),
-        "heads": (1, 64),
-        "dim": (1, 4096),
-        "time_dim": (1, 4096),
-        "dropout": (0, 0.99),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "layers", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
         "dim": [64, 100, 172],

@@ -28,7 +28,7 @@ from cawn.kernels.jit import inline, njit
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
 from cawn.systems.neural import NeighbourSystem, PastTensors
-from cawn.systems.settings import PublishedSettings, is_number
+from cawn.systems.settings import PublishedSettings, is_number, setting
 
 Array = npt.NDArray[Any]
 
@@ -44,24 +44,17 @@ TRIAL_DIM, TRIAL_LR = 32, 1e-3  # of the short training runs
 class TPNetSettings(PublishedSettings):
     """Settings of TPNet; the defaults are the published ones."""
 
-    levels: int = 3  # k, the length of the longest walks
-    width_factor: float = 10.0  # the width of a projection is this times log(2 E)
-    decay: Literal["auto"] | float = "auto"  # lambda / tau, tau being the links of an average node per unit of time
-    neighbours: int = 20  # most recent links of each node
-    time_dim: int = 100  # width of the time encoding
-    dim: int = 172  # width of tokens
-    layers: int = 2  # mixer blocks
-    dropout: float = 0.1
+    levels: int = setting(3, "k, the length of the longest walks", 1, 8)
+    width_factor: float = setting(10.0, "the width of a projection is this times log(2 E)", 0.01, 1000)
+    decay: Literal["auto"] | float = setting(
+        "auto", "lambda / tau, tau being the links of an average node per unit of time"
+    )
+    neighbours: int = setting(20, "most recent links of each node", 1, 4096)
+    time_dim: int = setting(100, "width of the time encoding", 1, 4096)
+    dim: int = setting(172, "width of tokens", 1, 4096)
+    layers: int = setting(2, "mixer blocks", 1, 64)
+    dropout: float = setting(0.1, "dropout", 0, 0.95)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = PublishedSettings.RANGES | {
-        "levels": (1, 8),
-        "width_factor": (0.01, 1000),
-        "neighbours": (1, 4096),
-        "time_dim": (1, 4096),
-        "dim": (1, 4096),
-        "layers": (1, 64),
-        "dropout": (0, 0.95),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "neighbours", "levels", "width_factor")
     SEARCHED: ClassVar[dict[str, Any]] = PublishedSettings.SEARCHED | {
         "dim": [64, 100, 172],

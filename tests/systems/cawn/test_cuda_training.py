@@ -80,7 +80,7 @@ def test_both_processors_learn_the_same_law(tmp_path: Path) -> None:
     assert figures["cuda"] > 0.62
     assert abs(figures["cuda"] - figures["cpu"]) < 0.02
     for one, other in (("cuda", "cpu"), ("cpu", "cuda")):  # a run can be used on any device, wherever it was trained
-        again = cawn.evaluate_run(tmp_path / one, device=other)
+        again = cawn.evaluate(tmp_path / one, device=other)
         saved = json.loads((tmp_path / one / "results.json").read_text())
         for mine, theirs in zip(again, saved, strict=True):
             assert mine["model"]["auc"] == pytest.approx(theirs["model"]["auc"], abs=2e-3)

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from cawn.data.decays import ladder
 from cawn.errors import QueryError, brief
 from cawn.index.features import NO_SEQUENCES, PairParts
-from cawn.systems.settings import Settings, is_number
+from cawn.systems.settings import Settings, is_number, setting
 
 Alpha = Literal["auto", "ladder", "slow", "fast", "paper"] | float | tuple[float, ...]
 NAMED_LADDERS = {"ladder": "wide", "slow": "slow", "fast": "fast"}  # values of alpha; see `cawn.data.decays.LADDERS`
@@ -59,47 +59,58 @@ class Config(Settings):
     """
 
     # Walks
-    num_walks: int = 64  # M
-    length: int = 2  # m
-    tree: tuple[int, ...] = ()  # fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step,
-    # the k_1 k_2 links of the second, and so on; (): independent walks
-    alpha: Alpha = "ladder"  # decays, per unit of time; or how to choose them: "ladder" (wide), "slow" or "fast"
-    # ladders of decays, "auto" (the best of these), "paper"; see `decays`
+    num_walks: int = setting(64, "M, the walks from each node", 1, 100_000)
+    length: int = setting(2, "m, the steps of a walk", 1, 255)
+    tree: tuple[int, ...] = setting(
+        (),
+        "fan-outs (k_1, ..., k_m) with product M: walks share the k_1 links of the first step, the k_1 k_2 "
+        "links of the second, and so on; (): independent walks",
+    )
+    alpha: Alpha = setting(
+        "ladder",
+        'decays, per unit of time; or how to choose them: "ladder" (wide), "slow" or "fast" ladders of '
+        'decays, "auto" (the best of these), "paper"; see `decays`',
+    )
 
     # Network
-    dim: int = 64  # d
-    frequencies: int = 16  # of f2
-    rnn: Literal["lstm", "gru", "transformer", "bidirectional"] = "lstm"  # "bidirectional": as in the authors' code
-    pooling: Literal["mean", "attention", "transformer"] = "mean"  # "attention": the paper's Self-Att-AGG;
-    # "transformer": a layer with eight heads, then the mean, as in the authors' code
-    sides: Literal["auto", "joint", "separate", "symmetric"] = "auto"  # pool S_u and S_v as one set, as in the paper,
-    # or separately, with their order kept ("separate") or ignored ("symmetric"); "auto": by `directed`
-    identity: Literal["caw", "aw", "none"] = "caw"  # relative identities: I_CAW, one-hot I_AW, or none
-    time: bool = True  # f2
-    time_code: Literal["elapsed", "age"] = "elapsed"  # f2 of t_{i-1} - t_i by cos and sin, as in the paper, or of
-    # t_0 - t_i by cos with a learned phase, as in the authors' code
-    logarithms: bool = True  # add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features
-    degree: bool = True  # log(1 + number of earlier links) of the node at each position
+    dim: int = setting(64, "d, the width of hidden layers", 1, 4096)
+    frequencies: int = setting(16, "frequencies of the time encoding f2", 1, 1024)
+    rnn: Literal["lstm", "gru", "transformer", "bidirectional"] = setting(
+        "lstm", '"bidirectional": as in the authors\' code'
+    )
+    pooling: Literal["mean", "attention", "transformer"] = setting(
+        "mean",
+        '"attention": the paper\'s Self-Att-AGG; "transformer": a layer with eight heads, then the mean, as in '
+        "the authors' code",
+    )
+    sides: Literal["auto", "joint", "separate", "symmetric"] = setting(
+        "auto",
+        'pool S_u and S_v as one set, as in the paper, or separately, with their order kept ("separate") or '
+        'ignored ("symmetric"); "auto": by `directed`',
+    )
+    identity: Literal["caw", "aw", "none"] = setting("caw", "relative identities: I_CAW, one-hot I_AW, or none")
+    time: bool = setting(True, "the time encoding f2")
+    time_code: Literal["elapsed", "age"] = setting(
+        "elapsed",
+        "f2 of t_{i-1} - t_i by cos and sin, as in the paper, or of t_0 - t_i by cos with a learned phase, as "
+        "in the authors' code",
+    )
+    logarithms: bool = setting(True, "add log(1 + g), log(1 + elapsed) and log(1 + age) to the paper's features")
+    degree: bool = setting(True, "log(1 + number of earlier links) of the node at each position")
     # Exact features of pairs, concatenated with the pooled walks
-    rates: bool = True  # decayed counts of the links of both ends and of the pair
-    since: bool = True  # the number of links of each end since the last link of the pair
-    two_steps: bool = True  # how often the recent partners of each end have linked to the other end
-    transitions: bool = True  # how often nodes link to one end right after a recent partner of the other
+    rates: bool = setting(True, "decayed counts of the links of both ends and of the pair")
+    since: bool = setting(True, "the number of links of each end since the last link of the pair")
+    two_steps: bool = setting(True, "how often the recent partners of each end have linked to the other end")
+    transitions: bool = setting(True, "how often nodes link to one end right after a recent partner of the other")
 
-    directed: bool = True  # the direction of each link
-    head: Literal["mlp", "linear"] = "mlp"  # from the pair's embedding to the logit; "linear" makes walks additive
-    dropout: float = 0.1
-    num_negatives: int = 1  # K, per training link
-    dropout_at: Literal["walks", "pairs"] = "pairs"  # on each encoded walk, or on the pooled walks of a pair
+    directed: bool = setting(True, "the direction of each link")
+    head: Literal["mlp", "linear"] = setting(
+        "mlp", 'from the pair\'s embedding to the logit; "linear" makes walks additive'
+    )
+    dropout: float = setting(0.1, "dropout", 0, 0.95)
+    num_negatives: int = setting(1, "K, per training link", 1, 1000)
+    dropout_at: Literal["walks", "pairs"] = setting("pairs", "on each encoded walk, or on the pooled walks of a pair")
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {
-        "num_walks": (1, 100_000),
-        "length": (1, 255),
-        "dim": (1, 4096),
-        "frequencies": (1, 1024),
-        "dropout": (0, 0.95),
-        "num_negatives": (1, 1000),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("num_walks", "batch_size", "dim")
     SEARCHED: ClassVar[dict[str, Any]] = Settings.SEARCHED | {
         "walks": [  # trees whose first fan-out is a multiple of the eight decays of a ladder

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag, leaky_relu
 
 from cawn.systems.base import Context
-from cawn.systems.settings import IgnoresDirection
+from cawn.systems.settings import DrawsNoNegatives, IgnoresDirection, setting
 from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, predictable_targets
 from cawn.systems.snapshots.windows import Graph, Snapshots, View
 from cawn.systems.training import Optimizer
@@ -29,32 +29,27 @@ _ROWS = 1 << 12  # nodes per forward pass, in scoring
 
 
 @dataclass(frozen=True)
-class DynAERNNSettings(IgnoresDirection, SnapshotSettings):
+class DynAERNNSettings(DrawsNoNegatives, IgnoresDirection, SnapshotSettings):
     """Settings of DynAERNN."""
 
-    batch_size: int = 100  # nodes per step
+    batch_size: int = setting(100, "nodes per step")
     lr: float = 1e-3
     epochs: int = 50
     patience: int = 5
-    lookback: int = 3  # snapshots from which a prediction is made
-    dim: int = 64  # width of a node's embedding
-    wide: int = 500  # width of the outer layers and of the first LSTM
-    narrow: int = 300  # width of the inner layers
-    beta: float = 5.0  # weight of the error at links
-    l1: float = 1e-6  # penalty on the absolute weights
-    l2: float = 1e-6  # penalty on the squared weights
-    nonlinks: int = 1000  # columns that are sampled per step for the error at non-links, if there are more nodes
+    lookback: int = setting(3, "snapshots from which a prediction is made", 1, 1000)
+    dim: int = setting(64, "width of a node's embedding", 1, 4096)
+    wide: int = setting(500, "width of the outer layers and of the first LSTM", 1, 4096)
+    narrow: int = setting(300, "width of the inner layers", 1, 4096)
+    beta: float = setting(5.0, "weight of the error at links", 1e-6, 1e6)
+    l1: float = setting(1e-6, "penalty on the absolute weights", 0, 1)
+    l2: float = setting(1e-6, "penalty on the squared weights", 0, 1)
+    nonlinks: int = setting(
+        1000,
+        "columns that are sampled per step for the error at non-links, if there are more nodes",
+        1,
+        1 << 30,
+    )
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = SnapshotSettings.RANGES | {
-        "lookback": (1, 1000),
-        "dim": (1, 4096),
-        "wide": (1, 4096),
-        "narrow": (1, 4096),
-        "beta": (1e-6, 1e6),
-        "l1": (0, 1),
-        "l2": (0, 1),
-        "nonlinks": (1, 1 << 30),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("nonlinks", "batch_size", "lookback", "wide")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 1e-4, "high": 1e-2, "log": True},

@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot
 from cawn.kernels import rng
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge
+from cawn.systems.settings import setting
 from cawn.systems.snapshots.system import SnapshotSettings, SnapshotSystem, Target, predictable_targets
 from cawn.systems.snapshots.windows import Graph, Normalised, Recent, Snapshots, View
 from cawn.systems.training import Optimizer, contrast_loss
@@ -29,20 +30,15 @@ LOOP = 1.0  # weight of self-loops in the normalised adjacency
 class EvolveGCNSettings(SnapshotSettings):
     """Settings of EvolveGCN."""
 
-    batch_size: int = 1000  # links per step, at most; all are of one snapshot
+    batch_size: int = setting(1000, "links per step, at most; all are of one snapshot")
     lr: float = 1e-3
     epochs: int = 200
     patience: int = 20
-    variant: Literal["O", "H"] = "O"  # H: the weights also depend on the nodes of each snapshot
-    history: int = 6  # snapshots over which the weights evolve before the last one
-    hidden: int = 100  # width of both layers and of the classifier
-    max_degree: int = 32  # degrees are one-hot features up to this one
+    variant: Literal["O", "H"] = setting("O", "H: the weights also depend on the nodes of each snapshot")
+    history: int = setting(6, "snapshots over which the weights evolve before the last one", 0, 10_000)
+    hidden: int = setting(100, "width of both layers and of the classifier", 1, 4096)
+    max_degree: int = setting(32, "degrees are one-hot features up to this one", 1, 100_000)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = SnapshotSettings.RANGES | {
-        "history": (0, 10_000),
-        "hidden": (1, 4096),
-        "max_degree": (1, 100_000),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("batch_size", "history", "hidden", "max_degree")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 1e-4, "high": 1e-2, "log": True},

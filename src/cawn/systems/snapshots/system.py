@@ -19,7 +19,7 @@ from cawn.data.ties import in_canonical_order
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Alternatives, Context
-from cawn.systems.settings import Settings
+from cawn.systems.settings import Settings, setting
 from cawn.systems.snapshots.windows import EMPTY, Graph, Recent, Snapshots, View, WindowGrid
 from cawn.systems.training import Optimizer, TrainingLinks
 
@@ -39,9 +39,13 @@ class SnapshotSettings(Settings):
     weight_decay: float = 0.0
     negatives: Literal["random", "mixed"] = "random"
     pool: Literal["period", "training"] = "training"
-    snapshots: int = 0  # equal spans of time in the training period; 0 compares several numbers on validation links
+    snapshots: int = setting(
+        0,
+        "equal spans of time in the training period; 0 compares several numbers on validation links",
+        0,
+        1_000_000,
+    )
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = Settings.RANGES | {"snapshots": (0, 1_000_000)}
     PRESETS: ClassVar[dict[str, dict[str, Any]]] = {"default": {}, "fast": {"epochs": 20, "patience": 4}}
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import softplus
 
 from cawn.systems.base import Context
 from cawn.systems.replay import Replay
-from cawn.systems.settings import IgnoresDirection
+from cawn.systems.settings import DrawsNoNegatives, IgnoresDirection, setting
 from cawn.systems.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, targets
 from cawn.systems.snapshots.windows import Normalised, Snapshots, View
 from cawn.systems.training import Optimizer
@@ -27,25 +27,23 @@ _SMALLEST = 1e-4  # standard deviation
 
 
 @dataclass(frozen=True)
-class VGRNNSettings(IgnoresDirection, SnapshotSettings):
+class VGRNNSettings(DrawsNoNegatives, IgnoresDirection, SnapshotSettings):
     """Settings of VGRNN."""
 
     lr: float = 1e-2
     epochs: int = 100
     patience: int = 10
-    hidden: int = 32  # width of the recurrent state and of all layers
-    latent: int = 16  # width of the latent variables
-    truncation: int = 8  # snapshots per step, through which gradients are propagated
-    divergence: float = 0.0  # weight of the mean divergence of a node; 0 is the published one, 1 / number of nodes
-    nonlinks: int = 20_000  # pairs without a link that are sampled per snapshot, if there are more
+    hidden: int = setting(32, "width of the recurrent state and of all layers", 1, 4096)
+    latent: int = setting(16, "width of the latent variables", 1, 4096)
+    truncation: int = setting(8, "snapshots per step, through which gradients are propagated", 1, 100_000)
+    divergence: float = setting(
+        0.0,
+        "weight of the mean divergence of a node; 0 is the published one, 1 / number of nodes",
+        0,
+        1000,
+    )
+    nonlinks: int = setting(20_000, "pairs without a link that are sampled per snapshot, if there are more", 1, 1 << 30)
 
-    RANGES: ClassVar[dict[str, tuple[float, float]]] = SnapshotSettings.RANGES | {
-        "hidden": (1, 4096),
-        "latent": (1, 4096),
-        "truncation": (1, 100_000),
-        "divergence": (0, 1000),
-        "nonlinks": (1, 1 << 30),
-    }
     MEMORY: ClassVar[tuple[str, ...]] = ("truncation", "nonlinks", "hidden")
     SEARCHED: ClassVar[dict[str, Any]] = {
         "lr": {"low": 1e-3, "high": 3e-2, "log": True},

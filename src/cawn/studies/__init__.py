@@ -1,0 +1,1 @@
+"""Studies: several trainings side by side, compared, searched or repeated over seeds."""

@@ -1,0 +1,181 @@
+"""The end of a study: its first trial and its best one are tested, and the best model becomes a run folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cawn.errors import QueryError
+from cawn.files import LOCK, FileLock, link_or_copy, make_folder, storing, temporary_folder, write_text
+from cawn.learn import index_cache
+from cawn.learn.metrics import mean_and_interval
+from cawn.learn.runs import read_record
+from cawn.progress import Report
+from cawn.studies.tuning.importance import importances
+from cawn.studies.tuning.objective import Objective
+from cawn.studies.tuning.plan import Plan
+from cawn.studies.tuning.trials import SharedStudy, Trial, ranking
+from cawn.systems.settings import Settings
+
+Rows = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The outcome of a study.
+
+    `test` has a row for each kind of test links and negatives, with the mean and the half-width of the 95 % interval
+    over seeds of the metric of the preset, of the best settings, and of their difference. Only these two trials are
+    tested.
+    """
+
+    folder: Path
+    plan: Plan = field(repr=False)
+    trials: list[Trial] = field(repr=False)
+    default: Trial  # the first trial, with the settings that the study started from
+    best: Trial
+    importances: dict[str, float]  # of parameters, by PED-ANOVA; empty if there are too few complete trials
+    test: Rows = field(repr=False)
+
+    @property
+    def config(self) -> Settings:
+        """The best settings."""
+        return self.best.config or self.plan.config
+
+    @property
+    def run(self) -> Path:
+        """The run folder of the best settings, trained with the first seed and tested."""
+        return self.folder / "best"
+
+    @property
+    def gain(self) -> tuple[float, float]:
+        """The gain of the best settings on validation links: mean over seeds, and half-width of its 95 % interval."""
+        return _gain([self.default.seeds[seed]["value"] for seed in self.plan.seeds], self.values)
+
+    @property
+    def values(self) -> list[float]:
+        """The validation metric of the best settings for each seed."""
+        return [self.best.seeds[seed]["value"] for seed in self.plan.seeds]
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The settings that differ from those that the study started from."""
+        before = self.plan.config.to_dict()
+        return {name: value for name, value in self.config.to_dict().items() if before[name] != value}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-compatible values."""
+        counts = {
+            state: sum(trial.state == state for trial in self.trials) for state in ("complete", "pruned", "failed")
+        }
+        return {
+            "folder": str(self.folder),
+            "run": str(self.run),
+            "system": self.plan.system,
+            "metric": self.plan.metric,
+            "seeds": list(self.plan.seeds),
+            "trials": {"total": len(self.trials), **counts},
+            "best": {"trial": self.best.number, "value": self.best.value, "settings": _plain(self.config.to_dict())},
+            "default": {"value": self.default.value},
+            "changed": _plain(self.changed),
+            "gain": _interval(self.gain),
+            "importances": self.importances,
+            "test": self.test,
+        }
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def _interval(found: tuple[float, float]) -> list[float | None]:
+    mean, half = found
+    return [mean, half if half < float("inf") else None]
+
+
+def _gain(before: list[float], after: list[float]) -> tuple[float, float]:
+    """Mean and half-width of the 95 % interval of paired differences."""
+    return mean_and_interval([now - then for then, now in zip(before, after, strict=True)])
+
+
+def conclude(study: SharedStudy, objective: Objective, report: Report = lambda _: None) -> Tuned:
+    """Test the first and the best trial, and write the best model to the folder `best`.
+
+    What was tested before is not tested again. `report` is called with the fraction that is done.
+    """
+    make_folder(study.folder / "trials")
+    with FileLock(study.folder / "trials" / LOCK):
+        trials = study.trials()
+        ranked = ranking(trials)
+        if not ranked or trials[0].state != "complete":
+            raise QueryError(f"{study.folder}: the first trial is not complete yet; continue with the same command")
+        default, best = trials[0], ranked[0]
+        used = [default] if best is default else [default, best]
+        with study.reserved(used):
+            rows = _test(study, objective, used, report)
+            _write_best(study.folder, study.folder_of(best.number) / f"seed-{study.plan.seeds[0]}", best)
+    found = importances(study.plan, trials)
+    return Tuned(study.folder, study.plan, trials, default, best, found, _compare(study.plan, rows))
+
+
+def _test(study: SharedStudy, objective: Objective, used: list[Trial], report: Report) -> list[list[Rows]]:
+    """The results of each trial with each seed."""
+    runs = [(trial, seed) for trial in used for seed in study.plan.seeds]
+    found: list[list[Rows]] = [[] for _ in used]
+    for done, (trial, seed) in enumerate(runs):
+        folder = study.folder_of(trial.number) / f"seed-{seed}"
+        baselines = trial is used[-1] and seed == study.plan.seeds[0]
+        results = read_record(folder)[0].results if (folder / "results.json").exists() else None
+        if results is None or (baselines and not results[0].get("rules")):
+            assert trial.config is not None
+            results = objective.trainer(trial.config, seed, folder).fit(baselines=baselines).results
+        found[used.index(trial)].append(results)
+        report((done + 1) / len(runs))
+    return found
+
+
+def _compare(plan: Plan, rows: list[list[Rows]]) -> Rows:
+    """A row for each kind of test links and negatives."""
+    default, best = rows[0], rows[-1]
+    compared = []
+    for place, row in enumerate(default[0]):
+        metric = plan.metric if _figure(row, plan.metric) is not None else "ap" if "ap" in row["model"] else "mrr"
+        before, after = ([_figure(results[place], metric) or 0.0 for results in runs] for runs in (default, best))
+        compared.append(
+            {
+                "links": row["links"],
+                "negatives": row["negatives"],
+                "metric": metric,
+                "default": _interval(mean_and_interval(before)),
+                "best": _interval(mean_and_interval(after)),
+                "gain": _interval(_gain(before, after)),
+            }
+        )
+    return compared
+
+
+def _figure(row: dict[str, Any], metric: str) -> float | None:
+    """A metric of the model in a row of results; None if the row does not have it."""
+    figures = row["model"] | row.get("ranks", {}).get("model", {})
+    value = figures.get(metric)
+    return None if value is None else float(value)
+
+
+def _write_best(folder: Path, run: Path, best: Trial) -> None:
+    """Make `best` a copy of a run folder, with hard links to its files where possible, and write best.toml."""
+    assert best.config is not None
+    target = folder / "best"
+    with storing(target), temporary_folder(target) as made:
+        ignored = shutil.ignore_patterns(LOCK, ".cawn-*", index_cache.FOLDER)
+        shutil.copytree(run, made, copy_function=link_or_copy, dirs_exist_ok=True, ignore=ignored)
+        if target.exists():
+            with temporary_folder(target) as old:
+                old.rmdir()
+                os.rename(target, old)
+                os.rename(made, target)
+        else:
+            os.rename(made, target)
+    write_text(folder / "best.toml", best.config.to_toml())

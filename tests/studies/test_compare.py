@@ -1,0 +1,183 @@
+"""Comparisons of systems: complete, resumable, and not ended by one system that fails."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import cawn
+from cawn.data import laws
+from cawn.learn.runs import read_record
+from cawn.studies import planned
+from cawn.studies.compare import plan
+from ctrl_c import stopped_after
+
+QUICK = {"all": {"epochs": 2, "batch_size": 64}, "cawn": {"alpha": "ladder", "num_walks": 4, "dim": 4}}
+
+
+@pytest.fixture(scope="module")
+def events() -> cawn.Events:
+    return laws.triadic_closure(30, 500, seed=0).events
+
+
+@pytest.fixture(scope="module")
+def folder(events, tmp_path_factory) -> Path:
+    """A finished comparison."""
+    folder = tmp_path_factory.mktemp("comparison")
+    options = {"seeds": 2, "tasks": ("transductive", "inductive"), "kinds": ("random", "historical")}
+    cawn.compare(events, "rates", out=folder, settings=QUICK, quiet=True, jobs=0, **options)
+    return folder
+
+
+def test_accuracy_and_cost_of_every_run(events, folder: Path) -> None:
+    found = json.loads((folder / "comparison.json").read_text())
+    assert {row["task"] for row in found["accuracy"]} == {"transductive", "inductive"}
+    assert {row["negatives"] for row in found["accuracy"]} == {"random", "historical"}
+    names = [
+        row["system"] for row in found["accuracy"] if (row["task"], row["negatives"]) == ("transductive", "random")
+    ]
+    assert names[0] == "rates"
+    assert {"recency", "edgebank", "popularity"} < set(names)
+    assert len(names) == len(set(names))  # baselines once
+    (row,) = [
+        row
+        for row in found["accuracy"]
+        if (row["task"], row["negatives"], row["system"]) == ("transductive", "random", "rates")
+    ]
+    runs = [read_record(folder / "transductive" / "rates" / f"seed-{seed}")[0] for seed in (0, 1)]
+    aps = [run.results[0]["model"]["ap"] for run in runs]
+    assert row["ap"][0] == pytest.approx(sum(aps) / 2)
+    assert row["ap"][1] == pytest.approx(12.706 * abs(aps[0] - aps[1]) / 2)  # Student's t with one degree of freedom
+    assert row["seeds"] == [0, 1]
+    assert [(cost["task"], cost["system"], cost["epochs"]) for cost in found["cost"]] == [
+        ("transductive", "rates", 2),
+        ("inductive", "rates", 2),
+    ]
+    assert found["failed"] == []
+    assert found["about"]["splits"]["transductive"] == [runs[0].results[0]["split"]]
+    assert (folder / "comparison.md").read_text().startswith("# Comparison of systems\n\n- Data: 500 links, 30 nodes")
+
+
+def test_finished_runs_are_skipped(events, folder: Path, monkeypatch) -> None:
+    monkeypatch.setattr(planned, "train", None)
+    options = {"seeds": 2, "tasks": ("transductive", "inductive"), "kinds": ("random", "historical")}
+    again = cawn.compare(events, "rates", out=folder, settings=QUICK, quiet=True, jobs=0, **options)
+    assert again.to_dict() == json.loads((folder / "comparison.json").read_text())
+
+
+def test_a_stopped_comparison_continues_exactly(events, folder: Path, tmp_path: Path, capsys) -> None:
+    options = {"out": tmp_path / "c", "settings": QUICK, "kinds": ("random", "historical"), "jobs": 0}
+    with stopped_after(9):
+        cawn.compare(events, "rates", seeds=2, **options)
+    assert "to continue, compare again with the same folder" in capsys.readouterr().err
+    run = Path("transductive", "rates", "seed-0")
+    assert (tmp_path / "c" / run / "checkpoint.safetensors").exists()
+    cawn.compare(events, "rates", seeds=2, **options)
+    results = [(base / run / "results.json").read_text() for base in (folder, tmp_path / "c")]
+    assert results[0] == results[1]
+    assert "rates, transductive, seed 1: AP random 0." in capsys.readouterr().err
+
+
+def test_a_system_that_fails_does_not_end_the_others(events, tmp_path: Path, monkeypatch, capsys) -> None:
+    train = planned.train
+
+    def failing(links, config, **options):
+        if isinstance(config, cawn.Config):
+            raise cawn.QueryError("out of memory") if options["seed"] else ZeroDivisionError("a bug")
+        return train(links, config, **options)
+
+    monkeypatch.setattr(planned, "train", failing)
+    found = cawn.compare(events, ["cawn", "rates"], seeds=2, out=tmp_path / "c", settings=QUICK, jobs=0)
+    trace = tmp_path / "c" / "transductive" / "cawn" / "seed-0.error.txt"
+    assert [(row["system"], row["seed"], row["reason"]) for row in found.failed] == [
+        ("cawn", 0, f"ZeroDivisionError: a bug (see {trace})"),
+        ("cawn", 1, "out of memory"),
+    ]
+    assert "in failing" in trace.read_text()
+    assert {row["system"] for row in found.cost} == {"rates"}
+    assert "cawn, transductive, seed 1: out of memory" in capsys.readouterr().err
+    assert "- cawn, transductive, seed 1: out of memory" in (tmp_path / "c" / "comparison.md").read_text()
+    monkeypatch.undo()
+    found = cawn.compare(events, ["cawn", "rates"], seeds=2, out=tmp_path / "c", settings=QUICK, jobs=0, quiet=True)
+    assert found.failed == []
+    assert not trace.exists()
+
+
+def test_without_a_folder(events) -> None:
+    found = cawn.compare(events, "rates", seeds=[4], settings=QUICK, kinds=("random",), quiet=True)
+    assert found.about["seeds"] == [4]
+    assert found.accuracy[0]["ap"][1] is None  # no interval from one seed
+
+
+def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
+    with pytest.raises(cawn.QueryError, match="holds a comparison that differs in links"):
+        cawn.compare(events[:400], "rates", out=folder, quiet=True)
+    with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds "):
+        cawn.compare(events, "rates", out=folder / "transductive", quiet=True)
+    with pytest.raises(cawn.QueryError, match="holds a comparison that differs in clock"):
+        cawn.compare(events, "rates", out=folder, quiet=True, clock="event")
+    found = cawn.compare(events, "rates", seeds=1, out=folder, quiet=True, jobs=0)
+    assert "was started with different settings (batch_size, epochs)" in found.failed[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"systems": "frob"}, "system is 'frob'"),
+        ({"systems": []}, "give a list of names, or 'all'"),
+        ({"systems": ["rates", 3]}, "system is 3"),
+        ({"seeds": 0}, "seeds is 0"),
+        ({"seeds": [-1]}, "seed"),
+        ({"tasks": "both"}, "tasks is 'both'"),
+        ({"jobs": -1}, "jobs is -1"),
+        ({"kinds": ("odd",)}, "odd"),
+        ({"settings": {"tgnn": {}}}, "system is 'tgnn'"),
+        ({"settings": {"all": {"frob": 3}}}, "none of the compared systems has it"),
+        ({"settings": {"rates": {"frob": 3}}}, "rates: setting 'frob' does not exist"),
+        ({"preset": "frob"}, "preset is 'frob': the compared systems have default"),
+        ({"clock": "cuckoo"}, "clock is 'cuckoo'"),
+        ({"protocol": "none"}, "protocol is 'none'"),
+        ({"device": "tpu"}, "device is 'tpu'"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_bad_arguments(events, options, reason: str) -> None:
+    with pytest.raises(cawn.QueryError, match=reason):
+        cawn.compare(events, **{"systems": "rates", "quiet": True} | options)
+
+
+def test_links_are_ranked_under_tgbs_protocol(events, tmp_path: Path) -> None:
+    options = {"seeds": 1, "protocol": "tgb", "settings": {"rates": {"epochs": 1}}, "jobs": 0, "quiet": True}
+    found = cawn.compare(events, "recency", out=tmp_path, **options)
+    assert found.tests() == [("transductive", "test"), ("transductive", "validation")]
+    assert {row["ap"] for row in found.accuracy} == {None}
+    headings, rows = found.accuracy_table("transductive", "test")
+    assert headings == ["system", "MRR all destinations", "seeds"]
+    assert rows[0][0] == "rates"
+    shown = (tmp_path / "comparison.md").read_text()
+    assert "## Accuracy: transductive, test links" in shown
+    assert "MRR: among the candidates of TGB" in shown
+    described = json.loads((tmp_path / "sweep.json").read_text())
+    del described["checksum"]
+    (tmp_path / "sweep.json").write_text(json.dumps(described | {"protocol": "strict"}))
+    with pytest.raises(cawn.QueryError, match="differs in protocol"):
+        cawn.compare(events, "recency", out=tmp_path, **options)
+
+
+def test_all_systems_and_more() -> None:
+    everything = plan("all", "default", {})
+    assert {"rates", "cawn", "tgn"} <= set(everything)
+    assert "recency" not in everything
+    assert list(plan(["recency", "all"], "default", {})) == [*everything, "recency"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "[1]", "null"])
+def test_a_damaged_description_of_a_comparison(events, tmp_path: Path, text: str) -> None:
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(cawn.CawnError, match=r"sweep\.json: damaged|a comparison that differs in"):
+        cawn.compare(events, "rates", out=tmp_path, quiet=True)
+
+
+def test_too_few_links(events) -> None:
+    with pytest.raises(cawn.DataError, match="are too few"):
+        cawn.compare(events[:3], "rates", quiet=True)
