@@ -83,7 +83,8 @@ def test_no_links_at_all_and_what_is_refused() -> None:
             history.recent([0], [1], k)
 
 
-def test_occurrences_before() -> None:
+def test_occurrences_before_and_first_ones() -> None:
+    assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
     tally = Tally.of(np.array([7, 3, 7, 7, 5]), np.array([0, 1, 2, 2, 4]))
     keys, visible = np.array([7, 7, 7, 7, 5, 3, 4, 9]), np.array([0, 1, 2, 3, 4, 9, 9, 9])
     count, newest = tally.before(keys, visible)
@@ -101,7 +102,6 @@ def test_decayed_sums() -> None:
     assert tally.decayed(t, 2.0).tolist() == pytest.approx(expected)
 
 
-def test_first_occurrences_and_pairs() -> None:
-    assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
+def test_keys_of_pairs() -> None:
     ids = np.array([0, 2**31 - 1], np.int32)
     assert len(set(pair_key(np.repeat(ids, 2), np.tile(ids, 2)))) == 4
