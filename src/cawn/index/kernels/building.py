@@ -56,12 +56,8 @@ def move_rows(
         for d in range(start.size):
             size, to = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
             prefetch(new, to + size)  # where new entries will be written
-            for i in range(0, 0 if moved_from[d] == IN_PLACE else size, 64 // new.itemsize):
-                prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
-                prefetch(new, to + i)
-        for d in range(start.size):
-            source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
-            for i in range(0 if moved_from[d] == IN_PLACE else width * (count[d] >> bits)):
+            source = width * block_row(moved_from[d], 0, bits)
+            for i in range(0 if moved_from[d] == IN_PLACE else size):
                 new[np.uint64(to + i)] = old[np.uint64(source + i)]
 
 
