@@ -106,7 +106,7 @@ def sort_keys(keys: Array) -> tuple[Array, Array]:
     keys, order = keys.copy(), np.empty(n, np.int32)
     for i in range(n):
         most, order[i] = max(most, keys[i]), i
-    to_keys, to_order, ends, shift = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(mask + 2, np.int64), 0
+    to_keys, to_order, ends, shift = np.empty_like(keys), np.empty_like(order), np.empty(mask + 2, np.int64), 0
     while shift < 63 and most >> shift > 0:
         ends[:] = 0
         for key in keys:
