@@ -46,7 +46,7 @@ def test_options_that_do_not_fit(workshop: Path) -> None:
     link = ["explain", str(workshop / "run"), "--src", "person 1", "--dst", "person 2", "--time", "2024-04-01"]
     wrong = call_cawn(*link, "--background", "friends")
     assert (wrong.code, wrong.out) == (2, "")
-    assert "background is 'friends': give 'strangers' or 'pairs'" in wrong.err
+    assert "background is 'friends': give one of strangers, pairs" in wrong.err
     both = call_cawn("explain", str(workshop / "run"), "--global", "--what-if", "--shapes")
     assert both.code == 2
     assert "cannot be combined with --shapes, --what-if" in both.err

@@ -83,7 +83,10 @@ def test_no_links_at_all_and_what_is_refused() -> None:
             history.recent([0], [1], k)
 
 
-def test_occurrences_before() -> None:
+def test_occurrences_before_first_ones_and_keys_of_pairs() -> None:
+    assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
+    ids = np.array([0, 2**31 - 1], np.int32)
+    assert len(set(pair_key(np.repeat(ids, 2), np.tile(ids, 2)))) == 4
     tally = Tally.of(np.array([7, 3, 7, 7, 5]), np.array([0, 1, 2, 2, 4]))
     keys, visible = np.array([7, 7, 7, 7, 5, 3, 4, 9]), np.array([0, 1, 2, 3, 4, 9, 9, 9])
     count, newest = tally.before(keys, visible)
@@ -99,9 +102,3 @@ def test_decayed_sums() -> None:
     tally = Tally.of(np.array([1, 0, 1, 1]), np.arange(4))
     expected = [1, 1, 1 + np.exp(-5), 1 + np.exp(-1) + np.exp(-6)]
     assert tally.decayed(t, 2.0).tolist() == pytest.approx(expected)
-
-
-def test_first_occurrences_and_pairs() -> None:
-    assert first_occurrences(np.array([4, 4, 2, 4, 2])).tolist() == [True, False, True, False, False]
-    ids = np.array([0, 2**31 - 1], np.int32)
-    assert len(set(pair_key(np.repeat(ids, 2), np.tile(ids, 2)))) == 4

@@ -34,9 +34,9 @@ def test_answers_are_those_of_a_predictor_with_the_same_links(served, trained) -
     offline = cawn.LinkPredictor.load(trained, device="cpu", threads=1, recalibrate=False)
     offline.append(added.src, added.dst, added.t)
     np.testing.assert_array_equal(after.probability, offline.score(pairs.src, pairs.dst, now + 3))
-    found = service.rank(RankQuery("n1", None, 3, None, KINDS, 0.5)).result(600)
+    found = service.rank(RankQuery("n1", None, 3, None, KINDS, prior=0.5)).result(600)
     assert (found.t, found.ranking) == (now + 3, list(offline.rank("n1", now + 3, 3)))
-    query = ExplainQuery("n1", "x", None, 0.5)
+    query = ExplainQuery("n1", "x", None, prior=0.5)
     assert service.explain(query).result(600)["t"] == now + 3
     assert service.explain(query, as_page=True).result(600).startswith("<!DOCTYPE html>")
     node = service.node("x").result(600)

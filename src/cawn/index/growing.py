@@ -172,8 +172,7 @@ class GrowingIndex:
             parted = pair_key(partner[dropped - 1], partner[dropped])
         following = self._lists[NEXT]
         rows = following.rows_of(np.append(pairs, parted))
-        removed = rows[len(pairs) :]
-        following.extend_links(rows[: len(pairs)], later, events.t, first, number, removed=removed)
+        following.extend_links(rows[: len(pairs)], later, events.t, first, number, removed=rows[len(pairs) :])
         origins, later = np.delete(pairs, again) >> 32, np.delete(later, again)
         removed = parted >> 32 if is_late else parted[:0]
         self._lists[ORIGINS].extend_links(origins, later, events.t, first, number, removed=removed)

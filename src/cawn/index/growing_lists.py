@@ -80,7 +80,8 @@ class GrowingLists:
         if ties is not None:
             growth.find_places(ties, which, self.link, start, keep, more)
         if self._used[CHAIN] + len(row) > len(self._chain):
-            self._replace_span(chain=2 * (int(self._used[CHAIN]) + len(row)))
+            self.span = self.span.copy()
+            self._chain = with_room(self._chain, 2 * (int(self._used[CHAIN]) + len(row)))
         while needed := growth.reserve(self.span, self.link, self._chain, self._used, version, is_late, extension):
             self._make_compact(needed)
         move_lists(self.kind, self.columns, self.columns, extension.moved_from, start, keep)
@@ -129,17 +130,13 @@ class GrowingLists:
         keyed = {"keys": self._keys, "slots": self._slots} if self.kind.keyed else {}
         return self.columns | {"span": self.span, "chain": self._chain} | keyed
 
-    # Arrays that readers of earlier versions have are replaced together, never resized: a span that is published later
-    # may refer to the new ones.
-
-    def _replace_span(self, *, rows: int = 0, chain: int = 0) -> None:
-        self.span = with_room(self.span, rows, copy=True)
-        self._chain = with_room(self._chain, chain, copy=True)
+    # Arrays that readers of earlier versions have are never resized. Spans that are published later may refer to new
+    # columns or a new chain, so `span` is replaced with them.
 
     def _make_rows(self, size: int) -> None:
         """Make room for this many rows."""
         if size > len(self.span):
-            self._replace_span(rows=size + size // 2)
+            self.span = with_room(self.span, size + size // 2)
 
     def _new_columns(self, size: int) -> Columns:
         """Empty columns with room for this many entries. Memory that is never written to is never taken."""
@@ -161,10 +158,10 @@ class GrowingLists:
         self._used_before = self._used.copy()
 
 
-def with_room(array: Array, size: int, *, copy: bool = False) -> Array:
+def with_room(array: Array, size: int) -> Array:
     """The array itself if it has this many rows, else a copy that has, the last of which are 0."""
     if len(array) >= size:
-        return array.copy() if copy else array
+        return array
     larger = np.zeros((size, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array
     return larger

@@ -56,12 +56,8 @@ def move_rows(
         for d in range(start.size):
             size, to = width * (count[d] >> bits), width * block_row(start[d], 0, bits)
             prefetch(new, to + size)  # where new entries will be written
-            for i in range(0, 0 if moved_from[d] == IN_PLACE else size, 64 // new.itemsize):
-                prefetch(old, width * block_row(moved_from[d], 0, bits) + i)
-                prefetch(new, to + i)
-        for d in range(start.size):
-            source, to = width * block_row(moved_from[d], 0, bits), width * block_row(start[d], 0, bits)
-            for i in range(0 if moved_from[d] == IN_PLACE else width * (count[d] >> bits)):
+            source = width * block_row(moved_from[d], 0, bits)
+            for i in range(0 if moved_from[d] == IN_PLACE else size):
                 new[np.uint64(to + i)] = old[np.uint64(source + i)]
 
 
@@ -110,7 +106,7 @@ def sort_keys(keys: Array) -> tuple[Array, Array]:
     keys, order = keys.copy(), np.empty(n, np.int32)
     for i in range(n):
         most, order[i] = max(most, keys[i]), i
-    to_keys, to_order, ends, shift = np.empty(n, np.int64), np.empty(n, np.int32), np.empty(mask + 2, np.int64), 0
+    to_keys, to_order, ends, shift = np.empty_like(keys), np.empty_like(order), np.empty(mask + 2, np.int64), 0
     while shift < 63 and most >> shift > 0:
         ends[:] = 0
         for key in keys:

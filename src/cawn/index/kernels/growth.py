@@ -221,10 +221,9 @@ def extend_partners(
 
     Args:
         tail: How many entries of each list are written again, between and after its tied ones [m].
-        added: Written: the key of two consecutive partners, and an entry of a new link at the time of the later one
-            [2, n].
-        removed: Written: the key of two partners that are not consecutive any more, and the position of the former
-            one's new transition in `added` [2, n].
+        added: Written: keys of two consecutive partners, and entries of new links at the time of the later one [2, n].
+        removed: Written: keys of two partners that are not consecutive any more, and the positions of the former one's
+            new transitions in `added` [2, n].
     """
     m, num, gone = tail.size, 0, 0
     at, old = extension.start + extension.keep, extension.moved_from + extension.keep
