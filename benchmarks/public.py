@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,8 +95,7 @@ def opening(folder: Path) -> Figures:
     events = cawn.Events(plain.src, plain.dst, plain.t // 10**3)
     few = events[:2_000]
     cawn.train(few, cawn.Config(epochs=1), out=folder / "few", kinds=("random",), quiet=True, baselines=False)
-    predictor = cawn.LinkPredictor.load(folder / "few", device="cpu", cache=False) if _caches() else None
-    predictor = predictor or cawn.LinkPredictor.load(folder / "few", device="cpu")
+    predictor = cawn.LinkPredictor.load(folder / "few", device="cpu", **_options(cache=False, max_ahead=1e18))
     predictor.update(events[2_000:])
     predictor.save(folder / "run")
     del predictor
@@ -114,9 +114,9 @@ def opening(folder: Path) -> Figures:
     return found
 
 
-def _caches() -> bool:
-    """Whether this version has a cache of the index."""
-    return "cache" in cawn.LinkPredictor.load.__annotations__
+def _options(**wanted: Any) -> dict[str, Any]:
+    """Those options of `LinkPredictor.load` that this version has."""
+    return {name: value for name, value in wanted.items() if name in cawn.LinkPredictor.load.__annotations__}
 
 
 def stored(folder: Path) -> Figures:
