@@ -38,6 +38,11 @@ class Server:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def resident_bytes(self) -> int:
+        """Memory of the process, without files that are mapped."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return 1024 * int(status.partition("RssAnon:")[2].split()[0])
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         if self._process.poll() is None:
             self._process.send_signal(number)

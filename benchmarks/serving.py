@@ -34,6 +34,7 @@ from cawn.systems.rates import RatesSettings
 RATE = 200  # requests for a score per second, in the open loop
 BESIDE = 1_000  # links per second that arrive beside them
 CONNECTIONS = 32
+NAMED = ("hub", "quiet")  # nodes with many links and with few
 
 
 @dataclass(frozen=True)
@@ -265,23 +266,55 @@ class _Uncounted:
 
 
 def restart_rows(folder: Path, size: Size) -> Iterator[Row]:
-    """Restarts after a stop, and after kill -9."""
+    """Restarts with many links, after a stop and after kill -9, and what the server then needs and answers."""
     run, state, links = _run(folder, "cawn", size), folder / "restart", size.restart
-    _store(run, state, Arriving(size.nodes, 1_000), links)
+    arriving = Arriving(size.nodes, 1_000)
+    _store(run, state, arriving, links)
     for after in ("a stop", "kill -9"):
         with Server(run, state) as server:
             what = f"restart with {links:,} links after {after}, until ready"
             yield Row(what, server.start_seconds, 20, "<=", "s")
+            if after == "kill -9":
+                yield from _scores_among(server, arriving, links, size)
             server.stop(signal.SIGKILL)
 
 
+def _scores_among(server: Server, arriving: Arriving, links: int, size: Size) -> Iterator[Row]:
+    """Scores while links arrive; and of a node with a tenth of all links, against one with 100."""
+    count = int(RATE * size.seconds)
+    pairs = zip(*Arriving(size.nodes, 0, seed=1).take(count)[:2], strict=True)
+    scores = [post("/v1/score", {"src": u, "dst": v}) for u, v in pairs]
+    added = arriving.batches(100 * max(int(BESIDE / 100 * size.seconds), 1), 100)
+    batches = [post("/v1/links", dict(zip(("src", "dst", "t"), batch, strict=True))) for batch in added]
+
+    async def both() -> list[float]:
+        found, _ = await asyncio.gather(
+            open_loop(server.port, scores, RATE, CONNECTIONS), open_loop(server.port, batches, BESIDE / 100, 4)
+        )
+        return found
+
+    found = asyncio.run(both())
+    detail = f"p50 {percentile(found, 0.5):.1f} ms; longest {max(found) * 1e3:.0f} ms"
+    what = f"p99 of a score among {links:,} links, {RATE} requests/s with {BESIDE:,} links/s"
+    yield Row(what, percentile(found, 0.99), 25, "<=", "ms", detail)
+    yield Row(f"memory of the server with {links:,} links", server.resident_bytes() / 1e9, 7, "<=", "GB")
+    asked = [[post("/v1/score", {"src": name, "dst": f"n{i % size.nodes}"}) for i in range(count)] for name in NAMED]
+    hub, quiet = (percentile(asyncio.run(closed_loop(server.port, some, 1)), 0.99) for some in asked)
+    what = f"p99 of a score over HTTP, node with {links // 10:,} links against one with 100"
+    yield Row(what, hub / quiet, 1.5, "<=", detail=f"{hub:.1f} and {quiet:.1f} ms")
+
+
 def _store(run: Path, state: Path, arriving: Arriving, links: int) -> None:
-    """Add links to a live state in this process."""
+    """Add links to a live state in this process: every tenth of "hub", the last 100 of "quiet"."""
     predictor, store = open_state(run, state, device="cpu")
     writer = Writer(predictor, store, max_ahead=ANY_TIME)
     writer.start()
-    for batch in arriving.batches(links, 10_000):
-        writer.submit(Links(*batch)).result()
+    hub, quiet = NAMED
+    for src, dst, t in arriving.batches(links - 100, 10_000):
+        src[::10] = [hub] * len(src[::10])
+        writer.submit(Links(src, dst, t)).result()
+    _, dst, t = arriving.take(100)
+    writer.submit(Links([quiet] * 100, dst, t)).result()
     writer.stop()
     store.close()
 
