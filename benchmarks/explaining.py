@@ -10,14 +10,14 @@ import numpy as np
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row
+from cawn.caw.features import WALK_SEED
+from cawn.caw.system import WalkScorer
 from cawn.data import laws
 from cawn.explain.game import Game
 from cawn.explain.law import LawLinks, explain_law
 from cawn.explain.link import walk_scorer
 from cawn.learn.metrics import mean_and_interval
 from cawn.learn.splits import split
-from cawn.systems.cawn.features import WALK_SEED
-from cawn.systems.cawn.system import WalkScorer
 
 WALKS = 3  # whose links are taken out of the history of each link that is scored
 

@@ -39,8 +39,8 @@ class Built(NamedTuple):
 
 def build(log: str, folder: str, memory: int) -> Built:
     """Build an index folder."""
+    from cawn.caw.config import Config
     from cawn.learn.indexing import build_index
-    from cawn.systems.cawn.config import Config
 
     before, stages = _status("VmRSS"), _Stages()
     start, cpu = time.perf_counter(), time.process_time()
@@ -103,8 +103,8 @@ def first_step(folder: str) -> tuple[float, int, int]:
     """Seconds from opening an index folder to the end of the first training step, the memory that took apart from pages
     of files, and the number of training links."""
     import cawn
+    from cawn.caw.config import Config
     from cawn.learn.trainer import Trainer
-    from cawn.systems.cawn.config import Config
 
     peak, ended = [_status("RssAnon")], Event()
 
@@ -147,9 +147,9 @@ def estimated(links: int, changes: dict[str, bool]) -> tuple[float, float]:
     import numpy as np
 
     import cawn
+    from cawn.caw.config import Config
     from cawn.index.index import Index
     from cawn.index.sizes import Counts, index_bytes, memory_to_build
-    from cawn.systems.cawn.config import Config
 
     parts, alphas, rng = Config(**changes).pair_parts, np.geomspace(1e-7, 1e-2, 8), np.random.default_rng(0)
 

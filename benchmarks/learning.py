@@ -8,8 +8,8 @@ import torch
 import cawn
 from benchmarks.engine import uci
 from benchmarks.report import Row, best_time
+from cawn.caw.features import Batch
 from cawn.learn.trainer import Trainer
-from cawn.systems.cawn.features import Batch
 from cawn.walks.kernels.prefixes import Level
 
 

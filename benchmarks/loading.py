@@ -13,11 +13,11 @@ import torch
 import cawn
 from benchmarks.engine import power_law_events
 from benchmarks.report import Row
+from cawn.caw.system import CawnSystem, decays
 from cawn.data.names import NameIndex
 from cawn.learn import index_cache
 from cawn.learn.runs import write_report, write_run
 from cawn.systems.base import Context
-from cawn.systems.cawn.system import CawnSystem, decays
 
 
 def loading(scale: float = 1.0) -> list[Row]:

@@ -4,11 +4,11 @@ import numpy as np
 import torch
 
 import cawn
+from cawn.caw.config import Config
+from cawn.caw.features import Batcher, input_widths
+from cawn.caw.model import CAWN
+from cawn.caw.system import CawnSystem, WalkScorer
 from cawn.systems.base import Context
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.features import Batcher, input_widths
-from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.system import CawnSystem, WalkScorer
 from networks import random_events
 
 SMALL = {"num_walks": 8, "length": 3, "dim": 8, "frequencies": 4, "alpha": (0.01, 0.2)}

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 import cawn
+from cawn.caw.model import CAWN
+from cawn.caw.system import WalkScorer
 from cawn.explain.law import Law, LawPart, Mean, Shape
 from cawn.explain.link import Explanation, Link, Part, Past, Walk
 from cawn.explain.what_if import Addition, Removal, WhatIf
-from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.system import WalkScorer
 from networks import random_events
 from small_cawn import random_scorer
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import cawn
+from cawn.caw.config import Config
 from cawn.data import laws
 from cawn.data.reading import Reading
 from cawn.scale.plans import Plan, open_pairs, plan_pairs
-from cawn.systems.cawn.config import Config
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 

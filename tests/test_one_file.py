@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.systems.cawn.config import Config
+from cawn.caw.config import Config
 from networks import random_events
 from reference.walks import links_before, probabilities
 from small_cawn import network

@@ -12,6 +12,8 @@ import torch
 
 import cawn
 from cawn import snapshot
+from cawn.caw.config import Config
+from cawn.caw.features import WALK_SEED
 from cawn.data import laws
 from cawn.data.names import NameIndex
 from cawn.kernels.rng import seed_for
@@ -22,8 +24,6 @@ from cawn.learn.runs import load_system, read_description, read_run
 from cawn.learn.splits import split_of_run
 from cawn.predictor import LinkPredictor, Scores
 from cawn.rankings import Ranked, Ranking, Rankings
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.features import WALK_SEED
 from cawn.walks import candidates
 from tolerances import assert_same_scores
 

@@ -130,8 +130,8 @@ def record(gpu: bool) -> Recorder:
 
 def train_in_the_interpreter(device: Any) -> None:
     """Lead training to the GPU's kernels, with the CPU as their device."""
-    from cawn.systems.cawn.cuda import DeviceEngine
-    from cawn.systems.cawn.system import CawnSystem
+    from cawn.caw.gpu import DeviceEngine
+    from cawn.caw.system import CawnSystem
 
     engines: dict[Any, DeviceEngine] = {}
 

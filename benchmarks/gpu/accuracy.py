@@ -8,8 +8,8 @@ import torch
 import cawn
 from benchmarks.gpu.bench import network
 from benchmarks.report import Row
+from cawn.caw.model import CAWN
 from cawn.devices import Device
-from cawn.systems.cawn.model import CAWN
 
 WAYS: dict[str, tuple[Device, torch.dtype | None]] = {
     "bfloat16": ("cuda", torch.bfloat16),

@@ -11,11 +11,11 @@ import torch
 
 import cawn
 from benchmarks.gpu.torch_walks import sample_walks
+from cawn.caw.gpu import DeviceSteps
+from cawn.caw.system import CawnSystem
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
 from cawn.systems.base import Context
-from cawn.systems.cawn.cuda import DeviceSteps
-from cawn.systems.cawn.system import CawnSystem
 from cawn.systems.training import Optimizer
 from cawn.walks.kernels.cuda import sample_walks as device_walks
 

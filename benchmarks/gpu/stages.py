@@ -12,7 +12,7 @@ from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu.bench import Bench
-from cawn.systems.cawn.kernels.cuda.positions import padded
+from cawn.caw.kernels.cuda.positions import padded
 
 _HALF, _SINGLE = 2, 4  # bytes of a number
 PRODUCTS = "matrix products"

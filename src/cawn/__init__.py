@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # The one list of public names: type checkers and editors see imports, `_public_names` parses them.
     from cawn import scale as scale
+    from cawn.caw.config import Config as Config
     from cawn.data import datasets as datasets
     from cawn.data import laws as laws
     from cawn.data.events import Events as Events
@@ -29,7 +30,6 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.studies.compare import compare as compare
     from cawn.studies.tables import Comparison as Comparison
     from cawn.studies.tuning import tune as tune
-    from cawn.systems.cawn.config import Config as Config
     from cawn.walks.history import History as History
     from cawn.walks.identities import anonymize as anonymize
     from cawn.walks.identities import anonymize_each as anonymize_each

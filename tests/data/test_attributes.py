@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
+from cawn.caw.config import Config
 from cawn.data.attributes import BUCKETS, MAX_DEVIATIONS, MAX_LEVELS, Attribute, Encoder
 from cawn.data.forms import Form, NameForm
 from cawn.data.names import NameIndex
@@ -15,7 +16,6 @@ from cawn.data.times import TimeForm
 from cawn.data.updates import Draft, GrowingEvents, KnownIds, Rules
 from cawn.learn.runs import read_description, read_events
 from cawn.learn.trainer import Trainer
-from cawn.systems.cawn.config import Config
 
 TINY = Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, batch_size=64, epochs=1)
 PRESENT = (Attribute("age"), Attribute("in the table of nodes", "presence"))

@@ -13,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
+from cawn.caw.config import Config
+from cawn.caw.system import decays
 from cawn.data import laws
 from cawn.data.decays import LADDERS, time_unit
 from cawn.data.summary import describe, in_words
@@ -20,8 +22,6 @@ from cawn.data.ties import batch_ends, in_canonical_order
 from cawn.data.times import usual
 from cawn.learn.indexing import build_index
 from cawn.progress import progress
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.system import decays
 from statistics_of_draws import assert_follows
 
 # Networks in words, and the decays that follow from their pace.

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import cawn
+from cawn.caw.config import Config
+from cawn.caw.system import CawnSystem, WalkScorer
 from cawn.data import laws
 from cawn.data.columns import GrowingArray
 from cawn.data.names import NameIndex
@@ -22,8 +24,6 @@ from cawn.errors import QueryError
 from cawn.index.growing import GrowingIndex
 from cawn.predictor import LinkPredictor
 from cawn.snapshot import newest_time
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.system import CawnSystem, WalkScorer
 
 SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import cawn
+from cawn.caw.features import WALK_SEED, Batch, columns
+from cawn.caw.system import WalkScorer
 from cawn.explain.game import Game, StandIns
 from cawn.index.features import NO_SEQUENCES
-from cawn.systems.cawn.features import WALK_SEED, Batch, columns
-from cawn.systems.cawn.system import WalkScorer
 from cawn.walks.kernels.prefixes import Level
 from networks import random_events
 from small_cawn import OPTIONS, attributed, random_scorer

@@ -7,11 +7,11 @@ import pytest
 from benchmarks.explaining import caused_law
 
 import cawn
+from cawn.caw.system import WalkScorer
 from cawn.data import laws
 from cawn.explain.game import Game
 from cawn.explain.law import LawLinks, explain_law
 from cawn.learn.metrics import auc, average_precision
-from cawn.systems.cawn.system import WalkScorer
 from small_explanation import random_pairs
 from tolerances import SCORES
 

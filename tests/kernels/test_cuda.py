@@ -15,8 +15,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, compile
 from cawn.index.kernels import cuda as index
 from cawn.index.kernels.cuda import DeviceIndex, DeviceLists
-from cawn.systems.cawn.kernels.cuda import features, links, lstm, negatives, positions
-from cawn.systems.cawn.kernels.cuda.lstm import _launch_shape
+from cawn.caw.kernels.cuda import features, links, lstm, negatives, positions
+from cawn.caw.kernels.cuda.lstm import _launch_shape
 from cawn.walks.kernels import cuda as walks
 
 target = GPUTarget("cuda", {capability}, 32)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import cawn
+from cawn.caw.system import decays
 from cawn.data.decays import LADDERS
 from cawn.learn import comparison
 from cawn.learn.splits import split
-from cawn.systems.cawn.system import decays
 from cawn.systems.rates import RatesSettings
 from small_runs import TINY, assert_same_weights
 

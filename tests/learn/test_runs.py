@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import cawn
+from cawn.caw.config import Config
 from cawn.data import laws
 from cawn.data.hashing import checksum
 from cawn.files import FolderLock
@@ -28,7 +29,6 @@ from cawn.learn.store import stamp_of
 from cawn.learn.testing import BASELINES
 from cawn.predictor import LinkPredictor
 from cawn.systems.baselines import STANDING
-from cawn.systems.cawn.config import Config
 from ctrl_c import after_each_step, stopped_after
 from networks import store
 

@@ -75,7 +75,7 @@ def test_the_cost_of_a_resumed_run_is_a_sum(events, tmp_path: Path) -> None:
 
 def test_ctrl_c_leaves_a_run_that_can_be_resumed(tmp_path: Path) -> None:
     stopped = interrupted(
-        "import cawn; from cawn import laws; from cawn.systems.cawn.config import Config\n"
+        "import cawn; from cawn import laws; from cawn.caw.config import Config\n"
         "events = laws.null(60, 400, seed=0).events\n"
         f"cawn.train(events, Config(alpha='ladder', num_walks=8, dim=4), out={str(tmp_path / 'r')!r})"
     )

@@ -3,13 +3,13 @@
 import pytest
 
 import cawn
+from cawn.caw.config import Config
 from cawn.learn.plots import to_svg
 from cawn.paper.ablation import ADDITIONS, ORIGINAL, PAPER_ROWS, ROWS, Ablated, Ablation
 from cawn.paper.experiments import Request, Section
 from cawn.paper.published import published
 from cawn.paper.report import missing_networks
 from cawn.paper.results import Result
-from cawn.systems.cawn.config import Config
 from paper_results import gather, row, trained
 
 SEEDS = 3

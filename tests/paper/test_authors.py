@@ -1,9 +1,9 @@
 """What each difference of the authors' code is worth, from results made by hand."""
 
+from cawn.caw.config import Config
 from cawn.paper.authors import ALL, DIFFERENCES, EQUATIONS, Authors
 from cawn.paper.experiments import Request
 from cawn.paper.results import Result, Results
-from cawn.systems.cawn.config import Config
 from networks import random_events
 
 

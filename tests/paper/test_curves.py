@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cawn.caw.config import Config
 from cawn.paper.curves import (
     Curve,
     average,
@@ -16,7 +17,6 @@ from cawn.paper.curves import (
     verdict,
 )
 from cawn.paper.results import Cell, Result
-from cawn.systems.cawn.config import Config
 from paper_results import gather, row, trained
 
 

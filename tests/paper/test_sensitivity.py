@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from cawn.caw.config import Config
 from cawn.data import laws
 from cawn.data.events import Events
 from cawn.learn.plots import to_svg
@@ -16,7 +17,6 @@ from cawn.paper.measurements import Task
 from cawn.paper.results import Result
 from cawn.paper.sensitivity import BEST, Sensitivity, read_sensitivities, values_of
 from cawn.paper.training import measure
-from cawn.systems.cawn.config import Config
 from paper_results import gather, result, row, searched, trained
 
 TAU = 4e-5

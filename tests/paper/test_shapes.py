@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cawn
+from cawn.caw.features import WALK_SEED
 from cawn.explain.distinct_walks import distinct_walks, format_shape
 from cawn.explain.law import LawLinks
 from cawn.index.features import NO_SEQUENCES
@@ -22,7 +23,6 @@ from cawn.paper.shapes import (
     shape_table,
     walk_groups,
 )
-from cawn.systems.cawn.features import WALK_SEED
 from networks import random_events
 from paper_results import gather, result
 from paper_results import row as metrics_row

@@ -87,6 +87,6 @@ def test_plan_has_fixed_walks_whatever_the_grid_search_found() -> None:
 
 @pytest.mark.parametrize("k", [1, 8, 32])
 def test_every_tree_is_a_valid_setting(k: int) -> None:
-    from cawn.systems.cawn.config import Config
+    from cawn.caw.config import Config
 
     assert Config.preset("paper-mean").with_(num_walks=64, length=2, tree=(k, 64 // k)).widths == (k, 64)

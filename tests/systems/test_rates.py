@@ -4,12 +4,12 @@ import numpy as np
 import torch
 
 import cawn
+from cawn.caw.config import Config
 from cawn.learn import metrics
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
 from cawn.learn.testing import train_baseline
 from cawn.systems.base import Context
-from cawn.systems.cawn.config import Config
 
 CONFIG = Config(num_walks=2, negatives="random")
 

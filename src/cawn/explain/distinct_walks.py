@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.systems.cawn.features import Batch
+from cawn.caw.features import Batch
 from cawn.walks.identities import anonymize_each
 from cawn.walks.sampling import Walks
 

@@ -18,12 +18,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from cawn.caw.features import WALK_SEED, Batch, Batcher
+from cawn.caw.model import CAWN
+from cawn.caw.system import WalkScorer
 from cawn.explain.distinct_walks import distinct_walks
 from cawn.explain.parts import Parts, walk_kinds
 from cawn.explain.shapley import all_coalitions, join_weights, shapley_values
-from cawn.systems.cawn.features import WALK_SEED, Batch, Batcher
-from cawn.systems.cawn.model import CAWN
-from cawn.systems.cawn.system import WalkScorer
 from cawn.walks.kernels.prefixes import Level
 
 Array = npt.NDArray[Any]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.caw.system import WalkScorer
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.explain.distinct_walks import describe_shape, format_order, format_shape
@@ -29,7 +30,6 @@ from cawn.learn.negatives import negatives
 from cawn.learn.runs import read_description
 from cawn.learn.splits import split_of_run
 from cawn.systems.base import Scorer
-from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], object]  # called with the number of links done, and of all

@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cawn.caw.features import WALK_SEED, Batcher
+from cawn.caw.host import single_thread
+from cawn.caw.system import WalkScorer
 from cawn.data.times import format_as_read, format_time
 from cawn.errors import QueryError, printable
 from cawn.explain.distinct_walks import DistinctWalks, describe_shape, format_shape
@@ -21,9 +24,6 @@ from cawn.explain.shapley import EXACT, all_coalitions, sampled_shapley_values, 
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
-from cawn.systems.cawn.features import WALK_SEED, Batcher
-from cawn.systems.cawn.host import single_thread
-from cawn.systems.cawn.system import WalkScorer
 
 if TYPE_CHECKING:
     from cawn.data.events import Events

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.caw.config import Config
+from cawn.caw.features import columns
 from cawn.data.events import Events
 from cawn.explain.distinct_walks import ENDED
 from cawn.explain.shapley import interaction
 from cawn.index.features import DEPTH, PairParts, part_widths
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.features import columns
 
 Array = npt.NDArray[Any]
 

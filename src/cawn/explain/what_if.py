@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from cawn.caw.features import WALK_SEED
+from cawn.caw.host import single_thread
+from cawn.caw.system import WalkScorer
 from cawn.data.times import PER_SECOND
 from cawn.errors import printable
 from cawn.explain.game import Game
 from cawn.explain.link import Explanation, Link, link_at, pair_links, time_format, walk_scorer
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
-from cawn.systems.cawn.features import WALK_SEED
-from cawn.systems.cawn.host import single_thread
-from cawn.systems.cawn.system import WalkScorer
 
 if TYPE_CHECKING:
     from cawn.data.names import Name, NameIndex

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cawn.caw.config import Config
 from cawn.paper.curves import METRIC, lowest_seed, main_settings, verdict
 from cawn.paper.experiments import Experiment, Request, Section, Table
 from cawn.paper.measurements import Measurement
@@ -11,7 +12,6 @@ from cawn.paper.published import display_name, paper_value
 from cawn.paper.results import MEAN_AND_INTERVAL, Cell, Result, Results, cell, check_same_splits, differences
 from cawn.paper.training import KINDS_OF_NEGATIVES, training
 from cawn.paper.variants import paper_config
-from cawn.systems.cawn.config import Config
 
 EQUATIONS, ALL = "the equations", "all of these"
 _AUTHORS = Config.PRESETS["authors"]

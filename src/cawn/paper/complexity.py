@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from cawn.caw.config import Config
+from cawn.caw.system import decays
 from cawn.data.events import Events
 from cawn.learn.metrics import t_quantile
 from cawn.learn.plots import COLOURS
@@ -25,8 +27,6 @@ from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, described
 from cawn.paper.variants import paper_config
 from cawn.studies.jobs import Send
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.system import decays
 from cawn.systems.training import Links
 from cawn.walks.history import History
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from cawn.caw.config import Config
 from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
 from cawn.paper.experiments import Experiment, Request, Section, Table
@@ -19,7 +20,6 @@ from cawn.paper.training import config_of, events_of, options_of, training
 from cawn.paper.variants import best_trial
 from cawn.studies.jobs import Send
 from cawn.studies.tuning.journal import import_optuna, open_study, quiet_optuna
-from cawn.systems.cawn.config import Config
 
 PRESETS = ("paper-mean", "paper-attn")
 SEARCHED = ("num_walks", "length", "alpha", "dim", "lr")

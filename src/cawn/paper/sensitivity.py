@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cawn.caw.config import Config
+from cawn.caw.system import decays
 from cawn.data.decays import PAPER_RATIO
 from cawn.data.events import Events
 from cawn.paper.curves import (
@@ -29,8 +31,6 @@ from cawn.paper.measurements import Measurement
 from cawn.paper.published import display_name, published
 from cawn.paper.results import Cell, Result, Results, check_same_splits
 from cawn.paper.variants import paper_config
-from cawn.systems.cawn.config import Config
-from cawn.systems.cawn.system import decays
 
 NUM_WALKS = (8, 16, 32, 64, 128)
 LENGTHS = (1, 2, 3, 4, 5)

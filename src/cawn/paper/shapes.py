@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from cawn.caw.features import WALK_SEED, Batch
+from cawn.caw.system import WalkScorer
 from cawn.devices import pick_device
 from cawn.explain.distinct_walks import ENDED, describe_shape, distinct_walks, format_order, format_shape
 from cawn.explain.law import MIN_SHARE, LawLinks, links_of_run
@@ -25,8 +27,6 @@ from cawn.paper.published import display_name
 from cawn.paper.results import Cell, Result, Results, cell
 from cawn.paper.variants import paper_config
 from cawn.studies.jobs import Send
-from cawn.systems.cawn.features import WALK_SEED, Batch
-from cawn.systems.cawn.system import WalkScorer
 
 Array = npt.NDArray[Any]
 

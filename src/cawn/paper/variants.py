@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from cawn import systems
+from cawn.caw.config import Config
 from cawn.checks import check_choice
 from cawn.errors import QueryError, brief
 from cawn.paper.experiments import Experiment, Request
 from cawn.paper.results import Result, Results
-from cawn.systems.cawn.config import Config
 from cawn.systems.settings import Settings
 
 

@@ -1,4 +1,7 @@
-"""Systems to train and compare: one file or folder each, and one line in the registry below."""
+"""Systems to train and compare: what they share, the simple ones, and the registry of all.
+
+CAW-N is in `cawn.caw`, the systems it is compared with in `cawn.rivals`; both are imported by name when they are used.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,9 @@ def _untrained(settings: str, summary: str) -> Entry:
     return Entry(f"{module}:UntrainedSystem", f"{module}:{settings}", summary, trained=False)
 
 
-_MEMORY = "cawn.systems.memory"
+_MEMORY = "cawn.rivals.memory"
 _REGISTRY: dict[str, Entry] = {
-    "cawn": Entry("cawn.systems.cawn.system:CawnSystem", "cawn.systems.cawn.config:Config", "causal anonymous walks"),
+    "cawn": Entry("cawn.caw.system:CawnSystem", "cawn.caw.config:Config", "causal anonymous walks"),
     "rates": Entry(
         "cawn.systems.rates:RatesSystem", "cawn.systems.rates:RatesSettings", "baseline on exact link counts, no walks"
     ),
@@ -49,38 +52,36 @@ _REGISTRY: dict[str, Entry] = {
         state=True,
     ),
     "tgat": Entry(
-        "cawn.systems.tgat:TgatSystem", "cawn.systems.tgat:TgatSettings", "attention on a causal tree of past links"
+        "cawn.rivals.tgat:TgatSystem", "cawn.rivals.tgat:TgatSettings", "attention on a causal tree of past links"
     ),
     "graphmixer": Entry(
-        "cawn.systems.graphmixer:GraphMixerSystem",
-        "cawn.systems.graphmixer:GraphMixerSettings",
+        "cawn.rivals.graphmixer:GraphMixerSystem",
+        "cawn.rivals.graphmixer:GraphMixerSettings",
         "MLP-Mixer on the recent links of each end",
     ),
     "tpnet": Entry(
-        "cawn.systems.tpnet:TPNetSystem",
-        "cawn.systems.tpnet:TPNetSettings",
+        "cawn.rivals.tpnet:TPNetSystem",
+        "cawn.rivals.tpnet:TPNetSettings",
         "random projections of walk counts",
         state=True,
     ),
-    "nat": Entry(
-        "cawn.systems.nat:NATSystem", "cawn.systems.nat:NATSettings", "joined caches of neighbours", state=True
-    ),
+    "nat": Entry("cawn.rivals.nat:NATSystem", "cawn.rivals.nat:NATSettings", "joined caches of neighbours", state=True),
     "dygformer": Entry(
-        "cawn.systems.dygformer:DygformerSystem",
-        "cawn.systems.dygformer:DygformerSettings",
+        "cawn.rivals.dygformer:DygformerSystem",
+        "cawn.rivals.dygformer:DygformerSettings",
         "transformer on the recent links of both ends",
     ),
     "jodie-original": Entry(
-        "cawn.systems.jodie_original:JodieOriginal",
-        "cawn.systems.jodie_original:JodieOriginalSettings",
+        "cawn.rivals.jodie_original:JodieOriginal",
+        "cawn.rivals.jodie_original:JodieOriginalSettings",
         "recurrent states and next-item prediction",
         new_nodes=False,
         state=True,
         needs="a moderate number of nodes: a weight for every source and destination",
     ),
     "dyrep-original": Entry(
-        "cawn.systems.dyrep_original:DyRepOriginal",
-        "cawn.systems.dyrep_original:DyRepOriginalSettings",
+        "cawn.rivals.dyrep_original:DyRepOriginal",
+        "cawn.rivals.dyrep_original:DyRepOriginalSettings",
         "a point process on evolving states",
         state=True,
     ),
@@ -92,22 +93,22 @@ _REGISTRY: dict[str, Entry] = {
     "edgebank": _untrained("EdgebankSettings", "whether the pair has linked before, or recently"),
     "heuristics": _untrained("HeuristicsSettings", "last time and number of links of pair and destination, in order"),
     "evolvegcn": Entry(
-        "cawn.systems.snapshots.evolvegcn:EvolveGCNSystem",
-        "cawn.systems.snapshots.evolvegcn:EvolveGCNSettings",
+        "cawn.rivals.snapshots.evolvegcn:EvolveGCNSystem",
+        "cawn.rivals.snapshots.evolvegcn:EvolveGCNSettings",
         "graph convolution with evolving weights, on snapshots",
         needs="links at several times",
     ),
     "vgrnn": Entry(
-        "cawn.systems.snapshots.vgrnn:VGRNNSystem",
-        "cawn.systems.snapshots.vgrnn:VGRNNSettings",
+        "cawn.rivals.snapshots.vgrnn:VGRNNSystem",
+        "cawn.rivals.snapshots.vgrnn:VGRNNSettings",
         "variational graph recurrent network, on snapshots",
         new_nodes=False,
         state=True,
         needs="links at several times",
     ),
     "dynaernn": Entry(
-        "cawn.systems.snapshots.dynaernn:DynAERNNSystem",
-        "cawn.systems.snapshots.dynaernn:DynAERNNSettings",
+        "cawn.rivals.snapshots.dynaernn:DynAERNNSystem",
+        "cawn.rivals.snapshots.dynaernn:DynAERNNSettings",
         "recurrent autoencoder of adjacency rows, on snapshots",
         new_nodes=False,
         needs="links at several times",

@@ -60,7 +60,7 @@ def _draw(
     skip_to: Array,
     key: np.uint64,
 ) -> npt.NDArray[np.int32]:
-    """See `Choices`; `systems.cawn.kernels.cuda.negatives` draws the same on a GPU."""
+    """See `Choices`; `caw.kernels.cuda.negatives` draws the same on a GPU."""
     out = np.empty(links.size, np.int32)
     for i in range(links.size):
         out[i] = -1

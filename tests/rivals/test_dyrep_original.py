@@ -1,0 +1,311 @@
+"""DyRep against its equations, link by link."""
+
+import math
+from itertools import groupby, islice, pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+import cawn
+from cawn.data.ties import in_canonical_order
+from cawn.rivals.dyrep_original import (
+    DyRepOriginal,
+    Intensity,
+    Messages,
+    Tables,
+    Weights,
+    fill_states,
+    list_partners,
+)
+from networks import random_events, with_columns
+from systems.small_settings import small
+from tolerances import assert_same_scores
+
+Link = tuple[int, int, float, Tensor]
+
+
+class SlowDyRep:
+    """The state of DyRep, one link after the other."""
+
+    def __init__(self, system: DyRepOriginal, x: np.ndarray | None) -> None:
+        self.system, self.module, self.x = system, system.module, x
+        self.states: dict[int, Tensor] = {}
+        self.times: dict[int, float] = {}
+        self.attention: dict[
+            int, dict[int, float]
+        ] = {}  # S: of each node, its partners in the order of their last link
+        self.pairs: set[frozenset[int]] = set()  # A
+
+    def state(self, node: int) -> Tensor:
+        if node in self.states:
+            return self.states[node]
+        if self.x is None or node >= len(self.x):
+            return self.module.first
+        return self.module.first + self.module.features.weight @ torch.tensor(self.x[node])
+
+    def rate(self, u: Tensor, v: Tensor, kind: int) -> Tensor:
+        intensity = self.module.intensity
+        psi = intensity.log_psi[kind].exp().clamp(0.1, 1000)
+        g = intensity.omega.weight[kind] @ torch.cat([u, v]) + intensity.omega.bias[kind]
+        return psi * softplus(g / psi)
+
+    def kind(self, u: int, v: int) -> int:
+        return int(frozenset((u, v)) in self.pairs)
+
+    def score(self, u: int, v: int) -> Tensor:
+        return self.rate(self.state(u), self.state(v), self.kind(u, v)).log()
+
+    def neighbourhood(self, node: int) -> Tensor:
+        held = self.attention.get(node, {})
+        if not held:
+            return torch.zeros(self.system.config.dim)
+        total = sum(math.exp(s) for s in held.values())
+        each = [torch.sigmoid(math.exp(s) / total * (self.module.w_h.weight @ self.state(i))) for i, s in held.items()]
+        return torch.stack(each).amax(dim=0)
+
+    def new_state(self, node: int, other: int, t: float, msg: Tensor) -> Tensor:
+        mean, deviation = self.system.scale
+        gap = (t - self.times[node] - mean) / deviation if node in self.times else 0.0
+        drive = self.module.w_t.weight @ torch.cat([torch.tensor([gap]).float(), msg]) + self.module.w_t.bias
+        struct = self.module.w_struct.weight @ self.neighbourhood(other)
+        return torch.sigmoid(struct + self.module.w_rec.weight @ self.state(node) + drive)
+
+    def new_attention(self, node: int, others: list[int]) -> dict[int, float]:
+        """Of a node with links to these others at one time."""
+        old = self.attention.get(node, {})
+        held, slots = dict(old), self.system.config.neighbours
+        for other in others:
+            if other not in held and len(held) == slots:
+                del held[next(iter(held))]  # that with the oldest last link
+            held.pop(other, None)
+            held[other] = math.nan
+        b_old, b = (1 / len(each) if each else 0.0 for each in (old, held))
+        for partner in held:
+            if partner in others:
+                u, v, kind = self.state(node), self.state(partner), self.kind(node, partner)
+                held[partner] = b + float((self.rate(u, v, kind) + self.rate(v, u, kind)).detach()) / 2
+            else:
+                held[partner] = max(old[partner] - (b_old - b), 0.0)
+        return {partner: value / sum(held.values()) for partner, value in held.items()}
+
+    def link_moment(self, links: list[Link]) -> None:
+        """Links at one time: all read the state before them."""
+        found: dict[int, list[Tensor]] = {}
+        others: dict[int, list[int]] = {}
+        for u, v, t, msg in links:
+            for node, other in ((u, v), (v, u)):
+                found.setdefault(node, []).append(self.new_state(node, other, t, msg))
+                others.setdefault(node, []).append(other)
+        attention = {node: self.new_attention(node, each) for node, each in others.items()}
+        self.attention.update(attention)
+        self.states.update({node: torch.stack(each).mean(dim=0) for node, each in found.items()})
+        self.times.update(dict.fromkeys(found, links[0][2]))
+        self.pairs.update(frozenset((u, v)) for u, v, _, _ in links)
+
+
+def moments(events: cawn.Events) -> list[list[Link]]:
+    events = in_canonical_order(events)
+    msg = np.zeros((len(events), 0), np.float32) if events.msg is None else events.msg
+    rows = zip(
+        events.src.tolist(), events.dst.tolist(), events.t.tolist(), torch.from_numpy(np.array(msg)), strict=True
+    )
+    return [list(group) for _, group in groupby(rows, key=lambda row: row[2])]
+
+
+def trained(events: cawn.Events, **changes: object) -> cawn.Trainer:
+    trainer = cawn.Trainer(events, small("dyrep-original", lr=0.05, **changes), quiet=True, device="cpu")
+    for _ in islice(trainer.steps(0, 0), 4):
+        pass
+    return trainer
+
+
+def network(attributes: bool) -> cawn.Events:
+    """With ties, self-loops and nodes that occur after training."""
+    events = random_events(3, num_nodes=12, num_links=150, span=90)
+    if not attributes:
+        return events
+    rng = np.random.default_rng(0)
+    return with_columns(events, msg=rng.normal(size=(150, 2)), x=rng.normal(size=(12, 3)))
+
+
+@pytest.mark.parametrize("attributes", [False, True])
+@pytest.mark.parametrize("neighbours", [2, 20])
+def test_scores_are_those_of_the_equations(attributes: bool, neighbours: int) -> None:
+    trainer = trained(network(attributes), neighbours=neighbours)
+    system, rng = trainer.system, np.random.default_rng(1)
+    assert isinstance(system, DyRepOriginal)
+    scorer, slow = system.scorer(trainer.events), SlowDyRep(system, trainer.events.x)
+    with torch.no_grad():
+        for links in moments(trainer.events):
+            src, dst = rng.integers(0, 14, (2, 3))
+            expected = [float(slow.score(int(u), int(v))) for u, v in zip(src, dst, strict=True)]
+            assert_same_scores(scorer(src, dst, np.full(3, links[0][2], trainer.events.t.dtype)), expected)
+            slow.link_moment(links)
+
+
+def test_losses_and_gradients_are_those_of_the_equations() -> None:
+    """Of two consecutive steps; the states before the second are constants."""
+    trainer = trained(network(True), batch_size=40)
+    system = trainer.system
+    assert isinstance(system, DyRepOriginal)
+    steps, slow = system.updates(1, 0, trainer.optimizer), SlowDyRep(system, trainer.events.x)
+    stream, remaining = system.training_stream, iter(moments(system.context.train.known))
+    for first, last in pairwise(stream.chunks[:3]):
+        found = next(steps)
+        others = system._others(stream.owners[first:last], 1, first)  # [n, 2, samples]
+        losses: list[Tensor] = []
+        slow.states = {node: state.detach() for node, state in slow.states.items()}
+        while len(losses) < last - first:
+            links = next(remaining)
+            for u, v, _, _ in links:
+                of_u, of_v = others[len(losses)].tolist()
+                assert not {u, v} & {*of_u, *of_v}
+                z_u, z_v = slow.state(u), slow.state(v)
+                survival = [slow.rate(z_u, slow.state(w), k) for w in of_u for k in (0, 1)]
+                survival += [slow.rate(slow.state(w), z_v, k) for w in of_v for k in (0, 1)]
+                losses.append(torch.stack(survival).sum() / len(of_u) - slow.score(u, v))
+            slow.link_moment(links)
+        expected = torch.stack(losses).mean()
+        assert_same_scores(found, expected)
+        weights = dict(system.module.named_parameters())
+        gradients = [torch.autograd.grad(loss, list(weights.values())) for loss in (found, expected)]
+        for name, one, other in zip(weights, *gradients, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_prefix_may_end_between_simultaneous_links() -> None:
+    events = in_canonical_order(random_events(4, num_links=90, span=12))
+    system = trained(events).system
+    scorer = system.scorer(events)
+    for visible in np.flatnonzero(events.t[1:] == events.t[:-1])[20::13] + 1:
+        src, dst, t = np.array([1, 2, 3]), np.array([3, 1, 2]), np.full(3, events.t[-1] + 1)
+        found = scorer.score_after(src, dst, t, np.full(3, visible))
+        assert_same_scores(found, system.scorer(events[:visible])(src, dst, t))
+
+
+def test_the_logarithm_of_an_intensity_stays_finite() -> None:
+    intensity = Intensity(1)
+    with torch.no_grad():
+        intensity.omega.weight.fill_(1.0)
+        intensity.omega.bias.zero_()
+        z = torch.tensor([[-500.0], [-7.4], [0.0], [500.0]])
+        found = intensity.log(z, torch.zeros_like(z))[:, 0]
+        exact = torch.log(0.5 * softplus(z[1:, 0].double() / 0.5))
+    assert found[0] == pytest.approx(math.log(0.5) - 1000)
+    torch.testing.assert_close(found[1:].double(), exact, rtol=1e-5, atol=1e-5)
+
+
+def test_a_pair_changes_its_kind_after_its_first_link_in_either_direction() -> None:
+    trainer = trained(random_events(0))
+    intensity = trainer.system.module.intensity
+    with torch.no_grad():
+        intensity.omega.weight.zero_()
+        intensity.omega.bias.copy_(torch.tensor([0.0, 2.0]))
+    scorer = trainer.system.scorer(cawn.Events([0, 1], [1, 2], [1, 5]))
+    scores = scorer(np.array([0, 0, 1, 0]), np.array([1, 1, 0, 2]), np.array([1, 2, 2, 9]))
+    assert scores[0] == scores[3] < scores[1] == scores[2]
+
+
+# The compiled loops.
+
+
+def one_message(rows: list[int], writer: list[int], share: list[float], kind: int) -> Tables:
+    """One message on two states of width 1: 0.2 with the attention (0.5, 0.5, 0), and 0.4 without any."""
+    one = np.ones((1, 1), np.float32)
+    rate_one = math.log(math.e - 1)  # log(1 + exp(.)) is 1
+    weights = Weights(
+        struct=2 * one,
+        rec=3 * one,
+        h=one,
+        omega=np.zeros((2, 2), np.float32),
+        bias=np.array([rate_one, 3 * rate_one], np.float32),
+        psi=np.array([1, 3], np.float32),
+    )
+    messages = Messages(
+        rows=np.array([rows]),
+        previous=np.array([-1]),
+        writer=np.array([writer]),
+        share=np.array([share], np.float32),
+        kinds=np.array([kind]),
+        drive=0.5 * one,
+    )
+    tables = Tables(
+        z=np.array([[0.2], [0.4], [np.nan]], np.float32),
+        projected=np.full((3, 1), np.nan, np.float32),
+        attention=np.array([[0.5, 0.5, 0], [0, 0, 0], [np.nan] * 3], np.float32),
+        new=np.empty((1, 1), np.float32),
+        averaged=np.empty(1, np.int64),
+        h=np.empty((1, 1), np.float32),
+        best=np.empty((1, 1), np.int64),
+        q=np.empty((1, 3), np.float32),
+        rate=np.empty(1, np.float32),
+    )
+    fill_states(weights, messages, tables)
+    return tables
+
+
+def sigmoid(x: float) -> float:
+    return 1 / (1 + math.exp(-x))
+
+
+def test_attention_after_an_association() -> None:
+    """Two partners with 0.5 each; a third with lambda 1: twice 0.5 - (1/2 - 1/3), and 1/3 + 1, divided by their sum."""
+    tables = one_message([0, 1, -1, -1, -1], writer=[-1, -1, 0], share=[1 / 2, 1 / 3], kind=0)
+    assert tables.rate[0] == pytest.approx(1)
+    np.testing.assert_allclose(tables.attention[2], np.array([1 / 3, 1 / 3, 4 / 3]) / 2, rtol=1e-5)
+
+
+def test_attention_after_a_communication() -> None:
+    """The second of two partners again, with lambda 3."""
+    tables = one_message([0, 1, -1, -1, -1], writer=[-1, 0, -1], share=[1 / 2, 1 / 2], kind=1)
+    np.testing.assert_allclose(tables.attention[2], np.array([0.5, 3.5, 0]) / 4, rtol=1e-5)
+
+
+def test_the_state_without_and_with_partners_of_the_other_end() -> None:
+    alone = one_message([0, 1, -1, -1, -1], writer=[-1, -1, 0], share=[1 / 2, 1 / 3], kind=0)
+    assert alone.z[2, 0] == pytest.approx(sigmoid(3 * 0.2 + 0.5))
+    partners = one_message(
+        [1, 0, 0, 1, -1], writer=[0, -1, -1], share=[0, 1], kind=0
+    )  # states 0.2 and 0.4, q of 1/2 each
+    assert partners.best[0, 0] == 1
+    assert partners.z[2, 0] == pytest.approx(sigmoid(2 * sigmoid(0.4 / 2) + 3 * 0.4 + 0.5))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_lists_of_partners(slots: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    num_nodes, n = 7, 80
+    src, dst = rng.integers(0, num_nodes, (2, n))
+    moments = np.sort(rng.integers(0, 50, n))
+    partners, newest = np.full((2, num_nodes, slots), -1)
+    before, writer = np.empty((2, 2 * n, slots), np.int64)
+    sizes = np.empty((2 * n, 2), np.int64)
+    for first, last in ((0, np.searchsorted(moments, 25)), (np.searchsorted(moments, 25), n)):  # in two parts
+        part, messages = slice(first, last), slice(2 * first, 2 * last)
+        args = src[part], dst[part], moments[part], first, partners, newest
+        list_partners(*args, before[messages], writer[messages], sizes[messages])
+        writer[messages] += np.where(writer[messages] >= 0, 2 * first, 0)
+
+    lists: dict[int, dict[int, int]] = {v: {} for v in range(num_nodes)}  # the last link with each partner
+    for moment in np.unique(moments):
+        links = np.flatnonzero(moments == moment)
+        old = {node: set(held) for node, held in lists.items()}
+        written: dict[int, dict[int, int]] = {}  # the last message about each partner
+        for e in links:
+            for side, (node, other) in enumerate(((src[e], dst[e]), (dst[e], src[e]))):
+                m, held = 2 * e + side, lists[node]
+                assert set(before[m][before[m] >= 0]) == old[other]
+                if other not in held and len(held) == slots:
+                    oldest = min(held, key=held.__getitem__)
+                    del held[oldest]
+                    written.get(node, {}).pop(oldest, None)
+                held[other] = e
+                written.setdefault(node, {})[other] = m
+                assert set(writer[m][writer[m] >= 0]) == set(written[node].values())
+                assert sizes[m].tolist() == [len(old[node]), len(held)]
+    for node, held in lists.items():
+        assert {p: e for p, e in zip(partners[node], newest[node], strict=True) if p >= 0} == held
