@@ -44,7 +44,7 @@ FIXED_FIELDS = ("annotation", "decorator_list", "returns", "exc", "cause")
 OPPOSITES = [("Lt", "LtE"), ("Gt", "GtE"), ("Eq", "NotEq"), ("Is", "IsNot"), ("In", "NotIn"), ("And", "Or")]
 OPPOSITES += [("Add", "Sub"), ("Mult", "FloorDiv"), ("Div", "Mult"), ("BitAnd", "BitOr"), ("LShift", "RShift")]
 SWAPS = {getattr(ast, one): getattr(ast, other) for pair in OPPOSITES for one, other in (pair, pair[::-1])}
-ENDS = {1: "skipped", -signal.SIGXCPU: "timed out"}  # by exit status, where it is not by a test
+ENDS = {1: "skipped", -signal.SIGXCPU: "timed out", -signal.SIGKILL: "timed out"}  # by exit status, not by a test
 
 
 class Mutant(NamedTuple):
@@ -171,6 +171,21 @@ def in_copy(work: Callable[[], object]) -> int:
     return child
 
 
+def wait_for_one(ends: dict[int, float]) -> tuple[int, int]:
+    """The first of some copies to end, and how; a copy that waits for itself would only end at its time."""
+    while not (ended := os.waitpid(-1, os.WNOHANG))[0]:
+        for child in (child for child, end in ends.items() if time.monotonic() > end):
+            kill_group(child)
+        time.sleep(0.02)
+    kill_group(ended[0])  # what the tests have started
+    return ended
+
+
+def kill_group(child: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
 class Trials:
     """A plugin of pytest: instead of all tests once, it runs those of each mutant in a copy of the process."""
 
@@ -212,9 +227,9 @@ class Trials:
 
     def _codes(self) -> list[CodeType]:
         """The code of the functions of the checkout that ran since the last call."""
-        own = [code for code in self.ran.values() if code.co_filename.startswith(str(Path.cwd()))]
-        self.ran.clear()
-        return own
+        ran, self.ran = self.ran, {}
+        codes = ran.copy().values()  # threads of the tests may still add to it
+        return [code for code in codes if code.co_filename.startswith(str(Path.cwd()))]
 
     def _note_uses(self) -> None:
         self.uses[""] = [code.co_qualname for code in self._codes()], 0.0
@@ -240,15 +255,13 @@ class Trials:
         known = self._known_outcomes()
         mutants = draw(self.options.source, self.options.count, self.options.seed)
         left = [mutant for mutant in mutants[::-1] if mutant[:3] not in known]
-        running: dict[int, Mutant] = {}
+        running: dict[int, tuple[Mutant, float]] = {}  # by process, with the time at which it is ended
         while left or running:
             while left and len(running) < self.options.processes:
                 mutant = left.pop()
-                running[in_copy(partial(self._try, mutant))] = mutant
-            child, status = os.wait()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)  # what the tests have started
-            mutant = running.pop(child)
+                running[in_copy(partial(self._try, mutant))] = mutant, time.monotonic() + self.options.elapsed
+            child, status = wait_for_one({child: end for child, (_, end) in running.items()})
+            mutant, _ = running.pop(child)
             if status:
                 self._record(mutant, ENDS.get(os.waitstatus_to_exitcode(status), "killed"))
         known = self._known_outcomes()
@@ -304,6 +317,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="how many mutants")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=int, default=90, help="CPU time of a mutant, and time of a test, at most")
+    parser.add_argument("--elapsed", type=int, default=900, help="time of a mutant at most, also on a busy machine")
     parser.add_argument("--processes", type=int, default=1, help="mutants tried at a time")
     options = parser.parse_args()
     options.work = options.work.resolve()
