@@ -181,6 +181,14 @@ def wait_for_one(ends: dict[int, float]) -> tuple[int, int]:
     return ended
 
 
+def do_not_shrink() -> None:
+    """Let hypothesis stop at the first example that fails; making it smaller takes minutes."""
+    from hypothesis.internal.conjecture import engine
+
+    runner: Any = engine.ConjectureRunner
+    runner.shrink_interesting_examples = lambda _: None
+
+
 def kill_group(child: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
@@ -285,6 +293,7 @@ class Trials:
         files = {test.partition("::")[0] for test in hits}
         tests = [test for test in self.items if test.partition("::")[0] in files]
         self._exchange(mutant, names)
+        do_not_shrink()
         self._run(sorted(tests, key=lambda test: (test not in hits, self.uses.get(test, ([], 0.0))[1])))
         outcome = "timed out" if "Timeout (>" in self.failed else "killed" if self.failed else "survived"
         self._record(mutant, "skipped" if hits == {""} else outcome)
