@@ -10,12 +10,10 @@ import pytest
 import torch
 
 import cawn
-from cawn import systems
 from cawn.systems.base import Embedder, Seeded
 from command_line import assert_refused, call_cawn
-from systems.small_settings import small
+from systems.small_settings import NAMES, small
 
-NAMES = [name for name in systems.names() if name != "recency regression"]
 NOW = 1_000
 
 every_system = pytest.mark.parametrize("name", NAMES)

@@ -3,11 +3,11 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+from cawn.testing import PROMISES
+from example_files import EXAMPLES
 
 
 def output_of(name: str) -> str:
@@ -47,3 +47,11 @@ def test_pyg_embeddings() -> None:
     accuracy, majority = numbers(r"accuracy (\d+)% on 450 links; always answering no: (\d+)%", out)
     assert "embeddings: (900, 96)" in out
     assert accuracy > majority + 5
+
+
+def test_own_system() -> None:
+    out = output_of("own_system.py")
+    (kept,), (accuracy,) = numbers(r"all (\d+) promises", out), numbers(r"AP ([\d.]+) against random", out)
+    assert kept == len(PROMISES)
+    assert accuracy > 0.65
+    assert len((EXAMPLES / "own_system.py").read_text(encoding="utf-8").splitlines()) <= 60

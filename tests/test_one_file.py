@@ -1,11 +1,9 @@
 """`examples/caw_in_one_file.py` computes what the package does: the law of walks, identities, and a forward pass."""
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +13,7 @@ import torch
 
 import cawn
 from cawn.caw.config import Config
+from example_files import EXAMPLES, example
 from networks import random_events
 from reference.walks import links_before, probabilities
 from small_cawn import network
@@ -22,20 +21,14 @@ from statistics_of_draws import assert_follows
 from tolerances import assert_same_scores
 
 EVENTS = random_events(4, num_nodes=12, num_links=200, span=100)
-EXAMPLE = Path(__file__).parents[1] / "examples" / "caw_in_one_file.py"
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 ALPHA, UNIT = 0.05, 10.0  # that of `small_cawn.network`
 SRC, DST, T = np.array([1, 3, 7, 5]), np.array([2, 4, 1, 6]), np.array([90, 50, 3, 100])
 
 
-@pytest.fixture(scope="module")
-def example() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(EXAMPLE.stem, EXAMPLE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture(scope="module", name="example")
+def _example() -> ModuleType:
+    return example("caw_in_one_file")
 
 
 def test_two_steps_follow_the_law(example: ModuleType) -> None:
@@ -106,7 +99,11 @@ def test_a_forward_pass_is_that_of_the_package(example: ModuleType, pooling: str
 
 def test_it_learns_the_law_of_its_own_network() -> None:
     done = subprocess.run(
-        [sys.executable, EXAMPLE, "--walks", "16"], capture_output=True, text=True, check=False, env=ONE_THREAD
+        [sys.executable, EXAMPLES / "caw_in_one_file.py", "--walks", "16"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=ONE_THREAD,
     )
     assert done.returncode == 0, done.stderr
     found = re.search(r"test: AUC ([\d.]+)", done.stdout)

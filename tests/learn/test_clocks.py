@@ -12,7 +12,7 @@ from cawn.systems.base import PrefixScorer
 from cawn.systems.baselines import BaselineScorer, Past
 from networks import random_events
 from small_runs import TINY
-from systems.small_settings import small
+from systems.small_settings import NAMES, small
 from tolerances import assert_same_scores
 
 
@@ -123,7 +123,7 @@ def test_a_system_with_weights_and_score_after(tied: cawn.Events) -> None:
     assert aps[1] == aps[2] != aps[0]
 
 
-@pytest.mark.parametrize("name", [name for name in systems.names() if name != "recency regression"])
+@pytest.mark.parametrize("name", NAMES)
 def test_every_system_follows_every_clock(name: str) -> None:
     """On a batch of links with ties: event-wise, each sees the rows before it; in batches, none sees the batch."""
     events = random_events(5, num_nodes=20, num_links=300, span=150)

@@ -5,6 +5,9 @@ from typing import Any
 from cawn import systems
 from cawn.systems.settings import Settings
 
+# The systems of the package; tests register others.
+NAMES = [name for name in systems.names() if systems.entry(name).system.startswith("cawn.")]
+
 SMALL: dict[str, dict[str, Any]] = {
     "cawn": {"alpha": "ladder", "num_walks": 8, "dim": 8, "frequencies": 4, "lr": 3e-3},
     "dyrep-original": {"dim": 8, "neighbours": 4},

@@ -13,11 +13,12 @@ from cawn.learn.reporting import Progress
 from cawn.learn.testing import BASELINES
 from cawn.learn.trainer import Trainer
 from cawn.systems.baselines import STANDING
+from example_files import example
 from networks import with_columns
-from systems.recency_regression import RecencyRegression, RecencySettings
 from systems.small_settings import small
 
-SMALL = RecencySettings(batch_size=32, epochs=3)
+SHARED = example("own_system")
+SMALL = SHARED.SharedSettings(batch_size=32, epochs=3)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def weights(run: cawn.Run) -> dict[str, torch.Tensor]:
 
 def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> None:
     run = cawn.train(events, SMALL, out=tmp_path / "run", quiet=True, device="cpu")
-    assert isinstance(run.system, RecencyRegression)
+    assert isinstance(run.system, SHARED.SharedNeighbours)
     random = run.results[0]
     assert random["negatives"] == "random"
     assert random["model"]["auc"] > 0.9

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from cawn.errors import QueryError
-from cawn.rivals.neural import NeighbourSystem, PastTensors
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding, dropout
+from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, setting
 
 _ENTRIES = 1 << 15  # entries of the sequences of sources per forward pass, in scoring

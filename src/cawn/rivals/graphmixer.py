@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cawn.rivals.neural import NodeEmbeddingSystem, PastTensors
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
+from cawn.systems.neural import NodeEmbeddingSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, setting
 
 

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from cawn.data.events import Events, by_first_appearance
 from cawn.data.ties import batch_ends
 from cawn.kernels import rng
-from cawn.rivals.neural import NeuralSystem, PastTensors
 from cawn.rivals.replay import Replay
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding
+from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, setting
 from cawn.systems.training import Optimizer, contrast_loss
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from cawn.index.neighbours import PastLinks
 from cawn.kernels.rng import seed_for
-from cawn.rivals.neural import NodeEmbeddingSystem, PastTensors, distinct
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
+from cawn.systems.neural import NodeEmbeddingSystem, PastTensors, distinct
 from cawn.systems.settings import PublishedSettings, setting
 
 

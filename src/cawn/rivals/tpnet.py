@@ -25,9 +25,9 @@ from cawn.errors import QueryError, brief, enough_memory
 from cawn.kernels import rng
 from cawn.kernels.cuda.launch import memory_for
 from cawn.kernels.jit import inline, njit
-from cawn.rivals.neural import NeighbourSystem, PastTensors
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.layers import Merge, MixerBlock, TimeEncoding
+from cawn.systems.neural import NeighbourSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, is_number, setting
 
 Array = npt.NDArray[Any]

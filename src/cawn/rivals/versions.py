@@ -22,9 +22,9 @@ from torch import Tensor
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
-from cawn.rivals.neural import NeuralSystem, padded
 from cawn.rivals.replay import Replay
 from cawn.systems.base import Context
+from cawn.systems.neural import NeuralSystem, padded
 from cawn.systems.training import Optimizer
 
 Array = npt.NDArray[Any]

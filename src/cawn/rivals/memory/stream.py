@@ -12,7 +12,7 @@ from torch import Tensor
 from cawn.data.events import Events
 from cawn.data.ties import batch_ends
 from cawn.rivals.memory.config import TgnSettings
-from cawn.rivals.neural import NeuralSystem, PastTensors
+from cawn.systems.neural import NeuralSystem, PastTensors
 
 Array = npt.NDArray[Any]
 

@@ -19,9 +19,9 @@ from cawn.rivals.memory.config import TgnSettings
 from cawn.rivals.memory.memories import LatestMessages, Versions
 from cawn.rivals.memory.network import MemoryNetwork
 from cawn.rivals.memory.stream import MemoryBatches
-from cawn.rivals.neural import NeuralSystem, distinct
 from cawn.rivals.replay import Replay
 from cawn.systems.base import Context
+from cawn.systems.neural import NeuralSystem, distinct
 from cawn.systems.training import Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]

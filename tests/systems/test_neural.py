@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.rivals.neural import distinct
+from cawn.systems.neural import distinct
 from rivals.past_by_reading import UNIT, attributed_events, random_weights, read_past
 from tolerances import assert_same_scores
 
