@@ -42,9 +42,7 @@ def main() -> None:
     table = Table(*columns, title=title)
     for name in options.networks:
         events = cawn.read(Path(os.environ["CAWN_DATA"]) / name / "edges.csv.gz")
-        runs, summary = cawn.train_seeds(
-            events, config, seeds=range(options.seeds), task=options.task, device=options.device
-        )
+        runs, summary = cawn.train_seeds(events, config, task=options.task, seeds=options.seeds, device=options.device)
         for i, row in enumerate(summary):
             baselines = [
                 np.mean([run.results[i]["rules"][rule]["ap"] for run in runs]) for rule in ("rates only", "recency")

@@ -128,7 +128,9 @@ def explaining(scale: float = 1.0) -> list[Row]:
                 config = config.with_(num_walks=8, dim=8, epochs=1)
             events = network if name == "UCI" else network.events
             first = max(len(events) - max(int(len(events) * scale), 1_000), 0)
-            cawn.train(events[first:], config, out=run, quiet=True, kinds=("random",), baselines=False)
+            cawn.train(
+                events[first:], config, out=run, quiet=True, task=cawn.Task(negatives=("random",), baselines=False)
+            )
             predictor = cawn.LinkPredictor.load(run)
             worst = max(worst, adds_up(predictor, max(int(1000 * scale), 10)))
             if name in holding:

@@ -84,7 +84,12 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             run = Path(folder) / "run"
             cawn.train(
-                events[:first], config, out=run, quiet=True, baselines=False, kinds=("random",), device=options.device
+                events[:first],
+                config,
+                out=run,
+                quiet=True,
+                task=cawn.Task(baselines=False, negatives=("random",)),
+                device=options.device,
             )
             learn = {"rate": options.rate, "replay": options.replay}
             rows = {"of the run": None, "learning": learn}

@@ -57,9 +57,10 @@ def training(folder: Path) -> Figures:
     few, some = events[:600], events[:TRAINED]
     pairs = some.src[-SCORED:], np.roll(some.dst[-SCORED:], 1)
     for system in SYSTEMS:
-        train = partial(cawn.train, config=settings_type(system)(epochs=1), kinds=("random",), threads=1, quiet=True)
-        train(few, baselines=False)  # compiles
-        found[f"{system}, training"] = _cpu_seconds(partial(train, some, out=folder / system, baselines=False))
+        task = cawn.Task(negatives=("random",), baselines=False)
+        train = partial(cawn.train, config=settings_type(system)(epochs=1), task=task, threads=1, quiet=True)
+        train(few)  # compiles
+        found[f"{system}, training"] = _cpu_seconds(partial(train, some, out=folder / system))
         predictor = cawn.LinkPredictor.load(folder / system, device="cpu", threads=1)
         names = [some.labels[side].tolist() for side in pairs]
         score = partial(predictor.score, *names, float(some.t[-1] + 1))
@@ -94,7 +95,13 @@ def opening(folder: Path) -> Figures:
     plain = power_law_events(OPENED)
     events = cawn.Events(plain.src, plain.dst, plain.t // 10**3)
     few = events[:2_000]
-    cawn.train(few, cawn.Config(epochs=1), out=folder / "few", kinds=("random",), quiet=True, baselines=False)
+    cawn.train(
+        few,
+        cawn.Config(epochs=1),
+        out=folder / "few",
+        task=cawn.Task(negatives=("random",), baselines=False),
+        quiet=True,
+    )
     predictor = cawn.LinkPredictor.load(folder / "few", device="cpu", **_options(cache=False, max_ahead=1e18))
     predictor.update(events[2_000:])
     predictor.save(folder / "run")
@@ -121,7 +128,9 @@ def _options(**wanted: Any) -> dict[str, Any]:
 
 def stored(folder: Path) -> Figures:
     """The size of a run of `rates` on UCI."""
-    cawn.train(uci(), settings_type("rates")(epochs=1), out=folder / "run", quiet=True, kinds=("random",))
+    cawn.train(
+        uci(), settings_type("rates")(epochs=1), out=folder / "run", quiet=True, task=cawn.Task(negatives=("random",))
+    )
     for thread in threading.enumerate():
         if thread.name == CACHE_WRITER:
             thread.join()

@@ -48,8 +48,12 @@ class Measured:
 def train(folder: Path, system: str) -> Path:
     """A run on a network with hubs, trained for one epoch."""
     config: Any = cawn.Config(epochs=1) if system == "cawn" else RatesSettings(epochs=1)
-    options: dict[str, Any] = {"kinds": ("random",), "device": "cpu", "baselines": False, "quiet": True}
-    cawn.train(power_law_events(LINKS), config, out=folder / "run", system=system, **options)
+    options: dict[str, Any] = {
+        "task": cawn.Task(negatives=("random",), baselines=False),
+        "device": "cpu",
+        "quiet": True,
+    }
+    cawn.train(power_law_events(LINKS), config, out=folder / "run", **options)
     return folder / "run"
 
 

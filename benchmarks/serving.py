@@ -64,8 +64,12 @@ def train(folder: Path, system: str, links: int) -> Path:
     names = [f"n{i}" for i in range(plain.num_nodes)]
     events = cawn.Events(plain.src, plain.dst, plain.t // 10**6, labels=names)
     config: Any = cawn.Config(epochs=1) if system == "cawn" else RatesSettings(epochs=1)
-    options: dict[str, Any] = {"kinds": ("random",), "device": "cpu", "baselines": False, "quiet": True}
-    cawn.train(events, config, out=folder / system, system=system, **options)
+    options: dict[str, Any] = {
+        "task": cawn.Task(negatives=("random",), baselines=False),
+        "device": "cpu",
+        "quiet": True,
+    }
+    cawn.train(events, config, out=folder / system, **options)
     return folder / system
 
 

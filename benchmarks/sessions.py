@@ -104,7 +104,12 @@ NETWORKS: dict[str, tuple[Callable[[int], Assembly], int]] = {  # with the numbe
 
 def measure(assembly: Assembly, seed: int, epochs: int) -> list[float]:
     """The figures of a row."""
-    options: dict[str, Any] = {"seed": seed, "quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
+    options: dict[str, Any] = {
+        "seed": seed,
+        "quiet": True,
+        "task": cawn.Task(negatives=("random",), baselines=False),
+        "device": "cpu",
+    }
     rows = [
         cawn.train(assembly.events, RatesSettings(epochs=epochs, pool=pool), **options).results[0]
         for pool in ("training", "period")

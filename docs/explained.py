@@ -13,7 +13,9 @@ def main() -> None:
     network = laws.triadic_closure(300, 12_000, seed=1, noise=0.1)
     config = cawn.Config(num_walks=32, dim=32, epochs=4, lr=3e-3)
     with tempfile.TemporaryDirectory() as folder:
-        cawn.train(network.events, config, out=Path(folder) / "run", kinds=("random",), device="cpu")
+        cawn.train(
+            network.events, config, out=Path(folder) / "run", task=cawn.Task(negatives=("random",)), device="cpu"
+        )
         predictor = cawn.LinkPredictor.load(Path(folder) / "run")
         closing = int(np.flatnonzero(network.caused)[-50])
         src, dst, t = (getattr(network.events, name)[closing].item() for name in ("src", "dst", "t"))

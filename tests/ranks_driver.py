@@ -45,8 +45,10 @@ def losses(config: Any) -> list[float]:
 
 
 def trained(folder: Path | None = None, **options: Any) -> dict[str, Any]:
-    options = {"seed": 3, "quiet": True, "kinds": ("random",), "out": folder, "device": "cpu", "threads": 1} | options
-    run = cawn.train(network(), CONFIG, **{"baselines": False} | options)
+    how = {name: options.pop(name) for name in ("nodes", "clock", "baselines", "refit") if name in options}
+    task = cawn.Task(**{"negatives": ("random",), "baselines": False} | how)
+    options = {"task": task, "seed": 3, "quiet": True, "out": folder, "device": "cpu", "threads": 1} | options
+    run = cawn.train(network(), CONFIG, **options)
     return {"results": run.results, "epochs": run.epochs, "calibration": run.calibration.to_dict()}
 
 
@@ -86,7 +88,7 @@ def rank_main(count: int, folder: Path) -> None:
         other = network(ranks.rank), CONFIG.with_(lr=1e-3 * (1 + ranks.rank))
         found["differing"] = refused(lambda: cawn.Trainer(*other, quiet=True))
         found["whole"] = trained(baselines=True, refit=True)
-        found["clock"] = trained(clock="batch:50", task="inductive")
+        found["clock"] = trained(clock="batch:50", nodes="inductive")
     else:
         found["resumed"] = trained(folder / "part", resume=True)
     found["stopped"] = during_step(5, interrupt_last, lambda: trained(folder / f"stopped-{count}"))
@@ -122,7 +124,7 @@ def main(folder: Path) -> None:
     evaluation.RANKED_LINKS = 20  # as in the other tests
     found: dict[str, Any] = {"losses": {name: losses(config) for name, config in LOSSES.items()}}
     found["whole"] = trained(baselines=True)
-    found["clock"] = trained(clock="batch:50", task="inductive")
+    found["clock"] = trained(clock="batch:50", nodes="inductive")
 
     def stop(trainer: cawn.Trainer) -> None:
         trainer.interrupt.asked = True

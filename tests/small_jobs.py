@@ -18,7 +18,7 @@ SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1
 def small_run(folder: Path | None = None) -> cawn.Run:
     plain = laws.triadic_closure(40, 900, seed=0).events
     events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(40)])
-    return cawn.train(events, SMALL, quiet=True, kinds=("random",), device="cpu", out=folder)
+    return cawn.train(events, SMALL, quiet=True, task=cawn.Task(negatives=("random",)), device="cpu", out=folder)
 
 
 def pairs(count: int = 300, seed: int = 0) -> dict[str, list]:

@@ -36,7 +36,15 @@ def train_on_cycles(folder: Path) -> None:
     """A run on links to the next destination in the cycle."""
     config = cawn.systems.settings_type("rates")(batch_size=64, hidden=16, epochs=8, negatives="random")
     events = planted(np.ones(TRAINED, bool))
-    cawn.train(events, config, out=folder, quiet=True, kinds=("random",), baselines=False, device="cpu", threads=1)
+    cawn.train(
+        events,
+        config,
+        out=folder,
+        quiet=True,
+        task=cawn.Task(negatives=("random",), baselines=False),
+        device="cpu",
+        threads=1,
+    )
 
 
 def portions(events: cawn.Events, first: int, size: int) -> Iterator[Links]:

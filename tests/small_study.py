@@ -28,7 +28,7 @@ QUICK = RatesSettings(epochs=3, hidden=8, batch_size=64, lr=3e-4)
 
 def plan(seeds: tuple[int, ...] = (0, 1), **changes: Any) -> Plan:
     config = QUICK.with_(**changes)
-    return Plan(config, parse_space(SPACE, config), "ap", seeds, 0, "transductive", None, "strict", "strict")
+    return Plan(config, parse_space(SPACE, config), "ap", seeds, 0, cawn.Task())
 
 
 class Killed(BaseException):
@@ -41,7 +41,7 @@ class Pretended(Objective):
     def __init__(self, plan: Plan) -> None:
         super().__init__(None, plan, "cpu", 1)  # type: ignore[arg-type]
 
-    def trainer(self, config: Any, seed: int, folder: Path, listener: Any = None) -> Any:
+    def trainer(self, config: Any, seed: int, folder: Path, listener: Any = None, task: Any = None) -> Any:
         return _PretendedTrainer(config, seed, folder, listener)
 
 

@@ -36,7 +36,7 @@ def runs(tmp_path_factory) -> Path:
 
 def run_of(runs: Path, name: str) -> Path:
     if not (runs / name).exists():
-        options = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
+        options = {"quiet": True, "task": cawn.Task(negatives=("random",), baselines=False), "device": "cpu"}
         cawn.train(cawn.read(runs / "links.csv"), small(name, epochs=1), out=runs / name, **options)
     return runs / name
 

@@ -79,7 +79,7 @@ def answers(events: cawn.Events) -> dict[str, Any]:
         found[f"features, {name}"] = projected(PairFeatures(parts, index, 40.0).features(src, dst, t))
     network = random_scorer(cawn.Config(num_walks=12, length=2, dim=8, frequencies=4, alpha=ALPHAS), events, ALPHAS)
     found["logits, cawn"] = np.round(network(src, dst, t), 4).tolist()
-    run = cawn.train(events, RatesSettings(epochs=1), system="rates", seed=0, device="cpu", threads=1, quiet=True)
+    run = cawn.train(events, RatesSettings(epochs=1), seed=0, device="cpu", threads=1, quiet=True)
     predictor, later = cawn.LinkPredictor.of(run), events.t[-1] + 1
     found["scores, rates"] = np.round(predictor.score(src, dst, t), 4).tolist()
     ranking = predictor.rank(int(src[0]), later, k=5)

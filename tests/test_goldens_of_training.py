@@ -38,7 +38,7 @@ def answers(name: str) -> dict[str, Any]:
         trainer = Trainer(events, config, device="cpu", threads=1, quiet=True)
         steps = chain.from_iterable(trainer.steps(epoch, 0) for epoch in count())
         found["losses"] = [round(float(loss), 5) for loss in islice(steps, STEPS)]
-    run = cawn.train(events, config, device="cpu", threads=1, quiet=True, baselines=False)
+    run = cawn.train(events, config, device="cpu", threads=1, quiet=True, task=cawn.Task(baselines=False))
     return found | {"AP": {row["negatives"]: round(row["model"]["ap"], 5) for row in run.results}}
 
 

@@ -39,7 +39,7 @@ def events() -> cawn.Events:
 @pytest.fixture(scope="module")
 def folder(events, tmp_path_factory) -> Path:
     path = tmp_path_factory.mktemp("runs") / "run"
-    cawn.train(events, SMALL, out=path, quiet=True, kinds=("random",))
+    cawn.train(events, SMALL, out=path, quiet=True, task=cawn.Task(negatives=("random",)))
     return path
 
 
@@ -152,7 +152,7 @@ def test_updates_become_history(events, folder, predictor, tmp_path) -> None:
 
 
 def test_a_run_in_memory_is_a_predictor_too(events, folder, tmp_path) -> None:
-    run, asked = cawn.train(events, SMALL, quiet=True, kinds=("random",)), some(events)
+    run, asked = cawn.train(events, SMALL, quiet=True, task=cawn.Task(negatives=("random",))), some(events)
     LinkPredictor.of(run).save(tmp_path / "saved")
     for same in (LinkPredictor.of(run), LinkPredictor.load(tmp_path / "saved")):
         np.testing.assert_array_equal(same.score(*asked), LinkPredictor.load(folder).score(*asked))
@@ -182,7 +182,7 @@ def test_two_sided_names_and_dates(tmp_path: Path) -> None:
     days = np.sort(rng.integers(0, 300, 800))
     rows = [f"{rng.integers(20)},{rng.integers(9)},{np.datetime64('2024-01-01') + d}" for d in days]
     path.write_text("user_id,item_id,timestamp\n" + "\n".join(rows) + "\n")
-    cawn.train(cawn.read(path), SMALL, out=tmp_path / "run", quiet=True, kinds=("random",))
+    cawn.train(cawn.read(path), SMALL, out=tmp_path / "run", quiet=True, task=cawn.Task(negatives=("random",)))
     predictor = LinkPredictor.load(tmp_path / "run")
     assert predictor.knows("user:3")
     noon = "2024-10-20T12:00"
@@ -222,7 +222,9 @@ def test_without_directions_both_orders_are_one_question() -> None:
     events = laws.triadic_closure(40, 900, seed=0).events
     one_way = cawn.Events(np.minimum(events.src, events.dst), np.maximum(events.src, events.dst), events.t)
     config = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1, directed=False)
-    predictor = LinkPredictor.of(cawn.train(one_way, config, quiet=True, kinds=("random",), device="cpu"))
+    predictor = LinkPredictor.of(
+        cawn.train(one_way, config, quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
+    )
     rng = np.random.default_rng(0)
     src, dst, t = rng.integers(0, 45, 200), rng.integers(0, 45, 200), rng.integers(0, 2000, 200)
     np.testing.assert_array_equal(predictor.score(src, dst, t), predictor.score(dst, src, t))

@@ -116,7 +116,7 @@ def record(gpu: bool) -> Recorder:
     threading.setprofile(recorder.profile)
     sys.setprofile(recorder.profile)
     try:
-        cawn.train(events, config, device=device, quiet=True, kinds=("random",))
+        cawn.train(events, config, device=device, quiet=True, task=cawn.Task(negatives=("random",)))
     except Recorded:
         pass
     finally:

@@ -219,7 +219,9 @@ class Attack:
 def train(folder: Path) -> Path:
     plain = cawn.laws.triadic_closure(30, TRAINED, seed=0).events
     events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(30)])
-    cawn.train(events, CONFIG, out=folder / "run", quiet=True, kinds=("random",), device="cpu", threads=1)
+    cawn.train(
+        events, CONFIG, out=folder / "run", quiet=True, task=cawn.Task(negatives=("random",)), device="cpu", threads=1
+    )
     return folder / "run"
 
 

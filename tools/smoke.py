@@ -25,7 +25,7 @@ def main() -> None:
         walks = cawn.History(events, alpha=1e-2).sample([1, 2], [500, 600], num_walks=4, length=2, seed=0)
         assert walks.nodes.shape == (2, 4, 3)
         config = cawn.Config(alpha=(1e-2,), num_walks=4, dim=8, epochs=1)
-        cawn.train(events, config, out=out, quiet=True, kinds=("random",), device="cpu")
+        cawn.train(events, config, out=out, quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
         predictor = cawn.LinkPredictor.load(out, device="cpu")
         probabilities = predictor.score([1, 2], [3, 4], [600, 600])
         assert ((probabilities > 0) & (probabilities < 1)).all()

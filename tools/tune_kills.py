@@ -26,7 +26,7 @@ import torch
 
 import cawn
 from cawn.learn.runs import read_run
-from cawn.studies.tuning import tune
+from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.plan import JOURNAL, Plan, read_study
 from cawn.studies.tuning.trials import SharedStudy, Trial
 
@@ -49,7 +49,7 @@ def links() -> cawn.Events:
 def search(folder: Path, count: int = TRIALS) -> None:
     """Start the study, or continue it, to its end."""
     options: dict[str, Any] = {"device": "cpu", "threads": 1, "quiet": True}
-    tune(links(), CONFIG, space=SPACE, out=folder, trials=count, seeds=SEEDS, **options)
+    tune(links(), CONFIG, search=Search(SPACE, seeds=SEEDS), out=folder, trials=count, **options)
 
 
 def start(folder: Path) -> int:

@@ -27,7 +27,14 @@ def measure(seeds: int, ways: list[str]) -> list[Row]:
         for way in ways:
             device, CAWN.matmul_dtype = WAYS[way]
             runs = [
-                cawn.train(events, cawn.Config(alpha="ladder"), seed=seed, device=device, kinds=("random",), quiet=True)
+                cawn.train(
+                    events,
+                    cawn.Config(alpha="ladder"),
+                    seed=seed,
+                    device=device,
+                    task=cawn.Task(negatives=("random",)),
+                    quiet=True,
+                )
                 for seed in range(seeds)
             ]
             each = [run.results[0]["model"]["auc"] for run in runs]

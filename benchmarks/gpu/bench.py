@@ -114,7 +114,13 @@ class Bench:
     def ranking(self, candidates: int = 1000) -> float:
         """Seconds to rank the candidates of one source, from names to the best ten names."""
         events = self.events
-        run = cawn.train(events, cawn.Config(epochs=1), kinds=("random",), device="cuda", baselines=False, quiet=True)
+        run = cawn.train(
+            events,
+            cawn.Config(epochs=1),
+            task=cawn.Task(negatives=("random",), baselines=False),
+            device="cuda",
+            quiet=True,
+        )
         predictor = cawn.LinkPredictor.of(run)
         some = np.random.default_rng(0).choice(np.unique(events.dst), candidates, replace=False)
         (src,) = events.labels[events.src[-1:]].tolist()

@@ -22,13 +22,16 @@ if TYPE_CHECKING:  # The one list of public names: type checkers and editors see
     from cawn.errors import StorageError as StorageError
     from cawn.learn.experiments import evaluate as evaluate
     from cawn.learn.experiments import train as train
-    from cawn.learn.experiments import train_seeds as train_seeds
-    from cawn.learn.splits import TimeSplit as TimeSplit
+    from cawn.learn.reporting import TensorBoard as TensorBoard
+    from cawn.learn.task import Task as Task
+    from cawn.learn.task import TimeSplit as TimeSplit
     from cawn.learn.testing import Run as Run
     from cawn.learn.trainer import Trainer as Trainer
     from cawn.predictor import LinkPredictor as LinkPredictor
     from cawn.studies.compare import compare as compare
+    from cawn.studies.seeds import train_seeds as train_seeds
     from cawn.studies.tables import Comparison as Comparison
+    from cawn.studies.tuning import Search as Search
     from cawn.studies.tuning import tune as tune
     from cawn.walks.history import History as History
     from cawn.walks.identities import anonymize as anonymize

@@ -41,6 +41,18 @@ def check_seed(seed: Any) -> np.uint64:
     return np.uint64(seed)
 
 
+def check_seeds(given: Any) -> list[int]:
+    """The seeds that are meant by their number, starting at 0, or by a list of distinct ones."""
+    if isinstance(given, Sequence) and not isinstance(given, str | bytes):
+        if not given:
+            raise QueryError(f"seeds is {brief(given)}: give their number, or a list of at least one seed")
+        for seed in given:
+            check_seed(seed)
+        return list(dict.fromkeys(int(seed) for seed in given))
+    check_integer(given, "seeds", 1)
+    return list(range(int(given)))
+
+
 def check_number(value: Any, name: str, rule: str, accepted: Callable[[float], bool]) -> float:
     """A finite number for which `accepted` is true; `rule` describes it."""
     is_number = isinstance(value, float | np.floating) or is_integer(value)

@@ -514,7 +514,7 @@ class Snapshot(Questions):
         """Refuse to explain the scores of a system without walks."""
         from cawn.explain.link import explains
 
-        if not explains(self.scorer):
+        if not explains(self.model.config):
             raise QueryError(
                 f"the system {self.model.name!r} uses no walks, so its scores cannot be explained; train 'cawn'"
             )

@@ -28,6 +28,7 @@ from cawn.errors import QueryError, brief
 from cawn.learn.reporting import Progress
 from cawn.learn.runs import load_system, read_run
 from cawn.learn.testing import Run
+from cawn.learn.task import Task
 from cawn.learn.trainer import Trainer
 from cawn.systems.base import PrefixScorer, Scorer, Seeded, System
 from cawn.systems.settings import Settings
@@ -102,7 +103,7 @@ class Case:
 
     def trainer(self, events: Events, **options: Any) -> Trainer:
         torch.manual_seed(0)
-        return Trainer(events, self.config, quiet=True, device="cpu", **options)
+        return Trainer(events, self.config, task=Task(negatives=("random",)), quiet=True, device="cpu", **options)
 
     def scorer(self, events: Events) -> Scorer:
         return self.system.scorer(events)
@@ -264,9 +265,9 @@ def takes_attributes(case: Case) -> None:
 def resumes(case: Case) -> None:
     """A run that was stopped twice ends like one that was not, bit for bit, and its folder gives the same scores."""
     with tempfile.TemporaryDirectory() as folder:
-        out, whole = Path(folder, "run"), case.trainer(case.events).fit(("random",))
+        out, whole = Path(folder, "run"), case.trainer(case.events).fit()
         run = _stopped_in(case, out, epoch=1) or _stopped_in(case, out, epoch=2, resume=True)
-        run = run or case.trainer(case.events, out=out, resume=True).fit(("random",))
+        run = run or case.trainer(case.events, out=out, resume=True).fit()
         for name, value in whole.model.state_dict().items():
             same = torch.equal(value, run.model.state_dict()[name])
             assert same, f"the weights {name} of a resumed run are not those of one that was not stopped"
@@ -287,7 +288,7 @@ def _stopped_in(case: Case, out: Path, *, epoch: int, resume: bool = False) -> R
 
     trainer.listeners.all.append(stop)
     try:
-        return trainer.fit(("random",))
+        return trainer.fit()
     except KeyboardInterrupt:
         return None
 

@@ -61,7 +61,13 @@ def test_every_weight_is_trained() -> None:
 def test_a_run_with_all_of_it_can_be_loaded(tmp_path: Path) -> None:
     events = laws.triadic_closure(40, 400, seed=0).events
     config = TINY.with_(alpha=0.1, num_walks=8, tree=(4, 2), rnn="bidirectional", time_code="age", epochs=1)
-    run = cawn.train(events, config.with_(pooling="transformer"), out=tmp_path / "run", quiet=True, kinds=("random",))
+    run = cawn.train(
+        events,
+        config.with_(pooling="transformer"),
+        out=tmp_path / "run",
+        quiet=True,
+        task=cawn.Task(negatives=("random",)),
+    )
     ends = events.src[-20:], events.dst[-20:], events.t[-20:] + 1
     loaded = cawn.LinkPredictor.load(tmp_path / "run")
     assert_same_scores(loaded.score(*ends), cawn.LinkPredictor.of(run).score(*ends))

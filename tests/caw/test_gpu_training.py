@@ -48,10 +48,10 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
     monkeypatch.setattr(CAWN, "matmul_dtype", torch.float32)
     monkeypatch.setattr("cawn.learn.evaluation.RANKED_LINKS", 1)
     monkeypatch.setattr("cawn.learn.evaluation.CANDIDATES", 2)
-    expected = cawn.train(events, config, device="cpu", quiet=True, kinds=("random",))
+    expected = cawn.train(events, config, device="cpu", quiet=True, task=cawn.Task(negatives=("random",)))
     if gpu.type == "cpu":
         monkeypatch.setattr(CawnSystem, "engine", lambda self, batcher, *_: DeviceEngine(self.module, batcher, gpu))
-    found = cawn.train(events, config, device=gpu.type, quiet=True, kinds=("random",))
+    found = cawn.train(events, config, device=gpu.type, quiet=True, task=cawn.Task(negatives=("random",)))
     for mine, theirs in zip(found.model.parameters(), expected.model.parameters(), strict=True):
         assert torch.allclose(mine.cpu(), theirs, atol=2e-4)
     assert found.results[0]["model"]["auc"] == pytest.approx(expected.results[0]["model"]["auc"], abs=1e-6)
@@ -60,8 +60,14 @@ def test_a_run_in_the_interpreter(gpu, monkeypatch) -> None:
 @needs_cuda
 def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path: Path) -> None:
     events = laws.triadic_closure(60, 1_000, seed=0).events
-    whole = cawn.train(events, SMALL, seed=3, device="cuda", quiet=True, kinds=("random",))
-    options = {"seed": 3, "device": "cuda", "quiet": True, "kinds": ("random",), "out": tmp_path / "run"}
+    whole = cawn.train(events, SMALL, seed=3, device="cuda", quiet=True, task=cawn.Task(negatives=("random",)))
+    options = {
+        "seed": 3,
+        "device": "cuda",
+        "quiet": True,
+        "task": cawn.Task(negatives=("random",)),
+        "out": tmp_path / "run",
+    }
     with stopped_after(5):
         cawn.train(events, SMALL, **options)
     resumed = cawn.train(events, SMALL, **options, resume=True)
@@ -125,7 +131,9 @@ def test_captured_updates_are_the_updates(changes: dict, monkeypatch) -> None:
 @needs_cuda
 def test_a_seed_is_a_run() -> None:
     events = laws.triadic_closure(60, 1_000, seed=0).events
-    a, b = (cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)) for _ in range(2))
+    a, b = (
+        cawn.train(events, SMALL, device="cuda", quiet=True, task=cawn.Task(negatives=("random",))) for _ in range(2)
+    )
     assert_same_weights(a, b)
     assert a.results == b.results
 
@@ -170,12 +178,14 @@ def test_memory_that_runs_out_in_the_capture_is_one_clear_line_and_spoils_nothin
         if torch.cuda.is_current_stream_capturing():
             raise torch.OutOfMemoryError("CUDA out of memory")
 
-    expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    expected = cawn.train(events, SMALL, device="cuda", quiet=True, task=cawn.Task(negatives=("random",)))
     monkeypatch.setattr(DeviceSteps, "_update", failing)
     with pytest.raises(cawn.DeviceError, match="out of device memory"):
         cawn.train(events, SMALL, device="cuda", quiet=True)
     monkeypatch.undo()
-    assert_same_weights(expected, cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",)))
+    assert_same_weights(
+        expected, cawn.train(events, SMALL, device="cuda", quiet=True, task=cawn.Task(negatives=("random",)))
+    )
 
 
 @needs_cuda
@@ -184,7 +194,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     events = laws.triadic_closure(60, 1_000, seed=0).events
     msg = np.random.default_rng(0).normal(size=(len(events), 20)).astype(np.float32)
     events = cawn.Events(events.src, events.dst, events.t, msg)
-    expected = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+    expected = cawn.train(events, SMALL, device="cuda", quiet=True, task=cawn.Task(negatives=("random",)))
     monkeypatch.setattr("cawn.kernels.cuda.launch.free_memory", lambda _: 0)
     trainer = Trainer(events, SMALL, device="cuda", quiet=True)
     with pytest.warns(UserWarning, match="stay in pinned host memory") as warned:
@@ -197,7 +207,7 @@ def test_attributes_and_index_in_the_memory_of_the_host(monkeypatch) -> None:
     assert batcher.tables["msg"].is_pinned()
     assert all(tensor.is_pinned() for tensor in batcher.history.index.walks)
     with pytest.warns(UserWarning, match="stay in pinned host memory"):
-        found = cawn.train(events, SMALL, device="cuda", quiet=True, kinds=("random",))
+        found = cawn.train(events, SMALL, device="cuda", quiet=True, task=cawn.Task(negatives=("random",)))
     assert_same_weights(expected, found)
 
 
@@ -214,6 +224,6 @@ def test_only_one_index_is_on_the_device_at_a_time(monkeypatch) -> None:
 
     monkeypatch.setattr(DeviceBatcher, "__init__", placing)
     events = laws.triadic_closure(60, 1_000, seed=0).events
-    cawn.train(events, SMALL, task="inductive", device="cuda", quiet=True, kinds=("random",))
+    cawn.train(events, SMALL, task=cawn.Task("inductive", negatives=("random",)), device="cuda", quiet=True)
     assert len(seen) > 1  # for training, without hidden nodes, and for testing
     assert not any(seen)

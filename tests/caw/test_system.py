@@ -26,7 +26,7 @@ def events() -> cawn.Events:
 def test_the_papers_presets_learn(preset: str) -> None:
     """Which of two pairs links next is told by the walks alone: popularity and activity are equal."""
     config = Config.preset(preset).with_(num_walks=8, dim=8, frequencies=4, epochs=4, lr=1e-2)
-    run = cawn.train(laws.two_pairs(20, 20).events, config, seed=0, quiet=True, kinds=("random",))
+    run = cawn.train(laws.two_pairs(20, 20).events, config, seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
     assert run.results[0]["model"]["auc"] > 0.9
 
 
@@ -35,7 +35,7 @@ def test_scores_go_by_attributes_of_links_and_nodes(events) -> None:
     rng = np.random.default_rng(0)
     msg, x = rng.normal(size=(800, 2)), rng.normal(size=(60, 1))
     events = cawn.Events(plain.src, plain.dst, plain.t, msg=msg, x=x)
-    run = cawn.train(events, TINY.with_(epochs=1, directed=True), quiet=True, kinds=("historical",))
+    run = cawn.train(events, TINY.with_(epochs=1, directed=True), quiet=True, task=cawn.Task(negatives=("historical",)))
     ends = plain.src[-50:], plain.dst[-50:], plain.t[-50:]
 
     def logits(**attributes: np.ndarray) -> np.ndarray:

@@ -42,7 +42,7 @@ def trained(tmp_path_factory) -> Path:
     rows = [f"{i},n{u},n{v},{t}" for i, (u, v, t) in enumerate(zip(links.src, links.dst, links.t, strict=True))]
     (folder / "links.csv").write_text("number,rater,ratee,when\n" + "\n".join(rows) + "\n")
     events = cawn.read(folder / "links.csv", src="rater", dst="ratee", time="when", link_id="number")
-    cawn.train(events, SMALL, out=folder / "run", quiet=True, kinds=("random",), device="cpu")
+    cawn.train(events, SMALL, out=folder / "run", quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
     (folder / "now").write_text(str(int(links.t[-1]) + 1))
     return folder
 

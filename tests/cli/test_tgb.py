@@ -34,7 +34,7 @@ def test_ranks_of_all_seeds_are_printed(trained: Path) -> None:
         "comparable with TGB's tgbl-uci if",
     ):
         assert words in shown
-    assert {path.name for path in trained.iterdir()} == {"seed-0", "seed-1", "summary.json"}
+    assert {path.name for path in trained.glob("[!.]*")} == {"seed-0", "seed-1", "summary.json"}
 
 
 def test_runs_are_tested_again(workshop: Path, trained: Path) -> None:

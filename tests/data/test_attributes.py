@@ -121,7 +121,7 @@ def test_test_links_change_no_encoder() -> None:
 
 
 def test_a_run_keeps_its_encoder_and_encodes_updates_alike(tmp_path: Path) -> None:
-    events, options = network(), {"out": tmp_path / "run", "quiet": True, "kinds": ("random",)}
+    events, options = network(), {"out": tmp_path / "run", "quiet": True, "task": cawn.Task(negatives=("random",))}
     run = cawn.train(events, TINY, **options)
     encoder = run.events.encoder
     assert Encoder.from_dict(read_description(tmp_path / "run")["encoder"]) == encoder
@@ -149,7 +149,9 @@ def test_attributes_may_be_left_as_they_are(tmp_path: Path) -> None:
     for preset in ("paper-mean", "paper-attn"):
         config = Config.preset(preset).with_(num_walks=4, dim=4, frequencies=2)
         assert Trainer(plain, config, quiet=True).events is plain
-    run = cawn.train(plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, kinds=("random",))
+    run = cawn.train(
+        plain, TINY.with_(standardise=False), out=tmp_path / "run", quiet=True, task=cawn.Task(negatives=("random",))
+    )
     assert run.events.encoder is read_description(tmp_path / "run")["encoder"] is None
     assert read_events(tmp_path / "run").msg.max() == 79
 

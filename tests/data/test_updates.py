@@ -32,7 +32,7 @@ SMALL = Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1
 def run():
     plain = laws.triadic_closure(30, 400, seed=0).events
     events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(30)])
-    return cawn.train(events, SMALL, quiet=True, kinds=("random",))
+    return cawn.train(events, SMALL, quiet=True, task=cawn.Task(negatives=("random",)))
 
 
 @pytest.fixture
@@ -223,7 +223,9 @@ def paid() -> LinkPredictor:
     columns = {"amount": rng.random(120), "currency": rng.choice(["EUR", "USD"], 120)}
     ends = {"src": [f"n{u}" for u in src], "dst": [f"n{v}" for v in dst], "t": np.arange(120.0) * 7}
     events = cawn.read(pa.table(ends | columns), msg=["amount", "currency"])
-    return LinkPredictor.of(cawn.train(events, system="rates", quiet=True, kinds=("random",), device="cpu"))
+    return LinkPredictor.of(
+        cawn.train(events, "rates", quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
+    )
 
 
 GIVEN = [
@@ -280,7 +282,9 @@ def predictor_at(t: object, reading: Reading | None = None) -> LinkPredictor:
     rng = np.random.default_rng(0)
     events = cawn.Events(*rng.integers(0, 9, (2, len(t))), t)
     events.reading = events.reading if reading is None else reading
-    return LinkPredictor.of(cawn.train(events, system="popularity", quiet=True, kinds=("random",), device="cpu"))
+    return LinkPredictor.of(
+        cawn.train(events, "popularity", quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
+    )
 
 
 NOW = 1_780_000_000

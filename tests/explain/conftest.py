@@ -24,7 +24,14 @@ def law_run(tmp_path_factory: pytest.TempPathFactory):
     def train(name: str) -> Path:
         if name not in made:
             made[name] = tmp_path_factory.mktemp("law") / "run"
-            cawn.train(NETWORKS[name]().events, CONFIG, out=made[name], quiet=True, kinds=("random",), device="cpu")
+            cawn.train(
+                NETWORKS[name]().events,
+                CONFIG,
+                out=made[name],
+                quiet=True,
+                task=cawn.Task(negatives=("random",)),
+                device="cpu",
+            )
         return made[name]
 
     return train

@@ -107,7 +107,7 @@ def test_the_past_in_words_and_numbers(tmp_path) -> None:
     events = cawn.Events(*_ids(src, dst), np.array([start + timedelta(days=i) for i in range(48)], "M8[s]"))
     events = events.named(NameIndex.of(np.array(["ann", "bob", "cid", "dan"])))
     config = cawn.Config(num_walks=8, dim=8, epochs=1)
-    cawn.train(events, config, out=tmp_path / "run", quiet=True, device="cpu", baselines=False)
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, device="cpu", task=cawn.Task(baselines=False))
     why = cawn.LinkPredictor.load(tmp_path / "run").explain("ann", "bob", "2024-04-10T12:00:00", draws=2)
     # Before day 40.5 there are links on days 0 to 40: of ann and bob on days 0, 5, 6, 11, ..., 36.
     together = [i for i in range(41) if {src[i], dst[i]} == {"ann", "bob"}]

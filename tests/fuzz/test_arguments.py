@@ -140,14 +140,13 @@ class Workshop:
         return {
             "events": self.events,
             "config": CONFIG,
-            "task": "inductive",
+            "task": cawn.Task("inductive", negatives=("random",)),
             "seed": 1,
             "out": None,
             "device": "cpu",
             "threads": 1,
             "resume": False,
             "quiet": True,
-            "tensorboard": False,
         }
 
 
@@ -156,7 +155,9 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Workshop:
     folder = tmp_path_factory.mktemp("arguments")
     (folder / "edges.csv").write_text("u,i,ts\n" + "".join(f"{i % 3},{i % 4},{i}\n" for i in range(20)))
     events = network()
-    run = cawn.train(events, CONFIG, out=folder / "run", quiet=True, device="cpu", kinds=("random",))
+    run = cawn.train(
+        events, CONFIG, out=folder / "run", quiet=True, device="cpu", task=cawn.Task(negatives=("random",))
+    )
     history = cawn.History(events, (0.1, 1.0))
     walks = history.sample([1, 2], 50, num_walks=2, length=2, seed=0)
     return Workshop(folder, events, history, walks, run, cawn.LinkPredictor.load(folder / "run", device="cpu"))
@@ -212,14 +213,16 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
     "Config.preset": lambda w: (cawn.Config.preset, {"name": "default"}),
     "Config.from_dict": lambda w: (cawn.Config.from_dict, {"values": {"dim": 3}}),
     "Config.from_toml": lambda w: (cawn.Config.from_toml, {"text": "dim = 3"}),
+    "Task": lambda w: (cawn.Task, {"nodes": "inductive", "split": cawn.TimeSplit(), "negatives": ("random",)}),
+    "Search": lambda w: (cawn.Search, {"metric": "auc", "seeds": [1, 2], "seed": 3, "timeout": 60.0}),
     "TimeSplit": lambda w: (cawn.TimeSplit, {"train_share": 0.5, "val_share": 0.2}),
     "train, split by times": lambda w: (split_by_times, w.training() | {"train_until": 70, "test_from": 90}),
-    "train": lambda w: (cawn.train, w.training() | {"kinds": ("random",)}),
-    "train_seeds": lambda w: (train_seeds, w.training() | {"kinds": ("random",), "seeds": [1, 2]}),
+    "train": lambda w: (cawn.train, w.training()),
+    "train_seeds": lambda w: (train_seeds, w.training() | {"seeds": [1, 2]}),
     "Trainer": lambda w: (Trainer, w.training() | {"facts": None}),
     "evaluate": lambda w: (
         cawn.evaluate,
-        {"folder": w.folder / "run", "kinds": ("random",), "device": "cpu", "threads": 1},
+        {"folder": w.folder / "run", "negatives": ("random",), "device": "cpu", "threads": 1},
     ),
     "LinkPredictor.load": lambda w: (
         cawn.LinkPredictor.load,
@@ -262,7 +265,8 @@ CALLS: dict[str, Callable[[Workshop], Call]] = {  # a public function, and good 
 
 
 def split_by_times(train_until: Any, test_from: Any, **arguments: Any) -> Any:
-    return cawn.train(**arguments, split=cawn.TimeSplit(train_until=train_until, test_from=test_from))
+    split = cawn.TimeSplit(train_until=train_until, test_from=test_from)
+    return cawn.train(**arguments | {"task": cawn.Task(split=split)})
 
 
 def train_seeds(**arguments: Any) -> Any:

@@ -24,7 +24,7 @@ def run(tmp_path_factory) -> Path:
     plain = laws.triadic_closure(40, 600, seed=0).events
     events = cawn.Events(plain.src, plain.dst, plain.t, labels=[f"n{i}" for i in range(plain.num_nodes)])
     config = cawn.Config(alpha=0.01, num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
-    cawn.train(events, config, out=folder, quiet=True, kinds=("random",), device="cpu")
+    cawn.train(events, config, out=folder, quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
     return folder
 
 

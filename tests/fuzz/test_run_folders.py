@@ -20,7 +20,7 @@ def run(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("fuzz") / "run"
     events = laws.triadic_closure(60, 800, seed=0).events
     config = cawn.Config(alpha="ladder", num_walks=8, dim=4, frequencies=2, epochs=1)
-    cawn.train(events, config, out=folder, quiet=True, kinds=("random",), device="cpu")
+    cawn.train(events, config, out=folder, quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
     return folder
 
 

@@ -39,7 +39,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:t is ")  # about times far from 
 def client(tmp_path_factory) -> Iterator[AsgiClient]:
     folder = tmp_path_factory.mktemp("fuzz") / "run"
     events = laws.triadic_closure(30, 400, seed=0).events
-    cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
+    cawn.train(
+        events, SMALL, out=folder, quiet=True, task=cawn.Task(negatives=("random",), baselines=False), device="cpu"
+    )
     service, nothing = Service(ServiceSettings(folder, device="cpu", threads=1, max_ahead=2.0**62)), Future()
     nothing.set_result(0)
     service.forget = service.remove = lambda _: nothing  # so that the network stays

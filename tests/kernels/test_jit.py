@@ -65,7 +65,8 @@ import cawn
 from cawn.data import laws
 
 events = laws.triadic_closure(60, 600, seed=0).events
-trained = cawn.train(events, cawn.Config(epochs=1, num_walks=4, dim=8), kinds=("random",), quiet=True)
+config, task = cawn.Config(epochs=1, num_walks=4, dim=8), cawn.Task(negatives=("random",))
+trained = cawn.train(events, config, task=task, quiet=True)
 cawn.LinkPredictor.of(trained).score(events.labels[0], events.labels[1], events.t[-1] + 1)
 walks = cawn.History(events, 0.1).sample([0, 1], events.t[-1], num_walks=4, length=2, seed=0)
 cawn.anonymize(walks, walks)

@@ -25,4 +25,4 @@ def one_thread():
 def whole(events, one_thread, tmp_path_factory):
     """A run that nothing stopped."""
     out = tmp_path_factory.mktemp("runs") / "whole"
-    return cawn.train(events, TINY, seed=3, out=out, quiet=True, kinds=("random",))
+    return cawn.train(events, TINY, seed=3, out=out, quiet=True, task=cawn.Task(negatives=("random",)))

@@ -7,7 +7,7 @@ import pytest
 
 import cawn
 from cawn import systems
-from cawn.learn.clocks import Clock, recorded_clock, separated
+from cawn.learn.clocks import Clock, separated
 from cawn.systems.base import PrefixScorer
 from cawn.systems.baselines import BaselineScorer, Past
 from networks import random_events
@@ -33,12 +33,6 @@ def test_separated_times_are_the_nearest_that_increase() -> None:
 def test_other_clocks_are_refused(name: object) -> None:
     with pytest.raises(cawn.QueryError, match="give strict, event or batch:N"):
         Clock(name)
-
-
-def test_a_damaged_record_of_a_clock() -> None:
-    assert recorded_clock({}) == recorded_clock({"clock": None}) == Clock()
-    with pytest.raises(cawn.StorageError, match="damaged"):
-        recorded_clock({"clock": 7})
 
 
 class Without:
@@ -94,7 +88,9 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
     """Also for a system without `score_after`, whose weights do not depend on the clock."""
     config = TINY.with_(epochs=1)
     runs = {
-        name: cawn.train(tied, config, clock=name, out=tmp_path / name[:5], quiet=True, kinds=("random",))
+        name: cawn.train(
+            tied, config, task=cawn.Task(clock=name, negatives=("random",)), out=tmp_path / name[:5], quiet=True
+        )
         for name in ("strict", "event", "batch:40")
     }
     figures = {}
@@ -105,19 +101,21 @@ def test_results_name_their_clock_and_a_run_keeps_it(tied: cawn.Events, tmp_path
         assert row["digest"] == runs["strict"].results[0]["digest"]
         for key, value in runs["strict"].model.state_dict().items():
             assert (value == run.model.state_dict()[key]).all()
-        assert cawn.evaluate(tmp_path / name[:5], ("random",)) == run.results
+        assert cawn.evaluate(tmp_path / name[:5], negatives=("random",)) == run.results
     for i in range(3):
         assert len({found[i] for found in figures.values()}) == 3
-    again = cawn.evaluate(tmp_path / "batch", ("random",), clock="strict")
+    again = cawn.evaluate(tmp_path / "batch", negatives=("random",), clock="strict")
     assert again == runs["strict"].results
     with pytest.raises(cawn.QueryError, match="other clock"):
-        cawn.train(tied, config, out=tmp_path / "batch", quiet=True, resume=True, kinds=("random",))
+        cawn.train(tied, config, out=tmp_path / "batch", quiet=True, resume=True, task=cawn.Task(negatives=("random",)))
 
 
 def test_a_system_with_weights_and_score_after(tied: cawn.Events) -> None:
     config = systems.settings_type("counts")().with_(epochs=1)
     aps = [
-        cawn.train(tied, config, clock=name, quiet=True, kinds=("random",)).results[0]["model"]["ap"]
+        cawn.train(tied, config, task=cawn.Task(clock=name, negatives=("random",)), quiet=True).results[0]["model"][
+            "ap"
+        ]
         for name in ("strict", "batch:1", "event")
     ]
     assert aps[1] == aps[2] != aps[0]

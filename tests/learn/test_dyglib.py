@@ -12,7 +12,7 @@ from cawn.learn.splits import split
 from networks import random_events
 
 EVENTS = random_events(1, num_nodes=60, num_links=1_500, span=700)
-PARTS = split(EVENTS, "transductive", seed=0, protocol="dyglib")
+PARTS = split(EVENTS, cawn.Task(protocol="dyglib"), seed=0)
 
 
 def test_hidden_nodes_by_sets() -> None:
@@ -22,7 +22,7 @@ def test_hidden_nodes_by_sets() -> None:
     number = int(0.1 * len({*EVENTS.src.tolist(), *EVENTS.dst.tolist()}))
     hidden = random.sample(tuple(set(sources).union(set(destinations))), number)
     assert sorted(node - 1 for node in hidden) == np.flatnonzero(PARTS.hidden).tolist()
-    assert PARTS.digest == split(EVENTS, "transductive", seed=1, protocol="dyglib").digest
+    assert PARTS.digest == split(EVENTS, cawn.Task(protocol="dyglib"), seed=1).digest
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_hidden_nodes_by_sets() -> None:
 )
 def test_the_split_of_real_networks(network, name: str, train: int, inductive: int) -> None:
     """The numbers of links do not change with the version of Python."""
-    parts = split(network(name), "transductive", seed=0, protocol="dyglib")
+    parts = split(network(name), cawn.Task(protocol="dyglib"), seed=0)
     assert (len(parts.train), len(parts.test["inductive"])) == (train, inductive)
 
 

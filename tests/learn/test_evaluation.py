@@ -17,7 +17,9 @@ from small_runs import TINY
 
 
 def test_results_rank_links_among_many(events) -> None:
-    run = cawn.train(events, TINY.with_(epochs=1), seed=0, quiet=True, kinds=("random", "historical"))
+    run = cawn.train(
+        events, TINY.with_(epochs=1), seed=0, quiet=True, task=cawn.Task(negatives=("random", "historical"))
+    )
     ranks = run.results[0]["ranks"]
     assert ranks["links"] == evaluation.RANKED_LINKS
     assert ranks["candidates"] == 100
@@ -30,7 +32,7 @@ def test_results_rank_links_among_many(events) -> None:
 def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
     own = np.where(np.arange(len(events)) % 3 == 0, (events.dst + 1) % 60, -1)
     given = with_columns(events, negative=own)
-    run = cawn.train(given, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",))
+    run = cawn.train(given, TINY.with_(epochs=1), task=cawn.Task("inductive", negatives=("random",)), quiet=True)
     rows = [row for row in run.results if row["negatives"] == "own"]
     parts = split(given, "inductive", seed=0)
     counts = [int((own[part] >= 0).sum()) for part in parts.test.values()]
@@ -45,7 +47,9 @@ def test_own_negatives_are_tested_and_hidden_nodes_are_none(events) -> None:
 
 
 def test_all_inductive_links_are_also_evaluated_together(events) -> None:
-    run = cawn.train(events, TINY.with_(epochs=1), task="inductive", quiet=True, kinds=("random",), baselines=False)
+    run = cawn.train(
+        events, TINY.with_(epochs=1), task=cawn.Task("inductive", negatives=("random",), baselines=False), quiet=True
+    )
     parts = split(events, "inductive", seed=0)
     rows = {row["links"]: row for row in run.results}
     links = np.sort(np.concatenate(list(parts.test.values())))
@@ -66,13 +70,15 @@ def test_a_split_by_time_is_kept_with_the_run(events, tmp_path: Path) -> None:
     cuts = cawn.TimeSplit(train_until=events.t[400].item(), test_from=events.t[600].item())
     config = TINY.with_(epochs=1)
     events = events[:700]
-    run = cawn.train(events, config, out=tmp_path, split=cuts, quiet=True, kinds=("random",))
+    run = cawn.train(events, config, out=tmp_path, task=cawn.Task(split=cuts, negatives=("random",)), quiet=True)
     assert run.results[0]["count"] == int((events.t >= cuts.test_from).sum())
-    assert cawn.evaluate(tmp_path, ("random",))[0]["split"] == run.results[0]["split"]
-    again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, kinds=("random",))
+    assert cawn.evaluate(tmp_path, negatives=("random",))[0]["split"] == run.results[0]["split"]
+    again = cawn.train(events, config, out=tmp_path, resume=True, quiet=True, task=cawn.Task(negatives=("random",)))
     assert again.results == run.results
-    with pytest.raises(cawn.QueryError, match=r"other .*split, cuts"):
-        cawn.train(events, config, out=tmp_path, resume=True, split=cawn.TimeSplit(train_share=0.5), quiet=True)
+    with pytest.raises(cawn.QueryError, match=r"other cuts, split"):
+        cawn.train(
+            events, config, out=tmp_path, resume=True, task=cawn.Task(split=cawn.TimeSplit(train_share=0.5)), quiet=True
+        )
 
 
 def test_the_order_of_questions_does_not_depend_on_how_nodes_are_numbered() -> None:
@@ -96,7 +102,7 @@ def test_the_order_of_questions_does_not_depend_on_how_nodes_are_numbered() -> N
 
 def test_dyglibs_protocol_gives_both_tasks_in_one_run(tmp_path: Path) -> None:
     events = random_events(4, num_nodes=80, num_links=1_500, span=900)
-    run = cawn.train(events, TINY.with_(epochs=1), protocol="dyglib", out=tmp_path, quiet=True)
+    run = cawn.train(events, TINY.with_(epochs=1), task=cawn.Task(protocol="dyglib"), out=tmp_path, quiet=True)
     tests = [(row["links"], row["negatives"]) for row in run.results]
     kinds = ("random", "historical pairs", "inductive pairs")
     assert tests == [(links, kind) for links in ("transductive", "inductive") for kind in kinds]
@@ -105,5 +111,5 @@ def test_dyglibs_protocol_gives_both_tasks_in_one_run(tmp_path: Path) -> None:
         assert {"ap", "ap_batch30", "ap_batch200", "auc_batch200"} <= row["model"].keys()
     assert run.results[0]["model"]["ap"] != run.results[0]["model"]["ap_batch200"]
     assert cawn.evaluate(tmp_path) == run.results
-    assert [row["negatives"] for row in cawn.evaluate(tmp_path, ("historical",))] == ["historical"] * 2
+    assert [row["negatives"] for row in cawn.evaluate(tmp_path, negatives=("historical",))] == ["historical"] * 2
     assert run_info(tmp_path)["protocol"] == "dyglib"

@@ -24,7 +24,7 @@ from networks import random_events
 
 CONFIG = cawn.Config(alpha=(0.01, 0.1), num_walks=4, length=1, dim=4, frequencies=2, batch_size=256, epochs=1)
 RATES = cawn.systems.settings_type("rates")(epochs=1, batch_size=1024)
-QUIET = {"kinds": ("random",), "quiet": True, "device": "cpu", "threads": 1}
+QUIET = {"task": cawn.Task(negatives=("random",)), "quiet": True, "device": "cpu", "threads": 1}
 
 
 def links(seed: int) -> cawn.Events:

@@ -21,7 +21,8 @@ from cawn.learn.runs import digest_of_links
 from networks import random_events
 from small_runs import TINY, assert_same_weights
 
-QUIET = {"device": "cpu", "threads": 1, "quiet": True, "baselines": False}
+ALONE = cawn.Task(baselines=False)
+QUIET = {"device": "cpu", "threads": 1, "quiet": True, "task": ALONE}
 CONFIG = TINY.with_(epochs=1)
 MEMORY = 2**33
 
@@ -78,8 +79,7 @@ def test_an_index_of_other_settings_is_not_used(stored: Path, tmp_path: Path) ->
         cawn.train(
             cawn.read(stored),
             CONFIG.with_(alpha=tuple(summary(stored)["facts"]["alpha"])),
-            **QUIET,
-            split=cawn.TimeSplit(train_share=0.5),
+            **QUIET | {"task": cawn.Task(split=cawn.TimeSplit(train_share=0.5), baselines=False)},
         )
 
 

@@ -5,8 +5,7 @@ import pytest
 
 import cawn
 from cawn.learn.negatives import (
-    KINDS,
-    PAIR_KINDS,
+    CHOICES,
     Negatives,
     choices,
     known_negatives,
@@ -16,6 +15,7 @@ from cawn.learn.negatives import (
     seen_before,
 )
 from cawn.learn.splits import split
+from cawn.learn.task import PAIR_KINDS
 from networks import random_events
 from statistics_of_draws import assert_follows
 
@@ -76,7 +76,7 @@ def test_a_link_has_its_negative_whatever_else_is_asked(events, parts, kind: str
 
 
 def test_refused(events, parts) -> None:
-    with pytest.raises(cawn.QueryError, match="negatives 'frob'"):
+    with pytest.raises(cawn.QueryError, match="negatives is 'frob'"):
         negatives(events, parts.val, "frob", seen=parts.train, seed=0)
     lonely = cawn.Events([0, 1, 2], [5, 5, 5], [1, 2, 3])
     with pytest.raises(cawn.DataError, match="one destination"):
@@ -88,7 +88,7 @@ def test_all_partners_that_a_source_does_not_link_to_now_are_equally_likely(kind
     events = random_events(4, num_nodes=9, num_links=120, span=12)  # many links of a source share a time
     seen, links = np.arange(60), np.arange(40, 100)
     before, ever = pairs(events, seen), pairs(events, slice(None))
-    choices = KINDS[kind](events, links, seen)
+    choices = CHOICES[kind](events, links, seen)
     drawn = np.stack([choices.draw(seed) for seed in range(2_000)])
     for i, link in enumerate(links):
         u, now = int(events.src[link]), events.t == events.t[link]

@@ -29,7 +29,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"ann {u},bob {v},{day}" for (u, v), day in zip(pairs, days, strict=True)]
     (folder / "edges.csv").write_text("rater,ratee,day\n" + "\n".join(rows) + "\n")
     events = cawn.read(folder / "edges.csv", src="rater", dst="ratee", time="day")
-    cawn.train(events, CONFIG, out=folder / "run", quiet=True, kinds=("random",), device="cpu")
+    cawn.train(events, CONFIG, out=folder / "run", quiet=True, task=cawn.Task(negatives=("random",)), device="cpu")
     return folder / "run"
 
 

@@ -48,7 +48,7 @@ def links(count: int = 120, nodes: int = 15) -> cawn.Events:
 
 
 def train(folder: Path, config: Config = TINY, events: cawn.Events | None = None, **options) -> cawn.Run:
-    options = {"kinds": ("random",), "quiet": True, "device": "cpu", "threads": 1} | options
+    options = {"quiet": True, "device": "cpu", "threads": 1, "task": cawn.Task(negatives=("random",))} | options
     return cawn.train(links() if events is None else events, config, out=folder, **options)
 
 
@@ -452,7 +452,7 @@ def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) 
     assert not predictor.finished
     assert np.isfinite(scores(tmp_path / "run")).all()
     with pytest.warns(UserWarning, match="its training has not ended"):
-        cawn.evaluate(tmp_path / "run", ("random",), device="cpu")
+        cawn.evaluate(tmp_path / "run", negatives=("random",), device="cpu")
     predictor.save(tmp_path / "copy")
     assert not LinkPredictor.load(tmp_path / "copy").finished
     np.testing.assert_array_equal(scores(tmp_path / "copy"), scores(tmp_path / "run"))
@@ -461,7 +461,7 @@ def test_a_run_that_has_not_ended_answers_with_its_best_weights(tmp_path: Path) 
 
 
 def test_results_describe_the_weights_beside_them(run: Path) -> None:
-    train(run, resume=True, kinds=("random", "historical"))
+    train(run, resume=True, task=cawn.Task(negatives=("random", "historical")))
     found = json.loads((run / "report.json").read_text())
     assert found["weights"] == stamp_of((run / "weights.safetensors").read_bytes())
     assert found["results"] == stamp_of((run / "results.json").read_bytes())
@@ -563,10 +563,10 @@ def test_one_writer_at_a_time(run: Path) -> None:
 
 def test_a_second_run_started_meanwhile_is_refused(tmp_path: Path) -> None:
     first, second = (cawn.Trainer(links(), TINY, out=tmp_path / "run", quiet=True, device="cpu") for _ in range(2))
-    first.fit(("random",))
+    first.fit()
     before = contents(tmp_path / "run")
     with pytest.raises(cawn.QueryError, match="holds a run already"):
-        second.fit(("random",))
+        second.fit()
     assert contents(tmp_path / "run") == before
 
 
@@ -634,7 +634,7 @@ def test_the_network_of_a_run_is_kept(tmp_path: Path) -> None:
 
 def test_bad_folders(events, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    cawn.train(events, TINY, out=folder, quiet=True, kinds=("random",))
+    cawn.train(events, TINY, out=folder, quiet=True, task=cawn.Task(negatives=("random",)))
     with pytest.raises(cawn.QueryError, match="holds a run already"):
         cawn.train(events, TINY, out=folder, quiet=True)
     with pytest.raises(cawn.QueryError, match=r"another config \(lr, dim\)"):
@@ -671,7 +671,7 @@ def test_columns_of_links_are_stored(tmp_path: Path) -> None:
     columns = {"weight": rng.random(80), "negative": negative, "link_id": [f"id {i}" for i in range(80)]}
     events = cawn.Events(src, dst, np.arange(80), **columns)
     config = cawn.Config(alpha="ladder", num_walks=4, length=1, dim=4, frequencies=2, epochs=1)
-    cawn.train(events, config, out=tmp_path / "run", quiet=True, kinds=("random",))
+    cawn.train(events, config, out=tmp_path / "run", quiet=True, task=cawn.Task(negatives=("random",)))
     held = read_events(tmp_path / "run")
     for name in columns:
         np.testing.assert_array_equal(getattr(held, name), getattr(events, name))

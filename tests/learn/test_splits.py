@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cawn
-from cawn.learn.splits import TimeSplit, split, split_of_run
+from cawn import TimeSplit
+from cawn.learn.splits import split, split_of_run
 from networks import random_events
 
 
@@ -62,7 +63,7 @@ def test_too_few(events: cawn.Events) -> None:
 
 
 def sizes(events: cawn.Events, **cuts) -> tuple[int, int, int]:
-    parts = split(events, "transductive", seed=0, by=TimeSplit(**cuts))
+    parts = split(events, cawn.Task("transductive", TimeSplit(**cuts)), seed=0)
     everything = np.concatenate([parts.train, parts.val, parts.test["all"]])
     np.testing.assert_array_equal(everything, np.arange(len(events)))
     return len(parts.train), len(parts.val), len(parts.test["all"])
@@ -110,14 +111,14 @@ def test_splits_at_dates() -> None:
 def test_splits_that_cannot_be(cuts: dict, message: str) -> None:
     events = cawn.Events([0] * 100, [1] * 100, np.delete(np.arange(101), 60))
     with pytest.raises(cawn.CawnError, match=message) as caught:
-        split(events, "transductive", seed=0, by=TimeSplit(**cuts))
+        split(events, cawn.Task("transductive", TimeSplit(**cuts)), seed=0)
     assert "\n" not in str(caught.value)
 
 
 def test_the_split_of_a_run() -> None:
     events = random_events(1, num_nodes=40, num_links=500, span=200)
     cuts = TimeSplit(train_share=0.5)
-    expected = split(events, "inductive", seed=3, by=cuts).digest
+    expected = split(events, cawn.Task("inductive", cuts), seed=3).digest
     description = {"task": "inductive", "seed": 3, "cuts": cuts.to_dict(), "split": expected}
     assert split_of_run(events, description).digest == expected
     with pytest.raises(cawn.StorageError, match="split by another version of cawn"):
@@ -134,7 +135,7 @@ def test_unknown_task() -> None:
 
 def test_dyglibs_protocol_tests_all_links_and_those_of_new_nodes() -> None:
     events = random_events(2, num_nodes=60, num_links=800, span=600)
-    parts = split(events, "transductive", seed=0, protocol="dyglib")
+    parts = split(events, cawn.Task(protocol="dyglib"), seed=0)
     plain = split(events, "transductive", seed=0)
     np.testing.assert_array_equal(parts.test["transductive"], plain.test["all"])
     assert parts.first_test == plain.first_test == plain.test["all"][0]
@@ -143,8 +144,8 @@ def test_dyglibs_protocol_tests_all_links_and_those_of_new_nodes() -> None:
     assert parts.test["inductive"].tolist() == new
     assert parts.hidden.sum() == int(0.1 * len(np.unique([events.src, events.dst])))
     assert not trained & set(np.flatnonzero(parts.hidden))
-    assert parts.digest == split(events, "transductive", seed=1, protocol="dyglib").digest
+    assert parts.digest == split(events, cawn.Task(protocol="dyglib"), seed=1).digest
     with pytest.raises(cawn.QueryError, match="leave out the task"):
-        split(events, "inductive", seed=0, protocol="dyglib")
+        split(events, cawn.Task("inductive", protocol="dyglib"), seed=0)
     with pytest.raises(cawn.QueryError, match="protocol"):
-        split(events, "inductive", seed=0, protocol="frob")
+        split(events, cawn.Task("inductive", protocol="frob"), seed=0)

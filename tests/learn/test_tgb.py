@@ -22,7 +22,7 @@ def by_number(src: np.ndarray, dst: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 
 def test_all_destinations_by_hand() -> None:
-    parts = split(EVENTS, "transductive", seed=0, protocol="tgb")
+    parts = split(EVENTS, cawn.Task(protocol="tgb"), seed=0)
     assert [len(parts.train), len(parts.val), len(parts.test["test"])] == [14, 3, 3]
     validation, test = tgb.parts(EVENTS, parts)
     assert test.candidates is None
@@ -31,9 +31,7 @@ def test_all_destinations_by_hand() -> None:
     # Test links 0-5 and 0-12 are simultaneous, so neither competes with the other: 5 is first, 12 is behind 6 to 11.
     # 2-9 is behind 5, 6, 7 and 8.
     assert rank_among_all(by_number, EVENTS, test.links, test.pool).tolist() == [1, 7, 5]
-    (row, other) = tgb.rank_rows(
-        {"model": lambda _: by_number}, EVENTS, parts, clock=cawn.learn.clocks.Clock(), model="model", trained_with=""
-    )
+    (row, other) = tgb.rank_rows({"model": lambda _: by_number}, EVENTS, parts, model="model", trained_with="")
     assert row["model"] == {
         "mrr": float(np.mean(np.array([1, 1 / 7, 1 / 5], np.float32))),
         "hits@10": 1.0,
@@ -44,7 +42,7 @@ def test_all_destinations_by_hand() -> None:
 
 
 def test_sampled_candidates_by_hand() -> None:
-    parts = split(EVENTS, "transductive", seed=0, protocol="tgb:4")
+    parts = split(EVENTS, cawn.Task(protocol="tgb:4"), seed=0)
     validation, test = tgb.parts(EVENTS, parts)
     assert validation.candidates.shape == test.candidates.shape == (3, 4)
     # Validation links 0-6, 0-9, 1-8 at times of their own. Up to two historical ones, then those never linked to.
@@ -83,7 +81,7 @@ def test_equal_links_share_the_last_draw_and_small_pools_are_not_filled() -> Non
     assert drawn[1][0].tolist() == stream.choice([5, 6, 7], 2, False).tolist()
     few = tgb.draw_candidates(events, links, np.arange(14), pool, 5, np.random.RandomState(1))
     assert few.tolist() == [[5, 6, 7]] * 3  # all there are, in order
-    parts = split(events, "transductive", seed=0, protocol="tgb:6")
+    parts = split(events, cawn.Task(protocol="tgb:6"), seed=0)
     part = list(tgb.parts(events, parts))[1]
     figures = part.figures(lambda s, d, t: d * 1.0, events, events.t, tgb.reciprocal_ranks, lambda _: None)
     assert figures.tolist() == [[1.0, 1.0]] * 3
@@ -104,14 +102,14 @@ def test_rules_of_few_candidates_and_of_many() -> None:
     for number, expected in ((1_000, "all destinations"), (1_001, "1,000 destinations")):
         dst = 1 + np.arange(2_000) % number
         events = cawn.Events(np.zeros(2_000, int), dst, np.arange(2_000))
-        parts = split(events, "transductive", seed=0, protocol="tgb")
+        parts = split(events, cawn.Task(protocol="tgb"), seed=0)
         assert next(tgb.parts(events, parts)).description == expected
 
 
 @pytest.mark.parametrize("clock", ["strict", "event", "batch:3"])
 def test_rows_follow_the_clock(clock: str) -> None:
     events = random_events(3, num_nodes=15, num_links=200, span=60)
-    run = cawn.train(events, system="recency", protocol="tgb", clock=clock, quiet=True)
+    run = cawn.train(events, "recency", task=cawn.Task(protocol="tgb", clock=clock), quiet=True)
     assert [row["clock"] for row in run.results] == [clock] * 2
     assert set(run.results[0]["rules"]) == {
         "recency",
@@ -159,7 +157,7 @@ def test_candidates_agree_with_py_tgb(tmp_path) -> None:
     events = random_events(1, num_nodes=30, num_links=600, span=200)
     columns = [torch.from_numpy(column.astype(np.int64)) for column in (events.src, events.dst, events.t)]
     data = TemporalData(**dict(zip(("src", "dst", "t"), columns, strict=True)))
-    parts = split(events, "transductive", seed=0, protocol="tgb:12")
+    parts = split(events, cawn.Task(protocol="tgb:12"), seed=0)
     first, last = int(events.dst.min()), int(events.dst.max())
     options = {"num_neg_e": 12, "strategy": "hist_rnd", "rnd_seed": 42}
     sampler = generator.NegativeEdgeGenerator(

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def test_it_learns_a_law_and_applies_it_to_hidden_nodes(task: str) -> None:
     """Half of the links close a triangle. A rule that knows the pairs' past is no better than chance."""
     events = laws.triadic_closure(200, 6_000, seed=1, noise=0.1).events
     config = TINY.with_(num_walks=16, dim=16, epochs=4)
-    run = cawn.train(events, config, task=task, seed=0, quiet=True, kinds=("random",))
+    run = cawn.train(events, config, task=cawn.Task(nodes=task, negatives=("random",)), seed=0, quiet=True)
     large = [row for row in run.results if row["count"] >= 100]  # few links of hidden nodes link two of them
     assert large
     for row in large:
@@ -33,12 +34,14 @@ def test_it_learns_a_law_and_applies_it_to_hidden_nodes(task: str) -> None:
 
 def test_nothing_is_learned_where_there_is_no_law() -> None:
     events = laws.null(200, 4_000, seed=1).events
-    run = cawn.train(events, TINY, seed=0, quiet=True, kinds=("random",))
+    run = cawn.train(events, TINY, seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
     assert abs(run.results[0]["model"]["auc"] - 0.5) < 0.06
 
 
 def test_a_seed_is_a_run(events, whole) -> None:
-    same, other = (cawn.train(events, TINY, seed=seed, quiet=True, kinds=("random",)) for seed in (3, 4))
+    same, other = (
+        cawn.train(events, TINY, seed=seed, quiet=True, task=cawn.Task(negatives=("random",))) for seed in (3, 4)
+    )
     assert_same_weights(whole, same)
     assert whole.results == same.results
     assert not all(torch.equal(value, weights(other)[name]) for name, value in weights(whole).items())
@@ -48,7 +51,9 @@ def test_a_seed_is_a_run(events, whole) -> None:
 def test_an_interrupted_run_resumes_to_the_same_weights(events, whole, tmp_path: Path, steps: int) -> None:
     with stopped_after(steps):
         cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True)
-    resumed = cawn.train(events, TINY, seed=3, out=tmp_path / "part", quiet=True, resume=True, kinds=("random",))
+    resumed = cawn.train(
+        events, TINY, seed=3, out=tmp_path / "part", quiet=True, resume=True, task=cawn.Task(negatives=("random",))
+    )
     assert_same_weights(whole, resumed)
     assert whole.results == resumed.results
     logs = [(folder / "metrics.jsonl").read_text().splitlines() for folder in (whole.folder, tmp_path / "part")]
@@ -62,7 +67,7 @@ def test_the_cost_of_a_resumed_run_is_a_sum(events, tmp_path: Path) -> None:
     trainer = Trainer(events, TINY, seed=3, out=tmp_path / "run", quiet=True, resume=True)
     assert 0 < trainer.state.step_seconds <= trainer.state.seconds
     trainer.state.seconds += 1000
-    run = trainer.fit(("random",))
+    run = trainer.fit()
     cost = run.report["cost"]
     assert json.loads((tmp_path / "run" / "report.json").read_text())["cost"] == cost
     assert cost["seconds"] > 1000
@@ -104,14 +109,19 @@ def renamed(events: cawn.Events, number) -> cawn.Events:
 def test_names_of_nodes_change_no_weight(events, task: str) -> None:
     config = TINY.with_(epochs=1, negatives="mixed")
     other = renamed(events, np.random.default_rng(0).permutation(events.num_nodes))
-    a, b = (cawn.train(e, config, task=task, quiet=True, kinds=("random",)) for e in (events, other))
+    a, b = (
+        cawn.train(e, config, task=cawn.Task(nodes=task, negatives=("random",)), quiet=True) for e in (events, other)
+    )
     for name, value in weights(a).items():
         assert torch.allclose(value, weights(b)[name], rtol=1e-5, atol=1e-6), name
 
 
 def test_the_unit_of_time_changes_nothing(events) -> None:
     scaled = cawn.Events(events.src, events.dst, events.t * 1024, num_nodes=events.num_nodes)
-    a, b = (cawn.train(e, TINY.with_(epochs=1), seed=0, quiet=True, kinds=("random",)) for e in (events, scaled))
+    a, b = (
+        cawn.train(e, TINY.with_(epochs=1), seed=0, quiet=True, task=cawn.Task(negatives=("random",)))
+        for e in (events, scaled)
+    )
     assert a.results[0]["rules"] == b.results[0]["rules"]
     assert a.results[0]["model"]["auc"] == pytest.approx(b.results[0]["model"]["auc"], abs=0.05)
 
@@ -184,8 +194,10 @@ def test_training_links_without_weight_are_refused(events) -> None:
 def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path) -> None:
     """The results stay those of the evaluated weights, which are kept beside the served ones."""
     own = laws.triadic_closure(60, 800, seed=0).events
-    run = cawn.train(own, TINY, seed=3, out=tmp_path / "run", quiet=True, kinds=("random",), refit=True)
-    assert run.results == whole.results == cawn.learn.experiments.evaluate(tmp_path / "run", ("random",))
+    run = cawn.train(
+        own, TINY, seed=3, out=tmp_path / "run", quiet=True, task=cawn.Task(negatives=("random",), refit=True)
+    )
+    assert run.results == whole.results == cawn.learn.experiments.evaluate(tmp_path / "run", negatives=("random",))
     assert run.report["served"] == "all links"
     assert whole.report["served"] == run.results[0]["weights"] == "training links"
     best = max(range(len(whole.epochs)), key=lambda epoch: whole.epochs[epoch]["val_ap"]) + 1
@@ -204,18 +216,20 @@ def test_refit_serves_weights_trained_on_all_links(events, whole, tmp_path: Path
     assert (scores != cawn.LinkPredictor.load(whole.folder).score(src, dst, t)).all()
     served.save(tmp_path / "copy")
     np.testing.assert_array_equal(scores, cawn.LinkPredictor.load(tmp_path / "copy").score(src, dst, t))
-    assert cawn.learn.experiments.evaluate(tmp_path / "copy", ("random",)) == whole.results
+    assert cawn.learn.experiments.evaluate(tmp_path / "copy", negatives=("random",)) == whole.results
 
 
-@pytest.mark.parametrize("task", ["transductive", "inductive"])
-def test_an_interrupted_refit_resumes_to_the_same_weights(events, tmp_path: Path, task: str) -> None:
+@pytest.mark.parametrize("nodes", ["transductive", "inductive"])
+def test_an_interrupted_refit_resumes_to_the_same_weights(events, tmp_path: Path, nodes: str) -> None:
     config = TINY.with_(epochs=2)
-    options = {"task": task, "quiet": True, "kinds": ("random",), "baselines": False}
-    straight = cawn.train(events, config, seed=3, refit=True, **options)
-    steps = Trainer(events, config, seed=3, task=task, quiet=True).num_steps * 2
+    asked = cawn.Task(nodes, negatives=("random",), baselines=False)
+    options = {"task": replace(asked, refit=True), "quiet": True}
+    straight = cawn.train(events, config, seed=3, **options)
+    steps = Trainer(events, config, seed=3, task=nodes, quiet=True).num_steps * 2
     said: list[str] = []
     with stopped_after(steps + 3):
-        cawn.train(events, config, seed=3, out=tmp_path / "run", refit=True, callback=said.append, **options)
+        cawn.train(events, config, seed=3, out=tmp_path / "run", callback=said.append, **options)
+    options["task"] = asked  # the run knows that it is refitted
     assert "stopped in refit epoch 1/" in said[-1].text
     assert run_info(tmp_path / "run")["served"] == "training links"
     assert run_info(tmp_path / "run")["refit_unfinished"]
@@ -231,7 +245,8 @@ def test_an_interrupted_refit_resumes_to_the_same_weights(events, tmp_path: Path
 def test_a_finished_run_can_be_refitted(events, whole, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(whole.folder, folder)
-    options = {"seed": 3, "out": folder, "quiet": True, "kinds": ("random",), "resume": True}
-    run = cawn.train(events, TINY, refit=True, **options)
+    options = {"seed": 3, "out": folder, "quiet": True, "resume": True}
+    run = cawn.train(events, TINY, task=cawn.Task(negatives=("random",), refit=True), **options)
     assert (run.report["served"], run.results) == ("all links", whole.results)
-    assert_same_weights(run, cawn.train(events, TINY, **options))  # the choice is recorded
+    task = cawn.Task(negatives=("random",))
+    assert_same_weights(run, cawn.train(events, TINY, task=task, **options))  # the choice is recorded

@@ -94,7 +94,7 @@ def test_a_stretched_copy_of_the_network_is_no_other_network(tmp_path: Path) -> 
 def test_decays_keep_their_ratio_to_tau() -> None:
     uci, enron = NETWORKS.values()
     config = cawn.Config(alpha=(1e-3, 1e-2), num_walks=8, dim=8, frequencies=4, epochs=1)
-    run = cawn.train(uci, config, kinds=("random",), baselines=False, quiet=True, device="cpu")
+    run = cawn.train(uci, config, task=cawn.Task(negatives=("random",), baselines=False), quiet=True, device="cpu")
     facts = transferred_facts(run, enron)
     assert facts["unchanged"] == run.facts
     train = [events[split(events, "transductive", seed=0).train] for events in (uci, enron)]

@@ -195,6 +195,8 @@ def test_settings() -> None:
 
 def test_the_decay_is_chosen_by_short_trainings() -> None:
     events = random_events(8, num_nodes=12, num_links=300, span=1000)
-    run = cawn.train(events, small("tpnet", decay="auto", epochs=1), quiet=True, device="cpu", kinds=("random",))
+    run = cawn.train(
+        events, small("tpnet", decay="auto", epochs=1), quiet=True, device="cpu", task=cawn.Task(negatives=("random",))
+    )
     train = events[: np.searchsorted(events.t, np.quantile(events.t, 0.7), side="right")]
     assert any(run.facts["decay"] == pytest.approx(ratio * train.intensity, rel=0.05) for ratio in DECAYS)

@@ -26,7 +26,9 @@ def trained(tmp_path_factory) -> Path:
     rows = [f"n{u},n{v},{t}" for u, v, t in zip(links.src, links.dst, links.t, strict=True)]
     (folder.parent / "links.csv").write_text("src,dst,t\n" + "\n".join(rows) + "\n")
     events = cawn.read(folder.parent / "links.csv")
-    cawn.train(events, SMALL, out=folder, quiet=True, kinds=("random",), device="cpu", baselines=False)
+    cawn.train(
+        events, SMALL, out=folder, quiet=True, task=cawn.Task(negatives=("random",), baselines=False), device="cpu"
+    )
     return folder
 
 
@@ -39,7 +41,11 @@ def runs(tmp_path_factory) -> dict[str, Path]:
     rows = [f"n{u},n{v},{when},{u * 1.5},{'EUR' if v % 2 else 'USD'}" for u, v, when in zip(src, dst, t, strict=True)]
     (folder / "paid.csv").write_text("src,dst,time,amount,currency\n" + "\n".join(rows) + "\n")
     paid = cawn.read(folder / "paid.csv", msg=["amount", "currency"])
-    options: dict[str, Any] = {"quiet": True, "kinds": ("random",), "device": "cpu", "baselines": False}
+    options: dict[str, Any] = {
+        "quiet": True,
+        "task": cawn.Task(negatives=("random",), baselines=False),
+        "device": "cpu",
+    }
     for name, events in (("integers", plain), ("text", paid)):
         cawn.train(events, RatesSettings(epochs=1), out=folder / name, **options)
     return {name: folder / name for name in ("integers", "text")}

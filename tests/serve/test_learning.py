@@ -189,7 +189,7 @@ def test_damage_is_found(cycles: Path, store: Store, caplog: pytest.LogCaptureFi
 
 
 def test_other_systems_are_refused_in_one_line() -> None:
-    run = cawn.train(SAME_LAW[:200], system="popularity", quiet=True, baselines=False, kinds=("random",))
+    run = cawn.train(SAME_LAW[:200], "popularity", quiet=True, task=cawn.Task(baselines=False, negatives=("random",)))
     with pytest.raises(QueryError, match="'popularity' cannot learn while it is served"):
         Learner(cawn.LinkPredictor.of(run))
     with pytest.raises(QueryError, match="'popularity' cannot be replaced"):
@@ -199,7 +199,11 @@ def test_other_systems_are_refused_in_one_line() -> None:
 def test_caw_n_learns_too() -> None:
     events = SAME_LAW[:400]
     run = cawn.train(
-        events[:300], TINY.with_(epochs=1, alpha=0.01), quiet=True, baselines=False, kinds=("random",), device="cpu"
+        events[:300],
+        TINY.with_(epochs=1, alpha=0.01),
+        quiet=True,
+        task=cawn.Task(baselines=False, negatives=("random",)),
+        device="cpu",
     )
     predictor = cawn.LinkPredictor.of(run)
     learner = learner_of(predictor, window=20)

@@ -204,7 +204,9 @@ def test_old_links_are_removed(served, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_retention_by_age(unit: str) -> None:
     days = (np.datetime64("2024-01-01") + np.arange(100)).astype(f"datetime64[{unit}]")
     events = cawn.Events(np.arange(100) % 7, 7 + np.arange(100) % 5, days)
-    run = cawn.train(events, system="popularity", quiet=True, baselines=False, kinds=("random",), device="cpu")
+    run = cawn.train(
+        events, "popularity", quiet=True, task=cawn.Task(baselines=False, negatives=("random",)), device="cpu"
+    )
     predictor = cawn.LinkPredictor.of(run)
     chosen = Retention.parse("30d").removal(predictor)
     assert predictor.retain(**chosen) == 69

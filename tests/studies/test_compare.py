@@ -8,11 +8,15 @@ import pytest
 import cawn
 from cawn.data import laws
 from cawn.learn.runs import read_record
-from cawn.studies import planned
+from cawn.studies import trainings
 from cawn.studies.compare import plan
+from cawn.systems.rates import RatesSettings
 from ctrl_c import stopped_after
 
-QUICK = {"all": {"epochs": 2, "batch_size": 64}, "cawn": {"alpha": "ladder", "num_walks": 4, "dim": 4}}
+RATES = RatesSettings(epochs=2, batch_size=64)
+CAWN = cawn.Config(epochs=2, batch_size=64, alpha="ladder", num_walks=4, dim=4)
+KINDS = ("random", "historical")
+BOTH = [cawn.Task(nodes, negatives=KINDS) for nodes in ("transductive", "inductive")]
 
 
 @pytest.fixture(scope="module")
@@ -24,8 +28,7 @@ def events() -> cawn.Events:
 def folder(events, tmp_path_factory) -> Path:
     """A finished comparison."""
     folder = tmp_path_factory.mktemp("comparison")
-    options = {"seeds": 2, "tasks": ("transductive", "inductive"), "kinds": ("random", "historical")}
-    cawn.compare(events, "rates", out=folder, settings=QUICK, quiet=True, jobs=0, **options)
+    cawn.compare(events, RATES, task=BOTH, seeds=2, out=folder, quiet=True, jobs=0)
     return folder
 
 
@@ -59,35 +62,34 @@ def test_accuracy_and_cost_of_every_run(events, folder: Path) -> None:
 
 
 def test_finished_runs_are_skipped(events, folder: Path, monkeypatch) -> None:
-    monkeypatch.setattr(planned, "train", None)
-    options = {"seeds": 2, "tasks": ("transductive", "inductive"), "kinds": ("random", "historical")}
-    again = cawn.compare(events, "rates", out=folder, settings=QUICK, quiet=True, jobs=0, **options)
+    monkeypatch.setattr(trainings, "train", None)
+    again = cawn.compare(events, RATES, task=BOTH, seeds=2, out=folder, quiet=True, jobs=0)
     assert again.to_dict() == json.loads((folder / "comparison.json").read_text())
 
 
 def test_a_stopped_comparison_continues_exactly(events, folder: Path, tmp_path: Path, capsys) -> None:
-    options = {"out": tmp_path / "c", "settings": QUICK, "kinds": ("random", "historical"), "jobs": 0}
+    options = {"out": tmp_path / "c", "task": BOTH[0], "seeds": 2, "jobs": 0}
     with stopped_after(9):
-        cawn.compare(events, "rates", seeds=2, **options)
+        cawn.compare(events, RATES, **options)
     assert "to continue, compare again with the same folder" in capsys.readouterr().err
     run = Path("transductive", "rates", "seed-0")
     assert (tmp_path / "c" / run / "checkpoint.safetensors").exists()
-    cawn.compare(events, "rates", seeds=2, **options)
+    cawn.compare(events, RATES, **options)
     results = [(base / run / "results.json").read_text() for base in (folder, tmp_path / "c")]
     assert results[0] == results[1]
     assert "rates, transductive, seed 1: AP random 0." in capsys.readouterr().err
 
 
 def test_a_system_that_fails_does_not_end_the_others(events, tmp_path: Path, monkeypatch, capsys) -> None:
-    train = planned.train
+    train = trainings.train
 
     def failing(links, config, **options):
         if isinstance(config, cawn.Config):
             raise cawn.QueryError("out of memory") if options["seed"] else ZeroDivisionError("a bug")
         return train(links, config, **options)
 
-    monkeypatch.setattr(planned, "train", failing)
-    found = cawn.compare(events, ["cawn", "rates"], seeds=2, out=tmp_path / "c", settings=QUICK, jobs=0)
+    monkeypatch.setattr(trainings, "train", failing)
+    found = cawn.compare(events, [CAWN, RATES], seeds=2, out=tmp_path / "c", jobs=0)
     trace = tmp_path / "c" / "transductive" / "cawn" / "seed-0.error.txt"
     assert [(row["system"], row["seed"], row["reason"]) for row in found.failed] == [
         ("cawn", 0, f"ZeroDivisionError: a bug (see {trace})"),
@@ -98,13 +100,13 @@ def test_a_system_that_fails_does_not_end_the_others(events, tmp_path: Path, mon
     assert "cawn, transductive, seed 1: out of memory" in capsys.readouterr().err
     assert "- cawn, transductive, seed 1: out of memory" in (tmp_path / "c" / "comparison.md").read_text()
     monkeypatch.undo()
-    found = cawn.compare(events, ["cawn", "rates"], seeds=2, out=tmp_path / "c", settings=QUICK, jobs=0, quiet=True)
+    found = cawn.compare(events, [CAWN, RATES], seeds=2, out=tmp_path / "c", jobs=0, quiet=True)
     assert found.failed == []
     assert not trace.exists()
 
 
 def test_without_a_folder(events) -> None:
-    found = cawn.compare(events, "rates", seeds=[4], settings=QUICK, kinds=("random",), quiet=True)
+    found = cawn.compare(events, RATES, seeds=[4], task=cawn.Task(negatives=("random",)), quiet=True)
     assert found.about["seeds"] == [4]
     assert found.accuracy[0]["ap"][1] is None  # no interval from one seed
 
@@ -115,7 +117,7 @@ def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
     with pytest.raises(cawn.QueryError, match=r"is not empty \(it holds "):
         cawn.compare(events, "rates", out=folder / "transductive", quiet=True)
     with pytest.raises(cawn.QueryError, match="holds a comparison that differs in clock"):
-        cawn.compare(events, "rates", out=folder, quiet=True, clock="event")
+        cawn.compare(events, "rates", out=folder, quiet=True, task=cawn.Task(clock="event"))
     found = cawn.compare(events, "rates", seeds=1, out=folder, quiet=True, jobs=0)
     assert "was started with different settings (batch_size, epochs)" in found.failed[0]["reason"]
 
@@ -128,15 +130,11 @@ def test_other_links_or_settings_are_refused(events, folder: Path) -> None:
         ({"systems": ["rates", 3]}, "system is 3"),
         ({"seeds": 0}, "seeds is 0"),
         ({"seeds": [-1]}, "seed"),
-        ({"tasks": "both"}, "tasks is 'both'"),
+        ({"systems": [RATES, RATES.with_(epochs=3)]}, "two settings of rates"),
+        ({"systems": 3}, "give a list of names or settings"),
+        ({"task": "both"}, "task is 'both'"),
+        ({"task": [cawn.Task(), cawn.Task("inductive", clock="event")]}, "two tasks that differ only in their nodes"),
         ({"jobs": -1}, "jobs is -1"),
-        ({"kinds": ("odd",)}, "odd"),
-        ({"settings": {"tgnn": {}}}, "system is 'tgnn'"),
-        ({"settings": {"all": {"frob": 3}}}, "none of the compared systems has it"),
-        ({"settings": {"rates": {"frob": 3}}}, "rates: setting 'frob' does not exist"),
-        ({"preset": "frob"}, "preset is 'frob': the compared systems have default"),
-        ({"clock": "cuckoo"}, "clock is 'cuckoo'"),
-        ({"protocol": "none"}, "protocol is 'none'"),
         ({"device": "tpu"}, "device is 'tpu'"),
         ({"threads": 0}, "threads"),
     ],
@@ -147,8 +145,8 @@ def test_bad_arguments(events, options, reason: str) -> None:
 
 
 def test_links_are_ranked_under_tgbs_protocol(events, tmp_path: Path) -> None:
-    options = {"seeds": 1, "protocol": "tgb", "settings": {"rates": {"epochs": 1}}, "jobs": 0, "quiet": True}
-    found = cawn.compare(events, "recency", out=tmp_path, **options)
+    options = {"task": cawn.Task(protocol="tgb"), "seeds": 1, "jobs": 0, "quiet": True, "out": tmp_path}
+    found = cawn.compare(events, ["recency", RatesSettings(epochs=1)], **options)
     assert found.tests() == [("transductive", "test"), ("transductive", "validation")]
     assert {row["ap"] for row in found.accuracy} == {None}
     headings, rows = found.accuracy_table("transductive", "test")
@@ -161,7 +159,7 @@ def test_links_are_ranked_under_tgbs_protocol(events, tmp_path: Path) -> None:
     del described["checksum"]
     (tmp_path / "sweep.json").write_text(json.dumps(described | {"protocol": "strict"}))
     with pytest.raises(cawn.QueryError, match="differs in protocol"):
-        cawn.compare(events, "recency", out=tmp_path, **options)
+        cawn.compare(events, "recency", **options)
 
 
 def test_all_systems_and_more() -> None:
@@ -169,6 +167,20 @@ def test_all_systems_and_more() -> None:
     assert {"rates", "cawn", "tgn"} <= set(everything)
     assert "recency" not in everything
     assert list(plan(["recency", "all"], "default", {})) == [*everything, "recency"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("rates", "default", {"tgnn": {}}), "system is 'tgnn'"),
+        (("rates", "default", {"all": {"frob": 3}}), "none of the compared systems has it"),
+        (("rates", "default", {"rates": {"frob": 3}}), "rates: setting 'frob' does not exist"),
+        (("rates", "frob", {}), "preset is 'frob': the compared systems have default"),
+    ],
+)
+def test_bad_settings(arguments: tuple, reason: str) -> None:
+    with pytest.raises(cawn.QueryError, match=reason):
+        plan(*arguments)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "3", "[1]", "null"])

@@ -21,7 +21,7 @@ from cawn.learn.runs import read_checkpoint, read_record
 from cawn.learn.shared_links import read_links, write_links
 from cawn.studies import jobs
 from cawn.studies.jobs import Job, Outcome
-from cawn.studies.planned import PlannedRun
+from cawn.studies.trainings import PlannedRun
 from cawn.systems.rates import RatesSettings
 
 
@@ -99,22 +99,24 @@ def test_links_are_mapped(tmp_path: Path) -> None:
 
 def test_the_same_results_as_in_this_process(tmp_path: Path) -> None:
     events, config = laws.triadic_closure(30, 400, seed=0).events, RatesSettings(epochs=2, batch_size=64)
-    expected = cawn.train(events, config, quiet=True, kinds=("random",), baselines=False)
+    task = cawn.Task(negatives=("random",), baselines=False)
+    expected = cawn.train(events, config, quiet=True, task=task)
     write_links(tmp_path / "links", events)
-    planned = PlannedRun("rates", "transductive", 0, config, tmp_path / "run", baselines=False)
-    job = planned.job(tmp_path / "links", {"device": "cpu", "threads": 1, "kinds": ("random",)})
-    assert outcomes([job]) == {"rates, transductive, seed 0": Outcome()}
+    planned = PlannedRun(task, 0, config, tmp_path / "run")
+    job = planned.job(str(tmp_path / "links"), {"device": "cpu", "threads": 1, "quiet": True})
+    (outcome,) = outcomes([job]).values()
     found = read_record(tmp_path / "run")[0].results
+    assert found == outcome.value.results
     assert [row["model"] for row in found] == [row["model"] for row in expected.results]
 
 
 def test_every_process_writes_a_checkpoint_however_the_comparison_ends(tmp_path: Path) -> None:
     """Only the comparison gets the signal; a process whose comparison dies stops as well."""
     script = (
-        "import cawn, sys; from cawn import laws\n"
+        "import cawn, sys; from cawn import laws; from cawn.systems.rates import RatesSettings\n"
         "events = laws.triadic_closure(30, 400, seed=0).events\n"
-        "cawn.compare(events, 'rates', seeds=int(sys.argv[2]), out=sys.argv[1], jobs=int(sys.argv[3]), device='cpu',\n"
-        "             settings={'rates': {'epochs': 100_000, 'patience': 100_000}})"
+        "rates = RatesSettings(epochs=100_000, patience=100_000)\n"
+        "cawn.compare(events, rates, seeds=int(sys.argv[2]), out=sys.argv[1], jobs=int(sys.argv[3]), device='cpu')"
     )
     for sent, seeds, count in (
         (signal.SIGINT, 2, 2),

@@ -12,8 +12,9 @@ from cawn.data import laws
 from cawn.files import FolderLock
 from cawn.studies.jobs import Job, Outcome
 from cawn.studies.study import Claims, Display, Study, join
+from cawn.systems.rates import RatesSettings
 
-QUICK = {"all": {"epochs": 2, "batch_size": 64}}
+QUICK = RatesSettings(epochs=2, batch_size=64)
 
 
 def test_a_line_for_each_part_that_ends(capsys) -> None:
@@ -84,8 +85,8 @@ def test_two_comparisons_in_one_folder_share_the_runs(tmp_path: Path) -> None:
 
 def comparison(folder: Path) -> dict:
     events = laws.triadic_closure(30, 500, seed=0).events
-    options = {"kinds": ("random",), "jobs": 0, "threads": 1, "device": "cpu", "quiet": True}
-    return cawn.compare(events, "rates", seeds=3, out=folder, settings=QUICK, **options).to_dict()
+    options = {"task": cawn.Task(negatives=("random",)), "jobs": 0, "threads": 1, "device": "cpu", "quiet": True}
+    return cawn.compare(events, QUICK, seeds=3, out=folder, **options).to_dict()
 
 
 def test_a_folder_holds_one_study(tmp_path: Path) -> None:

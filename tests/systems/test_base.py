@@ -56,7 +56,7 @@ def test_it_is_trained_evaluated_stored_and_loaded(events, tmp_path: Path) -> No
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, monkeypatch) -> None:
-    whole = cawn.train(events, SMALL, quiet=True, device="cpu", kinds=("random",))
+    whole = cawn.train(events, SMALL, quiet=True, device="cpu", task=cawn.Task(negatives=("random",)))
     steps = iter(range(10_000))
 
     def interrupt(trainer: cawn.Trainer, now: Progress) -> None:
@@ -69,7 +69,15 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, 
     with pytest.raises(KeyboardInterrupt):
         trainer.fit()
     assert 0 < trainer.state.step < trainer.num_steps
-    resumed = cawn.train(events, SMALL, out=tmp_path / "run", resume=True, quiet=True, device="cpu", kinds=("random",))
+    resumed = cawn.train(
+        events,
+        SMALL,
+        out=tmp_path / "run",
+        resume=True,
+        quiet=True,
+        device="cpu",
+        task=cawn.Task(negatives=("random",)),
+    )
     for name, value in weights(whole).items():
         assert torch.equal(value, weights(resumed)[name]), name
     assert resumed.results == whole.results
@@ -77,7 +85,14 @@ def test_an_interrupted_run_resumes_to_the_same_weights(events, tmp_path: Path, 
 
 
 def test_what_a_system_cannot_do_is_refused_in_one_line(events, tmp_path: Path) -> None:
-    run = cawn.train(events, SMALL.with_(epochs=1), out=tmp_path / "run", quiet=True, device="cpu", kinds=("random",))
+    run = cawn.train(
+        events,
+        SMALL.with_(epochs=1),
+        out=tmp_path / "run",
+        quiet=True,
+        device="cpu",
+        task=cawn.Task(negatives=("random",)),
+    )
     predictor = cawn.LinkPredictor.load(run.folder, device="cpu")
     for ask, message in (
         (lambda: predictor.embed("n1", "n42", 1_600), "has no embeddings"),
@@ -91,7 +106,7 @@ def test_what_a_system_cannot_do_is_refused_in_one_line(events, tmp_path: Path) 
 
 def test_progress_reaches_a_callback(events) -> None:
     told: list[Progress] = []
-    cawn.train(events, SMALL, quiet=True, device="cpu", kinds=("random",), callback=told.append)
+    cawn.train(events, SMALL, quiet=True, device="cpu", task=cawn.Task(negatives=("random",)), callback=told.append)
     training = [now for now in told if now.stage == "training"]
     assert {now.epoch for now in training} == {1, 2, 3}
     assert all(now.epochs == 3 and now.done <= now.total and now.loss > 0 for now in training)
@@ -123,20 +138,20 @@ def test_a_callback_that_raises_ends_the_training(events) -> None:
 
 def test_systems_by_name(events) -> None:
     assert systems.names()[0] == "cawn"
-    run = cawn.train(events, system="rates", quiet=True, device="cpu", kinds=("random",))
+    run = cawn.train(events, "rates", quiet=True, device="cpu", task=cawn.Task(negatives=("random",)))
     assert run.results[0]["model"]["auc"] > 0.9
     with pytest.raises(cawn.QueryError, match="system is 'tgx': there are cawn"):
-        cawn.train(events, system="tgx")
-    with pytest.raises(cawn.QueryError, match="settings of type RatesSettings"):
-        cawn.train(events, cawn.Config(), system="rates")
+        cawn.train(events, "tgx")
+    with pytest.raises(cawn.QueryError, match="config is a dict: give settings"):
+        cawn.train(events, {"epochs": 3})
 
 
 def test_each_pair_is_asked_once_and_in_the_order_of_time() -> None:
     """Over all kinds of negatives together."""
     from cawn.learn.calibration import Calibration
     from cawn.learn.evaluation import MODEL, evaluate
-    from cawn.learn.negatives import KINDS
     from cawn.learn.splits import split
+    from cawn.learn.task import KINDS
 
     events = laws.triadic_closure(30, 600, seed=0).events
     asked = []
@@ -145,7 +160,7 @@ def test_each_pair_is_asked_once_and_in_the_order_of_time() -> None:
         asked.append(np.stack([src, dst, t], axis=1))
         return np.zeros(len(src))
 
-    rows = evaluate({MODEL: scorer}, events, split(events, "transductive", seed=0), tuple(KINDS), Calibration(), seed=0)
+    rows = evaluate({MODEL: scorer}, events, split(events, "transductive", seed=0), Calibration(), seed=0)
     assert [row["negatives"] for row in rows] == list(KINDS)
     assert {row["model"]["auc"] for row in rows} == {0.5}
     table = np.concatenate(asked)

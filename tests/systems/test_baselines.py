@@ -103,7 +103,7 @@ def test_standing_baselines_of_no_links() -> None:
 def test_a_baseline_is_a_run_with_probabilities(name: str, settings: dict[str, str], tmp_path: Path) -> None:
     events = random_events(2, num_nodes=30, num_links=400, span=300)
     config = systems.settings_type(name)().with_(**settings)
-    run = cawn.train(events, config, out=tmp_path / name, quiet=True, kinds=("random",))
+    run = cawn.train(events, config, out=tmp_path / name, quiet=True, task=cawn.Task(negatives=("random",)))
     row = run.results[0]
     rule = {"edgebank": "edgebank (window)", "heuristics": "LP+GP"}.get(name, name)
     assert row["model"] == row["rules"][rule]
@@ -112,7 +112,9 @@ def test_a_baseline_is_a_run_with_probabilities(name: str, settings: dict[str, s
     probabilities = predictor.score(src, dst, np.full(20, 400))
     assert ((probabilities > 0) & (probabilities < 1)).all()
     assert len(np.unique(probabilities)) > 1 or name == "edgebank"
-    again = cawn.train(events, config, out=tmp_path / name, quiet=True, kinds=("random",), resume=True)
+    again = cawn.train(
+        events, config, out=tmp_path / name, quiet=True, task=cawn.Task(negatives=("random",)), resume=True
+    )
     assert again.results == run.results
 
 

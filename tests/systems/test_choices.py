@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
-from cawn.learn.negatives import KINDS
+from cawn.learn.negatives import CHOICES
 from cawn.systems import choices as negatives
 from cawn.systems.choices import Choices, by_first_link, first_links
 
@@ -39,7 +39,7 @@ def test_partners_of_the_source(kind: str, data: st.DataObject, links: list) -> 
     events = cawn.Events(src, dst, t, num_nodes=8)
     seen = data.draw(st.lists(st.integers(0, len(src) - 1), unique=True).map(sorted))
     asked = data.draw(st.lists(st.integers(0, len(src) - 1), min_size=1))  # in any order, some perhaps twice
-    choices = KINDS[kind](events, np.array(asked), np.array(seen, np.int64))
+    choices = CHOICES[kind](events, np.array(asked), np.array(seen, np.int64))
     for i, link in enumerate(asked):
         assert allowed(choices, i) == expected(events, link, seen, kind == "inductive")
 

@@ -35,8 +35,8 @@ def compiled() -> dict[str, int]:
 
 
 def trained(system: str, events: cawn.Events) -> cawn.LinkPredictor:
-    options = {"quiet": True, "kinds": ("random",), "device": "cpu", "threads": 1, "baselines": False}
-    return cawn.LinkPredictor.of(cawn.train(events, SMALL[system], system=system, **options))
+    options = {"quiet": True, "task": cawn.Task(negatives=("random",), baselines=False), "device": "cpu", "threads": 1}
+    return cawn.LinkPredictor.of(cawn.train(events, SMALL[system], **options))
 
 
 def with_attributes() -> cawn.Events:

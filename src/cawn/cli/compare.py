@@ -28,7 +28,7 @@ from cawn.cli.options import (
     Weight,
     say,
 )
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from, task_from
 from cawn.errors import QueryError
 
 if TYPE_CHECKING:
@@ -99,8 +99,6 @@ def compare(
     Example: cawn compare edges.csv --systems cawn,rates --seeds 3 -o comparisons/mine
     """
     from cawn.data.summary import describe, in_words
-    from cawn.learn.clocks import Clock
-    from cawn.learn.protocols import check_protocol
     from cawn.studies.compare import compare as compare_systems
     from cawn.studies.compare import plan
 
@@ -114,26 +112,15 @@ def compare(
         raise QueryError(
             f"--set {unused[0]}.{next(iter(changes[unused[0]]))}: {unused[0]} is not compared; add it to --systems"
         )
-    followed, tested_by = Clock("strict" if clock is None else clock).name, check_protocol(protocol or "strict")
+    kinds = tuple(negatives) if negatives else None
+    asked = [
+        task_from(nodes, cuts, protocol, clock, negatives=kinds)
+        for nodes in (("transductive", "inductive") if task == "both" else (task,))
+    ]
     events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
     say(in_words(describe(events)), quiet)
-    found = compare_systems(
-        events,
-        names,
-        seeds=seeds,
-        tasks=("transductive", "inductive") if task == "both" else task,
-        out=out,
-        preset=preset,
-        settings=changes,
-        device=device,
-        jobs=jobs,
-        threads=threads,
-        split=cuts,
-        kinds=tuple(negatives) if negatives else None,
-        protocol=tested_by,
-        clock=followed,
-        quiet=quiet,
-    )
+    options: dict[str, Any] = {"jobs": jobs, "device": device, "threads": threads, "quiet": quiet}
+    found = compare_systems(events, list(planned.values()), task=asked, seeds=seeds, out=out, **options)
     if as_json:
         print(json.dumps({"folder": str(out)} | found.to_dict()))
     else:

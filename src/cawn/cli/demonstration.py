@@ -161,9 +161,8 @@ def _train(example: Example, console: Console, *, seed: int, device: Device, qui
     if not quiet:
         console.print(f"\nTraining a model on {example.description}:", style="bold")
         console.print(in_words(describe(example.events)))
-    trained = cawn.train(
-        example.events, example.config, task="inductive", seed=seed, device=device, quiet=quiet, kinds=("random",)
-    )
+    task = cawn.Task("inductive", negatives=("random",))
+    trained = cawn.train(example.events, example.config, task=task, seed=seed, device=device, quiet=quiet)
     seconds = time.perf_counter() - started
     predictor, names = cawn.LinkPredictor.of(trained), example.events.labels
     scored = []

@@ -105,7 +105,7 @@ def _measure(
     """Run an experiment; returns a line for each measurement that failed, and the names of the networks."""
     from cawn.checks import check_threads
     from cawn.devices import pick_device
-    from cawn.learn.experiments import check_writable
+    from cawn.learn.arguments import check_writable
     from cawn.paper.sweep import Sweep, load_networks
     from cawn.paper.variants import check_request
     from cawn.studies.jobs import default_jobs

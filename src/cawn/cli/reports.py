@@ -17,8 +17,8 @@ from cawn.data.events import Events
 from cawn.data.times import format_as_read
 from cawn.errors import printable
 from cawn.learn.metrics import mean_and_interval
-from cawn.learn.protocols import check_protocol
 from cawn.learn.reporting import format_duration
+from cawn.learn.task import check_protocol
 from cawn.rankings import Ranked
 
 _ENOUGH, _TRIED = 5, 1_000  # earlier links of a good example, and number of late links to look at
@@ -108,7 +108,8 @@ def _calibration_error(found: dict[str, Any]) -> str:
 
 def _protocol(row: dict[str, Any]) -> str:
     """The clock of a row, and its protocol if it is not the usual one."""
-    clock, protocol = row.get("clock", "strict"), check_protocol(row.get("protocol", "strict"))
+    clock, protocol = row.get("clock", "strict"), row.get("protocol", "strict")
+    check_protocol(protocol)
     return f"{clock} clock" + (f", protocol {protocol}" if protocol != "strict" else "")
 
 

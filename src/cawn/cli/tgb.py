@@ -62,12 +62,14 @@ def tgb(
     from cawn.checks import check_choice
     from cawn.cli.reports import show_results
     from cawn.cli.settings import parse_settings, settings_of
-    from cawn.learn.clocks import Clock
-    from cawn.learn.experiments import evaluate, train, train_seeds
+    from cawn.learn.experiments import evaluate
+    from cawn.learn.task import Task
     from cawn.learn.tgb import BENCHMARKS, summarise
+    from cawn.studies.seeds import train_seeds
 
     check_choice(name, "NAME", tuple(BENCHMARKS))
-    benchmark, followed = BENCHMARKS[name], Clock("strict" if clock is None else clock).name
+    benchmark = BENCHMARKS[name]
+    task = Task(protocol=benchmark.protocol, clock="strict" if clock is None else clock, baselines=False)
     trains = (system, preset, seed, seeds, out, bipartite) != (systems.DEFAULT, "default", 0, 1, None, None)
     if run and (settings or trains):
         what = "--system, --preset, --set, --seed, --seeds, --out, --bipartite and --one-name-space"
@@ -75,19 +77,17 @@ def tgb(
     config = settings_of(system, preset, parse_settings(settings or []))
     plain = _links(name, benchmark, data, quiet)
     one_name_space = not (benchmark.two_sided if bipartite is None else bipartite)
-    options: dict[str, Any] = {"protocol": benchmark.protocol, "clock": followed, "baselines": False}
-    options |= {"device": device, "threads": threads, "quiet": quiet}
+    options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
     if run:
         one_name_space = _check_runs(run, plain, name)
-        rows, folders = [evaluate(folder, **options) for folder in run], [str(folder) for folder in run]
+        how: dict[str, Any] = {"protocol": task.protocol, "clock": task.clock, "baselines": False}
+        rows, folders = [evaluate(folder, **how, **options) for folder in run], [str(folder) for folder in run]
     else:
-        events = _variant(plain, one_name_space)
-        if out is None:
-            runs = [train(events, config, seed=each, **options) for each in range(seed, seed + seeds)]
-        else:
-            order = range(seed, seed + seeds)
-            runs, _ = train_seeds(events, config, seeds=order, out=out, resume=out.exists(), **options)
-        rows, folders = [found.results for found in runs], [str(found.folder) for found in runs if found.folder]
+        events, order = _variant(plain, one_name_space), range(seed, seed + seeds)
+        resume = out is not None and out.exists()
+        runs, _ = train_seeds(events, config, task=task, seeds=order, out=out, resume=resume, **options)
+        rows = [found.results for found in runs]
+        folders = [] if out is None else [str(out / f"seed-{each}") for each in order]
     notes = _notes(name, benchmark, one_name_space=one_name_space)
     if as_json:
         found = {"benchmark": f"tgbl-{name}", "runs": folders, "notes": notes}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -39,7 +40,7 @@ from cawn.errors import brief
 
 if TYPE_CHECKING:
     from cawn.data.events import Events
-    from cawn.learn.splits import TimeSplit
+    from cawn.learn.task import Nodes, Task, TimeSplit
 
 
 TrainUntil = Annotated[
@@ -147,34 +148,32 @@ def train(
     from cawn.errors import QueryError
     from cawn.explain.link import explains
     from cawn.learn import ranks
-    from cawn.learn.arguments import with_global_batch
-    from cawn.learn.clocks import recorded_clock
-    from cawn.learn.experiments import check_options, train_seeds
+    from cawn.learn.arguments import check_folder, with_global_batch
     from cawn.learn.experiments import train as train_once
-    from cawn.learn.protocols import check_protocol, recorded_protocol
+    from cawn.learn.reporting import TensorBoard
     from cawn.learn.runs import read_config, read_description
-    from cawn.learn.splits import recorded_cuts
+    from cawn.learn.task import Task, TimeSplit
+    from cawn.studies.seeds import train_seeds
 
     here = ranks.join(device)
     silent = quiet or not here.first
     first = out / f"seed-{seed}" if seeds > 1 else out
     cuts = split_from(train_until, test_from, train_share, val_share)
-    followed = "strict" if clock is None else clock
-    check_protocol(protocol or "strict")
-    place = first if here.first or resume else None  # rank 0 alone refuses what is in the folder
-    board = tensorboard and here.first
-    check_options(seed=seed, out=place, device=device, resume=resume, tensorboard=board, clock=followed)
+    asked = task_from(task, cuts, protocol, clock, refit=refit)
+    if here.first or resume:  # rank 0 alone refuses what is in the folder
+        check_folder(first, resume=resume)
+    board = TensorBoard() if tensorboard and here.first else None
     if resume:
         description, config = read_description(first), read_config(first)
-        task, seed = description["task"], description["seed"] if seeds == 1 else seed
+        seed = description["seed"] if seeds == 1 else seed
         kept = not settings and (system, preset, global_batch) == (systems.DEFAULT, "default", None)
-        if not kept or cuts is not None or clock is not None or protocol is not None:
+        if not kept or cuts != TimeSplit() or clock is not None or protocol is not None:
             raise QueryError(
                 "--resume keeps the run's own settings and split; leave out --system, --preset, --set, --global-batch, "
                 "the split, --protocol and --clock"
             )
-        cuts, protocol = recorded_cuts(description), recorded_protocol(description)
-        followed = recorded_clock(description).name
+        before = Task.recorded(description)
+        asked = replace(before, refit=refit or before.refit)
     else:
         given = parse_settings(settings or [])
         config = settings_of(system, preset, given)
@@ -189,25 +188,24 @@ def train(
     source = f"{data} {columns} {files}"
     events = ranks.share_links(here, source, lambda: _events(data, first, resume, columns, files, silent))
     say(in_words(describe(events)), silent)
-    options: dict[str, Any] = {"task": task, "device": device, "threads": threads}
-    options |= {"resume": resume, "quiet": quiet, "tensorboard": tensorboard, "split": cuts}
-    options |= {"protocol": protocol or "strict", "clock": followed, "refit": refit}
+    options: dict[str, Any] = {"task": asked, "device": device, "threads": threads}
+    options |= {"resume": resume, "quiet": quiet, "callback": board}
     if seeds > 1:
         runs, summary = train_seeds(events, config, seeds=range(seed, seed + seeds), out=out, **options)
-        rows, run = [found.results for found in runs], runs[0]
+        rows, report = [found.results for found in runs], runs[0].report
     else:
         run = train_once(events, config, seed=seed, out=out, **options)
-        rows, summary = [run.results], None
+        rows, report, summary = [run.results], run.report, None
     if not here.first:
         return
     if as_json:
-        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": run.report}
+        found: dict[str, Any] = {"run": str(out), "data": describe(events), "results": rows[0], "report": report}
         print(json.dumps(found | ({"seeds": summary} if summary else {})))
         return
     reports.show_results(rows, batch_metrics=batch_metrics)
-    reports.show_candidates(run.report)
+    reports.show_candidates(report)
     if not quiet:
-        reports.show_next(first, events, explains=explains(run.scorer))
+        reports.show_next(first, events, explains=explains(config))
 
 
 def evaluate(
@@ -242,7 +240,7 @@ def evaluate(
     kinds = None if negatives is None else tuple(negatives)
     say(f"testing {run}", quiet or not sys.stderr.isatty())
     options: dict[str, Any] = {"device": device, "threads": threads, "quiet": quiet}
-    results = evaluate_run(run, kinds, protocol=protocol, clock=clock, **options)
+    results = evaluate_run(run, negatives=kinds, protocol=protocol, clock=clock, **options)
     if as_json:
         print(json.dumps({"run": str(run), "results": results}))
     else:
@@ -261,15 +259,23 @@ def _evaluate_on(run: Path, data: Path, device: str, threads: int | None, as_jso
 
 def split_from(
     train_until: str | None, test_from: str | None, train_share: float | None, val_share: float | None
-) -> TimeSplit | None:
-    """The split that the options describe; None for the default."""
-    from cawn.learn.splits import TimeSplit
+) -> TimeSplit:
+    """The split that the options describe."""
+    from cawn.learn.task import TimeSplit
 
     times = {"train_until": train_until, "test_from": test_from}
     given: dict[str, Any] = {name: text for name, text in times.items() if text is not None}
     shares = {"train_share": train_share, "val_share": val_share}
     given |= {name: share for name, share in shares.items() if share is not None}
-    return TimeSplit(**given) if given else None
+    return TimeSplit(**given)
+
+
+def task_from(nodes: Nodes, cuts: TimeSplit, protocol: str | None, clock: str | None, **more: Any) -> Task:
+    """What the options ask for; the strict protocol and clock by default."""
+    from cawn.learn.task import Task
+
+    more |= {name: text for name, text in (("protocol", protocol), ("clock", clock)) if text is not None}
+    return Task(nodes, cuts, **more)
 
 
 def _events(

@@ -30,7 +30,7 @@ from cawn.cli.options import (
     say,
     use_threads,
 )
-from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from
+from cawn.cli.train import TestFrom, TrainShare, TrainUntil, ValShare, read_links, split_from, task_from
 from cawn.errors import QueryError, brief
 
 _UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
@@ -116,7 +116,7 @@ def tune(
     use_threads(threads)
     from cawn.cli.settings import parse_settings, settings_of
     from cawn.data.summary import describe, in_words
-    from cawn.studies.tuning import check_study
+    from cawn.studies.tuning import Search, check_study
     from cawn.studies.tuning import tune as tune_settings
     from cawn.studies.tuning.report import summary
     from cawn.studies.tuning.space import default_space, read_space
@@ -129,17 +129,18 @@ def tune(
         return
     if data is None:
         raise QueryError("DATA is missing: give a file of links or the name of a dataset (see 'cawn datasets')")
-    options: dict[str, Any] = {"out": out, "metric": metric, "seeds": _seeds(seeds), "seed": seed}
-    options |= {"trials": trials, "timeout": None if timeout is None else _seconds(timeout), "jobs": jobs}
+    duration = None if timeout is None else _seconds(timeout)
+    search = Search(searched, metric, _seeds(seeds), seed, duration)
+    cuts = split_from(train_until, test_from, train_share, val_share)
+    asked = task_from(task, cuts, protocol, clock)
+    options: dict[str, Any] = {"out": out, "trials": trials, "jobs": jobs}
     check_study(config, **options)  # before a large file is read
     columns: dict[str, Any] = {"src": src, "dst": dst, "time": time, "msg": msg, "categorical": categorical}
     columns |= {"weight": weight, "negative": negative, "node": node_column}
-    cuts = split_from(train_until, test_from, train_share, val_share)
     events = read_links(data, columns, {"nodes": nodes_table, "bipartite": bipartite}, quiet)
     say(in_words(describe(events)), quiet)
-    options |= {"task": task, "split": cuts, "protocol": protocol or "strict", "clock": clock or "strict"}
     options |= {"device": device, "threads": threads, "quiet": quiet}
-    found = tune_settings(events, config, space=searched, **options)
+    found = tune_settings(events, config, search=search, task=asked, **options)
     if as_json:
         print(json.dumps(found.to_dict()))
         return

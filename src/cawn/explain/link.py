@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from cawn.caw.config import Config
 from cawn.caw.features import WALK_SEED, Batcher
 from cawn.caw.host import single_thread
 from cawn.caw.system import WalkScorer
@@ -24,6 +25,7 @@ from cawn.explain.shapley import EXACT, all_coalitions, sampled_shapley_values, 
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import Calibration
 from cawn.systems.base import Scorer
+from cawn.systems.settings import Settings
 
 if TYPE_CHECKING:
     from cawn.data.events import Events
@@ -247,15 +249,15 @@ def explain_link(
     )
 
 
-def explains(scorer: Scorer) -> bool:
-    """Whether scores of this kind can be explained: by the walks of CAW-N."""
-    return isinstance(scorer, WalkScorer)
+def explains(config: Settings) -> bool:
+    """Whether scores of a system with these settings can be explained: by the walks of CAW-N."""
+    return isinstance(config, Config)
 
 
 def walk_scorer(scorer: Scorer) -> WalkScorer:
     """The scorer, if it uses walks; scores of other systems cannot be explained."""
     if not isinstance(scorer, WalkScorer):
-        raise QueryError("this system uses no walks, so there is nothing to explain; train CAW-N (system='cawn')")
+        raise QueryError("this system uses no walks, so there is nothing to explain; train CAW-N (cawn.Config)")
     return scorer
 
 

@@ -5,32 +5,57 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from cawn.checks import check_choice, check_path, check_seed, check_threads, check_type
+from cawn import systems
+from cawn.checks import check_flags, check_path, check_seed, check_threads, check_type
 from cawn.data.events import Events
-from cawn.devices import check_device
-from cawn.errors import QueryError, brief
-from cawn.learn.splits import Task, TimeSplit
+from cawn.devices import check_device, pick_device
+from cawn.errors import QueryError, StorageError, brief
+from cawn.learn.runs import refuse_existing
 from cawn.systems.settings import Settings
 
 
+def settings_for(config: Settings | str | None) -> Settings:
+    """The settings to use: those that are given, or the default ones of the system with this name."""
+    if config is None or isinstance(config, str):
+        return systems.settings_type(config or systems.DEFAULT)()
+    check_type(config, "config", Settings, "give settings such as cawn.Config(), or the name of a system")
+    return config
+
+
 def check_training(
-    events: Any, config: Any, task: Any, seed: Any, out: Any, device: Any, threads: Any, split: Any, callback: Any
+    events: Any, seed: Any, out: Any, resume: Any, device: Any, threads: Any, quiet: Any, callback: Any
 ) -> None:
     """Refuse invalid arguments of `train`."""
     check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
-    check_type(config, "config", Settings, "give a cawn.Config")
-    check_choice(task, "task", get_args(Task))
+    check_flags(resume=resume, quiet=quiet)
     check_seed(seed)
-    check_device(device)
     check_threads(threads)
-    if out is not None:
-        check_path(out, "out")
-    if split is not None:
-        check_type(split, "split", TimeSplit, "give a cawn.TimeSplit")
     if callback is not None and not callable(callback):
         raise QueryError(f"callback is {brief(callback)}: give a function of one argument")
+    if out is not None:
+        check_path(out, "out")
+    check_device(device)
+    if device != "auto":
+        pick_device(device)
+
+
+def check_folder(out: str | os.PathLike[str] | None, *, resume: bool) -> None:
+    """Refuse the folder of a run that cannot be begun or, with `resume`, one that is missing."""
+    if resume and out is None:
+        raise QueryError("resume=True needs out=, the folder of the run to resume")
+    if out is not None and not resume:
+        folder = check_path(out, "out")
+        refuse_existing(folder)
+        check_writable(folder)
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that cannot be created or written to."""
+    existing = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise StorageError(f"{folder}: cannot be written; choose another folder")
 
 
 def with_global_batch(config: Settings, size: int, *, scaled: bool) -> tuple[Settings, str]:

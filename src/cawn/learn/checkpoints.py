@@ -18,7 +18,6 @@ from cawn.data.reading import Reading
 from cawn.data.times import TimeForm
 from cawn.errors import CawnError, QueryError, StorageError
 from cawn.files import FolderLock, write_text
-from cawn.learn.clocks import Clock
 from cawn.learn.runs import (
     Weights,
     begin_run,
@@ -35,7 +34,7 @@ from cawn.learn.runs import (
     write_report,
     write_served,
 )
-from cawn.learn.splits import ALL_LINKS, Split, TimeSplit
+from cawn.learn.splits import ALL_LINKS, Split
 from cawn.systems.base import Context, HasTrainingState, System
 from cawn.systems.settings import Settings
 from cawn.systems.training import Optimizer
@@ -77,22 +76,19 @@ def encode(events: Events, config: Settings, split: Split, resumed: Path | None)
     return events if encoder is None else encoder.transform(events)
 
 
-def describe(context: Context, events: Events, split: Split, cuts: TimeSplit, clock: Clock) -> dict[str, Any]:
+def describe(context: Context, events: Events, split: Split) -> dict[str, Any]:
     """The description of a training in run.json; a run can be resumed only if it is unchanged."""
     reading, prefixes = events.reading or Reading(), bipartite_prefixes(events)
     form = Form.of(NameForm.of(events.names, prefixes), TimeForm.of(events.t, reading), events, reading)
     return {
         "system": systems.name_of(context.config),
-        "task": split.task,
+        **split.task.to_dict(),
         "seed": context.seed,
         "facts": context.facts,
         "links": len(events),
         "contents": digest_of_links(events),
         "nodes": events.num_nodes,
         "split": split.digest,
-        "cuts": None if cuts == TimeSplit() else cuts.to_dict(),
-        "protocol": None if split.protocol == "strict" else split.protocol,
-        "clock": None if clock == Clock() else clock.name,
         "prefixes": prefixes,
         **form.to_dict(),
         "encoder": None if events.encoder is None else events.encoder.to_dict(),

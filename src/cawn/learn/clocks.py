@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cawn.data.events import Events
-from cawn.errors import QueryError, StorageError, brief
+from cawn.errors import QueryError, brief
 from cawn.systems.base import PrefixScorer, Scorer
 
 Array = npt.NDArray[Any]
@@ -59,14 +59,6 @@ class Clock:
         """
         size = self.batch_size
         return strict if size is None else BatchScorer(strict, events, first, size, make)
-
-
-def recorded_clock(description: dict[str, Any]) -> Clock:
-    """The clock of a run, from its run.json."""
-    try:
-        return Clock(description.get("clock") or "strict")
-    except QueryError as error:
-        raise StorageError(f"run.json: damaged ({error}); the run must be trained again") from error
 
 
 class BatchScorer:

@@ -19,7 +19,6 @@ from cawn.learn import metrics
 from cawn.learn.calibration import Calibration, RollingCalibration, sigmoid
 from cawn.learn.clocks import Clock
 from cawn.learn.negatives import Negatives, linked_share, part_negatives, seen_before
-from cawn.learn.protocols import rules_of
 from cawn.learn.ranking import random_candidates
 from cawn.learn.reliability import reliability
 from cawn.learn.splits import TRAINING_LINKS, Split
@@ -32,7 +31,6 @@ Array = npt.NDArray[Any]
 MODEL = "model"  # name of the scorer that is evaluated; all others are its baselines
 RANKED_LINKS, CANDIDATES = 1_000, 100  # links to rank, and random destinations for each
 RECALL_LINKS = 200
-STRICT = Clock()
 _PIECE = 1 << 14  # pairs scored between two progress reports
 
 
@@ -119,11 +117,9 @@ def evaluate_and_calibrate(
     scorers: Mapping[str, Scorer],
     events: Events,
     split: Split,
-    kinds: tuple[str, ...],
     calibration: Calibration | RollingCalibration,
     *,
     seed: int,
-    clock: Clock = STRICT,
     trained_with: str = "",
     report: Report = lambda _: None,
 ) -> Evaluation:
@@ -138,14 +134,14 @@ def evaluate_and_calibrate(
     negatives that were destinations by then).
 
     Args:
-        scorers: By name; all except "model" are baselines. They must follow the clock.
-        clock: Determines at which times the links are scored, and is recorded in each row.
+        scorers: By name; all except "model" are baselines. They must follow the clock of the split's task.
         trained_with: The kind of negatives the model was trained with, recorded in each row.
         report: Called with the fraction that is done.
     """
     questions = Questions()
-    tests = list(_tests(questions, events, clock.on(events).t, split, kinds, seed))
-    if split.task == "inductive" and "all" not in split.test:
+    task, timed = split.task, Clock(split.task.clock).on(events)
+    tests = list(_tests(questions, events, timed.t, split, seed))
+    if task.nodes == "inductive" and "all" not in split.test:
         tests += _together(tests)
     answers: dict[str, list[Array]] = {}
     for i, (name, scorer) in enumerate(scorers.items()):
@@ -156,11 +152,9 @@ def evaluate_and_calibrate(
 
         answers[name] = questions.ask(scorer, part_done)
     given = events.negative is not None and bool((events.negative[split.train] >= 0).any())
-    about = {"protocol": split.protocol, "clock": clock.name, "trained_with": "own, " * given + trained_with}
+    about = {"protocol": task.protocol, "clock": task.clock, "trained_with": "own, " * given + trained_with}
     about["weights"] = TRAINING_LINKS
-    rolling = RollingCalibration.of(calibration).initial
-    timed = clock.on(events)
-    rolling = _follow(rolling, tests, answers.get(MODEL, []), timed)
+    rolling = _follow(RollingCalibration.of(calibration).initial, tests, answers.get(MODEL, []), timed)
     return Evaluation([_row(test, answers, rolling, events, timed.t, split, about) for test in tests], rolling)
 
 
@@ -178,15 +172,13 @@ def _follow(
     return calibration.follow(t, *test.logits(answers), known)
 
 
-def _tests(
-    questions: Questions, events: Events, times: Array, split: Split, kinds: tuple[str, ...], seed: int
-) -> Iterator[_Test]:
+def _tests(questions: Questions, events: Events, times: Array, split: Split, seed: int) -> Iterator[_Test]:
     """The rows to evaluate; adds their pairs to `questions`, at the `times` of the links."""
     for name, links in split.test.items():
-        kept = links[:-1] if split.protocol == "paper" else links
+        kept = links[:-1] if split.task.protocol == "paper" else links
         if len(kept) == 0:
             continue
-        drawn = {kind: part_negatives(events, split, name, kind, seed).first(len(kept)) for kind in kinds}
+        drawn = {kind: part_negatives(events, split, name, kind, seed).first(len(kept)) for kind in split.task.kinds}
         tested = {kind: (kept, found) for kind, found in drawn.items()}
         if events.negative is not None and len(some := kept[events.negative[kept] >= 0]):
             tested["own"] = some, Negatives(events.negative[some], 0.0)
@@ -229,7 +221,7 @@ def _row(
     split: Split,
     about: dict[str, str],
 ) -> dict[str, Any]:
-    batches = rules_of(split.protocol).batches
+    batches = split.task.rules.batches
     figures = {name: _figures(*test.logits(logits), batches) for name, logits in answers.items()}
     row: dict[str, Any] = {
         "links": test.links_name,

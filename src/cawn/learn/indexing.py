@@ -42,7 +42,7 @@ from cawn.files import LOCK, FolderLock, is_temporary, make_folder, refuse_withi
 from cawn.index.estimate import settings_to_estimate
 from cawn.index.files import write_index
 from cawn.index.sizes import Counts, index_bytes, temporary_bytes
-from cawn.learn.splits import TimeSplit
+from cawn.learn.task import TimeSplit
 from cawn.progress import ShowProgress, progress
 from cawn.systems.base import Indexed
 from cawn.systems.settings import Settings

@@ -1,6 +1,6 @@
 """Negatives: for each link, a pair at the same time that does not link, with the same source or, in `PAIR_KINDS`, any.
 
-Each kind of negatives is a function that returns the destinations each link may draw; see `KINDS`. Destinations are
+Each kind of negatives is a function that returns the destinations each link may draw; see `CHOICES`. Destinations are
 listed in order of first appearance in the stream, so renaming nodes does not change any draw.
 """
 
@@ -13,15 +13,15 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from cawn.checks import check_words
+from cawn.checks import check_choice
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.data.hashing import digest
-from cawn.errors import DataError, QueryError
+from cawn.errors import DataError
 from cawn.kernels.keys import pair_key
 from cawn.kernels.rng import seed_for
 from cawn.learn import dyglib
-from cawn.learn.protocols import rules_of
-from cawn.learn.splits import Split, by_appearance, lower_quantile
+from cawn.learn.splits import Split, by_appearance
+from cawn.learn.task import KINDS, PAIR_KINDS, lower_quantile
 from cawn.systems.choices import Choices, Partners, first_links, skip_linked
 from cawn.systems.settings import Settings
 from cawn.systems.training import TrainingLinks
@@ -146,31 +146,14 @@ def earlier_links(events: Events, links: Positions, visible: npt.NDArray[np.bool
 
 
 # Functions of (events, links, seen), which return what each link may draw; `seen` are the training links (positions).
-KINDS: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
+CHOICES: dict[str, Callable[[Events, Positions, Positions], Choices]] = {
     "random": random_choices,  # any destination so far
     "historical": partial(partner_choices, new=False),  # a destination of the source in training
     "inductive": partial(partner_choices, new=True),  # a destination of the source, but not in training
+    "period": period_choices,  # for training only
+    "recent": recent_choices,  # for training only
 }
-_CHOICES = KINDS | {"period": period_choices, "recent": recent_choices}  # for training only
-PAIR_KINDS = ("historical pairs", "inductive pairs")  # replace the source too, see `pair_negatives`
 PAIR_BATCH = dyglib.BATCH
-
-
-def check_kinds(kinds: tuple[str, ...] | None) -> None:
-    """Refuse unknown kinds of negatives; None stands for those of the protocol."""
-    if kinds is not None:
-        check_words(kinds, "negatives", (*KINDS, *PAIR_KINDS))
-
-
-def refuse_kinds(protocol: str, kinds: tuple[str, ...] | None) -> None:
-    """Refuse kinds of negatives for a protocol that ranks links among candidates of its own."""
-    if kinds is not None and not rules_of(protocol).kinds:
-        raise QueryError(f"protocol {protocol} has its own candidates; leave out the kinds of negatives")
-
-
-def kinds_for(protocol: str) -> tuple[str, ...]:
-    """The kinds of negatives to evaluate against by default."""
-    return rules_of(protocol).kinds
 
 
 def choices(
@@ -183,9 +166,9 @@ def choices(
 ) -> Choices:
     """The destinations from which negatives of `links` are drawn; see `negatives`."""
     if visible is None or visible.all():
-        return _CHOICES[kind](events, links, seen)
+        return CHOICES[kind](events, links, seen)
     position = np.cumsum(visible) - 1
-    return _CHOICES[kind](events[visible], position[links], position[seen])
+    return CHOICES[kind](events[visible], position[links], position[seen])
 
 
 def negatives(
@@ -205,7 +188,7 @@ def negatives(
         seed: The same seed gives the same negatives.
         visible: Mask [E] of the links that may be used, including `links` and `seen`; all by default.
     """
-    check_kinds((kind,))
+    check_choice(kind, "negatives", KINDS)
     if len(links) == 0:
         return Negatives(np.empty(0, np.int32), 0.0)
     drawn = choices(events, links, kind, seen=seen, visible=visible).draw(seed)
@@ -219,13 +202,13 @@ def negatives(
 def part_negatives(events: Events, split: Split, part: str, kind: str, seed: int) -> Negatives:
     """Negatives of one kind for a part of the test links, by the rules of the split's protocol."""
     links = split.test[part]
-    if split.protocol == "dyglib" and kind == "random":
+    if split.task.protocol == "dyglib" and kind == "random":
         return Negatives(dyglib.random_destinations(events, links, part), 0.0)
-    if split.protocol == "dyglib" and kind in PAIR_KINDS:
+    if split.task.protocol == "dyglib" and kind in PAIR_KINDS:
         new = kind == "inductive pairs"
         src, dst, random = dyglib.pairs(events, links, part, new=new, first_test=split.first_test)
         return Negatives(dst, random / max(len(links), 1), src)
-    if split.protocol == "paper" and kind == "random":
+    if split.task.protocol == "paper" and kind == "random":
         return _unchecked_negatives(events, split, part, seed)
     if kind in PAIR_KINDS:
         return pair_negatives(events, links, kind, first_test=split.first_test, seed=seed)
@@ -245,7 +228,7 @@ def pair_negatives(events: Events, links: Positions, kind: str, *, first_test: i
 
     Where these are too few, the rest are random sources and destinations that are not in the batch.
     """
-    check_kinds((kind,))
+    check_choice(kind, "negatives", PAIR_KINDS)
     code = pair_key(events.src, events.dst)
     distinct, first, number = np.unique(code, return_index=True, return_inverse=True)
     order = np.argsort(first)  # of pairs by their first link
@@ -317,8 +300,6 @@ def training_links(events: Events, split: Split, config: Settings, seed: int) ->
     """The links to train on and the choices of their negatives; only visible links are used."""
     train = split.train
     links = train if events.weight is None else train[events.weight[train] > 0]
-    if len(links) == 0:
-        raise DataError("all links of the training part have weight 0: give some of them a weight above 0")
     found = some_training_links(events, links, config, seed, seen=train, visible=split.visible)
     return replace(found, own_negatives=own_negatives(events, split, links))
 

@@ -59,6 +59,12 @@ def place() -> dict[str, int] | None:
     return {name.lower(): int(value) for name, value in found.items()}
 
 
+def is_first() -> bool:
+    """Whether this process is alone, or the first of those that were started together."""
+    here = place()
+    return here is None or here["rank"] == 0
+
+
 def join(device: Device = "auto") -> Ranks:
     """This process among those that were started with it; waits for them the first time it is called."""
     global _joined
@@ -80,11 +86,17 @@ def prints(reason: str, error: CawnError | None = None) -> bool:
     else:
         speaks = _joined.first or getattr(error, "printed", False)
         if not isinstance(error, RankError):
-            _joined.leave_reason(reason)
+            leave_reason(reason)
     if speaks and STORE in os.environ:
         with suppress(OSError):
             Path(os.environ[STORE]).with_name(PRINTED).touch()
     return speaks
+
+
+def leave_reason(reason: str) -> None:
+    """Tell the other ranks, if this process has joined any, why this one ends."""
+    if _joined is not None:
+        _joined.leave_reason(reason)
 
 
 def _watch_parent() -> None:

@@ -1,14 +1,16 @@
-"""Progress of a training, shown on the terminal, written to TensorBoard and passed to the user's callback."""
+"""Progress of a training, shown on the terminal, written for TensorBoard and passed to the user's callback."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from cawn.checks import check_path
 from cawn.errors import QueryError
 from cawn.files import storing
 from cawn.progress import Report, progress
@@ -36,6 +38,7 @@ class Progress:
     best: bool = False  # whether the epoch is the best so far
     refit: bool = False  # whether this is the training on all links, after the test
     text: str = ""
+    folder: Path | None = None  # of the run
 
 
 Listener = Callable[[Progress], object]
@@ -71,58 +74,58 @@ class Terminal:
             self._bar = None
 
 
-class Board:
-    """Writes the metrics of each epoch to a folder for `tensorboard --logdir`."""
+class TensorBoard:
+    """A callback of `train` that writes the metrics of each epoch for `tensorboard --logdir`.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._open = folder, _writer_class()
-        self._writer: Any = None
+    Args:
+        folder: The folder to write to; by default "tensorboard" in the folder of each run.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
+        self._folder = None if folder is None else check_path(folder, "folder")
+        self._writers: dict[Path, Any] = {}
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise QueryError("TensorBoard needs the package tensorboard: pip install 'cawn[tensorboard]'") from error
+        self._open: Any = SummaryWriter
 
     def __call__(self, now: Progress) -> None:
+        folder = self._folder or (now.folder and now.folder / "tensorboard")
+        if folder is None:
+            raise QueryError("TensorBoard() needs a folder: give it one, or give out=, the folder of the run")
         if now.stage != "epoch" or now.refit:
             return
-        with storing(self._folder):
-            if self._writer is None:
-                self._writer = self._open(str(self._folder))
+        with storing(folder):
+            if folder not in self._writers:
+                self._writers[folder] = self._open(str(folder))
             for name, value in now.metrics.items():
                 if name != "epoch":
-                    self._writer.add_scalar(name, value, now.epoch)
-            self._writer.flush()
-
-
-def check_board(out: object) -> None:
-    """Refuse TensorBoard without a run folder, or if it is not installed."""
-    if out is None:
-        raise QueryError("tensorboard=True needs out=, the folder of the run")
-    _writer_class()
-
-
-def _writer_class() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise QueryError("tensorboard=True needs the package tensorboard: pip install 'cawn[tensorboard]'") from error
-    return SummaryWriter
+                    self._writers[folder].add_scalar(name, value, now.epoch)
+            self._writers[folder].flush()
 
 
 class Listeners:
-    """Passes the progress of a run to the terminal, TensorBoard and a callback."""
+    """Passes the progress of a run to the terminal and a callback."""
 
-    def __init__(self, quiet: bool, board: Path | None = None, callback: Listener | None = None) -> None:
-        self._terminal = Terminal()
+    def __init__(self, quiet: bool, callback: Listener | None = None, folder: Path | None = None) -> None:
+        self._terminal, self._folder = Terminal(), folder
         self.all: list[Listener] = [] if quiet else [self._terminal]
-        if board is not None:
-            self.all.append(Board(board / "tensorboard"))
         if callback is not None:
             self.all.append(callback)
 
     def __call__(self, now: Progress) -> None:
+        now = replace(now, folder=self._folder)
         for listener in self.all:
             listener(now)
 
     def stage(self, stage: Stage) -> Report:
         """A function that reports the completed fraction of a stage."""
-        return lambda share: self(Progress(stage, done=share))
+        return self.part(stage, 0.0, 1.0)
+
+    def part(self, stage: Stage, before: float, total: float) -> Report:
+        """A function that reports what is done of a part of a stage, after other parts."""
+        return lambda done: self(Progress(stage, before + done, total))
 
     def close(self) -> None:
         """Remove the progress bar from the terminal."""
@@ -150,14 +153,9 @@ def format_duration(seconds: float) -> str:
     return f"{seconds / size:.0f} {unit}"
 
 
-def as_fraction(report: Callable[[float], object]) -> Listener:
-    """A callback for training that reports the fraction of a run that is done."""
-
-    def listen(now: Progress) -> None:
-        if now.stage in ("training", "epoch"):
-            epochs = now.epoch - 1 + now.done / max(now.total, 1)
-            report((1 - _TESTING) * epochs / max(now.epochs, 1))
-        elif now.stage == "testing":
-            report(1 - _TESTING + _TESTING * now.done)
-
-    return listen
+def fraction_done(now: Progress) -> float | None:
+    """The fraction of a run that is done; None if its progress does not tell."""
+    if now.stage in ("training", "epoch"):
+        epochs = now.epoch - 1 + now.done / max(now.total, 1)
+        return (1 - _TESTING) * epochs / max(now.epochs, 1)
+    return 1 - _TESTING + _TESTING * now.done if now.stage == "testing" else None

@@ -14,9 +14,9 @@ from cawn.data.events import Events
 from cawn.data.reading import Reading
 from cawn.data.times import format_as_read
 from cawn.errors import StorageError
-from cawn.learn.protocols import recorded_protocol
 from cawn.learn.runs import Record, map_links, read_record
 from cawn.learn.splits import ALL_LINKS
+from cawn.learn.task import Task
 from cawn.systems.settings import Settings
 
 
@@ -25,15 +25,16 @@ def run_info(folder: str | os.PathLike[str]) -> dict[str, Any]:
     path = check_path(folder, "folder")
     record, config = read_record(path)
     found = record.description
+    task = Task.recorded(found)
     return {
         "run": str(path),
         "finished": record.finished,
         "data": _data(found, map_links(path), record),
-        "task": found["task"],
+        "task": task.nodes,
         "seed": found["seed"],
         "split": found.get("split"),
-        "protocol": recorded_protocol(found),
-        "clock": found.get("clock") or "strict",
+        "protocol": task.protocol,
+        "clock": task.clock,
         "system": found["system"],
         "facts": found["facts"],
         "alpha": found["facts"].get("alpha", []),

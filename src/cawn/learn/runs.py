@@ -47,8 +47,9 @@ from cawn.errors import DataError, QueryError, StorageError, brief
 from cawn.files import LOCK, FolderLock, is_temporary, make_folder, read_file, storing, write_bytes, write_text
 from cawn.learn import index_cache
 from cawn.learn.calibration import Calibration, RollingCalibration
-from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS, Task
+from cawn.learn.splits import ALL_LINKS, TRAINING_LINKS
 from cawn.learn.store import check_weights, digest_of, read_tensors, stamp_of
+from cawn.learn.task import Nodes
 from cawn.systems.settings import Settings
 
 if TYPE_CHECKING:
@@ -133,18 +134,6 @@ def refuse_existing(folder: Path) -> None:
             raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
     elif folder.exists() or folder.is_symlink():
         raise QueryError(f"{folder}: is not a folder; choose another name")
-
-
-def refuse_foreign(folder: Path) -> None:
-    """Refuse a folder for the runs of several seeds that holds anything but such runs and their summary."""
-    if not folder.is_dir():
-        return refuse_existing(folder)
-    entries = sorted(folder.iterdir())
-    runs = [path for path in entries if re.fullmatch(r"seed-[0-9]+", path.name) and path.is_dir()]
-    allowed = {*runs, folder / "summary.json"} if runs else set()
-    if foreign := [path.name for path in entries if path not in allowed]:
-        raise QueryError(f"{folder}: is not empty (it holds {foreign[0]!r}); choose a new or an empty folder")
-    return None
 
 
 def _is_leftover(path: Path) -> bool:
@@ -677,7 +666,7 @@ def _is_arrays(value: Any) -> bool:
 
 _NAME_FORM = {"integers": bool, "trimmed": bool}
 _EXPECTED: dict[str, Callable[[Any], bool]] = {
-    "task": lambda value: value in get_args(Task),
+    "task": lambda value: value in get_args(Nodes),
     "seed": lambda value: _is_count(value) and value < 2**64,
     "links": _is_count,
     "facts": lambda value: isinstance(value, dict),

@@ -16,13 +16,13 @@ from cawn.data.events import Events
 from cawn.kernels.rng import seed_for
 from cawn.learn.calibration import STEP, Calibration, RollingCalibration, fit_and_check
 from cawn.learn.clocks import Clock
-from cawn.learn.evaluation import MODEL, STRICT, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
-from cawn.learn.negatives import kinds_for, known_negatives
-from cawn.learn.protocols import is_tgb
+from cawn.learn.evaluation import MODEL, Evaluation, candidate_recall, evaluate_and_calibrate, score_contrast
+from cawn.learn.negatives import known_negatives
 from cawn.learn.ranks import shared
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import Record
-from cawn.learn.splits import TRAINING_LINKS, Split, Task
+from cawn.learn.splits import TRAINING_LINKS, Split
+from cawn.learn.task import Task
 from cawn.learn.tgb import rank_rows
 from cawn.progress import Report
 from cawn.systems import baselines
@@ -136,39 +136,37 @@ def evaluate_system(
     scorer: Scorer,
     events: Events,
     split: Split,
-    kinds: tuple[str, ...] | None,
     calibration: Calibration | RollingCalibration,
     report: Callable[[Any], Report],
-    *,
-    clock: Clock = STRICT,
-    compared: bool = True,
 ) -> Evaluation:
-    """The accuracy of a system and, if `compared`, of the baselines on the test links; see `evaluate_and_calibrate`.
+    """The accuracy of a system and, if its task asks for them, of the baselines on the test links.
+
+    See `evaluate_and_calibrate`.
 
     In TGB's protocol, links are ranked, and only untrained baselines are compared; see `rank_rows`. Several ranks
     divide the pairs that the system scores; rank 0 alone evaluates the baselines.
 
     Args:
         scorer: The system's, on all events.
-        kinds: Kinds of negatives; None for those of the split's protocol.
         report: Takes the name of a stage and returns the function that reports its progress.
     """
-    timed, ranks = clock.on(events), context.ranks
+    task, ranks, clock = split.task, context.ranks, Clock(split.task.clock)
+    timed = clock.on(events)
     strict, trained = {MODEL: scorer if timed is events else system.scorer(timed)}, {MODEL: system}
-    if compared and ranks.first:
+    if task.baselines and ranks.first:
         strict |= baselines.scorers(timed)
-        for i, name in enumerate(() if is_tgb(split.protocol) else BASELINES):
+        for i, name in enumerate(() if task.ranked else BASELINES):
             trained[name] = train_baseline(name, context, _part(report("baseline"), i, len(BASELINES)))
             strict[name] = trained[name].scorer(timed)
     make = {name: one.scorer for name, one in trained.items()}
     trained_with = context.config.negatives
-    if is_tgb(split.protocol):
+    if task.ranked:
         broadcast: dict[str, Callable[[int], Scorer]] = {
             name: partial(_from_first, clock, one, timed, make=make.get(name)) for name, one in strict.items()
         }
         of_system = broadcast[MODEL]
         broadcast[MODEL] = lambda first: shared(of_system(first), ranks)
-        about: dict[str, Any] = {"clock": clock, "model": MODEL, "trained_with": trained_with}
+        about = {"model": MODEL, "trained_with": trained_with}
         rows = rank_rows(broadcast, events, split, **about, report=report("testing"))
         return Evaluation(*ranks.broadcast((rows, RollingCalibration.of(calibration))))
     scorers = {name: clock.scorer(one, timed, split.first_test, make.get(name)) for name, one in strict.items()}
@@ -177,10 +175,8 @@ def evaluate_system(
         scorers,
         events,
         split,
-        kinds_for(split.protocol) if kinds is None else kinds,
         calibration,
         seed=seed_for(context.seed, "test"),
-        clock=clock,
         trained_with=trained_with,
         report=report("testing"),
     )
@@ -219,19 +215,12 @@ def finish(
     system: System,
     events: Events,
     split: Split,
-    kinds: tuple[str, ...] | None,
     validation: tuple[Any, Any],
     stage: Callable[[Any], Report],
-    *,
-    clock: Clock = STRICT,
-    compared: bool = True,
 ) -> Run:
     """Calibrate a trained system on the logits of validation links and negatives, and evaluate it on the test links."""
     scorer, checked = system.scorer(events), fit_and_check(events.t[split.val], *validation)
-    options: dict[str, Any] = {"clock": clock, "compared": compared}
-    results, calibration = evaluate_system(
-        context, system, scorer, events, split, kinds, checked.calibration, stage, **options
-    )
+    results, calibration = evaluate_system(context, system, scorer, events, split, checked.calibration, stage)
     candidates = candidates_on(scorer, events, context.config)
     tested = np.unique(np.concatenate(list(split.test.values())))
     report = {

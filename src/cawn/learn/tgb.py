@@ -19,7 +19,6 @@ from cawn.data.events import Events
 from cawn.data.hashing import digest
 from cawn.learn import metrics
 from cawn.learn.clocks import Clock
-from cawn.learn.protocols import candidates_per_link
 from cawn.learn.ranking import NO_CANDIDATE, Measure, groups, rank_among, rank_among_all
 from cawn.learn.splits import Split
 from cawn.progress import Report
@@ -70,7 +69,7 @@ class Part(NamedTuple):
 def parts(events: Events, split: Split) -> Iterator[Part]:
     """Validation and test links with their candidates, in the order in which TGB draws them."""
     pool = all_destinations(events)
-    count = candidates_per_link(split.protocol) or _default_count(len(pool))
+    count = split.task.candidates or _default_count(len(pool))
     generator = np.random.RandomState(_SEED)
     for name, links in (("validation", split.val), ("test", split.test["test"])):
         found = None
@@ -148,7 +147,6 @@ def rank_rows(
     events: Events,
     split: Split,
     *,
-    clock: Clock,
     model: str,
     trained_with: str,
     report: Report = lambda _: None,
@@ -161,7 +159,7 @@ def rank_rows(
         trained_with: The kind of negatives the model was trained with, recorded in each row.
         report: Called with the fraction that is done.
     """
-    times, (measure, evaluator) = clock.on(events).t, best_measure()
+    times, (measure, evaluator) = Clock(split.task.clock).on(events).t, best_measure()
     rows: list[dict[str, Any]] = []
     for index, part in enumerate(parts(events, split)):
         figures = {}
@@ -175,8 +173,8 @@ def rank_rows(
         row = {
             "links": part.name,
             "negatives": part.description,
-            "protocol": split.protocol,
-            "clock": clock.name,
+            "protocol": split.task.protocol,
+            "clock": split.task.clock,
             "trained_with": trained_with,
             "count": len(part.links),
             "fallback": 0.0,

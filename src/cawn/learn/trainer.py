@@ -20,25 +20,24 @@ import torch
 from torch import Tensor
 
 from cawn import systems
-from cawn.checks import check_flags
 from cawn.data.events import Events
 from cawn.devices import Device, keep_freed_memory, peak_memory, reset_peak_memory
 from cawn.errors import one_line
 from cawn.interrupt import Interrupt, Interrupted
 from cawn.kernels.rng import seed_for
 from cawn.learn import metrics, splits
-from cawn.learn.arguments import check_training, how_to_resume
+from cawn.learn.arguments import check_folder, check_training, how_to_resume, settings_for
 from cawn.learn.checkpoints import Checkpoints, State, as_arrays, describe, encode, load_moments, moments
-from cawn.learn.clocks import Clock
+from cawn.learn.comparison import choose_alternative, trial_steps
 from cawn.learn.evaluation import score_contrast
-from cawn.learn.negatives import check_kinds, training_links, validation_negatives
+from cawn.learn.negatives import training_links, validation_negatives
 from cawn.learn.ranks import WAIT, compare, device_of, join, refuse_indivisible, share_index, shared, threads_of
-from cawn.learn.reporting import Listener, Listeners, Progress, check_board
+from cawn.learn.reporting import Listener, Listeners, Progress
 from cawn.learn.runs import Record, digest_of_links, read_description
-from cawn.learn.splits import Task, TimeSplit
+from cawn.learn.task import Nodes, Task
 from cawn.learn.testing import Run, finish
 from cawn.progress import Report
-from cawn.systems.base import Context, Scorer
+from cawn.systems.base import Context, HasAlternatives, Scorer
 from cawn.systems.ranks import RankError
 from cawn.systems.settings import Settings, memory_to
 from cawn.systems.training import Optimizer, seed_step
@@ -61,65 +60,58 @@ class Trainer:
         events: Events,
         config: Settings,
         *,
-        task: Task = "transductive",
+        task: Task | Nodes = "transductive",
         seed: int = 0,
         out: str | os.PathLike[str] | None = None,
+        resume: bool = False,
         device: Device = "auto",
         threads: int | None = None,
-        resume: bool = False,
         quiet: bool = False,
-        facts: dict[str, Any] | None = None,
-        tensorboard: bool = False,
-        split: TimeSplit | None = None,
         callback: Listener | None = None,
-        protocol: str = "strict",
-        clock: str = "strict",
-        refit: bool = False,
+        facts: dict[str, Any] | None = None,
+        chooses: bool = False,
     ) -> None:
         """See `train`; the type of `config` determines the system.
 
         Args:
             facts: Values to use instead of those the system derives from the training links.
+            chooses: Whether to choose between alternatives of the system by short trainings, as `train` does.
         """
-        check_training(events, config, task, seed, out, device, threads, split, callback)
-        check_flags(resume=resume, quiet=quiet, tensorboard=tensorboard, refit=refit)
-        if tensorboard:
-            check_board(out)
-        self.config, self.folder = config, None if out is None else Path(out)
-        self.epochs, self.refit = config.epochs, refit
-        if resume and self.folder is not None:
-            facts = read_description(self.folder)["facts"]
+        self.task, self.config = Task.of(task), settings_for(config)
+        check_training(events, seed, out, resume, device, threads, quiet, callback)
+        self.folder = None if out is None else Path(out)
         self.ranks = join(device)
+        if self.ranks.first or resume:
+            check_folder(out, resume=resume)
+        if resume and self.folder is not None:
+            found = read_description(self.folder)
+            facts, self.task = found["facts"], self.task.resumed(found)
+        self.epochs, self.refit = config.epochs, self.task.refit
         refuse_indivisible(self.ranks, config)
-        self.device, threads = device_of(self.ranks, device), threads_of(self.ranks, threads)
+        self.device, self.threads = device_of(self.ranks, device), threads_of(self.ranks, threads)
         if self.device.type == "cpu":
             keep_freed_memory()
-        self.cuts = (split or TimeSplit()).on(events)
-        self.clock = Clock(clock)
-        self.split = splits.split(events, task, seed=seed, by=self.cuts, protocol=protocol)
-        self._compare_ranks(events, seed, resume)
+        self.seed, self.interrupt, first = seed, Interrupt(), self.ranks.first
+        self.listeners = Listeners(quiet or not first, callback if first else None, self.folder)
+        self.split = splits.split(events, self.task, seed=seed)
+        self._compare_ranks(events, resume)
         self.events = encode(events, config, self.split, self.folder if resume else None)
         self.negatives = validation_negatives(self.events, self.split, seed)
         if not config.draws_negatives and self.events.negative is not None:
             name = systems.name_of(config)
             warnings.warn(f"{name} draws no negatives in training; those of the links are for tests only", stacklevel=2)
-        self._build(seed, threads, dict(facts or {}))
-        self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer, writes=self.ranks.first)
-        self.state, self.interrupt = State(best=self._weights()), Interrupt()
-        first = self.ranks.first
-        board = self.folder if tensorboard and first else None
-        self.listeners = Listeners(quiet or not first, board, callback if first else None)
+        self._build(facts or (self._chosen_facts() if chooses and not resume else None) or {})
+        self.checkpoints = Checkpoints(self.folder, self.system, self.optimizer, writes=first)
+        self.state = State(best=self._weights())
         if resume:
-            found = self.checkpoints.restore(config, self.events, self._description()) if first else None
-            self.state = self._broadcast_state(found) or self.state
-        else:
-            self.checkpoints.refuse_existing()
+            restored = self.checkpoints.restore(config, self.events, self._description()) if first else None
+            self.state = self._broadcast_state(restored) or self.state
 
-    def _compare_ranks(self, events: Events, seed: int, resume: bool) -> None:
+    def _compare_ranks(self, events: Events, resume: bool) -> None:
         """Refuse ranks with different input, before they do anything together."""
         if self.ranks.several:
-            facts = {"the links": digest_of_links(events), "the split": self.split.digest, "the seed": seed}
-            facts |= {"the task": self.split.task, "the protocol": self.split.protocol, "the clock": self.clock.name}
+            facts = {"the links": digest_of_links(events), "the split": self.split.digest, "the seed": self.seed}
+            facts |= {"the task": self.task.nodes, "the protocol": self.task.protocol, "the clock": self.task.clock}
             facts |= {"the system": systems.name_of(self.config), "the device type": self.device.type}
             facts |= {"refit": self.refit, "resume": resume}
             facts |= {f"the setting {name}": value for name, value in self.config.to_dict().items()}
@@ -142,12 +134,46 @@ class Trainer:
     def _load(self, weights: dict[str, Any]) -> None:
         self.system.module.load_state_dict({name: torch.from_numpy(value) for name, value in weights.items()})
 
-    def _build(self, seed: int, threads: int | None, facts: dict[str, Any]) -> None:
+    def _chosen_facts(self) -> dict[str, Any] | None:
+        """The facts of the alternative that does best on validation links after a short training.
+
+        None if the system or its settings leave nothing to compare, or if the training is too short for a comparison.
+        """
+        kind = systems.system_type(systems.name_of(self.config))
+        train = self.events[self.split.train]
+        found = kind.alternatives(self.config, train) if isinstance(kind, HasAlternatives) else None
+        if found is None:
+            return None
+        names, trials = list(found.facts), {}
+        steps = found.steps or trial_steps(-(-len(train) // self.config.batch_size) * self.epochs, len(names))
+        if steps == 0:
+            self._say(f"{found.what}: {names[0]} (the training is too short for a comparison)")
+            return None
+        self._say(f"comparing {found.what} ({', '.join(names)}): {len(names)} short training runs of {steps} steps ...")
+        try:
+            for number, name in enumerate(names):
+                done, total = number * steps, len(names) * steps
+                trial = _Alternative(self, found.config, found.facts[name])
+                most = min(steps, trial.num_steps * self.epochs)  # a trial is never longer than the training
+                trials[name] = trial.trial(most, self.listeners.part("comparing", done, total))
+        finally:
+            self.listeners.close()
+        chosen = choose_alternative(trials)
+        aps = ", ".join(f"{name} {metrics.average_precision(*scores):.4f}" for name, scores in trials.items())
+        why = "no clear difference, so " if chosen == names[0] else ""
+        self._say(f"{found.what}: {why}{chosen} (AP after a short training: {aps})")
+        return found.facts[chosen]
+
+    def _say(self, text: str) -> None:
+        self.listeners(Progress("message", text=text))
+
+    def _build(self, facts: dict[str, Any]) -> None:
         """A new system for the training links of the split, and its optimizer."""
+        seed = self.seed
         self.visible = self.events[self.split.visible]
         self.training = replace(training_links(self.events, self.split, self.config, seed), ranks=self.ranks)
         torch.manual_seed(seed_for(seed, "weights"))
-        given = self.config, self.visible, seed, self.device, threads, self.training, facts
+        given = self.config, self.visible, seed, self.device, self.threads, self.training, facts
         self.context = Context(*given, self.ranks)
         with memory_to("training", self.config):
             self.system = systems.build(systems.name_of(self.config), self.context)
@@ -163,17 +189,16 @@ class Trainer:
         return {name: value.clone() for name, value in self.system.module.state_dict().items()}
 
     def _description(self) -> dict[str, Any]:
-        return describe(self.context, self.events, self.split, self.cuts, self.clock) | {"refit": self.refit or None}
+        return describe(self.context, self.events, self.split)
 
-    def fit(self, kinds: tuple[str, ...] | None = None, *, baselines: bool = True) -> Run:
+    def fit(self) -> Run:
         """Train to the end, restore the best weights, and evaluate them and the baselines on the test links.
 
-        With `refit`, then train new weights on all links, for the number of epochs that was best.
+        If the task asks for it, then train new weights on all links, for the number of epochs that was best.
         """
-        check_kinds(kinds)
         with self._trained():
             with memory_to("testing", self.config, scoring=True):
-                run = self._test(kinds, baselines)
+                run = self._test()
             return Refit(self).fit_all(run) if self.refit else run
 
     def fit_untested(self) -> list[dict[str, Any]]:
@@ -189,7 +214,7 @@ class Trainer:
         self.checkpoints.open(self.config, self.events, self._description(), begun=begun)
         try:
             if self._finished():
-                self.listeners(Progress("message", text="training has already ended"))
+                self._say("training has already ended")
             self._run_epochs()
             yield
         except RankError as error:
@@ -258,7 +283,7 @@ class Trainer:
         except Interrupted:
             self._add_cost(start)
             self.checkpoints.save(state)
-            self.listeners(Progress("message", text=self._stop_message(now) + how_to_resume(self.folder)))
+            self._say(self._stop_message(now) + how_to_resume(self.folder))
             raise Stopped from None
         except RankError as error:
             self._add_cost(start)
@@ -365,44 +390,55 @@ class Trainer:
             return None
         return (self.epochs - self.state.epoch) * sum(self._seconds) / len(self._seconds)
 
-    def _test(self, kinds: tuple[str, ...] | None, baselines: bool) -> Run:
+    def _test(self) -> Run:
         """Evaluate the best weights on the test links, and write what a predictor needs."""
         state, split = self.state, self.split
         self.system.module.load_state_dict(state.best)
-        self.listeners(Progress("message", text=f"testing the weights of epoch {state.best_epoch + 1} ..."))
+        self._say(f"testing the weights of epoch {state.best_epoch + 1} ...")
         scorer = self.system.scorer(self.visible)
         self._score_validation(scorer, slice(0, 1))  # compiles, and brings a state to the end of the training links
         start = time.perf_counter()
         validation = self._score_validation(scorer, slice(None))
         cost = self._cost(2 * len(split.val) / (time.perf_counter() - start))
         share_index(self.ranks, self.system, self.events)
-        options: dict[str, Any] = {"clock": self.clock, "compared": baselines}
-        run = finish(self.context, self.system, self.events, split, kinds, validation, self.listeners.stage, **options)
+        run = finish(self.context, self.system, self.events, split, validation, self.listeners.stage)
         run.report["cost"] = cost
         self.checkpoints.finish(self.events, state, run.report, run.results)
         record = Record(self._description(), run.report, run.results, state.metrics)
         return replace(run, epochs=state.log, folder=self.folder, record=record)
 
 
-class Refit(Trainer):
+class _Part(Trainer):
+    """A training of its own with the data, ranks and listeners of another one."""
+
+    def __init__(self, trainer: Trainer, **changes: Any) -> None:
+        vars(self).update(vars(trainer) | {"interrupt": Interrupt()} | changes)
+
+
+class _Alternative(_Part):
+    """A short training of one of the alternatives of a system."""
+
+    def __init__(self, trainer: Trainer, config: Settings, facts: dict[str, Any]) -> None:
+        super().__init__(trainer, config=config)
+        self._build(facts)
+
+
+class Refit(_Part):
     """Trains a new system on all links for the number of epochs that was best, without validation."""
 
     _refitting = True
 
     def __init__(self, trainer: Trainer) -> None:
-        self.config, self.folder, self.device = trainer.config, trainer.folder, trainer.device
-        self.events, self.listeners, self.ranks = trainer.events, trainer.listeners, trainer.ranks
-        self.interrupt = Interrupt()
-        self.epochs, self.split = trainer.state.best_epoch + 1, splits.whole(trainer.events, trainer.split)
-        context = trainer.context
-        self._build(context.seed, context.threads, dict(context.facts))
+        whole = splits.whole(trainer.events, trainer.split)
+        super().__init__(trainer, epochs=trainer.state.best_epoch + 1, split=whole)
+        self._build(dict(trainer.context.facts))
         self.checkpoints = trainer.checkpoints.for_refit(self.system, self.optimizer)
         found = self.checkpoints.read() if self.ranks.first else None
         self.state = self._broadcast_state(found) or State()
 
     def fit_all(self, run: Run) -> Run:
         """The run with the new weights, which predictors use; its results are those of the evaluated weights."""
-        self.listeners(Progress("message", text=f"training on all {len(self.events):,} links ..."))
+        self._say(f"training on all {len(self.events):,} links ...")
         self._run_epochs()
         cost = {"epochs": self.epochs, "links": len(self.training.positions), "seconds": self.state.seconds}
         evaluated = as_arrays(run.system.module.state_dict())

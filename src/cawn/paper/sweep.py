@@ -14,7 +14,7 @@ from cawn.data.events import Events
 from cawn.devices import pick_device
 from cawn.errors import DataError, QueryError
 from cawn.files import FolderInUseError, make_folder
-from cawn.learn.experiments import check_writable
+from cawn.learn.arguments import check_writable
 from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import digest_of_links

@@ -8,7 +8,8 @@ from typing import Any
 from cawn import systems
 from cawn.data.events import Events
 from cawn.learn.clocks import Clock
-from cawn.learn.reporting import Listener, Progress, as_fraction
+from cawn.learn.reporting import Listener, Progress, fraction_done
+from cawn.learn.task import Task as Asked
 from cawn.paper.measurements import Measurement, Task
 from cawn.studies.jobs import Send
 from cawn.systems.settings import Settings
@@ -70,10 +71,21 @@ def events_of(task: Task) -> Events:
     return Clock("event").on(events) if task.settings["ties"] == "rows" else events
 
 
+def task_of(settings: Mapping[str, Any]) -> Asked:
+    """What a measurement asks of its system; tested with the first of its clocks."""
+    return Asked(
+        nodes=settings["task"],
+        protocol=settings["protocol"],
+        clock=settings["clocks"][0],
+        negatives=tuple(settings["negatives"]),
+        baselines=settings["baselines"],
+    )
+
+
 def options_of(task: Task, send: Send) -> dict[str, Any]:
     """The options of `train` and `Trainer` that all measurements share: an interrupted training is resumed."""
     return {
-        "task": task.settings["task"],
+        "task": task_of(task.settings),
         "seed": task.settings["seed"],
         "out": task.folder,
         "device": task.device,
@@ -89,14 +101,12 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
     from cawn.learn.experiments import evaluate, train
 
     settings = task.settings
-    clock, *other_clocks = settings["clocks"]
-    kinds = tuple(settings["negatives"])
-    how: dict[str, Any] = {"protocol": settings["protocol"], "clock": clock, "baselines": settings["baselines"]}
-    run = train(events_of(task), config_of(settings), kinds=kinds, **how, **options_of(task, send))
+    other_clocks = settings["clocks"][1:]
+    run = train(events_of(task), config_of(settings), **options_of(task, send))
     rows = run.results
     options: dict[str, Any] = {"device": task.device, "threads": task.threads, "baselines": settings["baselines"]}
     for other in other_clocks:
-        rows = rows + evaluate(task.folder, kinds, clock=other, **options)
+        rows = rows + evaluate(task.folder, negatives=tuple(settings["negatives"]), clock=other, **options)
     validation = [round(row["val_ap"], 6) for row in run.epochs]
     return {
         "rows": [_row(row) for row in rows],
@@ -127,10 +137,9 @@ def _rounded(metrics: dict[str, float]) -> dict[str, float]:
 def reporter(send: Send) -> Listener:
     """A callback for training that reports {"done": fraction} and {"epoch": k, "val_ap": value}."""
 
-    report_fraction = as_fraction(lambda done: send({"done": done}))
-
     def listen(now: Progress) -> None:
-        report_fraction(now)
+        if (done := fraction_done(now)) is not None:
+            send({"done": done})
         if now.stage == "epoch" and now.metrics is not None:
             send({"epoch": now.epoch, "val_ap": now.metrics["val_ap"]})
 

@@ -12,7 +12,7 @@ from cawn.data.events import Events
 from cawn.devices import pick_device
 from cawn.errors import QueryError
 from cawn.kernels.rng import seed_for
-from cawn.learn.evaluation import MODEL, STRICT, evaluate
+from cawn.learn.evaluation import MODEL, evaluate
 from cawn.learn.negatives import training_links
 from cawn.learn.runs import digest_of_links
 from cawn.learn.splits import split
@@ -115,7 +115,8 @@ def measure(task: Task, send: Send) -> dict[str, Any]:
         send({"done": _TRAINING * value["done"]} if "done" in value else value)
 
     options = options_of(task, training_is_a_part)
-    run = train(task.events(), config_of(task.settings), kinds=("random",), baselines=False, **options)
+    options["task"] = replace(options["task"], negatives=("random",), baselines=False)
+    run = train(task.events(), config_of(task.settings), **options)
     networks, tests = [task.network, *task.settings["others"]], {}
     for done, network in enumerate(networks):
         send({"done": _TRAINING + (1 - _TRAINING) * done / len(networks)})
@@ -155,9 +156,7 @@ def evaluate_with(run: Run, events: Events, scales: Mapping[str, dict[str, Any]]
         system = registry.build(registry.name_of(run.config), context)
         system.module.load_state_dict(run.model.state_dict())
         scorers[MODEL if name == model else name] = system.scorer(events)
-    found = evaluate(
-        scorers, events, parts, KINDS_OF_NEGATIVES, run.calibration, seed=seed_for(run.seed, "test"), clock=STRICT
-    )
+    found = evaluate(scorers, events, parts, run.calibration, seed=seed_for(run.seed, "test"))
     rows = [
         {"scorer": name, "negatives": row["negatives"]}
         | {metric: round(metrics[metric], 6) for metric in ("auc", "ap")}

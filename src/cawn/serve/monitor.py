@@ -28,7 +28,7 @@ from cawn.data.events import Events
 from cawn.data.updates import NewLinks
 from cawn.learn.calibration import Calibration
 from cawn.learn.runs import Record
-from cawn.learn.splits import TimeSplit
+from cawn.learn.task import Task
 from cawn.predictor import LinkPredictor
 from cawn.serve.accuracy import NEWS, SCORERS, Recalibrated, Series, reciprocal_ranks
 from cawn.serve.evidence import LEVEL, WINDOW, PairedTest
@@ -340,8 +340,8 @@ def _test_period(record: Record | None, events: Events) -> slice:
     if record is None or not 0 < record.description.get("links", 0) <= len(events):
         return slice(0)
     last = int(record.description["links"])
-    cuts = TimeSplit.from_dict(record.description.get("cuts") or {})
-    return slice(int(np.searchsorted(cuts.periods(events[:last]), 2)), last)
+    task = Task.recorded(record.description)
+    return slice(int(np.searchsorted(task.split.periods(events[:last]), 2)), last)
 
 
 def _tested_ece(record: Record | None) -> float | None:

@@ -15,7 +15,7 @@ from cawn.data.hashing import check_seal, read_json, write_sealed
 from cawn.errors import QueryError
 from cawn.files import LOCK, FileLock, FolderInUseError, FolderLock, is_temporary, make_folder, write_text
 from cawn.interrupt import terminable
-from cawn.learn.experiments import check_writable
+from cawn.learn.arguments import check_writable
 from cawn.learn.reporting import format_duration
 from cawn.progress import Report, progress
 from cawn.studies import jobs
@@ -23,7 +23,7 @@ from cawn.studies.jobs import Job, Outcome
 
 Part = TypeVar("Part")
 POLL = 1.0  # seconds between looks at what other processes do
-_CLAIMS = ".claims"
+CLAIMS = ".claims"
 
 
 class Display:
@@ -97,7 +97,7 @@ class Claims:
     """Which process works on which part of a folder. A claim ends on exit, or with its process, however that ends."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._held = folder / _CLAIMS, dict[str, FolderLock]()
+        self._folder, self._held = folder / CLAIMS, dict[str, FolderLock]()
 
     def take(self, name: str) -> bool:
         """Claim a part; False if another process has it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,32 +11,17 @@ from typing import Any
 import numpy as np
 
 from cawn import __version__, systems
-from cawn.data.events import Events
 from cawn.data.summary import describe
 from cawn.files import write_text
 from cawn.learn.metrics import mean_and_interval
-from cawn.learn.protocols import is_tgb
 from cawn.learn.reporting import format_duration
 from cawn.learn.run_info import changed_settings
+from cawn.learn.runs import digest_of_links
 from cawn.learn.testing import BASELINES
-from cawn.studies.planned import PlannedRun
+from cawn.studies.trainings import Finished, Trainings
 
 METRICS = {"ap": "AP", "auc": "AUC", "mrr": "MRR", "ap_batch200": "AP (batches of 200)"}  # the last for "dyglib" only
 CLOCKS = {"strict": "links at earlier times are known", "event": "links in earlier rows are known"}
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The results of one run."""
-
-    results: list[dict[str, Any]]
-    report: dict[str, Any]
-    metrics: str  # lines of JSON, one per epoch
-
-    @property
-    def main(self) -> str:
-        """The kind of test links with the most links."""
-        return str(max(self.results, key=lambda row: row["count"])["links"])
 
 
 @dataclass(frozen=True)
@@ -150,7 +135,7 @@ class Comparison:
         for name, changed in about["settings"].items():
             yield f"- Settings of {name}: {', '.join(f'{key}={value}' for key, value in changed.items())}\n"
         yield f"- cawn {about['versions']['cawn']}, torch {about['versions'].get('torch', '')}\n"
-        candidates = "the candidates of TGB" if is_tgb(about["protocol"]) else "100 random destinations"
+        candidates = "the candidates of TGB" if about["protocol"].startswith("tgb") else "100 random destinations"
         yield (
             f"\nMeans over seeds ± half of the 95 % confidence interval. MRR: among {candidates}. Training "
             "time includes validation; pairs/s is scoring after training; peak memory is that of the process on a CPU "
@@ -158,42 +143,38 @@ class Comparison:
         )
 
 
-def summarise(
-    events: Events,
-    finished: Mapping[PlannedRun, Finished],
-    failed: Mapping[PlannedRun, str],
-    options: dict[str, Any],
-    jobs: int,
-) -> Comparison:
+def summarise(trainings: Trainings) -> Comparison:
     """Compare the finished runs."""
-    from cawn.learn.runs import digest_of_links
-
+    finished, failed, events = trainings.finished, trainings.failed, trainings.events
     groups: dict[tuple[str, str], dict[int, Finished]] = {}
-    for job, run in finished.items():
-        groups.setdefault((job.task, job.system), {})[job.seed] = run
+    for run in trainings.planned:
+        if run in finished:
+            groups.setdefault((run.task.nodes, run.system), {})[run.seed] = finished[run]
     accuracy = [row for (task, name), runs in groups.items() for row in _accuracy(task, name, runs)]
-    rows = [row for run in finished.values() for row in run.results]
+    rows = [row for runs in groups.values() for found in runs.values() for row in found.results]
     splits: dict[str, list[str]] = {}
-    for job, run in sorted(finished.items(), key=lambda item: item[0].seed):
-        digests = splits.setdefault(job.task, [])
-        if run.results[0]["split"] not in digests:
-            digests.append(run.results[0]["split"])
+    for run, found in sorted(finished.items(), key=lambda item: item[0].seed):
+        digests = splits.setdefault(run.task.nodes, [])
+        if found.results[0]["split"] not in digests:
+            digests.append(found.results[0]["split"])
+    task = trainings.planned[0].task
     about = {
         "data": describe(events),
         "digest": digest_of_links(events)[:16],
-        "clock": options["clock"],
-        "protocol": options["protocol"],
+        "clock": task.clock,
+        "protocol": task.protocol,
         "negatives": list(dict.fromkeys(row["negatives"] for row in rows)),
-        "seeds": sorted({job.seed for job in (*finished, *failed)}),
+        "seeds": sorted({run.seed for run in (*finished, *failed)}),
         "splits": splits,
-        "device": device_name(options["device"]),
-        "jobs": jobs,
-        "settings": {job.system: changed for job in finished if (changed := changed_settings(job.config))},
-        "versions": next((run.report["versions"] for run in finished.values()), {"cawn": __version__}),
+        "device": device_name(trainings.device),
+        "jobs": trainings.jobs,
+        "settings": {run.system: changed for run in finished if (changed := changed_settings(run.config))},
+        "versions": next((found.report["versions"] for found in finished.values()), {"cawn": __version__}),
     }
     costs = [_cost(task, name, list(runs.values())) for (task, name), runs in groups.items()]
     reasons = [
-        {"system": job.system, "task": job.task, "seed": job.seed, "reason": reason} for job, reason in failed.items()
+        {"system": run.system, "task": run.task.nodes, "seed": run.seed, "reason": reason}
+        for run, reason in failed.items()
     ]
     return Comparison(about, accuracy, [cost for cost in costs if cost], reasons)
 

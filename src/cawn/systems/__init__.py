@@ -118,7 +118,7 @@ DEFAULT = "cawn"
 
 
 def register(name: str, entry: Entry) -> None:
-    """Register a system under a name, for `cawn.train(system=...)` and for loading its runs."""
+    """Register a system under a name, for `cawn.train(events, name)` and for loading its runs."""
     _REGISTRY[name] = entry
 
 

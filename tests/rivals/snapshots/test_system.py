@@ -45,7 +45,9 @@ def test_the_granularity_is_chosen_on_validation_links(tmp_path: Path, monkeypat
         said.append(now.text)
 
     config = small("evolvegcn", snapshots=0, epochs=1)
-    run = cawn.train(network(), config, out=tmp_path / "run", callback=listen, kinds=("random",), **QUIET)
+    run = cawn.train(
+        network(), config, out=tmp_path / "run", callback=listen, task=cawn.Task(negatives=("random",)), **QUIET
+    )
     assert "comparing granularities (4 snapshots, 12 snapshots): 2 short training runs of 12 steps ..." in said
     assert [text for text in said if text.startswith("granularities: ")]
     facts = json.loads((tmp_path / "run" / "run.json").read_text())["facts"]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import cawn
-from cawn.studies.tuning import tune
+from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.outcome import Tuned
 from small_study import QUICK, SPACE, TRIALS, tiny_network
 
@@ -24,5 +24,5 @@ def tuned(network, tmp_path_factory) -> Tuned:
 
 
 def study(network: cawn.Events, folder: Path) -> Tuned:
-    options = {"trials": TRIALS, "seeds": 2, "device": "cpu", "threads": 1, "quiet": True}
-    return tune(network, QUICK, space=SPACE, out=folder, **options)
+    options = {"trials": TRIALS, "device": "cpu", "threads": 1, "quiet": True}
+    return tune(network, QUICK, search=Search(SPACE, seeds=2), out=folder, **options)

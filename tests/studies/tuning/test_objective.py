@@ -37,7 +37,7 @@ def test_the_value_is_the_validation_ap_of_the_kept_weights(network, tmp_path: P
 
 @pytest.mark.parametrize("metric", ["mrr", "hits@10"])
 def test_ranks_among_destinations_that_validation_may_know(metric: str, network) -> None:
-    given = replace(plan(), task="inductive", metric=metric)
+    given = replace(plan(), task=cawn.Task("inductive"), metric=metric)
     trainer = cawn.Trainer(network, given.config, task="inductive", device="cpu", threads=1, quiet=True)
     value = metric_function(trainer, metric, 0)({})
     links = trainer.split.val

@@ -28,7 +28,9 @@ def test_the_best_model_is_an_ordinary_run(tuned: Tuned, network) -> None:
     assert RatesSettings.from_toml((tuned.folder / "best.toml").read_text()) == tuned.config
     predictor = cawn.LinkPredictor.load(tuned.run, device="cpu")
     assert predictor.finished
-    alone = cawn.train(network, tuned.config, seed=0, device="cpu", threads=1, quiet=True, baselines=False)
+    alone = cawn.train(
+        network, tuned.config, seed=0, device="cpu", threads=1, quiet=True, task=cawn.Task(baselines=False)
+    )
     for name, value in alone.model.state_dict().items():
         np.testing.assert_array_equal(read_run(tuned.run, evaluated=True).weights[name], value)
 

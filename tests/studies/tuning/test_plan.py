@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 import cawn
-from cawn.learn.splits import TimeSplit
 from cawn.studies.tuning.plan import FILE, Plan, join, read_study
 from cawn.studies.tuning.space import parse_space
 from small_study import QUICK, plan
@@ -16,7 +15,7 @@ pytest.importorskip("optuna")
 
 
 def test_a_plan_survives_json() -> None:
-    given = replace(plan(), cuts=TimeSplit(train_share=0.5))
+    given = replace(plan(), task=cawn.Task(split=cawn.TimeSplit(train_share=0.5)))
     assert Plan.from_dict(given.to_dict()) == given
 
 
@@ -29,10 +28,10 @@ def test_a_plan_survives_json() -> None:
         ({"config": QUICK.with_(epochs=4)}, r"epochs \(3 there, 4 here\)"),
         ({"config": cawn.Config()}, r'system \("rates" there, "cawn" here\)'),
         ({"space": parse_space({"hidden": [1, 2]}, QUICK)}, r"its space \(lr\)"),
-        ({"task": "inductive"}, "task"),
-        ({"cuts": TimeSplit(train_share=0.5)}, "split"),
-        ({"protocol": "paper"}, "protocol"),
-        ({"clock": "event"}, "clock"),
+        ({"task": cawn.Task("inductive")}, "task"),
+        ({"task": cawn.Task(split=cawn.TimeSplit(train_share=0.5))}, "split"),
+        ({"task": cawn.Task(protocol="paper")}, "protocol"),
+        ({"task": cawn.Task(clock="event")}, "clock"),
     ],
 )
 def test_another_plan_is_refused_in_one_line(changes: dict[str, Any], reason: str, network, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 
 import cawn
 from cawn.learn.runs import read_run
-from cawn.studies.tuning import tune
+from cawn.studies.tuning import Search, tune
 from cawn.studies.tuning.outcome import Tuned
 from ctrl_c import stopped_after
 from small_study import QUICK, SPACE, TRIALS
 
-OPTIONS = {"seeds": 2, "device": "cpu", "threads": 1, "quiet": True, "space": SPACE}
+OPTIONS = {"search": Search(SPACE, seeds=2), "device": "cpu", "threads": 1, "quiet": True}
 
 
 def same(one: Tuned, other: Tuned) -> None:
@@ -32,7 +32,7 @@ _KILLED = """
 import sys
 from cawn.learn.reporting import Listeners
 from small_study import *
-from cawn.studies.tuning import tune
+from cawn.studies.tuning import Search, tune
 
 call, count = Listeners.__call__, [0]
 
@@ -45,7 +45,8 @@ def counted(self, now):
     call(self, now)
 
 Listeners.__call__ = counted
-tune(tiny_network(), QUICK, out=sys.argv[1], trials=TRIALS, seeds=2, device="cpu", threads=1, quiet=True, space=SPACE)
+search = Search(SPACE, seeds=2)
+tune(tiny_network(), QUICK, out=sys.argv[1], trials=TRIALS, device="cpu", threads=1, quiet=True, search=search)
 """
 
 
@@ -86,8 +87,22 @@ def test_a_finished_study_is_not_trained_or_tested_again(network, tuned: Tuned, 
 
 def test_no_trial_is_begun_after_the_timeout(network, tmp_path: Path) -> None:
     with pytest.raises(cawn.QueryError, match="the first trial is not complete yet; continue with the same command"):
-        tune(network, QUICK, out=tmp_path, trials=TRIALS, timeout=1e-9, **OPTIONS)
+        tune(network, QUICK, out=tmp_path, trials=TRIALS, **OPTIONS | {"search": Search(SPACE, seeds=2, timeout=1e-9)})
     assert json.loads((tmp_path / "study.json").read_text())["metric"] == "ap"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"seeds": 0}, "seeds is 0"),
+        ({"seed": -1}, "seed is -1"),
+        ({"metric": "accuracy"}, "metric is 'accuracy'"),
+        ({"timeout": 0}, "timeout is 0: give a number of seconds above 0"),
+    ],
+)
+def test_bad_searches(options, reason: str) -> None:
+    with pytest.raises(cawn.QueryError, match=reason):
+        Search(**options)
 
 
 @pytest.mark.parametrize(
@@ -95,15 +110,10 @@ def test_no_trial_is_begun_after_the_timeout(network, tmp_path: Path) -> None:
     [
         ({"trials": 0}, "trials is 0"),
         ({"jobs": 0}, "jobs is 0"),
-        ({"seeds": 0}, "seeds is 0"),
-        ({"seed": -1}, "seed is -1"),
-        ({"metric": "accuracy"}, "metric is 'accuracy'"),
-        ({"timeout": 0}, "timeout is 0: give a number of seconds above 0"),
-        ({"system": "recency", "config": None}, "recency is not trained: there is nothing to tune"),
-        ({"space": {"hiddn": [1, 2]}}, "setting 'hiddn' does not exist"),
-        ({"space": {"hidden": [1, 2]}, "fixed": ["hidden"]}, "hidden is also given a fixed value"),
-        ({"clock": "sundial"}, "clock"),
-        ({"protocol": "none"}, "protocol"),
+        ({"config": "recency"}, "recency is not trained: there is nothing to tune"),
+        ({"search": Search({"hiddn": [1, 2]})}, "setting 'hiddn' does not exist"),
+        ({"search": {"lr": [1, 2]}}, "search is a dict: give a cawn.Search"),
+        ({"task": "frob"}, "task is 'frob'"),
     ],
 )
 def test_bad_arguments(changes, reason: str, network, tmp_path: Path) -> None:

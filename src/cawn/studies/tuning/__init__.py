@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,20 +25,25 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cawn import systems
-from cawn.checks import check_choice, check_flags, check_integer, check_path, check_seed
+from cawn.checks import (
+    check_choice,
+    check_flags,
+    check_integer,
+    check_number,
+    check_path,
+    check_seed,
+    check_seeds,
+    check_threads,
+    check_type,
+)
 from cawn.data.events import Events
-from cawn.devices import Device, pick_device
-from cawn.errors import QueryError, brief
+from cawn.devices import Device, check_device, pick_device
+from cawn.errors import QueryError
 from cawn.interrupt import terminable
 from cawn.learn import splits
-from cawn.learn.arguments import check_training
-from cawn.learn.clocks import Clock
-from cawn.learn.experiments import settings_for
-from cawn.learn.negatives import training_links
-from cawn.learn.protocols import check_protocol
+from cawn.learn.arguments import settings_for
 from cawn.learn.shared_links import read_links, share_links
-from cawn.learn.splits import Task, TimeSplit
-from cawn.studies.compare import check_seeds
+from cawn.learn.task import Nodes, Task
 from cawn.studies.jobs import Job, Outcome, Send, run, threads_of_each
 from cawn.studies.study import POLL, Display, failure_of, refuse_foreign
 from cawn.studies.tuning.journal import import_optuna
@@ -51,24 +56,48 @@ from cawn.studies.tuning.trials import SharedStudy, ranking, where_stopped
 from cawn.systems.settings import Settings
 
 
+@dataclass(frozen=True)
+class Search:
+    """What `tune` searches, and how trials are measured.
+
+    Args:
+        space: The parameters to search, see `cawn.studies.tuning.space`; by default those of the system.
+        metric: "ap", "auc", "mrr" or "hits@10", on validation links; the last two among 100 random destinations.
+        seeds: The number of seeds of each trial, starting at 0; or a list of seeds. They are those of split, negatives
+            and weights, as in `train_seeds`.
+        seed: Of the sampler.
+        timeout: Seconds after which no further trial is begun.
+    """
+
+    space: Mapping[str, Any] | Space | None = None
+    metric: str = "ap"
+    seeds: int | Sequence[int] = 3
+    seed: int = 0
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_choice(self.metric, "metric", tuple(METRICS))
+        check_seeds(self.seeds)
+        check_seed(self.seed)
+        if self.timeout is not None:
+            check_number(self.timeout, "timeout", "a number of seconds above 0", lambda seconds: seconds > 0)
+
+    def space_for(self, config: Settings) -> Space:
+        """The space, starting from these settings."""
+        if isinstance(self.space, Space):
+            return self.space
+        return default_space(config) if self.space is None else parse_space(self.space, config)
+
+
 def tune(
     events: Events,
-    config: Settings | None = None,
+    config: Settings | str | None = None,
     *,
     out: str | os.PathLike[str],
     trials: int = 50,
-    system: str | None = None,
-    space: Mapping[str, Any] | Space | None = None,
-    fixed: Collection[str] = (),
-    metric: str = "ap",
-    seeds: int | Sequence[int] = 3,
-    seed: int = 0,
-    timeout: float | None = None,
+    search: Search | None = None,
+    task: Task | Nodes = "transductive",
     jobs: int = 1,
-    task: Task = "transductive",
-    split: TimeSplit | None = None,
-    protocol: str = "strict",
-    clock: str = "strict",
     device: Device = "auto",
     threads: int | None = None,
     quiet: bool = False,
@@ -85,66 +114,40 @@ def tune(
 
     Args:
         events: The network.
-        config: Settings to start from; the preset "default" if not given.
+        config: Settings to start from, or the name of a system for its default settings; those of CAW-N if not given.
         out: The folder of the study, which is created or joined.
         trials: The total number of trials, over all processes. It may be raised later.
-        system: Name of the system; by default that of `config`, or CAW-N.
-        space: The parameters to search, see `cawn.studies.tuning.space`; by default those of the system.
-        fixed: Settings that the default space leaves out.
-        metric: "ap", "auc", "mrr" or "hits@10", on validation links; the last two among 100 random destinations.
-        seeds: The number of seeds of each trial, starting at 0; or a list of seeds. They are those of split, negatives
-            and weights, as in `train_seeds`.
-        seed: Of the sampler.
-        timeout: Seconds after which no further trial is begun.
+        search: The settings to search, the metric and the seeds.
+        task: See `train`.
         jobs: Number of processes to work with; 1 trains in this process.
-        task: See `train`; likewise `split`, `protocol` and `clock`.
         device: "auto" is the GPU if there is one.
         threads: CPU threads of each process; with several jobs, by default the cores are divided evenly.
         quiet: Print nothing.
     """
-    config = settings_for(config, system)
-    check_training(events, config, task, 0, out, device, threads, split, None)
+    check_type(events, "events", Events, "give cawn.Events, or read them with cawn.read")
+    search = Search() if search is None else search
+    check_type(search, "search", Search, "give a cawn.Search")
+    config, task = settings_for(config), Task.of(task)
     check_flags(quiet=quiet)
-    check_study(config, out=out, trials=trials, metric=metric, seeds=seeds, seed=seed, timeout=timeout, jobs=jobs)
-    chosen = space if isinstance(space, Space) else _space(space, config, fixed)
-    cuts = None if split is None else split.on(events)
-    protocol, clock = check_protocol(protocol), Clock(clock).name
-    plan = Plan(config, chosen, metric, tuple(check_seeds(seeds)), seed, task, cuts, protocol, clock)
-    for each in plan.seeds:  # raises DataError if the network cannot be split or has no links to train on
-        parts = splits.split(events, task, seed=each, by=cuts, protocol=protocol)
-        training_links(events, parts, config, each)
-    place = str(pick_device(device))
+    check_threads(threads)
+    check_device(device)
+    check_study(config, out=out, trials=trials, jobs=jobs)
+    seeds = tuple(check_seeds(search.seeds))
+    parts = [splits.split(events, task, seed=each) for each in seeds]  # raises DataError if there are too few links
+    plan = Plan(config, search.space_for(config), search.metric, seeds, search.seed, parts[0].task)
+    place, timeout = str(pick_device(device)), search.timeout
     session = _Session(events, plan, check_path(out, "out"), int(trials), timeout, place, threads, int(jobs))
     return session.run(Display("tuning", session.total, "trial", quiet=quiet))
 
 
-def check_study(
-    config: Settings,
-    *,
-    out: str | os.PathLike[str],
-    trials: int,
-    metric: str,
-    seeds: int | Sequence[int],
-    seed: int,
-    timeout: float | None,
-    jobs: int,
-) -> None:
+def check_study(config: Settings, *, out: str | os.PathLike[str], trials: int, jobs: int) -> None:
     """Refuse invalid arguments of `tune` that can be checked before any link is read."""
     import_optuna()
     refuse_foreign(check_path(out, "out"), FILE, "study")
     check_integer(trials, "trials", 1)
     check_integer(jobs, "jobs", 1)
-    check_seed(seed)
-    check_seeds(seeds)
-    check_choice(metric, "metric", tuple(METRICS))
-    if timeout is not None and not timeout > 0:
-        raise QueryError(f"timeout is {brief(timeout)}: give a number of seconds above 0")
     if not systems.entry(systems.name_of(config)).trained:
         raise QueryError(f"system {systems.name_of(config)} is not trained: there is nothing to tune")
-
-
-def _space(given: Mapping[str, Any] | None, config: Settings, fixed: Collection[str]) -> Space:
-    return default_space(config, fixed) if given is None else parse_space(given, config, fixed)
 
 
 @dataclass

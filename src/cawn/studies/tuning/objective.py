@@ -19,11 +19,11 @@ from cawn.devices import Device
 from cawn.errors import CawnError, StorageError
 from cawn.files import write_text
 from cawn.kernels.rng import seed_for
-from cawn.learn import metrics, splits
+from cawn.learn import metrics
 from cawn.learn.evaluation import CANDIDATES, spread
-from cawn.learn.experiments import compare_alternatives
 from cawn.learn.ranking import random_candidates, rank_among
-from cawn.learn.reporting import Listener, Listeners, Progress
+from cawn.learn.reporting import Listener, Progress
+from cawn.learn.task import Task
 from cawn.learn.trainer import Trainer
 from cawn.studies.tuning.plan import Plan
 from cawn.studies.tuning.trials import Claim, SharedStudy, Trial, clear_crashes
@@ -43,17 +43,15 @@ class Objective:
     device: Device
     threads: int | None
 
-    def trainer(self, config: Settings, seed: int, folder: Path, listener: Listener | None = None) -> Trainer:
+    def trainer(
+        self, config: Settings, seed: int, folder: Path, listener: Listener | None = None, task: Task | None = None
+    ) -> Trainer:
         """The training of these settings in a run folder: a new one, or the one that was begun there."""
-        plan, begun = self.plan, (folder / "run.json").exists()
-        options = plan.options | {"seed": seed, "device": self.device, "threads": self.threads}
-        facts = None
-        if not begun:
-            parts = splits.split(self.events, plan.task, seed=seed, by=plan.cuts, protocol=plan.protocol)
-            train = self.events[parts.train]
-            facts = compare_alternatives(train, self.events, config, Listeners(quiet=True), **options)
-        more: dict[str, Any] = {"out": folder, "resume": begun, "quiet": True, "callback": listener}
-        return Trainer(self.events, config, **options, facts=facts, **more)
+        how: dict[str, Any] = {"device": self.device, "threads": self.threads, "quiet": True, "callback": listener}
+        begun = (folder / "run.json").exists()
+        return Trainer(
+            self.events, config, task=task or self.plan.task, seed=seed, out=folder, resume=begun, chooses=True, **how
+        )
 
     def run(self, study: SharedStudy, claim: Claim, share: Share = lambda _: None) -> Trial:
         """Run a trial to its end, or until it is pruned; returns it as it is recorded.

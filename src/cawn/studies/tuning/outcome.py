@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +127,12 @@ def _test(study: SharedStudy, objective: Objective, used: list[Trial], report: R
     found: list[list[Rows]] = [[] for _ in used]
     for done, (trial, seed) in enumerate(runs):
         folder = study.folder_of(trial.number) / f"seed-{seed}"
-        baselines = trial is used[-1] and seed == study.plan.seeds[0]
+        baselines = study.plan.task.baselines and trial is used[-1] and seed == study.plan.seeds[0]
         results = read_record(folder)[0].results if (folder / "results.json").exists() else None
         if results is None or (baselines and not results[0].get("rules")):
             assert trial.config is not None
-            results = objective.trainer(trial.config, seed, folder).fit(baselines=baselines).results
+            task = replace(study.plan.task, baselines=baselines)
+            results = objective.trainer(trial.config, seed, folder, task=task).fit().results
         found[used.index(trial)].append(results)
         report((done + 1) / len(runs))
     return found

@@ -16,7 +16,7 @@ from cawn.data.hashing import read_sealed
 from cawn.errors import StorageError
 from cawn.learn.run_info import current_versions
 from cawn.learn.runs import digest_of_links
-from cawn.learn.splits import Task, TimeSplit
+from cawn.learn.task import Task, TimeSplit
 from cawn.studies import study as studies
 from cawn.studies.tuning.journal import import_optuna
 from cawn.studies.tuning.space import Space, parse_space
@@ -37,9 +37,6 @@ class Plan:
     seeds: tuple[int, ...]  # of split, negatives and weights: a run each
     seed: int  # of the sampler
     task: Task
-    cuts: TimeSplit | None
-    protocol: str
-    clock: str
 
     @property
     def system(self) -> str:
@@ -50,11 +47,6 @@ class Plan:
     def metric_name(self) -> str:
         """The metric, for people to read."""
         return METRICS[self.metric]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of `Trainer` that all runs share."""
-        return {"task": self.task, "split": self.cuts, "protocol": self.protocol, "clock": self.clock}
 
     def describe(self, events: Events) -> dict[str, Any]:
         """The content of study.json."""
@@ -70,10 +62,10 @@ class Plan:
             "metric": self.metric,
             "seeds": list(self.seeds),
             "seed": self.seed,
-            "task": self.task,
-            "cuts": None if self.cuts is None else self.cuts.to_dict(),
-            "protocol": self.protocol,
-            "clock": self.clock,
+            "task": self.task.nodes,
+            "cuts": None if self.task.split == TimeSplit() else self.task.split.to_dict(),
+            "protocol": self.task.protocol,
+            "clock": self.task.clock,
         }
         plain: dict[str, Any] = json.loads(json.dumps(described))
         return plain
@@ -88,10 +80,7 @@ class Plan:
             found["metric"],
             tuple(found["seeds"]),
             found["seed"],
-            found["task"],
-            None if found["cuts"] is None else TimeSplit.from_dict(found["cuts"]),
-            found["protocol"],
-            found["clock"],
+            Task.recorded(found),
         )
 
 

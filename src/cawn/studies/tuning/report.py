@@ -78,8 +78,8 @@ def _outcome(tuned: Tuned) -> Section:
         "Because it is the best of many trials, expect a smaller gain on other links."
     )
     text = [
-        f"{counts['total']} trials of `{plan.system}` ({states}); seeds {seeds}; task {plan.task}; "
-        f"protocol {plan.protocol}; clock {plan.clock}. The best is trial {best.number}. {gain}",
+        f"{counts['total']} trials of `{plan.system}` ({states}); seeds {seeds}; task {plan.task.nodes}; "
+        f"protocol {plan.task.protocol}; clock {plan.task.clock}. The best is trial {best.number}. {gain}",
         "Validation links were used to choose the settings. Test links were used only at the end, for the preset and "
         "for the best settings. Validation negatives are random, or those given with the links; settings that suit "
         "them may be worse against other negatives.",
