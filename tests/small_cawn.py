@@ -8,6 +8,7 @@ from cawn.caw.config import Config
 from cawn.caw.features import Batcher, input_widths
 from cawn.caw.model import CAWN
 from cawn.caw.system import CawnSystem, WalkScorer
+from cawn.caw.variants import build_network
 from cawn.systems.base import Context
 from networks import random_events
 
@@ -48,7 +49,9 @@ def attributed(seed: int = 4) -> cawn.Events:
 def network(events: cawn.Events, config: Config, seed: int = 0) -> tuple[CAWN, Batcher]:
     torch.manual_seed(seed)
     alpha = config.alpha if isinstance(config.alpha, tuple) else (config.alpha,)
-    return CAWN(config, *input_widths(config, events, len(alpha))).eval(), Batcher.of(config, events, alpha, 10.0)
+    return build_network(config, *input_widths(config, events, len(alpha))).eval(), Batcher.of(
+        config, events, alpha, 10.0
+    )
 
 
 def pairs(size: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

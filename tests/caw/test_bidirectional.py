@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 import cawn
-from cawn.caw.bidirectional import BidirectionalWalks
 from cawn.caw.config import Config
+from cawn.caw.variants import BidirectionalWalks
 from cawn.data import laws
 from small_cawn import SMALL, attributed, network, pairs
 from small_runs import TINY
@@ -42,7 +42,7 @@ def test_states_of_pytorchs_own_lstms(options: dict) -> None:
     paths: list[list[Tensor]] = [[], []]  # the inputs of both LSTMs along every prefix of a depth, [n_i, i + 1, d]
     with torch.no_grad():
         for level, found in zip(batch.levels, walks(batch), strict=True):
-            here = position(level, *tables), position.identities(level, *tables)
+            here = position(level, *tables), position.f1(level, *tables)
             for path, z in zip(paths, here, strict=True):
                 path.append(torch.cat([path[-1][level.parent], z[:, None]], dim=1) if path else z[:, None])
             alls, alone = (lstm(path[-1])[0][:, -1].chunk(2, dim=-1) for lstm, path in zip(lstms, paths, strict=True))

@@ -7,7 +7,8 @@ import pytest
 
 import cawn
 from cawn.caw.config import Config
-from cawn.caw.features import FEATURES, LOG_SCALE, Batch, Batcher, columns, input_widths, prefetch
+from cawn.caw.features import FEATURES, LOG_SCALE, Batch, Batcher, columns, input_widths
+from cawn.caw.host import prefetch
 from reference import walks as reference
 from small_cawn import OPTIONS, SMALL, attributed, pairs
 

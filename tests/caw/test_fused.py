@@ -7,6 +7,7 @@ import cawn
 from cawn.caw.features import Batch
 from cawn.caw.fused import Dense, encode
 from cawn.caw.model import CAWN
+from cawn.caw.variants import build_network
 
 S = 4  # walk sets
 
@@ -36,7 +37,7 @@ def some_walks(gpu, M: int, L: int, x_width: int) -> Dense:
 def some_network(gpu, M: int, L: int, d: int, x_width: int, settings: dict) -> CAWN:
     config = cawn.Config(num_walks=M, length=L - 1, dim=d, rates=False, dropout=0.0, frequencies=6, **settings)
     torch.manual_seed(1)
-    network = CAWN(config, x_width, 0)
+    network = build_network(config, x_width, 0)
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.4)
     return network.to(gpu).train()
@@ -70,7 +71,9 @@ def test_bfloat16_is_close_to_float32(gpu) -> None:
     """States and gradients with matrix products in bfloat16, the default on a GPU."""
     M, L = 16, 3
     torch.manual_seed(1)
-    model = CAWN(cawn.Config(num_walks=M, length=L - 1, dim=16, frequencies=4, dropout=0.0, rates=False), 5).to(gpu)
+    model = build_network(
+        cawn.Config(num_walks=M, length=L - 1, dim=16, frequencies=4, dropout=0.0, rates=False), 5
+    ).to(gpu)
     batch = some_walks(gpu, M, L, 5)
     towards = torch.randn(S, 16, device=gpu)
     found = {}

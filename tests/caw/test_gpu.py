@@ -11,6 +11,7 @@ from cawn.caw.features import Batcher, input_widths
 from cawn.caw.gpu import DeviceEngine, DeviceSteps
 from cawn.caw.host import HostEngine
 from cawn.caw.model import CAWN
+from cawn.caw.variants import build_network
 from cawn.index.features import NO_SEQUENCES
 from cawn.learn.negatives import training_links
 from cawn.learn.splits import split
@@ -62,8 +63,8 @@ def prepared(gpu, changes: dict, *, attributes: bool = True, dtype: type = np.in
     events = network_of(3, attributes=attributes, dtype=dtype)
     host = Batcher.of(config, events, (0.01, 0.1, 1.0, 50.0), 0.7)
     torch.manual_seed(0)
-    model = CAWN(config, *input_widths(config, events, 4)).eval()
-    there = CAWN(config, *input_widths(config, events, 4)).eval().to(gpu)
+    model = build_network(config, *input_widths(config, events, 4)).eval()
+    there = build_network(config, *input_widths(config, events, 4)).eval().to(gpu)
     there.load_state_dict(model.state_dict())
     there.matmul_dtype = torch.float32
     rng = np.random.default_rng(4)
@@ -112,7 +113,7 @@ def prepare(device: torch.device, config: cawn.Config, **columns) -> tuple[CAWN,
     events = cawn.Events(events.src, events.dst, events.t, num_nodes=6, **columns)
     training = training_links(events, split(events, "transductive", seed=0), config, 0)
     torch.manual_seed(1)
-    model = CAWN(config, *input_widths(config, events, 2)).to(device)
+    model = build_network(config, *input_widths(config, events, 2)).to(device)
     model.matmul_dtype = torch.float32
     return model, training, Batcher.of(config, events, (0.001, 1.0), 0.7)
 

@@ -31,9 +31,7 @@ def plain(features, weight, own_table, other_table, past, c_before, own, other, 
     z = features @ weight.T
     z = z + embedding(own, own_table) if len(own_table) else z
     z = z + embedding(other, other_table) if len(other_table) else z
-    if len(past):
-        past, c_before = embedding(parent, past), embedding(parent, c_before)
-    return lstm(z, past, c_before, c_before)
+    return lstm(z, past, c_before, parent)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

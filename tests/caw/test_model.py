@@ -7,9 +7,9 @@ import pytest
 import torch
 
 import cawn
-from cawn.caw.attention import TransformerLayer
 from cawn.caw.config import Config
 from cawn.caw.features import Batch
+from cawn.caw.variants import TransformerPooling
 from cawn.index.features import NO_SEQUENCES
 from cawn.walks.kernels.prefixes import Level
 from networks import random_events
@@ -207,7 +207,7 @@ def test_the_age_in_the_authors_code() -> None:
 def test_the_transformer_layer_is_that_of_pytorch() -> None:
     """Applied to all walks of each set, however often each of them occurs."""
     torch.manual_seed(0)
-    ours = TransformerLayer(Config(dim=16)).eval()
+    ours = TransformerPooling(Config(dim=16)).eval()
     theirs = torch.nn.TransformerEncoderLayer(16, 8, 64, batch_first=True).eval()
     weights = ours.state_dict()
     names = {
@@ -230,6 +230,6 @@ def test_the_transformer_layer_is_that_of_pytorch() -> None:
     with torch.no_grad():
         expected = theirs(walks).mean(dim=1)
         assert_same_scores(ours(walks), expected)
-        assert_same_scores(ours.forward_weighted(distinct, times / 6, owner, 2), expected)
-        alone = ours.forward_weighted(distinct, times / 6 * (owner == 1), owner, 2)
+        assert_same_scores(ours.weighted(distinct, times / 6, owner, 2), expected)
+        alone = ours.weighted(distinct, times / 6 * (owner == 1), owner, 2)
         assert_same_scores(alone, torch.stack([torch.zeros(16), expected[1]]))

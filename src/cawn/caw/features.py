@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 from cawn.caw.config import Config
 from cawn.data.events import Events
@@ -21,16 +18,12 @@ from cawn.index.features import PairFeatures, in_units
 from cawn.index.growing import GrowingIndex, growing_index
 from cawn.index.index import Index
 from cawn.index.kernels.nodes import degrees
-from cawn.systems.ranks import dropout_of
-from cawn.systems.training import Links, TrainingLinks, contrast_loss
 from cawn.walks.history import History
 from cawn.walks.identities import path_orders
 from cawn.walks.kernels.prefixes import Level, Walks, merge_prefixes, share_prefixes
 from cawn.walks.kernels.sampling import run_walks, sample_walks
 
 Array = npt.NDArray[Any]
-Result = TypeVar("Result")
-Network = Callable[["Batch"], Tensor]  # to logits [B]
 
 PAIRS_PER_BATCH = 1024  # in scoring; training has config.batch_size
 WALK_SEED = 0x5EED  # of all scoring, so that a score does not depend on when or with what it is asked for
@@ -129,19 +122,6 @@ class Batcher:
             more, source = negative_src, np.concatenate([first, np.arange((2 + K) * B, (2 + 2 * K) * B)])
         nodes, rows = np.concatenate([src, dst, negative, more]), np.stack([source, destination], axis=1)
         return self.rows(nodes, np.tile(t, len(nodes) // max(B, 1)), rows, seed=seed)
-
-    def losses(self, network: Network, training: TrainingLinks, epoch: int, first: int) -> Iterator[Tensor]:
-        """The loss of each step of an epoch; the batch of the next one is made by another thread meanwhile."""
-        seed = training.seed_for("epoch", epoch)
-
-        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
-            ends = links.src, links.dst, links.negative, links.t
-            return lambda: (self.contrast(*ends, seed=seed, negative_src=links.negative_src), links)
-
-        for batch, links in prefetch(map(task, training.batches(epoch, first))):
-            with dropout_of(links.rows):
-                logits = network(batch)
-            yield contrast_loss(logits, links.weight, training.num_negatives, links.rows)
 
     def rows(self, nodes: Array, t: Array, rows: Array, *, seed: int, merge: bool | None = None) -> Batch:
         """The pairs whose two sides are the queries (nodes[q], t[q]) for q in rows[b].
@@ -285,7 +265,7 @@ def width_of_x(config: Config, events: Events) -> int:
 
 
 def input_widths(config: Config, events: Events, num_decays: int) -> tuple[int, int]:
-    """Number of columns of X, and of exact features of a pair: the widths that `CAWN` is built with."""
+    """Number of columns of X, and of exact features of a pair: the widths that the network is built with."""
     return width_of_x(config, events), config.pair_parts.width(num_decays)
 
 
@@ -294,17 +274,3 @@ def pairs_within(byte_budget: int, config: Config, x_width: int) -> int:
     L = config.length + 1
     numbers = 8 * config.dim + 2 * x_width + 4 * L  # of a position: states and gates, X, counts
     return max(byte_budget // (2 * config.num_walks * L * 4 * numbers), 1)
-
-
-def prefetch(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """The results of the tasks in order; a thread computes the next two in advance."""
-    with ThreadPoolExecutor(1) as pool:
-        waiting = iter(tasks)
-        running = [pool.submit(task) for task in islice(waiting, 2)]
-        try:
-            while running:
-                yield running.pop(0).result()
-                running.extend(pool.submit(task) for task in islice(waiting, 1))
-        finally:
-            for future in running:
-                future.cancel()

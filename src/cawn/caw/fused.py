@@ -16,7 +16,7 @@ from cawn.caw.features import Batch
 from cawn.caw.kernels.cuda import lstm
 from cawn.caw.kernels.cuda.lstm import PreviousState
 from cawn.caw.kernels.cuda.positions import EncoderShape, Layers, padded, position_gradients, position_inputs
-from cawn.caw.model import CAWN, CountEncoder, RecurrentWalks
+from cawn.caw.model import CAWN, RecurrentWalks
 from cawn.kernels.cuda.launch import current
 from cawn.systems.ranks import row_range
 from cawn.walks.kernels.prefixes import Level
@@ -145,11 +145,11 @@ def encode(walks: RecurrentWalks, batch: Dense, *, pool: bool, dtype: torch.dtyp
     return encoded.float()
 
 
-def _gate_weights(f1: CountEncoder, bias: Tensor, features: Tensor, past: Tensor, shape: EncoderShape) -> Tensor:
+def _gate_weights(f1: Any, bias: Tensor, features: Tensor, past: Tensor, shape: EncoderShape) -> Tensor:
     """All linear maps from an input row (see `kernels.cuda.positions` here) to the gates, as one matrix [4d, span]."""
     d = shape.d
-    own: Any = f1.mlps[0][-1]  # type: ignore[index]
-    other: Any = f1.mlps[-1][-1]  # type: ignore[index]
+    own: Any = f1.mlps[0][-1]
+    other: Any = f1.mlps[-1][-1]
     second_layers = torch.cat([own.weight, other.weight, (own.bias + other.bias)[:, None]], dim=1)  # [d, 2d + 1]
     hidden, offset = torch.split(f1.project.weight @ second_layers, [2 * d, 1], dim=1)
     parts = [hidden, features, offset + bias.T, _zeros(shape.width - 2 * d - features.shape[1] - 1, features)]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from itertools import islice
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from cawn.caw.features import PAIRS_PER_BATCH, Batch, Batcher, prefetch
+from cawn.caw.features import PAIRS_PER_BATCH, Batch, Batcher
 from cawn.caw.model import CAWN
 from cawn.data.events import by_first_appearance
-from cawn.systems.training import Optimizer, TrainingLinks
+from cawn.systems.ranks import dropout_of
+from cawn.systems.training import Links, Optimizer, TrainingLinks, contrast_loss
 
 Array = npt.NDArray[Any]
+Result = TypeVar("Result")
 
 _FEW_PAIRS = 32  # are scored on one thread
 
@@ -29,8 +33,17 @@ class HostEngine:
         self._module, self._batcher = module, batcher
 
     def updates(self, training: TrainingLinks, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
-        """The loss of each step; see `System.updates`."""
-        return self._batcher.losses(self._module, training, epoch, first)
+        """The loss of each step; the batch of the next one is made by another thread meanwhile."""
+        batcher, seed = self._batcher, training.seed_for("epoch", epoch)
+
+        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
+            ends = links.src, links.dst, links.negative, links.t
+            return lambda: (batcher.contrast(*ends, seed=seed, negative_src=links.negative_src), links)
+
+        for batch, links in prefetch(map(task, training.batches(epoch, first))):
+            with dropout_of(links.rows):
+                logits = self._module(batch)
+            yield contrast_loss(logits, links.weight, training.num_negatives, links.rows)
 
     def forward(self, src: Array, dst: Array, t: Array, *, seed: int, embed: bool = False) -> Array:
         """Logits [B] of pairs, or embeddings [B, width]."""
@@ -50,6 +63,20 @@ class HostEngine:
             for part, batch in zip(parts, batches, strict=True):
                 found[part] = output(self._module, batch, embed=embed)
         return found
+
+
+def prefetch(tasks: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """The results of the tasks in order; a thread computes the next two in advance."""
+    with ThreadPoolExecutor(1) as pool:
+        waiting = iter(tasks)
+        running = [pool.submit(task) for task in islice(waiting, 2)]
+        try:
+            while running:
+                yield running.pop(0).result()
+                running.extend(pool.submit(task) for task in islice(waiting, 1))
+        finally:
+            for future in running:
+                future.cancel()
 
 
 class _SingleThreads:

@@ -17,6 +17,7 @@ from cawn.caw.config import NAMED_LADDERS, Config
 from cawn.caw.features import WALK_SEED, Batch, Batcher, input_widths, pairs_within, width_of_x
 from cawn.caw.host import HostEngine, output
 from cawn.caw.model import CAWN
+from cawn.caw.variants import build_network
 from cawn.data.decays import LADDERS, PAPER_RATIO, ladder, time_unit
 from cawn.data.events import Events
 from cawn.errors import DataError, brief
@@ -51,7 +52,7 @@ class CawnSystem:
         if tuple(widths) != input_widths(config, context.events, len(self.alpha)):
             raise DataError("widths do not match the links")
         with memory_for("the model"):
-            self.module = CAWN(config, *widths).to(context.device)
+            self.module = build_network(config, *widths).to(context.device)
         self._batcher: Batcher | None = None  # the index of the most recent events
         self._engine: Any = None  # for the last batcher; only one, to save GPU memory
         self._asked: tuple[Batcher | None, int] = (None, 0)  # a batcher without engine, and pairs it was asked about

@@ -344,7 +344,7 @@ class _Head:
         self._module = module
         layers: list[Any] = [*module.head] if isinstance(module.head, nn.Sequential) else [module.head]
         first = layers[0]
-        self._width = module.width - (0 if module.from_rates is None else module.config.dim)
+        self._width = module.width - (0 if module.from_pair is None else module.config.dim)
         self._weight: Tensor = first.weight.detach()  # [h, width]
         self._bias: Tensor = first.bias.detach()  # [h]
         self._last: Any = layers[-1] if len(layers) > 1 else None

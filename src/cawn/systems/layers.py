@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -73,23 +71,20 @@ def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     return x * keep.to(x.dtype).mul_((1 << 16) / ((1 << 16) - dropped))
 
 
-def hashed_dropout(x: Tensor, keys: npt.NDArray[np.uint64], rate: float) -> Tensor:
-    """Dropout of rows [n, width] on a CPU whose choice is a hash of the key of each row [n], at the same rounded rate.
+def row_dropout(x: Tensor, rows: Tensor, dropout: nn.Dropout) -> Tensor:
+    """Dropout of x [n, width] that on a CPU treats equal integers `rows` [n, k] alike, whatever other rows there are.
 
-    A row is treated alike whatever other rows there are.
+    There the choice is a hash of the row and of a seed, at the same rounded rate.
     """
+    if not dropout.training or dropout.p == 0 or rows.device.type != "cpu":
+        return dropout(x)  # type: ignore[no-any-return]
+    keys = np.full(len(rows), int(torch.randint(1 << 62, ())), np.uint64)
+    for column in rows.numpy().T:
+        keys = mix64(keys ^ column.astype(np.uint64))
     words = mix64(keys[:, None] + np.arange(-(-x.shape[1] // 4), dtype=np.uint64) * GOLDEN_64)
-    dropped = round(rate * (1 << 16))
+    dropped = round(dropout.p * (1 << 16))
     keep = words.view(np.uint16)[:, : x.shape[1]] >= dropped
     return x * torch.from_numpy(keep.astype(np.float32)).mul_((1 << 16) / ((1 << 16) - dropped))
-
-
-def row_keys(rows: npt.NDArray[Any], seed: int) -> npt.NDArray[np.uint64]:
-    """A hash of the integers of each row and of a seed: [n, width] -> [n]."""
-    keys = np.full(len(rows), seed, np.uint64)
-    for column in rows.T:
-        keys = mix64(keys ^ column.astype(np.uint64))
-    return keys
 
 
 class Dropout(nn.Module):
