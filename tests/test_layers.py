@@ -42,7 +42,7 @@ MODULES = {
 } | dict.fromkeys(FOUNDATION, "foundation")
 ENTRY_POINTS = {"cawn", "cawn.__main__"}  # they gather the public names of every layer
 SYSTEMS = {"baselines", "counts", "rates"}  # modules of systems/ that are systems; the others serve every system
-RIVAL_PARTS = {"matrices", "replay", "versions"}  # modules of rivals/ that several rivals share
+RIVAL_PARTS = {"matrices", "stream", "versions"}  # modules of rivals/ that several rivals share
 
 KNOWN_CYCLES = (
     {
@@ -181,7 +181,7 @@ def test_cycles_are_found() -> None:
         ("cawn.systems.baselines", "cawn.caw.config", other_system),
         ("cawn.rivals.tgat", "cawn.rivals.memory.network", other_system),
         ("cawn.systems.base", "cawn.systems.rates", other_system),
-        ("cawn.studies.study", "cawn.rivals.replay", annex),
+        ("cawn.studies.study", "cawn.rivals.stream", annex),
         ("cawn.learn.runs", "cawn.paper", annex),
         ("cawn.learn.trainer", "cawn.caw.model", one_system),
     ],

@@ -12,13 +12,13 @@ from torch.nn.functional import softplus
 import cawn
 from cawn.data.ties import in_canonical_order
 from cawn.rivals.dyrep_original import (
+    DyRepMessages,
     DyRepOriginal,
+    DyRepTables,
     Intensity,
-    Messages,
-    Tables,
     Weights,
-    fill_states,
     list_partners,
+    states_forward,
 )
 from networks import random_events, with_columns
 from systems.small_settings import small
@@ -212,7 +212,7 @@ def test_a_pair_changes_its_kind_after_its_first_link_in_either_direction() -> N
 # The compiled loops.
 
 
-def one_message(rows: list[int], writer: list[int], share: list[float], kind: int) -> Tables:
+def one_message(rows: list[int], writer: list[int], share: list[float], kind: int) -> DyRepTables:
     """One message on two states of width 1: 0.2 with the attention (0.5, 0.5, 0), and 0.4 without any."""
     one = np.ones((1, 1), np.float32)
     rate_one = math.log(math.e - 1)  # log(1 + exp(.)) is 1
@@ -224,7 +224,7 @@ def one_message(rows: list[int], writer: list[int], share: list[float], kind: in
         bias=np.array([rate_one, 3 * rate_one], np.float32),
         psi=np.array([1, 3], np.float32),
     )
-    messages = Messages(
+    messages = DyRepMessages(
         rows=np.array([rows]),
         previous=np.array([-1]),
         writer=np.array([writer]),
@@ -232,7 +232,7 @@ def one_message(rows: list[int], writer: list[int], share: list[float], kind: in
         kinds=np.array([kind]),
         drive=0.5 * one,
     )
-    tables = Tables(
+    tables = DyRepTables(
         z=np.array([[0.2], [0.4], [np.nan]], np.float32),
         projected=np.full((3, 1), np.nan, np.float32),
         attention=np.array([[0.5, 0.5, 0], [0, 0, 0], [np.nan] * 3], np.float32),
@@ -243,7 +243,7 @@ def one_message(rows: list[int], writer: list[int], share: list[float], kind: in
         q=np.empty((1, 3), np.float32),
         rate=np.empty(1, np.float32),
     )
-    fill_states(weights, messages, tables)
+    states_forward(weights, messages, tables)
     return tables
 
 

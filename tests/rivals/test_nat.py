@@ -11,7 +11,7 @@ import torch
 import cawn
 from cawn.data.ties import batch_ends, in_canonical_order
 from cawn.kernels import rng
-from cawn.rivals.nat import NATSystem
+from cawn.rivals.nat import CacheBatches, Caches, NATSystem
 from networks import random_events, with_columns
 from systems.small_settings import small
 from tolerances import assert_same_scores
@@ -147,13 +147,19 @@ def test_scores_are_those_of_the_equations(pooling: str) -> None:
     assert_same_scores(system.scorer(encoded)(src, dst, t), np.array(expected))
 
 
+def replayed(system: NATSystem, stream: CacheBatches, batches: int) -> Caches:
+    state = system.initial(stream)
+    for number in range(batches):
+        system.add(stream, state, number)
+    return Caches(**state)
+
+
 def test_keys_are_neighbours_and_their_neighbours() -> None:
     """0-1, then 1-2: 2 finds 0 in its second cache, 1 finds both in its first, 0 knows nothing of 2."""
     events = cawn.Events([0, 1, 3, 3], [1, 2, 4, 5], [0, 1, 2, 3])
     system = built(random_events(2), batch_size=1, neighbours=64, second_neighbours=64)
     stream = system.past(events)
-    caches = system.new_caches(stream)
-    system.advance(stream, caches, 0, 2)
+    caches = replayed(system, stream, 2)
 
     def keys(node: int) -> tuple[set[int], set[int]]:
         row = caches.key[node].tolist()
@@ -174,8 +180,7 @@ def test_replacement() -> None:
     for probability, low, high in ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0), (0.7, 0.65, 0.75)):  # 5 standard errors
         system = built(random_events(2), batch_size=1, neighbours=1, replacement=probability)
         stream = system.past(events)
-        caches = system.new_caches(stream)
-        system.advance(stream, caches, 0, len(stream.ends))
+        caches = replayed(system, stream, len(stream))
         assert low <= float((caches.key[:count, 1] == count + 1).float().mean()) <= high
 
 
@@ -185,7 +190,7 @@ def test_the_last_incomplete_batch_is_not_seen() -> None:
     scorer = system.scorer(events)
     stream = system.past(events)
     assert stream.ends.tolist() == [4, 8]
-    assert stream.batches_before(np.array([3, 4, 7, 8, 10])).tolist() == [0, 1, 1, 2, 2]
+    assert stream.complete(np.array([3, 4, 7, 8, 10])).tolist() == [0, 1, 1, 2, 2]
     zero = np.zeros(1, int)
     same = [scorer.score_after(zero, zero + 4, zero + 20, np.array([n])) for n in (8, 9, 10)]
     assert same[0] == same[1] == same[2] != scorer.score_after(zero, zero + 4, zero + 20, np.array([7]))

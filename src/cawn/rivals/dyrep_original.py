@@ -19,7 +19,8 @@ from torch.nn.functional import softplus
 from cawn.data.events import Events
 from cawn.kernels.jit import inline_fast, njit, njit_fast
 from cawn.rivals.matrices import multiply, multiply_transposed
-from cawn.rivals.versions import Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
+from cawn.rivals.stream import State
+from cawn.rivals.versions import MessagePlan, StateVersions, VersionedLinks, VersionedSystem, host_array
 from cawn.systems.base import Context
 from cawn.systems.settings import DrawsNoNegatives, PublishedSettings, setting
 
@@ -108,21 +109,21 @@ class DyRepOriginal(VersionedSystem):
             "newest": torch.full(slots, -1),  # the last link with each of them
         }
 
-    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
+    def without_links(self, stream: VersionedLinks, owners: Array) -> Tensor:
         module, shape = self.module, (*owners.shape, self.config.dim)
         if module.features is None or stream.x is None:
             return module.first.expand(shape)
         features: Tensor = module.features(stream.x[self.tensor(owners)])  # unknown nodes have zeros
         return module.first + features
 
-    def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
+    def roll(self, versions: StateVersions) -> tuple[MessagePlan, Tensor]:
         stream, state = versions.stream, versions.state
         plan, messages = self._plan(versions)
         before = versions.before(plan.outside, plan.outside_last)  # [L, d]
         attention = state["attention"][torch.from_numpy(plan.outside)]  # [L, K]
         module, drive = self.module, self._drive(stream, plan.first_message + np.arange(len(messages.rows)))
         square = module.w_struct.weight, module.w_rec.weight, module.w_h.weight
-        rolled: Any = Recurrence.apply
+        rolled: Any = DyRepRecurrence.apply
         table, attention = rolled(before, drive, *square, module.intensity.arrays(), messages, attention)
         owners, last = stream.final(versions.first, versions.last)
         versions.next["attention"] = state["attention"].index_copy(
@@ -130,7 +131,7 @@ class DyRepOriginal(VersionedSystem):
         )
         return plan, table
 
-    def _plan(self, versions: Versions) -> tuple[Plan, Messages]:
+    def _plan(self, versions: StateVersions) -> tuple[MessagePlan, DyRepMessages]:
         """The plan of a chunk, in which a message reads its owner, the other node and the partners of the other."""
         stream, first, last = versions.stream, versions.first, versions.last
         owners, moments = stream.owners[first:last], stream.moment[first:last]
@@ -145,7 +146,7 @@ class DyRepOriginal(VersionedSystem):
         share = np.where(sizes > 0, 1 / np.maximum(sizes, 1), 0.0).astype(np.float32)  # b' and b
         kinds = np.repeat(stream.linked(owners, moments), 2).astype(np.int64)
         none = np.empty((0, 0), np.float32)
-        return plan, Messages(plan.rows, plan.previous, writer, share, kinds, drive=none)
+        return plan, DyRepMessages(plan.rows, plan.previous, writer, share, kinds, drive=none)
 
     def _drive(self, stream: VersionedLinks, messages: Array) -> Tensor:
         """The contribution of the gap since the owner's last link and of link attributes to each message: [M, d]."""
@@ -157,7 +158,7 @@ class DyRepOriginal(VersionedSystem):
         drive: Tensor = self.module.w_t(torch.cat(given, dim=1))
         return drive
 
-    def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
+    def loss(self, versions: StateVersions, weight: Tensor | None, epoch: int) -> Tensor:
         stream, some, log = versions.stream, slice(versions.first, versions.last), self.module.intensity.log
         owners, visible = stream.owners[some], stream.moment[some, None]
         u, v = versions(owners, visible).unbind(1)  # [n, d] each
@@ -181,14 +182,14 @@ class DyRepOriginal(VersionedSystem):
             drawn = (drawn + is_end) % len(self._pool)
         return self._pool[drawn]
 
-    def logits(self, versions: Versions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
+    def logits(self, versions: StateVersions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
         num_nodes = versions.stream.events.num_nodes
         u, v = (versions(np.minimum(ends, num_nodes), visible) for ends in (src, dst))
         kinds = self.tensor(versions.stream.linked(np.stack([src, dst], axis=1), visible).astype(np.int64))
         return self.module.intensity.log(u, v).gather(1, kinds[:, None]).squeeze(1)
 
 
-class Recurrence(torch.autograd.Function):
+class DyRepRecurrence(torch.autograd.Function):
     """z_v = sigma(W_struct h_u + W_rec z_v + drive), message by message; attention is a constant.
 
     A message reads the states of many other nodes, so hardly any two can be computed in parallel. Forward and backward
@@ -204,14 +205,14 @@ class Recurrence(torch.autograd.Function):
         w_rec: Tensor,
         w_h: Tensor,
         intensity: tuple[Array, ...],
-        messages: Messages,
+        messages: DyRepMessages,
         attention: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """The states [L + M, d] and the attention [L + M, K] before the messages, then after each."""
         ctx.device, ctx.messages = before.device, messages._replace(drive=host_array(drive))
         ctx.weights = Weights(host_array(w_struct), host_array(w_rec), host_array(w_h), *intensity)
         (num_outside, d), (m, k) = before.shape, messages.writer.shape
-        ctx.tables = tables = Tables(
+        ctx.tables = tables = DyRepTables(
             z=np.concatenate([host_array(before), np.empty((m, d), np.float32)]),
             projected=np.empty((num_outside + m, d), np.float32),
             attention=np.concatenate([host_array(attention), np.empty((m, k), np.float32)]),
@@ -222,7 +223,7 @@ class Recurrence(torch.autograd.Function):
             q=np.empty((m, k), np.float32),
             rate=np.empty(m, np.float32),
         )
-        fill_states(ctx.weights, ctx.messages, tables)
+        states_forward(ctx.weights, ctx.messages, tables)
         after = torch.from_numpy(tables.attention)
         ctx.mark_non_differentiable(after)
         return torch.from_numpy(tables.z).to(ctx.device), after
@@ -236,7 +237,7 @@ class Recurrence(torch.autograd.Function):
             np.zeros_like(tables.z),
             np.empty_like(messages.drive),
         )
-        fill_gradients(weights, messages, tables, by_z, by_projected, by_drive)
+        states_backward(weights, messages, tables, by_z, by_projected, by_drive)
         by_before = by_z[:num_outside] + by_projected[:num_outside] @ weights.h
         own = tables.z[messages.rows[:, 0]]
         found = by_before, by_drive, by_drive.T @ tables.h, by_drive.T @ own, by_projected.T @ tables.z
@@ -259,7 +260,7 @@ class Weights(NamedTuple):
     psi: Array  # [2]
 
 
-class Messages(NamedTuple):
+class DyRepMessages(NamedTuple):
     """M consecutive messages and what they read; K slots for partners."""
 
     rows: Array  # of the owner, of the other end, and of each partner of the other end [M, 2 + K]; -1 for no partner
@@ -270,7 +271,7 @@ class Messages(NamedTuple):
     drive: Array  # what gap and attributes add to the state, before the nonlinearity [M, d]
 
 
-class Tables(NamedTuple):
+class DyRepTables(NamedTuple):
     """What the forward pass writes."""
 
     z: Array  # the states [L + M, d]
@@ -291,7 +292,7 @@ def _sigmoid(x: float) -> float:
 
 
 @njit_fast
-def fill_states(weights: Weights, messages: Messages, tables: Tables) -> None:
+def states_forward(weights: Weights, messages: DyRepMessages, tables: DyRepTables) -> None:
     """Fill the tables, of which the first L rows of z and attention are given."""
     z, projected = tables.z, tables.projected
     num_messages, num_outside = len(messages.rows), len(z) - len(messages.rows)
@@ -300,7 +301,7 @@ def fill_states(weights: Weights, messages: Messages, tables: Tables) -> None:
         multiply(weights.h, z[row], projected[row])
     for m in range(num_messages):
         own, other, row = messages.rows[m, 0], messages.rows[m, 1], num_outside + m
-        _neighbourhood(messages, tables, m, other)
+        _read_partners(messages, tables, m, other)
         new = tables.new[m]
         new[:] = messages.drive[m]
         multiply(weights.rec, z[own], new)
@@ -319,11 +320,11 @@ def fill_states(weights: Weights, messages: Messages, tables: Tables) -> None:
         multiply(weights.h, z[row], projected[row])
         kind = messages.kinds[m]
         tables.rate[m] = (_rate(weights, z[own], z[other], kind) + _rate(weights, z[other], z[own], kind)) / 2
-        _attend(messages, tables, m, own, row)
+        _update_attention(messages, tables, m, own, row)
 
 
 @inline_fast
-def _neighbourhood(messages: Messages, tables: Tables, m: int, other: int) -> None:
+def _read_partners(messages: DyRepMessages, tables: DyRepTables, m: int, other: int) -> None:
     """h = max over partners i of the other end of sigma(q_i W_h z_i); sigma is monotonic, so it is applied last."""
     partners, h, best, q = messages.rows[m, 2:], tables.h[m], tables.best[m], tables.q[m]
     h[:], best[:], q[:] = 0, -1, 0
@@ -355,7 +356,7 @@ def _rate(weights: Weights, u: Array, v: Array, kind: int) -> float:
 
 
 @inline_fast
-def _attend(messages: Messages, tables: Tables, m: int, own: int, row: int) -> None:
+def _update_attention(messages: DyRepMessages, tables: DyRepTables, m: int, own: int, row: int) -> None:
     """S of the owner: b + lambda for partners that link now; all others lose b' - b; the sum is 1."""
     old, new, writer = tables.attention[own], tables.attention[row], messages.writer[m]
     lost = messages.share[m, 0] - messages.share[m, 1]
@@ -373,8 +374,8 @@ def _attend(messages: Messages, tables: Tables, m: int, own: int, row: int) -> N
 
 
 @njit_fast
-def fill_gradients(
-    weights: Weights, messages: Messages, tables: Tables, grad_z: Array, grad_p: Array, grad: Array
+def states_backward(
+    weights: Weights, messages: DyRepMessages, tables: DyRepTables, grad_z: Array, grad_p: Array, grad: Array
 ) -> None:
     """Gradients by the inputs of each message, from those by the states; attention is a constant.
 

@@ -20,7 +20,8 @@ from cawn.data.events import Events
 from cawn.errors import DataError
 from cawn.kernels.jit import njit_fast
 from cawn.rivals.matrices import multiply, multiply_transposed
-from cawn.rivals.versions import NONE, Plan, State, VersionedLinks, VersionedSystem, Versions, host_array
+from cawn.rivals.stream import State
+from cawn.rivals.versions import NONE, MessagePlan, StateVersions, VersionedLinks, VersionedSystem, host_array
 from cawn.systems.base import Context
 from cawn.systems.settings import DrawsNoNegatives, PublishedSettings, setting
 
@@ -144,10 +145,10 @@ class JodieOriginal(VersionedSystem):
     def new_state(self, num_nodes: int) -> State:
         return {"states": torch.zeros(2 * num_nodes + 2, self.config.dim, device=self.device)}
 
-    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
+    def without_links(self, stream: VersionedLinks, owners: Array) -> Tensor:
         return self.module.first[self.tensor((owners > stream.events.num_nodes).astype(np.int64))]
 
-    def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
+    def roll(self, versions: StateVersions) -> tuple[MessagePlan, Tensor]:
         stream, first, last = versions.stream, versions.first, versions.last
         owners = stream.owners[first:last]
         plan = stream.plan(first, last, np.stack([owners.ravel(), owners[:, ::-1].ravel()], axis=1))
@@ -155,7 +156,7 @@ class JodieOriginal(VersionedSystem):
         before = versions.before(plan.outside, plan.outside_last)  # [L, d]
         roles = self.module.source, self.module.item
         own, other = (torch.stack([getattr(role, name).weight for role in roles]) for name in ("own", "other"))
-        rolled: Any = Recurrence.apply
+        rolled: Any = JodieRecurrence.apply
         return plan, rolled(before, drive, own, other, plan)
 
     def _drives(self, stream: VersionedLinks, messages: Array) -> Tensor:
@@ -170,7 +171,7 @@ class JodieOriginal(VersionedSystem):
             found.append(part.drive(torch.cat(given, dim=1)))
         return torch.where(self.tensor(role == SOURCE)[:, None], found[SOURCE], found[ITEM])
 
-    def _predict(self, versions: Versions, src: Array, t: Array, visible: Array) -> Tensor:
+    def _predict(self, versions: StateVersions, src: Array, t: Array, visible: Array) -> Tensor:
         """j~ of sources at t after the first `visible` links: [B, d + I]."""
         stream, num_nodes = versions.stream, versions.stream.events.num_nodes
         owners = _owners(src, SOURCE, num_nodes)
@@ -187,7 +188,7 @@ class JodieOriginal(VersionedSystem):
         predicted: Tensor = self.module.next_item(torch.cat(dense, dim=1), self.tensor(src), self.tensor(previous))
         return predicted
 
-    def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
+    def loss(self, versions: StateVersions, weight: Tensor | None, epoch: int) -> Tensor:
         stream, some = versions.stream, slice(versions.first, versions.last)
         events, before = stream.events, stream.moment[some]
         src, dst, t = events.src[some].astype(np.int64), events.dst[some].astype(np.int64), events.t[some]
@@ -200,7 +201,7 @@ class JodieOriginal(VersionedSystem):
         loss: Tensor = (losses if weight is None else losses * weight).mean()
         return loss
 
-    def logits(self, versions: Versions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
+    def logits(self, versions: StateVersions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
         is_new = np.append(True, (src[1:] != src[:-1]) | (t[1:] != t[:-1]) | (visible[1:] != visible[:-1]))
         question = self.tensor(np.cumsum(is_new[: len(src)]) - 1)  # one prediction for all destinations
         j = self._predict(versions, src[is_new], t[is_new], visible[is_new])
@@ -210,33 +211,33 @@ class JodieOriginal(VersionedSystem):
         return logits
 
 
-class Recurrence(torch.autograd.Function):
+class JodieRecurrence(torch.autograd.Function):
     """The state after each message, normalise(tanh(A own + B other + drive)), computed message by message.
 
     Forward and backward run in compiled loops on the host for every device: few messages are independent of each other.
     """
 
     @staticmethod
-    def forward(ctx: Any, before: Tensor, drive: Tensor, own: Tensor, other: Tensor, plan: Plan) -> Tensor:
+    def forward(ctx: Any, before: Tensor, drive: Tensor, own: Tensor, other: Tensor, plan: MessagePlan) -> Tensor:
         """The states [L + M, d] before the messages, then after each; A and B by role are [2, d, d]."""
         m, d = drive.shape
         ctx.device, ctx.own, ctx.other = before.device, host_array(own), host_array(other)
-        ctx.messages = Messages(plan.rows, plan.previous, host_array(drive))
-        ctx.tables = Tables(
+        ctx.messages = JodieMessages(plan.rows, plan.previous, host_array(drive))
+        ctx.tables = JodieTables(
             z=np.concatenate([host_array(before), np.empty((m, d), np.float32)]),
             new=np.empty((m, d), np.float32),
             mean=np.empty((m, d), np.float32),
             averaged=np.empty(m, np.int64),
             norm=np.empty(m, np.float32),
         )
-        fill_states(ctx.own, ctx.other, ctx.messages, ctx.tables)
+        states_forward(ctx.own, ctx.other, ctx.messages, ctx.tables)
         return torch.from_numpy(ctx.tables.z).to(ctx.device)
 
     @staticmethod
     def backward(ctx: Any, by_table: Tensor) -> Any:
         messages, tables = ctx.messages, ctx.tables
         by_z, by_drive = host_array(by_table).copy(), np.empty_like(messages.drive)
-        fill_gradients(ctx.own, ctx.other, messages, tables, by_z, by_drive)
+        states_backward(ctx.own, ctx.other, messages, tables, by_z, by_drive)
         of_role = by_drive.reshape(-1, 2, by_drive.shape[1]).transpose(1, 2, 0)  # [2, d, n]
         read = tables.z[messages.rows].reshape(-1, 2, 2, by_drive.shape[1])  # [n, role, own or other, d]
         by_own, by_other = (of_role @ read[:, :, which].swapaxes(0, 1) for which in (0, 1))  # [2, d, d]
@@ -261,7 +262,7 @@ def _place(known: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
 # its norm.
 
 
-class Messages(NamedTuple):
+class JodieMessages(NamedTuple):
     """M consecutive messages and what they read."""
 
     rows: Array  # of the owner and of the other end [M, 2]
@@ -269,7 +270,7 @@ class Messages(NamedTuple):
     drive: Array  # what gap and attributes add to the state, before the nonlinearity [M, d]
 
 
-class Tables(NamedTuple):
+class JodieTables(NamedTuple):
     """What the forward pass writes."""
 
     z: Array  # the states [L + M, d]
@@ -280,7 +281,7 @@ class Tables(NamedTuple):
 
 
 @njit_fast
-def fill_states(own: Array, other: Array, messages: Messages, tables: Tables) -> None:
+def states_forward(own: Array, other: Array, messages: JodieMessages, tables: JodieTables) -> None:
     """Fill the tables, of which the first L rows of z are given; `own` and `other` are weights by role [2, d, d]."""
     z, mean = tables.z, tables.mean
     num_outside = len(z) - len(messages.rows)
@@ -302,7 +303,9 @@ def fill_states(own: Array, other: Array, messages: Messages, tables: Tables) ->
 
 
 @njit_fast
-def fill_gradients(own: Array, other: Array, messages: Messages, tables: Tables, grad_z: Array, grad: Array) -> None:
+def states_backward(
+    own: Array, other: Array, messages: JodieMessages, tables: JodieTables, grad_z: Array, grad: Array
+) -> None:
     """Gradients by the inputs of each message, from those by the states.
 
     Args:

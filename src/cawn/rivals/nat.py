@@ -10,9 +10,7 @@ rows nor on links at or after its time.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -21,20 +19,17 @@ import torch
 from torch import Tensor, nn
 
 from cawn.data.events import Events, by_first_appearance
-from cawn.data.ties import batch_ends
 from cawn.kernels import rng
-from cawn.rivals.replay import Replay
+from cawn.rivals.stream import BatchedSystem, Batches, State
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding
-from cawn.systems.neural import NeuralSystem, PastTensors
 from cawn.systems.settings import PublishedSettings, setting
-from cawn.systems.training import Optimizer, contrast_loss
+from cawn.systems.training import Links
 
 Array = npt.NDArray[Any]
 
 EMPTY = -1
 CACHES = 6  # the node itself, its neighbours and their neighbours, for each node of a pair
-_PAIRS = 1 << 10  # per forward pass, in scoring
 _DRAWN = 1 << 13  # links whose replacements are drawn at once
 LOG_PERIOD = 14.0  # log(1 + gap) of a gap as long as the training period
 
@@ -68,8 +63,7 @@ class NATSettings(PublishedSettings):
     }
 
 
-@dataclass
-class Caches:
+class Caches(NamedTuple):
     """The state of all nodes. Slot 0 is for the node itself, followed by those of the first and of the second cache.
 
     There are two rows more than nodes: one that stays empty, for unknown nodes, and one for writes without effect.
@@ -82,7 +76,7 @@ class Caches:
     winner: Tensor  # [(N + 2) * S] int64 scratch
 
 
-class View(NamedTuple):
+class CacheView(NamedTuple):
     """The contents of the caches of B nodes, as read at t."""
 
     own: Tensor  # [B, dim]
@@ -119,7 +113,7 @@ class NAT(nn.Module):
         after: Tensor = rnn(linear(message).flatten(0, -2), vector.flatten(0, -2))
         return after.view_as(vector)
 
-    def forward(self, u: View, v: View, features: Tensor | None, own_features: list[Tensor]) -> Tensor:
+    def forward(self, u: CacheView, v: CacheView, features: Tensor | None, own_features: list[Tensor]) -> Tensor:
         """Logits [B] of pairs.
 
         Args:
@@ -145,7 +139,7 @@ class NAT(nn.Module):
         return logits
 
 
-class CacheBatches(PastTensors):
+class CacheBatches(Batches):
     """Links in canonical order, in batches that do not split ties, and the slots of every node as a key.
 
     Slots are hashes of the order in which nodes first appear, so that renaming nodes changes nothing.
@@ -155,7 +149,6 @@ class CacheBatches(PastTensors):
         super().__init__(events, system)
         config, device = system.config, system.device
         src, dst = self.events.src.astype(np.int64), self.events.dst.astype(np.int64)
-        self.ends = batch_ends(self.events.t, config.batch_size)  # of complete batches
         self.both = torch.from_numpy(np.stack([src, dst], axis=1)).to(device)  # [E, 2]
         number = np.zeros(self.num_nodes, np.int64)
         nodes = np.stack([src, dst], axis=1).ravel()
@@ -183,15 +176,12 @@ class CacheBatches(PastTensors):
             self._drawn = first, drawn
         return drawn[2 * (start - first) : 2 * (stop - first)]
 
-    def batches_before(self, visible: Array) -> Array:
-        """The number of complete batches among the first `visible` links: [B]."""
-        return np.searchsorted(self.ends, visible, side="right")
 
-
-class NATSystem(NeuralSystem):
-    """NAT, with caches of the links of earlier batches."""
+class NATSystem(BatchedSystem):
+    """NAT, with caches of the links of earlier batches; a part of the stream is a batch."""
 
     module: NAT
+    pairs_per_pass = 1 << 10
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -199,66 +189,55 @@ class NATSystem(NeuralSystem):
         self.seed = rng.seed_for(context.seed, "caches")
         self.size = 1 + config.neighbours + config.second_neighbours  # S
         self.module = NAT(config, self.link_width, self.node_width).to(context.device)
-        self._stream: CacheBatches | None = None  # of the training links
-        self._caches, self._done = Caches(*[torch.empty(0)] * 5), 0  # in training, after `_done` batches
-        if context.training is not None:
-            self._steps = self._batches_with_links()
-            self.steps_per_epoch = len(self._steps)
 
     def past(self, events: Events) -> CacheBatches:
         return CacheBatches(events, self)
 
-    # Training
+    def first_state(self) -> State:
+        return self.initial(self._past_of(self.context.events))
 
-    def _batches_with_links(self) -> list[tuple[int, slice]]:
-        """The batches of the stream that have links to train on, with the range of these links."""
-        train = self.context.train
-        ends, t = batch_ends(train.known.t, self.config.batch_size), train.events.t[train.positions]
-        ends = np.unique([*ends, len(train.known)])  # the last batch may be incomplete
-        last = np.searchsorted(t, train.known.t[ends - 1], side="right")
-        ranges = [slice(a, b) for a, b in zip([0, *last[:-1]], last, strict=True)]
-        return [(i, part) for i, part in enumerate(ranges) if part.stop > part.start]
+    def training_logits(self, past: CacheBatches, state: State, links: Links, complete: int) -> Tensor:
+        nodes, n = torch.cat([links.src, links.dst, links.negative]), len(links.src)
+        whole = self.view(past, Caches(**state), nodes, links.t.repeat(3))  # of u, v, negative
+        u = CacheView(*(torch.cat([column[:n], column[:n]]) for column in whole))
+        return self.score(past, u, CacheView(*(column[n:] for column in whole)))  # [2n]
 
-    def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
-        train = self.context.train
-        if self._stream is None:
-            self._stream = CacheBatches(train.known, self)
-        stream = self._stream
-        (links,) = replace(train, batch_size=len(train.positions)).tensors(epoch, 0, self.device, shuffled=False)
-        if first == 0:
-            self._caches, self._done = self.new_caches(stream), 0
-        for batch, part in self._steps[first:]:
-            self.advance(stream, self._caches, self._done, batch)
-            self._done = batch
-            some = links.map(operator.itemgetter(part))
-            nodes, n = torch.cat([some.src, some.dst, some.negative]), len(some.src)
-            whole = self.view(stream, self._caches, nodes, some.t.repeat(3))  # of u, v, negative
-            u = View(*(torch.cat([column[:n], column[:n]]) for column in whole))
-            logits = self.score(stream, u, View(*(column[n:] for column in whole)))  # [2n]
-            yield contrast_loss(logits, some.weight)
+    def parts(self, past: CacheBatches, visible: Array) -> npt.NDArray[np.int64]:
+        return past.complete(visible)
 
-    def training_state(self) -> dict[str, Tensor]:
-        return asdict(self._caches) | {"done": torch.tensor(self._done)}
-
-    def load_training_state(self, state: dict[str, Tensor]) -> None:
-        empty = self.new_caches(CacheBatches(self.context.train.known, self))
-        found = {name: state[name].to(self.device) for name in asdict(empty)}
-        if any(found[name].shape != value.shape for name, value in asdict(empty).items()):
-            raise ValueError("the caches have the wrong shape")
-        self._caches, self._done = Caches(**found), int(state["done"])
-
-    # The caches
-
-    def new_caches(self, stream: CacheBatches) -> Caches:
-        rows, S, config = stream.num_nodes + 2, self.size, self.config
+    def initial(self, past: CacheBatches) -> State:
+        rows, S, config = past.num_nodes + 2, self.size, self.config
         none = torch.full((rows, S), EMPTY, device=self.device)
         own = torch.zeros(rows, config.dim, device=self.device)
         vector = torch.zeros(rows, S, config.entry_dim, device=self.device)
-        return Caches(own, none, none.clone(), vector, none.flatten().clone())
+        return Caches(own, none, none.clone(), vector, none.flatten().clone())._asdict()
 
-    def view(self, stream: CacheBatches, caches: Caches, nodes: Tensor, t: Tensor) -> View:
+    def part(self, past: CacheBatches, state: State, number: int) -> tuple[CacheBatches, Caches, int]:
+        return past, Caches(**state), number
+
+    def advance(self, part: tuple[CacheBatches, Caches, int], state: State) -> None:
+        self.add(part[0], state, part[2])
+
+    @torch.no_grad()
+    def add(self, past: CacheBatches, state: State, number: int) -> None:
+        """Insert the links of a batch into the caches, which it reads as they were before it."""
+        start = int(past.ends[number - 1]) if number else 0
+        self._insert(past, Caches(**state), start, int(past.ends[number]))
+
+    def logits(
+        self, part: tuple[CacheBatches, Caches, int], src: Array, dst: Array, t: Array, visible: Array
+    ) -> Tensor:
+        past, caches, _ = part
+        nodes, now = torch.from_numpy(np.concatenate([src, dst])), torch.from_numpy(np.tile(t, 2))
+        whole = self.view(past, caches, nodes.to(self.device), now.to(self.device))
+        u, v = (CacheView(*half) for half in zip(*(column.chunk(2) for column in whole), strict=True))
+        return self.score(past, u, v)
+
+    # The caches
+
+    def view(self, stream: CacheBatches, caches: Caches, nodes: Tensor, t: Tensor) -> CacheView:
         """The vectors of nodes and of their entries at t, given the links inserted into the caches so far."""
-        row = torch.where((nodes >= 0) & (nodes < stream.num_nodes), nodes, stream.num_nodes)  # [B]
+        row = stream.rows(nodes)  # [B]
         key, link, vector = caches.key[row], caches.link[row], caches.vector[row]  # [B, S], [B, S], [B, S, entry]
         own = caches.own[row]  # [B, dim]
         if len(stream.t):
@@ -273,20 +252,13 @@ class NATSystem(NeuralSystem):
             vector = torch.where(exists[..., None], self.module.updated(vector, message, own=False), vector)
             own = torch.where(exists[:, :1], self.module.updated(own, own_message, own=True), own)
         key = torch.cat([nodes[:, None], key[:, 1:]], dim=1)  # every node is a key of its own
-        return View(own, key, link, vector)
+        return CacheView(own, key, link, vector)
 
-    def score(self, stream: CacheBatches, u: View, v: View) -> Tensor:
+    def score(self, stream: CacheBatches, u: CacheView, v: CacheView) -> Tensor:
         features = stream.features(torch.cat([u.key, v.key], dim=1))
         own = [] if features is None else [features[:, 0], features[:, self.size]]
         logits: Tensor = self.module(u, v, features, own)
         return logits
-
-    @torch.no_grad()
-    def advance(self, stream: CacheBatches, caches: Caches, first: int, last: int) -> None:
-        """Update the caches with the batches first..last; each batch reads the caches before it."""
-        for batch in range(first, last):
-            start = int(stream.ends[batch - 1]) if batch else 0
-            self._insert(stream, caches, start, int(stream.ends[batch]))
 
     def _insert(self, stream: CacheBatches, caches: Caches, start: int, stop: int) -> None:
         """Insert the links start..stop into the caches of both of their nodes.
@@ -326,41 +298,3 @@ class NATSystem(NeuralSystem):
         caches.link.view(-1)[place] = links
         caches.vector.view(-1, caches.vector.shape[2])[place] = vectors
         caches.own[place[:, 0] // S] = before.own
-
-    def scorer(self, events: Events) -> NATScorer:
-        return NATScorer(self, self._past_of(events))
-
-
-class NATScorer:
-    """Scores pairs with the caches of all earlier batches, replayed with the current weights."""
-
-    def __init__(self, system: NATSystem, stream: CacheBatches) -> None:
-        self._system, self._stream = system, stream
-
-        def advance(caches: Caches, first: int, last: int) -> None:
-            system.advance(stream, caches, first, last)
-
-        self._replay: Replay[Caches] = Replay(lambda: system.new_caches(stream), advance, len(stream.ends))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return NATScorer, (self._system, self._stream)  # the state is replayed again
-
-    def __call__(self, src: Array, dst: Array, t: Array) -> Array:
-        return self.score_after(src, dst, t, np.searchsorted(self._stream.events.t, t))
-
-    @torch.no_grad()
-    def score_after(self, src: Array, dst: Array, t: Array, visible: Array) -> Array:
-        """See `PrefixScorer`."""
-        system, stream, logits = self._system, self._stream, np.empty(len(src))
-        system.module.eval()
-        done = stream.batches_before(visible)
-        with self._replay.lock:
-            for count in np.unique(done):
-                caches, some = self._replay.after(int(count)), np.flatnonzero(done == count)
-                for part in np.split(some, range(_PAIRS, len(some), _PAIRS)):
-                    nodes = torch.from_numpy(np.concatenate([src[part], dst[part]]).astype(np.int64))
-                    now = torch.from_numpy(np.tile(t[part], 2))
-                    whole = system.view(stream, caches, nodes.to(system.device), now.to(system.device))
-                    u, v = (View(*half) for half in zip(*(column.chunk(2) for column in whole), strict=True))
-                    logits[part] = system.score(stream, u, v).double().cpu().numpy()
-        return logits

@@ -3,8 +3,8 @@
 Message 2e is the update of the source of link e, message 2e + 1 that of its destination. Each message produces a new
 version of one state. All messages at one time read the versions from before that time, and the state after them is
 their mean, so simultaneous links do not see each other. Which versions a message reads depends only on the links: a
-`Plan` numbers them as rows of a table. A system fills the table in compiled loops, because few messages are independent
-of each other, and computes everything else from the table at once.
+`MessagePlan` numbers them as rows of a table. A system fills the table in compiled loops, because few messages are
+independent of each other, and computes everything else from the table at once.
 """
 
 from __future__ import annotations
@@ -22,21 +22,18 @@ from torch import Tensor
 
 from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
-from cawn.rivals.replay import Replay
-from cawn.systems.base import Context
-from cawn.systems.neural import NeuralSystem, padded
+from cawn.rivals.stream import State, StreamSystem
+from cawn.systems.neural import padded
 from cawn.systems.training import Optimizer
 
 Array = npt.NDArray[Any]
-State = dict[str, Tensor]
 
 NONE = -1  # no message
 _CHUNK = 2_048  # links per chunk, in scoring
-_PAIRS = 4_096  # per forward pass, in scoring
 
 
 @dataclass(frozen=True)
-class Plan:
+class MessagePlan:
     """What the messages of consecutive links read, as rows of one table.
 
     The first L rows of the table are the states of the owners `outside` before these links; one version per message
@@ -112,7 +109,7 @@ class VersionedLinks:
         """First and last link of a chunk; the one after the last is empty."""
         return self.chunks[chunk], self.chunks[min(chunk + 1, len(self.chunks) - 1)]
 
-    def plan(self, first: int, last: int, read: Array) -> Plan:
+    def plan(self, first: int, last: int, read: Array) -> MessagePlan:
         """The plan of links first..last; each message reads the versions of the owners `read` [M, R], -1 for none.
 
         The first column of `read` is the owner of the message itself.
@@ -128,7 +125,7 @@ class VersionedLinks:
         previous = np.full(len(owners), NONE)
         previous[order[1:]] = np.where(same, order[:-1], NONE)
         outside_last = self.last_message(outside, np.full(len(outside), first))
-        return Plan(2 * first, outside, outside_last, rows, previous)
+        return MessagePlan(2 * first, outside, outside_last, rows, previous)
 
     def final(self, first: int, last: int) -> tuple[Array, Array]:
         """The owners whose states the links first..last update, and the last message to each."""
@@ -141,7 +138,7 @@ def host_array(values: Tensor) -> npt.NDArray[np.float32]:
     return np.ascontiguousarray(values.detach().cpu().numpy())
 
 
-class Versions:
+class StateVersions:
     """The versions of the states after each link of one chunk."""
 
     def __init__(self, system: VersionedSystem, stream: VersionedLinks, state: State, first: int, last: int) -> None:
@@ -162,7 +159,7 @@ class Versions:
     def before(self, owners: Array, last: Array) -> Tensor:
         """The state of each owner before the chunk, given the last message to it: [..., d]."""
         tensor = self.system.tensor
-        start = self.system.initial(self.stream, owners)
+        start = self.system.without_links(self.stream, owners)
         return torch.where(tensor(last >= 0)[..., None], self.state["states"][tensor(owners)], start)
 
     def advance(self) -> None:
@@ -173,15 +170,11 @@ class Versions:
         self.state.update(self.next)
 
 
-class VersionedSystem(NeuralSystem):
+class VersionedSystem(StreamSystem):
     """A system whose state is updated by every link. A training step processes the links of one chunk, in order.
 
     Gradients flow through the updates of a chunk; the state before it is a constant.
     """
-
-    def __init__(self, context: Context) -> None:
-        super().__init__(context)
-        self._state: State | None = None  # of training
 
     @abstractmethod
     def owners(self, events: Events) -> Array:
@@ -192,20 +185,31 @@ class VersionedSystem(NeuralSystem):
         """The state before the first link. "states" has a row per owner, and one more for unknown nodes."""
 
     @abstractmethod
-    def initial(self, stream: VersionedLinks, owners: Array) -> Tensor:
+    def without_links(self, stream: VersionedLinks, owners: Array) -> Tensor:
         """The states of owners without links: [..., d]."""
 
     @abstractmethod
-    def roll(self, versions: Versions) -> tuple[Plan, Tensor]:
+    def roll(self, versions: StateVersions) -> tuple[MessagePlan, Tensor]:
         """The plan of a chunk and its table; the table has a gradient."""
 
     @abstractmethod
-    def loss(self, versions: Versions, weight: Tensor | None, epoch: int) -> Tensor:
+    def loss(self, versions: StateVersions, weight: Tensor | None, epoch: int) -> Tensor:
         """The loss of the links of a chunk, with a weight for each link."""
 
-    @abstractmethod
-    def logits(self, versions: Versions, src: Array, dst: Array, t: Array, visible: Array) -> Tensor:
-        """Logits [B] of pairs at t after the first `visible` links, which is a number within the chunk."""
+    def past(self, events: Events) -> VersionedLinks:
+        return VersionedLinks(events, self, _CHUNK)
+
+    def parts(self, past: VersionedLinks, visible: Array) -> npt.NDArray[np.int64]:
+        return past.chunk_of(visible)
+
+    def initial(self, past: VersionedLinks) -> State:
+        return self.new_state(past.events.num_nodes)
+
+    def part(self, past: VersionedLinks, state: State, number: int) -> StateVersions:
+        return StateVersions(self, past, state, *past.bounds(number))
+
+    def advance(self, part: StateVersions, state: State) -> None:
+        part.advance()
 
     @cached_property
     def training_stream(self) -> VersionedLinks:
@@ -215,33 +219,20 @@ class VersionedSystem(NeuralSystem):
     def steps_per_epoch(self) -> int:
         return len(self.training_stream.chunks) - 1
 
+    def first_state(self) -> State:
+        return self.initial(self.training_stream)
+
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         stream = self.training_stream
         if first == 0 or self._state is None:
-            self._state = self.new_state(stream.events.num_nodes)
+            self._state = self.first_state()
         weights = _weights(stream.events)
         for chunk in range(first, self.steps_per_epoch):
-            a, b = stream.bounds(chunk)
-            versions = Versions(self, stream, self._state, a, b)
-            loss = self.loss(versions, None if weights is None else self.tensor(weights[a:b]), epoch)
+            versions = self.part(stream, self._state, chunk)
+            some = slice(versions.first, versions.last)
+            loss = self.loss(versions, None if weights is None else self.tensor(weights[some]), epoch)
             versions.advance()
             yield loss
-
-    def training_state(self) -> State:
-        assert self._state is not None
-        return dict(self._state)
-
-    def load_training_state(self, state: State) -> None:
-        expected = self.new_state(self.training_stream.events.num_nodes)
-        if {name: value.shape for name, value in state.items()} != {n: v.shape for n, v in expected.items()}:
-            raise ValueError("the state has the wrong shapes for these links")
-        self._state = {name: value.to(expected[name]) for name, value in state.items()}
-
-    def scorer(self, events: Events) -> VersionScorer:
-        return VersionScorer(self, self._past_of(events))
-
-    def past(self, events: Events) -> VersionedLinks:
-        return VersionedLinks(events, self, _CHUNK)
 
     def tensor(self, values: Array) -> Tensor:
         """An array on the device of the system."""
@@ -266,47 +257,6 @@ class VersionedSystem(NeuralSystem):
 
         mean, deviation = self.context.fact(name, find)
         return [float(mean), float(deviation)]
-
-
-class VersionScorer:
-    """Scores pairs with the weights of a system, replaying the stream in chunks."""
-
-    def __init__(self, system: VersionedSystem, stream: VersionedLinks) -> None:
-        self._system, self._stream = system, stream
-        num_nodes, num_chunks = stream.events.num_nodes, len(stream.chunks) - 1
-        self._replay = Replay(lambda: system.new_state(num_nodes), self._advance, num_chunks)
-        self._versions: tuple[int, Versions] | None = None  # of the most recent chunk
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return VersionScorer, (self._system, self._stream)  # the state is replayed again
-
-    def __call__(self, src: Array, dst: Array, t: Array) -> Array:
-        return self.score_after(src, dst, t, np.searchsorted(self._stream.events.t, t))
-
-    @torch.no_grad()
-    def score_after(self, src: Array, dst: Array, t: Array, visible: Array) -> Array:
-        """See `PrefixScorer`; simultaneous links are in canonical order."""
-        self._system.module.eval()
-        columns = [np.asarray(src, np.int64), np.asarray(dst, np.int64), np.asarray(t), np.asarray(visible)]
-        chunks, found = self._stream.chunk_of(columns[3]), np.empty(len(src))
-        with self._replay.lock:
-            for chunk in np.unique(chunks).tolist():
-                versions = self._of(self._replay.after(chunk), chunk)
-                asked = np.flatnonzero(chunks == chunk)
-                for first in range(0, len(asked), _PAIRS):
-                    some = asked[first : first + _PAIRS]
-                    logits = self._system.logits(versions, *(column[some] for column in columns))
-                    found[some] = logits.double().cpu().numpy()
-        return found
-
-    def _advance(self, state: State, first: int, last: int) -> None:
-        for chunk in range(first, last):
-            self._of(state, chunk).advance()
-
-    def _of(self, state: State, chunk: int) -> Versions:
-        if self._versions is None or self._versions[0] != chunk or self._versions[1].state is not state:
-            self._versions = chunk, Versions(self._system, self._stream, state, *self._stream.bounds(chunk))
-        return self._versions[1]
 
 
 def _since(stream: VersionedLinks, t: Array, last: Array) -> npt.NDArray[np.float64]:

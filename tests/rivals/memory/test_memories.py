@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cawn import systems
-from cawn.rivals.memory.memories import LatestMessages, Versions
+from cawn.rivals.memory.memories import LatestMessages, MemoryVersions
 from cawn.rivals.memory.network import MemoryNetwork
 from cawn.rivals.memory.stream import MemoryBatches
 from cawn.systems.base import Context
@@ -26,9 +26,10 @@ def network_and_stream(name: str) -> tuple[MemoryNetwork, MemoryBatches]:
 def test_versions_are_the_memories_after_each_batch(name: str, cut: int) -> None:
     """Whether all batches are replayed at once, or in two parts."""
     network, stream = network_and_stream(name)
-    begin = Versions(network, stream, torch.zeros(10, 6), 0, cut)
-    versions = Versions(network, stream, begin.after(), cut, len(stream))
-    latest, nodes = LatestMessages(network, stream), torch.arange(-1, 12)
+    begin = MemoryVersions(network, stream, torch.zeros(10, 6), 0, cut)
+    versions = MemoryVersions(network, stream, begin.after(), cut, len(stream))
+    latest = LatestMessages(network, stream, LatestMessages.initial(network, stream))
+    nodes = torch.arange(-1, 12)
     assert len(stream) > 5
     for complete in range(len(stream) + 1):
         if complete > 0:
@@ -42,7 +43,7 @@ def test_versions_are_the_memories_after_each_batch(name: str, cut: int) -> None
 
 def test_the_latest_versions_of_all_nodes() -> None:
     network, stream = network_and_stream("tgn")
-    versions = Versions(network, stream, torch.zeros(10, 6), 0, len(stream))
+    versions = MemoryVersions(network, stream, torch.zeros(10, 6), 0, len(stream))
     nodes = torch.arange(10)
     assert torch.equal(versions.after(), versions.read(nodes, torch.tensor(len(stream))))
     assert np.isfinite(versions.memory.numpy()).all()

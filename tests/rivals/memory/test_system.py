@@ -7,7 +7,9 @@ import pytest
 import torch
 
 import cawn
-from cawn.rivals.memory.system import MemorySystem, gap_moments, part_bounds
+from cawn.rivals.memory.stream import part_bounds
+from cawn.rivals.memory.system import MemorySystem, gap_moments
+from cawn.rivals.stream import StreamScorer
 from cawn.systems.training import contrast_loss
 from networks import random_events, with_columns
 from systems.small_settings import small
@@ -100,15 +102,16 @@ def test_parts_of_a_replay_have_a_limited_number_of_versions() -> None:
 
 
 @each_system
-def test_scores_do_not_depend_on_the_parts_of_a_replay(name: str, monkeypatch) -> None:
+def test_scores_do_not_depend_on_the_parts_of_a_replay(name: str) -> None:
     events = random_events(5, num_nodes=15, num_links=300, span=200)
     system = trainer_of(name, events).system
     rng = np.random.default_rng(0)
     asked = *rng.integers(0, 16, (2, 80)), np.sort(rng.integers(0, 220, 80))
     expected = system.scorer(events)(*asked)
-    monkeypatch.setattr("cawn.rivals.memory.system._VERSIONS", 40)
-    scorer = system.scorer(events)
-    assert len(scorer._bounds) > 4
+    stream = system.past(events)
+    stream.bounds = part_bounds(stream.first_version, 40)
+    assert len(stream.bounds) > 4
+    scorer = StreamScorer(system, stream)
     assert_same_scores(scorer(*asked), expected)
     for some in (slice(70, 80), slice(10, 20), slice(0, 80)):
         assert_same_scores(scorer(*(column[some] for column in asked)), expected[some])

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from cawn.rivals.memory.network import MemoryNetwork
 from cawn.rivals.memory.stream import MemoryBatches
+from cawn.rivals.stream import State
 
 
 class LatestMessages:
@@ -16,16 +17,16 @@ class LatestMessages:
     memory is read, with the current weights and with a gradient.
     """
 
-    def __init__(self, network: MemoryNetwork, stream: MemoryBatches) -> None:
+    def __init__(self, network: MemoryNetwork, stream: MemoryBatches, state: State) -> None:
         self._network, self._stream = network, stream
-        rows, device = stream.num_nodes + 1, stream.device
-        self.message = torch.zeros(rows, network.width, device=device)
-        self.seen = torch.zeros(rows, dtype=torch.bool, device=device)  # whether there is a message
+        self.message, self.seen = state["message"], state["seen"]
 
-    @property
-    def tensors(self) -> dict[str, Tensor]:
-        """All of its tensors, by name."""
-        return {"message": self.message, "seen": self.seen}
+    @staticmethod
+    def initial(network: MemoryNetwork, stream: MemoryBatches) -> State:
+        """No messages: a row per node, and whether there is a message."""
+        rows, device = stream.num_nodes + 1, stream.device
+        message = torch.zeros(rows, network.width, device=device)
+        return {"message": message, "seen": torch.zeros(rows, dtype=torch.bool, device=device)}
 
     def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
         """The memories of nodes after the last batch that was added: [..., dim]."""
@@ -45,7 +46,7 @@ class LatestMessages:
         self.seen[messages.nodes] = True
 
 
-class Versions:
+class MemoryVersions:
     """The memories of all nodes before a range of batches, and all versions within it, with fixed weights.
 
     Queries at any number of times within these batches can be answered at once.
@@ -58,7 +59,7 @@ class Versions:
 
     @torch.no_grad()
     def __init__(self, network: MemoryNetwork, stream: MemoryBatches, before: Tensor, first: int, last: int) -> None:
-        self._stream, self._last = stream, last
+        self.stream, self._last = stream, last
         self._base, self._offset = stream.first_version[first], len(before)
         starts = [version - self._base for version in stream.first_version[first : last + 1]]
         self.memory = torch.cat([before, before.new_zeros(starts[-1], before.shape[1])])
@@ -76,7 +77,7 @@ class Versions:
 
     def read(self, nodes: Tensor, complete: Tensor) -> Tensor:
         """The memories of nodes after the first `complete` batches: [..., dim]."""
-        return self.memory[self._place(self._stream.version(nodes, complete), self._stream.rows(nodes))]
+        return self.memory[self._place(self.stream.version(nodes, complete), self.stream.rows(nodes))]
 
     def after(self) -> Tensor:
         """The memories of all nodes after these batches: [N + 1, dim]."""

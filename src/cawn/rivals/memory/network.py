@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cawn.rivals.memory.config import TgnSettings
-from cawn.rivals.memory.stream import MemoryBatches, Messages
+from cawn.rivals.memory.stream import BatchMessages, MemoryBatches
 from cawn.systems.layers import Merge, TemporalAttention, TimeEncoding
 
 Read = Callable[[Tensor, Tensor], Tensor]  # memories of nodes [...] after a number of batches [...]: [..., dim]
@@ -43,7 +43,7 @@ class MemoryNetwork(nn.Module):
         s: Tensor = self.updater(message, message[:, : self.config.dim])
         return s
 
-    def context(self, stream: MemoryBatches, messages: Messages) -> Tensor:
+    def context(self, stream: MemoryBatches, messages: BatchMessages) -> Tensor:
         """The part [phi(gap) | e] of the aggregated messages, which does not depend on memories: [n, time + link]."""
         phi, attributes = self.time(messages.gap / self.unit), stream.attributes(messages.links)
         return messages.mean(phi if attributes is None else torch.cat([phi, attributes], dim=-1))

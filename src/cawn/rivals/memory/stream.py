@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 
 from cawn.data.events import Events
-from cawn.data.ties import batch_ends
 from cawn.rivals.memory.config import TgnSettings
-from cawn.systems.neural import NeuralSystem, PastTensors
+from cawn.rivals.stream import Batches
+from cawn.systems.neural import NeuralSystem
 
 Array = npt.NDArray[Any]
 
 NONE = -1  # no version
 
 
-class Messages(NamedTuple):
+class BatchMessages(NamedTuple):
     """The messages of consecutive batches, grouped by the n versions that they produce."""
 
     nodes: Tensor  # [n] the receivers
@@ -35,29 +35,21 @@ class Messages(NamedTuple):
         return torch.segment_reduce(values, "mean", lengths=self.counts, axis=0, unsafe=True)
 
 
-class MemoryBatches(PastTensors):
+class MemoryBatches(Batches):
     """The past links of nodes, and the updates of memories by each batch; see `batch_ends`.
 
     Each batch produces a new version of the memory of every node in it. Versions are numbered by batch, then by node;
     the numbering depends only on the links.
+
+    Args:
+        versions: The most versions in a part of the stream, unless it is one batch.
     """
 
-    def __init__(self, events: Events, system: NeuralSystem) -> None:
+    def __init__(self, events: Events, system: NeuralSystem, versions: int) -> None:
         super().__init__(events, system)
         config: TgnSettings = system.config
-        self.ends = batch_ends(self.events.t, config.batch_size)  # [batches] the number of links up to each end
         self._index(last=config.aggregation == "last")
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def complete(self, visible: Array) -> npt.NDArray[np.int64]:
-        """The number of complete batches among the first `visible` [B] links: [B]."""
-        return np.searchsorted(self.ends, visible, side="right")
-
-    def rows(self, nodes: Tensor) -> Tensor:
-        """The rows of nodes in a table; the last row is for unknown ids."""
-        return torch.where((nodes >= 0) & (nodes < self.num_nodes), nodes, self.num_nodes)
+        self.bounds = part_bounds(self.first_version, versions)  # of the parts that are replayed at once, in batches
 
     def version(self, nodes: Tensor, complete: Tensor) -> Tensor:
         """The latest version of each node's memory after the first `complete` batches; NONE if it has none."""
@@ -73,13 +65,13 @@ class MemoryBatches(PastTensors):
         version = self.version(nodes, complete)
         return torch.where(version == NONE, 0, t - self.latest[version]).double()
 
-    def messages(self, first: int, last: int) -> Messages:
+    def messages(self, first: int, last: int) -> BatchMessages:
         """The messages of batches first..last."""
         versions = slice(self.first_version[first], self.first_version[last])
         messages = slice(self._first_message[first], self._first_message[last])
         single = versions.stop - versions.start == messages.stop - messages.start
         sender, links, gap = (column[messages] for column in (self._sender, self._links_of_messages, self._gap))
-        return Messages(self.owner[versions], sender, links, gap, None if single else self._counts[versions])
+        return BatchMessages(self.owner[versions], sender, links, gap, None if single else self._counts[versions])
 
     def _index(self, *, last: bool) -> None:
         """Group the messages of all batches by version; with `last`, only those at its latest time."""
@@ -117,3 +109,12 @@ class MemoryBatches(PastTensors):
         self._versions_by_node, self._version_codes = tensor(by_node), tensor(codes[by_node])
         self._links_of_messages, self._gap = tensor(links), tensor(gap.astype(np.float64))
         self._sender = tensor(np.searchsorted(versions, sender) - first_version[batch[version]])
+
+
+def part_bounds(first_version: list[int], versions: int) -> list[int]:
+    """Divides batches into parts of at most `versions` versions, or one batch: the bounds of at least one part."""
+    starts, bounds = np.array(first_version), [0]
+    while bounds[-1] < len(starts) - 1:
+        end = int(np.searchsorted(starts, starts[bounds[-1]] + versions, side="right")) - 1
+        bounds.append(max(end, bounds[-1] + 1))
+    return bounds if len(bounds) > 1 else [0, 0]

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from cawn.rivals.replay import Replay
 from cawn.rivals.snapshots.system import KnownNodes, SnapshotSettings, SnapshotSystem, Target, targets
 from cawn.rivals.snapshots.windows import Normalised, Snapshots, View
+from cawn.rivals.stream import HasState, Replay, State
 from cawn.systems.base import Context
 from cawn.systems.settings import DrawsNoNegatives, IgnoresDirection, setting
 from cawn.systems.training import Optimizer
@@ -110,7 +110,7 @@ class VGRNN(nn.Module):
         return posterior, z, update * state + (1 - update) * new
 
 
-class VGRNNSystem(SnapshotSystem):
+class VGRNNSystem(HasState, SnapshotSystem):
     """VGRNN, trained by truncated back-propagation through time: one step per `truncation` snapshots."""
 
     config: VGRNNSettings
@@ -119,7 +119,6 @@ class VGRNNSystem(SnapshotSystem):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self.module = VGRNN(self.config, KnownNodes(context), self.node_width).to(self.device)
-        self._state: Tensor | None = None  # after the last step of training
 
     @cached_property
     def _targets(self) -> dict[int, Target]:
@@ -141,20 +140,15 @@ class VGRNNSystem(SnapshotSystem):
         past = self.past(self.context.events)
         for step in range(first, self.steps_per_epoch):
             segment = self._segments[step % len(self._segments)]
-            state = self._new_state(past) if segment.start == 0 or self._state is None else self._state
+            if segment.start == 0 or self._state is None:
+                self._state = self.first_state()
             random = torch.Generator().manual_seed(self.context.train.seed_for("noise", epoch, step))
-            loss, state = self._loss(past, segment, state, random)
-            self._state = state.detach()
+            loss, hidden = self._loss(past, segment, self._state["hidden"], random)
+            self._state = {"hidden": hidden.detach()}
             yield loss
 
-    def training_state(self) -> dict[str, Tensor]:
-        return {} if self._state is None else {"hidden": self._state}
-
-    def load_training_state(self, state: dict[str, Tensor]) -> None:
-        found = state["hidden"].to(self.device)
-        if found.shape != self._new_state(self.past(self.context.events)).shape:
-            raise ValueError("the state has the wrong shape")
-        self._state = found
+    def first_state(self) -> State:
+        return {"hidden": self._new_state(self.past(self.context.events))}
 
     def _new_state(self, past: Snapshots) -> Tensor:
         return torch.zeros(past.num_nodes + 1, self.config.hidden, device=self.device)

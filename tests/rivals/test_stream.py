@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cawn.rivals.replay import Replay
+from cawn.rivals.stream import Replay
 
 
 def test_any_order_of_questions() -> None:
