@@ -191,7 +191,7 @@ def _distinct_queries(src: Array, dst: Array, t: Array) -> tuple[Array, Array, A
 # The features of a position.
 
 
-class Feature(NamedTuple):
+class PositionFeature(NamedTuple):
     """Some columns of X."""
 
     name: str
@@ -241,11 +241,11 @@ def _attribute_width(table: str) -> Callable[[Config, Events], int]:
 
 
 FEATURES = (
-    Feature("time", lambda config, _: 2 * (config.time and config.logarithms), _log_times),
-    Feature("direction", lambda config, _: 2 * config.directed, _direction),
-    Feature("msg", _attribute_width("msg"), _link_attributes),
-    Feature("x", _attribute_width("x"), _node_attributes),
-    Feature("degree", lambda config, _: int(config.degree), _log_degree),
+    PositionFeature("time", lambda config, _: 2 * (config.time and config.logarithms), _log_times),
+    PositionFeature("direction", lambda config, _: 2 * config.directed, _direction),
+    PositionFeature("msg", _attribute_width("msg"), _link_attributes),
+    PositionFeature("x", _attribute_width("x"), _node_attributes),
+    PositionFeature("degree", lambda config, _: int(config.degree), _log_degree),
 )
 
 

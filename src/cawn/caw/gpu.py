@@ -28,7 +28,7 @@ from cawn.index.kernels.rates import LONGEST
 from cawn.kernels.cuda.launch import USE_CPU, Pieces, current, free_memory, memory_for, place
 from cawn.kernels.rng import bernoulli, order
 from cawn.systems.graphs import CapturedStep
-from cawn.systems.ranks import Rows, dropout_of
+from cawn.systems.ranks import BatchRows, dropout_of
 from cawn.systems.training import (
     HISTORICAL_SHARE,
     PAIR_SHARE,
@@ -191,7 +191,7 @@ class DeviceSteps:
         self._rows = training.ranks.rows(min(training.batch_size, len(training.positions)))
         self._dropout_rows = self._rows
         if self._rows.size == 0:  # one place, after the last link
-            self._dropout_rows = Rows(0, 1, self._rows.whole)
+            self._dropout_rows = BatchRows(0, 1, self._rows.whole)
             self._rows = self._dropout_rows._replace(first=len(training.positions))
         self._size = self._rows.size
         with memory_for("the training links"):

@@ -18,7 +18,7 @@ from cawn.caw.features import PAIRS_PER_BATCH, Batch, Batcher
 from cawn.caw.model import CAWN
 from cawn.data.events import by_first_appearance
 from cawn.systems.ranks import dropout_of
-from cawn.systems.training import Links, Optimizer, TrainingLinks, contrast_loss
+from cawn.systems.training import LinkBatch, Optimizer, TrainingLinks, contrast_loss
 
 Array = npt.NDArray[Any]
 Result = TypeVar("Result")
@@ -36,7 +36,7 @@ class HostEngine:
         """The loss of each step; the batch of the next one is made by another thread meanwhile."""
         batcher, seed = self._batcher, training.seed_for("epoch", epoch)
 
-        def task(links: Links) -> Callable[[], tuple[Batch, Links]]:
+        def task(links: LinkBatch) -> Callable[[], tuple[Batch, LinkBatch]]:
             ends = links.src, links.dst, links.negative, links.t
             return lambda: (batcher.contrast(*ends, seed=seed, negative_src=links.negative_src), links)
 

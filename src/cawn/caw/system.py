@@ -25,7 +25,7 @@ from cawn.index.index import Index
 from cawn.index.stored import index_of, named_arrays, stored_index
 from cawn.kernels.cuda.launch import memory_for
 from cawn.systems.base import Alternatives, Context
-from cawn.systems.training import Links, Optimizer
+from cawn.systems.training import LinkBatch, Optimizer
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -195,7 +195,7 @@ class WalkScorer:
         """See `Trainable`."""
         return WalkScorer(self._system.with_module(module), self.batcher)
 
-    def training_logits(self, links: Links, *, seed: int) -> Tensor:
+    def training_logits(self, links: LinkBatch, *, seed: int) -> Tensor:
         """See `Trainable`."""
         ends = links.src, links.dst, links.negative, links.t
         logits: Tensor = self._system.module(self.batcher.contrast(*ends, seed=seed, negative_src=links.negative_src))

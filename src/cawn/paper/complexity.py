@@ -27,7 +27,7 @@ from cawn.paper.results import Result, Results
 from cawn.paper.training import config_of, described
 from cawn.paper.variants import paper_config
 from cawn.studies.jobs import Send
-from cawn.systems.training import Links
+from cawn.systems.training import LinkBatch
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -152,7 +152,7 @@ def _walk_times(trainer: Trainer, history: History, config: Config) -> tuple[flo
     return watch.seconds, int(sum(drawn))
 
 
-def _queries(batch: Links, on_host: bool) -> tuple[Any, Any]:
+def _queries(batch: LinkBatch, on_host: bool) -> tuple[Any, Any]:
     """The nodes and times that the walks of a batch start from: sources, destinations and negatives."""
     join: Callable[[list[Any]], Any] = np.concatenate if on_host else torch.cat
     return join([batch.src, batch.dst, batch.negative]), join([batch.t] * 3)

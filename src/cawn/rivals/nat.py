@@ -24,7 +24,7 @@ from cawn.rivals.stream import BatchedSystem, Batches, State
 from cawn.systems.base import Context
 from cawn.systems.layers import Dropout, Merge, TimeEncoding
 from cawn.systems.settings import PublishedSettings, setting
-from cawn.systems.training import Links
+from cawn.systems.training import LinkBatch
 
 Array = npt.NDArray[Any]
 
@@ -196,7 +196,7 @@ class NATSystem(BatchedSystem):
     def first_state(self) -> State:
         return self.initial(self._past_of(self.context.events))
 
-    def training_logits(self, past: CacheBatches, state: State, links: Links, complete: int) -> Tensor:
+    def training_logits(self, past: CacheBatches, state: State, links: LinkBatch, complete: int) -> Tensor:
         nodes, n = torch.cat([links.src, links.dst, links.negative]), len(links.src)
         whole = self.view(past, Caches(**state), nodes, links.t.repeat(3))  # of u, v, negative
         u = CacheView(*(torch.cat([column[:n], column[:n]]) for column in whole))

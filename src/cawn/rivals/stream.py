@@ -20,7 +20,7 @@ from cawn.data.events import Events
 from cawn.data.ties import batch_ends
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.neural import NeuralSystem, PastTensors
-from cawn.systems.training import Links, Optimizer, contrast_loss
+from cawn.systems.training import LinkBatch, Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]
 State = dict[str, Tensor]
@@ -149,7 +149,7 @@ class BatchedSystem(StreamSystem):
     """
 
     @abstractmethod
-    def training_logits(self, past: Any, state: State, links: Links, complete: int) -> Tensor:
+    def training_logits(self, past: Any, state: State, links: LinkBatch, complete: int) -> Tensor:
         """Logits of links of batch `complete`, then of their negatives, from the state of training: [2B]."""
 
     @abstractmethod

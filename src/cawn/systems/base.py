@@ -20,7 +20,7 @@ from cawn.data.events import Events
 from cawn.errors import DataError
 from cawn.index.features import PairParts, part_widths
 from cawn.systems.ranks import SINGLE, Ranks
-from cawn.systems.training import Links, Optimizer, TrainingLinks
+from cawn.systems.training import LinkBatch, Optimizer, TrainingLinks
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -152,7 +152,7 @@ class Trainable(Scorer, Protocol):
     def with_module(self, module: nn.Module) -> Trainable:
         """Scores with another network of the same shape on the same history."""
 
-    def training_logits(self, links: Links, *, seed: int) -> Tensor:
+    def training_logits(self, links: LinkBatch, *, seed: int) -> Tensor:
         """Logits of B links, then of their K B negatives, with gradients: [(1 + K) B]."""
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cawn.kernels.cuda.launch import current, memory_for, ran_out
-from cawn.systems.training import Links, Optimizer, TrainingLinks, seed_step
+from cawn.systems.training import LinkBatch, Optimizer, TrainingLinks, seed_step
 
 _WARM_UPS = 3  # steps before a capture, as CUDA graphs require; they are undone
 _STEPS: WeakSet[CapturedStep] = WeakSet()
@@ -127,10 +127,10 @@ class CapturedEpochs:
     """
 
     def __init__(
-        self, loss: Callable[[Links], Tensor], module: nn.Module, optimizer: Optimizer, device: torch.device
+        self, loss: Callable[[LinkBatch], Tensor], module: nn.Module, optimizer: Optimizer, device: torch.device
     ) -> None:
         self._loss_of, self.optimizer, self._device = loss, optimizer, device
-        self._links: Links | None = None  # read by the graph
+        self._links: LinkBatch | None = None  # read by the graph
         self._loss = torch.zeros((), device=device)
         self._step = CapturedStep(self._backward, self._update, module, optimizer, device)
 
@@ -165,7 +165,7 @@ class CapturedEpochs:
             self._loss.copy_(self.optimizer.bucket.loss)
 
 
-def _count(links: Links) -> int:
+def _count(links: LinkBatch) -> int:
     """The number of links of the whole batch."""
     return len(links.src) if links.rows is None else links.rows.whole
 

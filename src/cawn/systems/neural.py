@@ -17,7 +17,7 @@ from cawn.index.neighbours import Neighbours, PastLinks
 from cawn.kernels.cuda.launch import Pieces
 from cawn.systems.base import Context
 from cawn.systems.graphs import CapturedEpochs
-from cawn.systems.training import Links, Optimizer, contrast_loss
+from cawn.systems.training import LinkBatch, Optimizer, contrast_loss
 
 Array = npt.NDArray[Any]
 
@@ -68,7 +68,7 @@ class NeighbourSystem(NeuralSystem):
         """The time from each past link [B, k] to t [B], in units; 0 where there is no link: [B, k], float64."""
         return torch.where(links.mask, (t[:, None] - links.t).double() / self.unit, 0.0)
 
-    def training_logits(self, past: Any, links: Links) -> Tensor:
+    def training_logits(self, past: Any, links: LinkBatch) -> Tensor:
         """Logits of B links, then of their negatives: [2B]."""
         src, t = links.src.repeat(2), links.t.repeat(2)
         return self.logits(past, src, torch.cat([links.dst, links.negative]), t, past.before(t))
@@ -76,7 +76,7 @@ class NeighbourSystem(NeuralSystem):
     def updates(self, epoch: int, first: int, optimizer: Optimizer) -> Iterator[Tensor]:
         past = self._past_of(self.context.events)
 
-        def loss(links: Links) -> Tensor:
+        def loss(links: LinkBatch) -> Tensor:
             return contrast_loss(self.training_logits(past, links), links.weight, rows=links.rows)
 
         if self.device.type == "cuda" and self.fixed_shapes:
@@ -104,7 +104,7 @@ class NodeEmbeddingSystem(NeighbourSystem):
     def score(self, source: Tensor, destination: Tensor) -> Tensor:
         """Logits of pairs from the embeddings of their nodes: [B, width] each -> [B]."""
 
-    def training_logits(self, past: Any, links: Links) -> Tensor:
+    def training_logits(self, past: Any, links: LinkBatch) -> Tensor:
         t = links.t.repeat(3)
         ends = self.embed(past, torch.cat([links.src, links.dst, links.negative]), t, past.before(t))
         source, *destinations = ends.chunk(3)  # [B, width] each

@@ -36,7 +36,7 @@ class RankError(CawnError):
     explained = False  # whether it says what became of the run
 
 
-class Rows(NamedTuple):
+class BatchRows(NamedTuple):
     """The rows of a batch that a rank computes: rows `first` to `first + size` of a batch of `whole`."""
 
     first: int
@@ -73,10 +73,10 @@ class Ranks:
     def several(self) -> bool:
         return self.size > 1
 
-    def rows(self, count: int) -> Rows:
+    def rows(self, count: int) -> BatchRows:
         """This rank's part of so many rows; it may be empty."""
         first, end = (count * rank // self.size for rank in (self.rank, self.rank + 1))
-        return Rows(first, end - first, count)
+        return BatchRows(first, end - first, count)
 
     def all_reduce(self, values: Tensor) -> None:
         """Sum a tensor over all ranks, in place."""
@@ -234,11 +234,11 @@ def _event() -> Any:
 
 # Dropout that does not depend on the number of ranks.
 
-_ROWS: ContextVar[Rows | None] = ContextVar("rows", default=None)
+_ROWS: ContextVar[BatchRows | None] = ContextVar("rows", default=None)
 
 
 @contextmanager
-def dropout_of(rows: Rows | None) -> Iterator[None]:
+def dropout_of(rows: BatchRows | None) -> Iterator[None]:
     """Within this context, `RowDropout` draws a mask for the whole batch and keeps the rows of this rank."""
     token = _ROWS.set(None if rows is None or rows.size == rows.whole else rows)
     try:
@@ -259,6 +259,6 @@ class RowDropout(torch.nn.Dropout):
         return x * rows.of(noise)
 
 
-def row_range() -> Rows | None:
+def row_range() -> BatchRows | None:
     """The rows that this rank computes of the batch; None if it computes all."""
     return _ROWS.get()

@@ -25,7 +25,7 @@ from cawn.index.stored import index_of, named_arrays, stored_index
 from cawn.systems.base import Context, symmetric_features
 from cawn.systems.layers import Standardise
 from cawn.systems.settings import Settings, setting
-from cawn.systems.training import Links, Optimizer, contrast_loss
+from cawn.systems.training import LinkBatch, Optimizer, contrast_loss
 from cawn.walks.history import History
 
 Array = npt.NDArray[Any]
@@ -158,7 +158,7 @@ class RatesScorer:
         logits: Tensor = self._system.module(self.inputs(src, dst, t).to(device)).squeeze(-1)
         return logits
 
-    def training_logits(self, links: Links, *, seed: int = 0) -> Tensor:
+    def training_logits(self, links: LinkBatch, *, seed: int = 0) -> Tensor:
         """See `Trainable`; nothing is random."""
         K = len(links.negative) // len(links.src)
         sources = np.tile(links.src, K) if links.negative_src is None else links.negative_src

@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 from cawn.data.events import NO_NEGATIVE, Events
 from cawn.kernels import rng
 from cawn.systems.choices import Choices
-from cawn.systems.ranks import SINGLE, Bucket, Ranks, Rows
+from cawn.systems.ranks import SINGLE, BatchRows, Bucket, Ranks
 from cawn.systems.settings import Settings
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ MAX_GRADIENT = 1.0  # norm
 _RISE = 0.1  # share of all steps over which the learning rate rises
 
 
-class Links(NamedTuple):
+class LinkBatch(NamedTuple):
     """The links of one optimizer step: [B] each except negatives, as arrays or as tensors on a device."""
 
     src: Any
@@ -40,9 +40,9 @@ class Links(NamedTuple):
     weight: Any  # of each link's loss, float32, 1 on average; None if all are equal
     position: Any  # of each link in `TrainingLinks.events`
     negative_src: Any = None  # [K B] the sources of the negatives; None if they are those of the links
-    rows: Rows | None = None  # which part of the batch these are; None if they are all of it
+    rows: BatchRows | None = None  # which part of the batch these are; None if they are all of it
 
-    def map(self, function: Callable[[Any], Any]) -> Links:
+    def map(self, function: Callable[[Any], Any]) -> LinkBatch:
         """The links with a function applied to each column."""
         columns = {name: value for name, value in self._asdict().items() if value is not None and name != "rows"}
         return self._replace(**{name: function(value) for name, value in columns.items()})
@@ -129,7 +129,7 @@ class TrainingLinks:
         dst = np.concatenate([events.dst[links], self.negatives(0)[some]])
         return np.tile(events.src[links], 2), dst, np.tile(events.t[links], 2)
 
-    def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[Links]:
+    def batches(self, epoch: int, first: int, *, shuffled: bool = True) -> Iterator[LinkBatch]:
         """This rank's links of each step of an epoch from step `first`, in time order unless they are `shuffled`.
 
         A rank without links in a small batch gets one, with weight 0.
@@ -154,12 +154,12 @@ class TrainingLinks:
                 weight, rows = np.zeros(1, np.float32), rows._replace(first=0, size=1)
             ends = events.src[links], events.dst[links], negatives[:, some].ravel()
             source = None if sources is None else sources[:, some].ravel()
-            yield Links(*ends, events.t[links], weight, links, source, rows)
+            yield LinkBatch(*ends, events.t[links], weight, links, source, rows)
 
-    def _rows(self, count: int) -> Rows | None:
+    def _rows(self, count: int) -> BatchRows | None:
         return self.ranks.rows(count) if self.ranks.several else None
 
-    def tensors(self, epoch: int, first: int, device: torch.device, *, shuffled: bool = True) -> Iterator[Links]:
+    def tensors(self, epoch: int, first: int, device: torch.device, *, shuffled: bool = True) -> Iterator[LinkBatch]:
         """As `batches`, with int64 ids, as tensors that are copied to the device once per epoch."""
         n = len(self.positions)
         (links,) = replace(self, batch_size=n, ranks=SINGLE).batches(epoch, 0, shuffled=shuffled)
@@ -177,7 +177,7 @@ class TrainingLinks:
                 yield some._replace(weight=torch.zeros(1, device=device))
 
 
-def _part(columns: Links, negative: Tensor, part: slice, rows: Rows | None) -> Links:
+def _part(columns: LinkBatch, negative: Tensor, part: slice, rows: BatchRows | None) -> LinkBatch:
     """Some of the links, with their negatives [K, n]."""
     return columns.map(lambda column: column[part])._replace(negative=negative[:, part].flatten(), rows=rows)
 
@@ -210,13 +210,13 @@ def contrast_loss(
     logits: Tensor,
     weight: Tensor | npt.NDArray[np.float32] | None = None,
     num_negatives: int = 1,
-    rows: Rows | None = None,
+    rows: BatchRows | None = None,
 ) -> Tensor:
     """The mean of `contrast_losses`, each multiplied by its weight; see `mean_loss`."""
     return mean_loss(contrast_losses(logits, num_negatives), weight, rows)
 
 
-def mean_loss(losses: Tensor, weight: Tensor | npt.NDArray[np.float32] | None, rows: Rows | None = None) -> Tensor:
+def mean_loss(losses: Tensor, weight: Tensor | npt.NDArray[np.float32] | None, rows: BatchRows | None = None) -> Tensor:
     """The mean of losses, each multiplied by its weight; of some rows of a batch, their part of the batch's mean."""
     losses = losses if weight is None else losses * torch.as_tensor(weight).to(losses)
     return losses.mean() if rows is None else losses.sum() / rows.whole

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cawn
-from cawn.rivals.snapshots.windows import EMPTY, Graph, Recent, Snapshots, View, WindowGrid
+from cawn.rivals.snapshots.windows import EMPTY, Graph, RecentValues, Snapshots, View, WindowGrid
 from networks import random_events
 
 CPU = torch.device("cpu")
@@ -128,7 +128,7 @@ def test_normalised_matrix(loop: float, links: slice) -> None:
 
 def test_recent_values_are_kept() -> None:
     made: list[int] = []
-    recent = Recent[int](2)
+    recent = RecentValues[int](2)
 
     def get(key: int) -> int:
         return recent.get(key, lambda: made.append(key) or -key)

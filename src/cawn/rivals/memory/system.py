@@ -17,7 +17,7 @@ from cawn.rivals.memory.stream import MemoryBatches
 from cawn.rivals.stream import BatchedSystem, State
 from cawn.systems.base import Context
 from cawn.systems.neural import distinct
-from cawn.systems.training import Links
+from cawn.systems.training import LinkBatch
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ class MemorySystem(BatchedSystem):
     def add(self, past: MemoryBatches, state: State, number: int) -> None:
         LatestMessages(self.module, past, state).add(number)
 
-    def training_logits(self, past: MemoryBatches, state: State, links: Links, complete: int) -> Tensor:
+    def training_logits(self, past: MemoryBatches, state: State, links: LinkBatch, complete: int) -> Tensor:
         nodes, read = torch.cat([links.src, links.dst, links.negative]), LatestMessages(self.module, past, state).read
         visible, done = past.before(links.t).repeat(3), torch.full_like(nodes, complete)
         h = self.module.embed(past, read, nodes, links.t.repeat(3), visible, done)  # [3B, dim]

@@ -59,7 +59,7 @@ class DynAERNNSettings(DrawsNoNegatives, IgnoresDirection, SnapshotSettings):
     }
 
 
-class Rows(NamedTuple):
+class SparseRows(NamedTuple):
     """Sparse rows of adjacency matrices; the entries of row i start at offsets[i]."""
 
     columns: Tensor  # [n] nodes
@@ -212,7 +212,7 @@ class DynAERNNSystem(SnapshotSystem):
     def _known(self, past: Snapshots) -> Tensor:
         return self.module.nodes.all_of(past.num_nodes)
 
-    def _rows(self, wanted: list[tuple[Graph, Array]]) -> Rows:
+    def _rows(self, wanted: list[tuple[Graph, Array]]) -> SparseRows:
         """The entries of the rows of nodes in several graphs, one after another."""
         columns, pairs, lengths = [], [], []
         for graph, nodes in wanted:
@@ -232,7 +232,7 @@ class DynAERNNSystem(SnapshotSystem):
             np.repeat(np.arange(len(length)), length),
             np.concatenate(pairs),
         )
-        return Rows(*(torch.from_numpy(array.astype(np.int64)).to(self.device) for array in arrays))
+        return SparseRows(*(torch.from_numpy(array.astype(np.int64)).to(self.device) for array in arrays))
 
     def embedder(self, past: Snapshots) -> Callable[[View], tuple[Tensor, Tensor, Tensor]]:
         return lambda view: self._embed(past, view)

@@ -17,7 +17,7 @@ from torch.nn.functional import one_hot
 
 from cawn.kernels import rng
 from cawn.rivals.snapshots.system import SnapshotSettings, SnapshotSystem, Target, predictable_targets
-from cawn.rivals.snapshots.windows import Graph, Normalised, Recent, Snapshots, View
+from cawn.rivals.snapshots.windows import Graph, Normalised, RecentValues, Snapshots, View
 from cawn.systems.base import Context
 from cawn.systems.layers import Merge
 from cawn.systems.settings import setting
@@ -48,7 +48,7 @@ class EvolveGCNSettings(SnapshotSettings):
     }
 
 
-class Snapshot:
+class SnapshotInput:
     """The input of the network for one window; features are computed on first use.
 
     Args:
@@ -87,7 +87,7 @@ class EvolveGCN(nn.Module):
         self.activation = nn.RReLU()
         self.classifier = Merge(config.hidden, config.hidden, config.hidden, 1)
 
-    def forward(self, snapshots: Sequence[Snapshot]) -> Tensor:
+    def forward(self, snapshots: Sequence[SnapshotInput]) -> Tensor:
         """Embeddings of all nodes at the last snapshot: [N, hidden]."""
         weights: list[Tensor] = [weight.get_parameter("first") for weight in self.weights]
         for snapshot in snapshots[:-1]:
@@ -97,7 +97,7 @@ class EvolveGCN(nn.Module):
                 weights = [evolving(weight) for evolving, weight in zip(self.weights, weights, strict=True)]
         return self._embed(weights, snapshots[-1])[1]
 
-    def _embed(self, weights: list[Tensor], snapshot: Snapshot) -> tuple[list[Tensor], Tensor]:
+    def _embed(self, weights: list[Tensor], snapshot: SnapshotInput) -> tuple[list[Tensor], Tensor]:
         """The weights of all layers at a snapshot, and the embeddings of its nodes."""
         h, found = snapshot.features, []  # [N, width]
         for evolving, weight in zip(self.weights, weights, strict=True):
@@ -207,18 +207,20 @@ class EvolveGCNSystem(SnapshotSystem):
         return np.lexsort((rng.order(train.seed_for("epoch", epoch), len(window)), window))
 
     def embedder(self, past: Snapshots) -> Callable[[View], Tensor]:
-        held = Recent[Snapshot](self.config.history + 1)  # consecutive windows share all but one snapshot
+        held = RecentValues[SnapshotInput](self.config.history + 1)  # consecutive windows share all but one snapshot
         return lambda view: self.module(self._snapshots(past, view, held))
 
     def logits(self, embeddings: Tensor, src: Tensor, dst: Tensor) -> Tensor:
         found: Tensor = self.module.classifier(embeddings[src], embeddings[dst]).squeeze(-1)
         return found
 
-    def _snapshots(self, past: Snapshots, view: View, held: Recent[Snapshot] | None = None) -> list[Snapshot]:
+    def _snapshots(
+        self, past: Snapshots, view: View, held: RecentValues[SnapshotInput] | None = None
+    ) -> list[SnapshotInput]:
         """The snapshots from which a view is embedded; a single empty one if no link is known."""
         ranges = past.latest(view, self.config.history + 1) or [(0, 0)]
-        x, held = past.x[:, : self.node_width], held or Recent(0)
+        x, held = past.x[:, : self.node_width], held or RecentValues(0)
         return [held.get(links, partial(self._snapshot, past.graph(links), x)) for links in ranges]
 
-    def _snapshot(self, graph: Graph, x: Tensor) -> Snapshot:
-        return Snapshot(graph, x, self.config.max_degree)
+    def _snapshot(self, graph: Graph, x: Tensor) -> SnapshotInput:
+        return SnapshotInput(graph, x, self.config.max_degree)

@@ -18,7 +18,7 @@ from cawn.data.events import Events
 from cawn.data.ties import in_canonical_order
 from cawn.errors import DataError, brief
 from cawn.kernels.cuda.launch import Pieces
-from cawn.rivals.snapshots.windows import EMPTY, Graph, Recent, Snapshots, View, WindowGrid
+from cawn.rivals.snapshots.windows import EMPTY, Graph, RecentValues, Snapshots, View, WindowGrid
 from cawn.systems.base import Alternatives, Context
 from cawn.systems.settings import Settings, setting
 from cawn.systems.training import Optimizer, TrainingLinks
@@ -149,7 +149,7 @@ class SnapshotScorer:
         self._system.module.eval()
         version = sum(weight._version for weight in self._system.module.parameters())
         if version != self._version:
-            self._version, self._kept = version, Recent[Any](_KEPT)
+            self._version, self._kept = version, RecentValues[Any](_KEPT)
             self._embed = self._system.embedder(self._past)
 
 

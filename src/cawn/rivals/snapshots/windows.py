@@ -87,7 +87,7 @@ class Snapshots:
         self._step_of_link = np.repeat(step, np.diff(np.append(start, len(events))))  # [E], ascending
         steps = np.arange(step[-1] + 1) if len(step) else step
         self._first, self._last = (np.searchsorted(self._step_of_link, steps, side) for side in ("left", "right"))
-        self._graphs: Recent[Graph] = Recent(_GRAPHS)
+        self._graphs: RecentValues[Graph] = RecentValues(_GRAPHS)
 
     @cached_property
     def x(self) -> Tensor:
@@ -222,7 +222,7 @@ def _multiply(x: Tensor, nodes: Tensor, columns: Tensor, values: Tensor, offsets
     return x.index_copy(0, nodes, rows)
 
 
-class Recent(Generic[Value]):
+class RecentValues(Generic[Value]):
     """A thread-safe cache of the `size` most recently used values."""
 
     def __init__(self, size: int) -> None:
@@ -238,4 +238,4 @@ class Recent(Generic[Value]):
             return value
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Recent, (self._size,)  # locks cannot be pickled; values are recomputed
+        return RecentValues, (self._size,)  # locks cannot be pickled; values are recomputed
