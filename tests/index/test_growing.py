@@ -26,12 +26,13 @@ def random_links(seed: int, size: int = 300, nodes: int = 12, times: int = 60, *
     return Events(src, dst, t, rng.normal(size=(size, 2)).round(), x=rng.normal(size=(nodes, 1)), num_nodes=nodes)
 
 
-def built(events: Events, parts: PairParts = ALL) -> Index:
-    return Index.of(events, np.array(ALPHAS), parts.kinds, parts.decay(UNIT))
+def built(events: Events, parts: PairParts = ALL, *, room: bool = False) -> Index:
+    return Index.of(events, np.array(ALPHAS), parts.kinds, parts.decay(UNIT), room=room)
 
 
-def growing(events: Events, parts: PairParts = ALL) -> GrowingIndex:
-    return GrowingIndex(events, built(events, parts))
+def growing(events: Events, parts: PairParts = ALL, *, own: bool = True) -> GrowingIndex:
+    """An index that grows: built for that, or a copy of one that others use."""
+    return GrowingIndex(events, built(events, parts, room=own), own=own)
 
 
 def assert_equal(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
@@ -94,7 +95,7 @@ def test_equals_an_index_built_at_once(parts: PairParts, dtype: type) -> None:
         events, rng = random_links(seed, dtype=dtype), np.random.default_rng(seed)
         cuts = np.unique(rng.integers(1, len(events), [3, 12, 60, 400][seed]))
         first = prefix(events, int(cuts[0]))
-        index = growing(first, parts)
+        index = growing(first, parts, own=seed % 2 == 0)
         same(index.version, built(first, parts))
         for cut in [*cuts[1:].tolist(), len(events)]:
             some = prefix(events, cut)
@@ -111,7 +112,7 @@ def test_late_links_go_where_they_belong(parts: PairParts) -> None:
         early = np.sort(rng.random(len(events)) < 0.9)
         early[rng.permutation(len(events))[:30]] = False  # these arrive late
         held = GrowingEvents(events[early])
-        index, late = growing(held.events, parts), events[~early]
+        index, late = growing(held.events, parts, own=seed % 2 == 0), events[~early]
         for part in np.array_split(rng.permutation(len(late)), 8):
             version = index.append(*added(held, late[np.sort(part)]))
             assert (np.diff(held.events.t) >= 0).all()

@@ -76,12 +76,14 @@ class Batcher:
         *,
         threads: int | None = None,
         build_threads: int | None = None,
+        grows: bool = False,
     ) -> Batcher:
-        """Index the events with `build_threads` threads; make batches with `threads`."""
+        """Index the events with `build_threads` threads, with room if it `grows`; make batches with `threads`."""
         parts, alphas = config.pair_parts, np.array(alpha)
         decay, attributes = parts.decay(unit), config.attributes
-        index = Index.of(events, alphas, parts.kinds, decay, attributes=attributes, threads=build_threads)
-        return cls(config, events, index, unit, threads)
+        index = Index.of(events, alphas, parts.kinds, decay, attributes=attributes, threads=build_threads, room=grows)
+        growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
+        return cls(config, events, index, unit, threads, growing)
 
     @property
     def history(self) -> History:

@@ -98,7 +98,8 @@ class CawnSystem:
             index = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
             if index is not None:
                 return self._adopt(events, index)
-            self._batcher = Batcher.of(config, events, self.alpha, self.unit, threads=threads, build_threads=build)
+            options: dict[str, Any] = {"threads": threads, "build_threads": build, "grows": self.context.grows}
+            self._batcher = Batcher.of(config, events, self.alpha, self.unit, **options)
         return self._batcher
 
     def _adopt(self, events: Events, index: Index) -> Batcher:

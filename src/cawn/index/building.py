@@ -20,6 +20,8 @@ from cawn.kernels.threads import even_bounds, in_parallel
 Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # of one kind, by name
 
+TAILS = "tails"  # of nodes that have room to grow: P of Algorithm 2 at their newest entry [rows, decays]
+ROOM, LEAST = 4, 1 << 10  # times as many entries as there are, or at least so many, for which there is room
 _PER_TASK = 1 << 16  # entries
 _EMPTY: Columns = {
     "span": np.empty(0, np.int64),
@@ -51,15 +53,21 @@ def build_lists(
     *,
     attributes: bool = True,
     threads: int | None = None,
+    room: bool = False,
 ) -> dict[str, Columns]:
-    """The arrays of each kind by name, lists one after the other; `attributes` may order simultaneous links."""
+    """The arrays of each kind by name, lists one after the other.
+
+    Args:
+        attributes: Whether attributes may order simultaneous links.
+        room: Whether lists have room to grow, as `GrowingLists` has them.
+    """
     streams, found = Streams(events, max(len(events), 1), GrowingArray(np.empty(0, np.int32))), dict[str, Columns]()
     keys, rows, link = np.empty(0, np.int64), *np.empty((2, 0), np.int32)
     for kind in kinds:
         if kind is PARTNERS:
             streams.find_order(attributes, lambda _: None)
         if kind is NODES:
-            found[kind.name] = _build_nodes(events, alphas, decay, threads)
+            found[kind.name] = _build_nodes(events, alphas, decay, threads, room)
             continue
         rest: list[Array] = []
         if kind is WAYS:  # the entries are those of pairs, which come before
@@ -72,30 +80,43 @@ def build_lists(
         if kind.keyed:
             keys, rows = number_keys(rows)
             num_rows = len(keys)
-        span, position = kernels.lay_out(constant(rows), num_rows)
-        columns: Columns = {"span": span}
+        span, position, size = kernels.lay_out(constant(rows), num_rows, room)
+        columns = empty_columns(kind, size, 0, kind.decays(alphas, decay), room=room)
         for name, values in zip(kind.columns, (link, *rest), strict=True):
-            columns[name] = np.empty(len(position), np.int32)
             columns[name][position] = values
-        columns["sums"] = build_sums(kind, span, columns["link"], events.t, kind.decays(alphas, decay), threads)
+        build_sums(kind, span, columns, events.t, kind.decays(alphas, decay), threads)
         if kind.keyed:
-            columns["keys"], columns["slots"] = keys, hash_table(keys)
-        found[kind.name] = columns
+            columns["keys"], columns["slots"] = keys, hash_table(keys, 2 * len(keys) if room else 0)
+        found[kind.name] = {"span": span} | columns
+    chain = {"chain": np.empty((LEAST, 2), np.int64)} if room else {}
+    return {name: columns | chain for name, columns in found.items()}
+
+
+def empty_columns(
+    kind: Kind, size: int, num_decays: int, decays: Array, times: Any = np.int64, *, room: bool
+) -> Columns:
+    """The columns of `size` entries, and their sums; with `room` for more, memory that is not taken before it is
+    written to."""
+    shapes = kind.arrays(max(ROOM * size, LEAST) if room else size, 0, num_decays, len(decays), times)
+    found: Columns = {name: np.empty(*shapes[name]) for name in kind.columns}
+    found["sums"] = np.zeros(*shapes["sums"])
     return found
 
 
-def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | None) -> Columns:
-    num_nodes = events.num_nodes
+def _build_nodes(events: Events, alphas: Array, decay: float, threads: int | None, room: bool) -> Columns:
+    num_nodes, decays = events.num_nodes, NODES.decays(alphas, decay)
     nodes, _ = kernels.both_ends(events.src, events.dst, np.arange(len(events), dtype=np.int32))
-    span, position = kernels.lay_out(constant(nodes), num_nodes)
-    size, newest, count = len(nodes), np.empty(num_nodes, events.t.dtype), np.zeros((num_nodes, 2), np.int32)
-    time, hop, logsum = np.empty(size, events.t.dtype), np.empty((size, 3), np.int32), np.empty((len(alphas), size))
+    span, position, size = kernels.lay_out(constant(nodes), num_nodes, room)
+    newest, count = np.empty(num_nodes, events.t.dtype), np.zeros((num_nodes, 2), np.int32)
+    columns = empty_columns(NODES, size, len(alphas), decays, events.t.dtype, room=room)
+    time, hop, logsum = (columns[name] for name in NODES.columns)
     kernels.fill_nodes(events.src, events.dst, events.t, 0, newest, count, position, time, hop)
     del nodes, position
-    build_logsums(span, time, alphas, logsum, threads)
-    link = np.ascontiguousarray(hop[:, kernels.LINK])
-    sums = build_sums(NODES, span, link, events.t, NODES.decays(alphas, decay), threads)
-    return {"span": span, "time": time, "hop": hop, "logsum": logsum, "sums": sums}
+    if room:
+        columns[TAILS] = np.zeros((num_nodes, len(alphas)))
+    build_logsums(span, time, alphas, logsum, threads, columns.get(TAILS))
+    build_sums(NODES, span, columns, events.t, decays, threads)
+    return {"span": span} | columns
 
 
 def number_keys(keys: Array) -> tuple[Array, Array]:
@@ -120,17 +141,15 @@ def build_logsums(
     in_parallel(fill, _tasks(span), threads)
 
 
-def build_sums(kind: Kind, span: Array, link: Array, t: Array, decays: Array, threads: int | None) -> Array:
-    """The sums of lists at the end of their blocks."""
-    known = np.zeros(len(span), np.int64)
-    sums: Array = np.zeros(*kind.arrays(len(link), 0, 0, len(decays))["sums"])
+def build_sums(kind: Kind, span: Array, columns: Columns, t: Array, decays: Array, threads: int | None) -> None:
+    """Compute the sums of lists at the end of their blocks."""
+    known, link, sums = np.zeros(len(span), np.int64), link_column(columns), columns["sums"]
 
     def fill(first: int, last: int) -> None:
         kernels.fill_sums(span[first:last], known[first:last], link, t, decays, kind.bits, sums)
 
     if len(decays):
         in_parallel(fill, _tasks(span), threads)
-    return sums
 
 
 def hash_table(keys: Array, size: int = 0) -> Array:

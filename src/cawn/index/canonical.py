@@ -31,6 +31,16 @@ _NO_LINKS, _NO_KEYS = _State(0, 0, np.empty(0, np.uint64), 0, 0), np.empty(0, np
 _UNCHANGED = np.empty(0, np.int64), _NO_KEYS
 
 
+def in_order(t: Array, keys: Array) -> Array:
+    """The positions of links at ascending times t [n], simultaneous ones in the order of their keys."""
+    order, tied = np.arange(len(t)), np.zeros(len(t), bool)
+    tied[1:] = t[1:] == t[:-1]
+    tied[:-1] |= tied[1:]
+    among = np.flatnonzero(tied)
+    order[among] = among[np.lexsort((keys[among], t[among]))]
+    return order
+
+
 class CanonicalOrder:
     """The keys by which simultaneous links are sorted. Only one thread may use it.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from cawn.data.columns import Column, release_pages
 from cawn.data.events import Events
-from cawn.index.canonical import CanonicalOrder
+from cawn.index.canonical import CanonicalOrder, in_order
 from cawn.index.kernels import building
 from cawn.index.kinds import Kind
 from cawn.kernels.keys import pair_key
@@ -46,7 +46,7 @@ class Streams:
         order = CanonicalOrder(events[:0], attributes=attributes)
         for first, (_, _, t, _) in self.links(events.msg, whole_ties=True):
             _, keys = order.extend(events[: first + len(t)], first)
-            self._order.append(first + np.lexsort((keys, t)))
+            self._order.append(first + in_order(t, keys))
             show(first + len(t))
 
     def links(self, msg: Array | None = None, *, whole_ties: bool = False) -> Iterator[tuple[int, list[Any]]]:

@@ -226,7 +226,7 @@ def _write_group(
     for each in files:
         if each.kind is WAYS:
             rows, num_rows = 2 * rows + (columns["link"] & 1), 2 * num_rows
-        span, position = building.lay_out(rows, num_rows)
+        span, position, _ = building.lay_out(rows, num_rows, False)
         if each.kind is WAYS:
             order = np.empty_like(position)
             order[position] = np.arange(len(position))

@@ -14,8 +14,8 @@ import numpy.typing as npt
 
 from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
-from cawn.index.building import build_logsums
-from cawn.index.canonical import CanonicalOrder
+from cawn.index.building import TAILS, build_logsums
+from cawn.index.canonical import CanonicalOrder, in_order
 from cawn.index.growing_lists import Added, GrowingLists, with_room
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
@@ -33,18 +33,23 @@ class GrowingIndex:
         events: The links so far.
         index: Their index.
         attributes: Whether attributes may order simultaneous links.
+        own: Whether the index has room to grow and nobody else extends it; else it is copied.
     """
 
-    def __init__(self, events: Events, index: Index, *, attributes: bool = True) -> None:
-        flat = index.flat()
-        self._lists = {kind: GrowingLists(kind, flat) for kind in KINDS if kind.name in flat.kinds}
+    def __init__(self, events: Events, index: Index, *, attributes: bool = True, own: bool = False) -> None:
+        held = index if own else index.flat()
+        self._lists = {kind: GrowingLists(kind, held) for kind in KINDS if kind.name in held.kinds}
         nodes = self._lists[NODES]
-        self._tails = np.zeros((nodes.size, len(flat.alphas)))  # P of Algorithm 2 at the newest entry of every node
-        build_logsums(nodes.span[: nodes.size], nodes.columns["time"], flat.alphas, np.empty((0, 0)), None, self._tails)
-        self._totals, self._firsts = GrowingArray(flat.totals), GrowingArray(flat.firsts)
+        if own:
+            self._tails = held.kinds[NODES.name][TAILS]
+        else:
+            self._tails = np.zeros((nodes.size, len(held.alphas)))
+            span, time = nodes.span[: nodes.size], nodes.columns["time"]
+            build_logsums(span, time, held.alphas, np.empty((0, 0)), None, self._tails)
+        self._totals, self._firsts = GrowingArray(held.totals), GrowingArray(held.firsts)
         self._order = CanonicalOrder(events, attributes=attributes) if PARTNERS in self._lists else None
         self._events = self._extended = events
-        self._new_totals, self._new_firsts = (flat.totals[:0], 0), (flat.firsts[:0], 0)
+        self._new_totals, self._new_firsts = (held.totals[:0], 0), (held.firsts[:0], 0)
         self.version = index  # published last
         self.num_appended = 0  # links since it was made
 
@@ -152,7 +157,7 @@ class GrowingIndex:
         lists, is_late = self._lists[PARTNERS], first < len(self._events)
         begin, keys = self._order.extend(events, first)
         times = events.t[first:]
-        order = first + np.lexsort((keys[first - begin :], times))
+        order = first + in_order(times, keys[first - begin :])
         nodes, entries = building.both_ends(events.src, events.dst, order)
         tied = np.searchsorted(events.t[entries >> 1], times[0], "right") if begin < first else 0
         ties = growth.Ties(entries[:tied], begin, constant(keys))

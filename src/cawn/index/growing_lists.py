@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.building import Columns, as_lists, hash_table, link_column, move_lists
+from cawn.index.building import LEAST, ROOM, Columns, as_lists, empty_columns, hash_table, link_column, move_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Extension, Ties
@@ -16,7 +16,6 @@ from cawn.index.kinds import Kind
 
 Array = npt.NDArray[Any]
 
-_LEAST = 1 << 10  # entries or rows that arrays have room for at first
 _UNUSED = 0.4  # of the entries, from which on lists are moved together; links that are not late leave fewer
 _NEWEST = 1 << 62  # a version that sees everything
 _NO_ROWS = np.empty(0, np.int64)
@@ -38,11 +37,16 @@ class GrowingLists:
         held = index.kinds[kind.name]
         self.kind, self._decays, self._num_links = kind, kind.decays(index.alphas, index.decay), len(index.t)
         self.columns = {name: held[name] for name in (*kind.columns, "sums")}
-        self.size, self.span = len(held["span"]), with_room(held["span"], len(held["span"]) + _LEAST)
-        self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", slots_for(0)).copy()
-        self._chain, self._used = np.empty((_LEAST, 2), np.int64), np.zeros(3, np.int64)
+        self.size, self.span = len(held["span"]), with_room(held["span"], len(held["span"]) + LEAST)
+        self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", slots_for(0))
+        self._chain, self._used = np.empty((LEAST, 2), np.int64), np.zeros(3, np.int64)
         self._extension, self._new_size, self._used_before = _NOTHING, self.size, self._used.copy()
-        self._make_compact()
+        if "chain" not in held:
+            self._slots = self._slots.copy()
+            self._make_compact()
+        elif self.size:
+            last = held["span"][-1]
+            self._used[ENTRIES] = self._used_before[ENTRIES] = (last >> START_BITS) + rooms_for(last & LENGTH)
 
     @property
     def link(self) -> Array:
@@ -106,7 +110,7 @@ class GrowingLists:
         num_keys = self._new_size if self.kind.keyed else self.size
         growth.publish(self.span, self._keys, self._slots, self.size, num_keys, self._extension)
         self.size, self._used_before, self._extension = self._new_size, self._used.copy(), _NOTHING
-        if self._used[UNUSED] > max(_LEAST, _UNUSED * self._used[ENTRIES]):
+        if self._used[UNUSED] > max(LEAST, _UNUSED * self._used[ENTRIES]):
             self._make_compact()
         return self._arrays()
 
@@ -138,24 +142,24 @@ class GrowingLists:
         if size > len(self.span):
             self.span = with_room(self.span, size + size // 2)
 
-    def _new_columns(self, size: int) -> Columns:
-        """Empty columns with room for this many entries. Memory that is never written to is never taken."""
-        times = self.columns["time"].dtype if "time" in self.columns else np.int64
-        shapes = self.kind.arrays(size, 0, len(self.columns.get("logsum", ())), len(self._decays), times)
-        return {name: np.empty(*shapes[name]) for name in self.columns}
-
-    def _make_compact(self, needed: int = _LEAST) -> None:
+    def _make_compact(self, needed: int = 0) -> None:
         """Move all lists to new arrays, with room for as many entries or more, without places that no list uses."""
         span = self.span[: self.size]
         before, count = span >> START_BITS, span & LENGTH
-        rooms = np.where(count > 0, 1 << np.frexp(count - 1)[1].astype(np.int64), 0)  # the next power of two
-        ends = np.append(0, np.cumsum(rooms))
-        columns = self._new_columns(max(4 * int(ends[-1]), needed))
+        ends = np.append(0, np.cumsum(rooms_for(count)))
+        size, num_decays = max(int(ends[-1]), -(-needed // ROOM)), len(self.columns.get("logsum", ()))
+        times = self.columns["time"].dtype if "time" in self.columns else np.int64
+        columns = empty_columns(self.kind, size, num_decays, self._decays, times, room=True)
         move_lists(self.kind, self.columns, columns, before, ends[:-1], count)
         self.columns, self.span = columns, np.zeros(len(self.span), np.int64)
         self.span[: self.size] = ends[:-1] << START_BITS | count
         self._chain, self._used[:] = np.empty_like(self._chain), (ends[-1], 0, 0)
         self._used_before = self._used.copy()
+
+
+def rooms_for(count: Any) -> Any:
+    """The number of entries that places for so many have room for: the next powers of two (see `room_for`)."""
+    return np.where(count > 0, 1 << np.frexp(count - 1)[1].astype(np.int64), 0)
 
 
 def with_room(array: Array, size: int) -> Array:

@@ -37,7 +37,7 @@ class Index:
         alphas: The decays of walks and rates.
         decay: That of transitions.
         kinds: The arrays of each kind by name: its columns, "span" and "sums", "keys" and "slots" if it is keyed, and
-            "chain" if lists were replaced.
+            "chain" if lists have room to grow.
         totals: The decayed count of all links at the end of every block; empty if transitions are not counted.
         firsts: The first entry of each node, ascending; likewise.
         version: Counts the changes of an index that grows.
@@ -62,10 +62,11 @@ class Index:
         *,
         attributes: bool = True,
         threads: int | None = None,
+        room: bool = False,
     ) -> Index:
-        """Index the events; `attributes` may order simultaneous links."""
+        """Index the events; `attributes` may order simultaneous links. With `room`, for one `GrowingIndex` alone."""
         check_size(events)
-        built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads)
+        built = build_lists(events, alphas, decay, kinds, attributes=attributes, threads=threads, room=room)
         counts = NEXT in kinds
         totals = building.totals_from(events.t, decay, TOTAL_BITS, 0, 0.0) if counts else np.empty(0)
         seen = np.zeros(events.num_nodes, np.bool_)

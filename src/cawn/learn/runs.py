@@ -333,12 +333,13 @@ def load_system(
     Args:
         verify: Whether to compare the checksums of a cached index.
         cache: Whether to cache the index beside the run if building it takes long; None for links that are not those
-            of the run, whose cache is not read either.
+            of the run, whose cache is not read either, and to which others will be added.
     """
     from cawn.systems.base import Context, Indexed
 
     found, name = run.description, run.description["system"]
-    context = Context(run.config, run.events, found["seed"], device, threads, facts=dict(found["facts"]))
+    facts = dict(found["facts"])
+    context = Context(run.config, run.events, found["seed"], device, threads, facts=facts, grows=cache is None)
     try:
         system = systems.build(name, context)
     except (DataError, KeyError, TypeError, ValueError, OverflowError) as error:

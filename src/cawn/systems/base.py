@@ -192,6 +192,7 @@ class Context:
     training: TrainingLinks | None = None  # None for a system used only for scoring
     facts: dict[str, Any] = field(default_factory=dict)  # stored in run.json
     ranks: Ranks = SINGLE  # which train and score together
+    grows: bool = False  # whether links will be added to those that are scored
 
     def fact(self, name: str, find: Callable[[], Any]) -> Any:
         """A JSON value, derived once from the training links; a loaded or resumed run takes it from run.json."""

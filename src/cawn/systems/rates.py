@@ -86,7 +86,7 @@ class RatesSystem:
         layers = [nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1)]
         standardise = Standardise(width)
         self.module = nn.Sequential(*[standardise] * config.scaled, *layers).to(context.device)
-        self._index: tuple[Events, Index] | None = None  # of the most recent events
+        self._index: tuple[Events, Index, GrowingIndex | None] | None = None  # of the most recent events
         if context.training is not None and config.scaled:
             standardise.fit(self.scorer(context.events).inputs(*context.train.example_pairs()))
 
@@ -110,11 +110,12 @@ class RatesSystem:
     def scorer(self, events: Events) -> RatesScorer:
         if self._index is None or self._index[0] is not events:
             parts, attributes, threads = self.config.pair_parts, self.config.attributes, self.context.threads
-            index = stored_index(events, self.alpha, self.unit, parts, attributes=attributes)
+            index, growing = stored_index(events, self.alpha, self.unit, parts, attributes=attributes), None
             if index is None:
-                decays = np.array(self.alpha), parts.kinds, parts.decay(self.unit)
-                index = Index.of(events, *decays, attributes=attributes, threads=threads)
-            self._index = events, index
+                decays, grows = (np.array(self.alpha), parts.kinds, parts.decay(self.unit)), self.context.grows
+                index = Index.of(events, *decays, attributes=attributes, threads=threads, room=grows)
+                growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
+            self._index = events, index, growing
         return RatesScorer(self, *self._index)
 
     def index(self, events: Events) -> dict[str, Array]:
@@ -123,7 +124,7 @@ class RatesSystem:
 
     def load_index(self, events: Events, arrays: dict[str, Array]) -> None:
         """See `Indexed`."""
-        self._index = events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays)
+        self._index = events, index_of(events, self.alpha, self.unit, self.config.pair_parts, arrays), None
 
 
 class RatesScorer:
@@ -141,7 +142,7 @@ class RatesScorer:
         """See `Growing`."""
         growing = growing_index(self._growing, self._events, self.index, attributes=self._system.config.attributes)
         index = growing.append(events, kept)
-        self._system._index = events, index
+        self._system._index = events, index, growing
         return RatesScorer(self._system, events, index, growing)
 
     def inputs(self, src: Array, dst: Array, t: Array) -> Tensor:

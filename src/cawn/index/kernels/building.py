@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row
+from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, room_for
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import njit, prefetch, reader_fused
 
@@ -21,24 +21,26 @@ _DIGIT = 11  # bits
 
 
 @njit
-def lay_out(rows: Array, num_rows: int) -> tuple[Array, Array]:
-    """The spans of lists that have an entry for each of `rows` [n], and where each of these entries is."""
+def lay_out(rows: Array, num_rows: int, room: bool) -> tuple[Array, Array, int]:
+    """The spans of lists that have an entry for each of `rows` [n], where each of these entries is, and the number of
+    places; with `room`, there are more of these than entries, for lists that grow."""
+    flag = 0 if room else EXACT
     span, position = np.zeros(num_rows, np.int64), np.empty(rows.size, np.int64)
     for i in range(rows.size):
         span[rows[i]] += 1
     start = 0
     for row in range(num_rows):
         length, span[row] = span[row], start
-        start += length
+        start += room_for(length) if room else length
     for i in range(rows.size):
         position[i] = span[rows[i]]
         span[rows[i]] += 1
     start = 0
     for row in range(num_rows):
         length = span[row] - start
-        span[row] = start << START_BITS | EXACT | length
-        start += length
-    return span, position
+        span[row] = start << START_BITS | flag | length
+        start += room_for(length) if room else length
+    return span, position, start
 
 
 @njit

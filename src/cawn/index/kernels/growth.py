@@ -29,6 +29,7 @@ from cawn.index.kernels.lists import (
     find_row,
     find_slot,
     first_slot,
+    room_for,
     slots_for,
 )
 from cawn.kernels.jit import inline, njit
@@ -68,15 +69,6 @@ def memory_barrier(typing_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), generate
-
-
-@inline
-def room_for(size: Any) -> Any:
-    """The number of entries that a place for this many has room for: the next power of two."""
-    room = np.int64(size > 0)
-    while room < size:
-        room += room
-    return room
 
 
 @njit

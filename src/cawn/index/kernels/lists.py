@@ -172,6 +172,15 @@ def all_decayed(
             out[a] += exp(-decays[a] * age)
 
 
+@inline
+def room_for(size: Any) -> Any:
+    """The number of entries that a place for this many has room for, where lists grow: the next power of two."""
+    room = np.int64(size > 0)
+    while room < size:
+        room += room
+    return room
+
+
 def block_rows(entries: int, bits: int) -> int:
     """The number of rows of sums for this many entries."""
     return (entries >> bits) + 2
