@@ -1,13 +1,21 @@
 """The recency baseline on a stream against `baselines.Past`, which is built from all links at once."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cawn
+from cawn.index.features import PairParts
+from cawn.index.index import Index
+from cawn.index.kinds import NODES
 from cawn.serve.recency import NONE, Recency
 from cawn.systems.baselines import Past
 from networks import random_events
+
+WALKS = (NODES,)
 
 
 def arrived(events: cawn.Events, order: np.ndarray, sizes: list[int]) -> Recency:
@@ -20,21 +28,32 @@ def arrived(events: cawn.Events, order: np.ndarray, sizes: list[int]) -> Recency
     return state
 
 
+def state_of(events: cawn.Events, *, indexed: bool) -> Any:
+    """A snapshot of a system with an index that has the lists, or without."""
+    parts = PairParts()
+    index = Index.of(events, np.array([0.1]), parts.live_kinds if indexed else WALKS, parts.decay(1.0))
+    return SimpleNamespace(events=events, scorer=SimpleNamespace(history=cawn.History.of(index)))
+
+
 @settings(max_examples=30, deadline=None)
 @given(
-    seed=st.integers(0, 1000), sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4), late=st.sampled_from([0, 60])
+    seed=st.integers(0, 1000),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=4),
+    late=st.sampled_from([0, 60]),
+    indexed=st.booleans(),
 )
 def test_however_links_arrive_the_answers_are_those_of_the_whole_history(
-    seed: int, sizes: list[int], late: int
+    seed: int, sizes: list[int], late: int, indexed: bool
 ) -> None:
     events, rng = random_events(seed), np.random.default_rng(seed)
     state = arrived(events, np.argsort(np.arange(len(events)) + late * rng.random(len(events))), sizes)
     dst, t = rng.permutation(events.dst), np.sort(rng.choice(events.t, len(events)))
-    scores = state.scores(events.t, events.src, dst, t)
+    snapshot = state_of(events, indexed=indexed)
+    scores = state.scores(snapshot, events.src, dst, t)
     np.testing.assert_array_equal(scores, Past(events).recency(events.src, dst, t))
     assert state.newest == events.t[-1]
 
-    for i, (new_node, new_pair) in enumerate(state.news(events.src, dst, t).tolist()):
+    for i, (new_node, new_pair) in enumerate(state.news(snapshot, events.src, dst, t).tolist()):
         before = events.t < t[i]
         ends = np.stack([events.src, events.dst])[:, before]
         assert new_node == (not (events.src[i] in ends and dst[i] in ends))

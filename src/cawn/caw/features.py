@@ -81,7 +81,8 @@ class Batcher:
         """Index the events with `build_threads` threads, with room if it `grows`; make batches with `threads`."""
         parts, alphas = config.pair_parts, np.array(alpha)
         decay, attributes = parts.decay(unit), config.attributes
-        index = Index.of(events, alphas, parts.kinds, decay, attributes=attributes, threads=build_threads, room=grows)
+        kinds = parts.live_kinds if grows else parts.kinds
+        index = Index.of(events, alphas, kinds, decay, attributes=attributes, threads=build_threads, room=grows)
         growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
         return cls(config, events, index, unit, threads, growing)
 

@@ -65,6 +65,11 @@ class PairParts(NamedTuple):
         needs = {RATES: self.any, DIRECTED: self.rates and self.directed, SEQUENCES: self.sequences}
         return kinds_for(*(name for name, needed in needs.items() if needed))
 
+    @property
+    def live_kinds(self) -> tuple[Kind, ...]:
+        """Those of an index that links are added to, with what `cawn.serve.recency` asks."""
+        return self._replace(rates=True, directed=True).kinds
+
     def decay(self, unit: float) -> float:
         """The decay of transitions; 0 if there are none."""
         return 1 / (SCALE * unit) if self.sequences else 0.0

@@ -37,8 +37,9 @@ class GrowingLists:
         held = index.kinds[kind.name]
         self.kind, self._decays, self._num_links = kind, kind.decays(index.alphas, index.decay), len(index.t)
         self.columns = {name: held[name] for name in (*kind.columns, "sums")}
-        self.size, self.span = len(held["span"]), with_room(held["span"], len(held["span"]) + LEAST)
+        self.size, self.span = len(held["span"]), held["span"]
         self._keys, self._slots = held.get("keys", _NO_ROWS), held.get("slots", slots_for(0))
+        self._make_rows(self.size + LEAST)
         self._chain, self._used = np.empty((LEAST, 2), np.int64), np.zeros(3, np.int64)
         self._extension, self._new_size, self._used_before = _NOTHING, self.size, self._used.copy()
         if "chain" not in held:
@@ -57,7 +58,6 @@ class GrowingLists:
         """The rows of keys [n]; new keys get new rows."""
         most = self.size + len(keys)
         self._make_rows(most)
-        self._keys = with_room(self._keys, len(self.span))
         if 2 * most > len(self._slots):
             self._slots = hash_table(self._keys[: self.size], 2 * most)
         rows = np.empty(len(keys), np.int64)
@@ -141,6 +141,7 @@ class GrowingLists:
         """Make room for this many rows."""
         if size > len(self.span):
             self.span = with_room(self.span, size + size // 2)
+            self._keys = with_room(self._keys, len(self.span) if self.kind.keyed else 0)
 
     def _make_compact(self, needed: int = 0) -> None:
         """Move all lists to new arrays, with room for as many entries or more, without places that no list uses."""

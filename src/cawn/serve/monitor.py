@@ -257,7 +257,7 @@ class Monitor:
         every, tested = _Links(events.src, events.dst, events.t), self._tested
         self._recency, self._tested = Recency(*every), slice(0)
         if len(events.t[tested]):
-            news = self._recency.news(*every.where(tested)).mean(axis=0)
+            news = self._recency.news(self._predictor.snapshot(), *every.where(tested)).mean(axis=0)
             with self._lock:
                 self._reference |= dict(zip(NEWS, news.tolist(), strict=True))
 
@@ -274,7 +274,7 @@ class Monitor:
         usable = (negatives != NONE).all(axis=1)  # else there is no other destination yet
         sample, negatives = sample[usable], negatives[usable]
         values, probability = self._values(snapshot, links.where(sample), negatives)
-        news = self._recency.news(*links)
+        news = self._recency.news(snapshot, *links)
         with self._lock:
             self._scored += len(sample)
             self._series.add(values, probability, sample, news, links.t)
@@ -296,7 +296,7 @@ class Monitor:
         src, t = np.repeat(links.src, width), np.repeat(links.t, width)
         dst = np.concatenate([links.dst[:, None], negatives], axis=1).ravel()
         scorers: dict[str, Scorer] = {"model": snapshot.scorer}
-        scorers["baseline"] = partial(self._recency.scores, snapshot.events.t)
+        scorers["baseline"] = partial(self._recency.scores, snapshot)
         calibrated, held = dict(self._calibrated), self._calibrated["model"].calibration
         if self._learner is not None:
             scorers["shadow"], calibrated["shadow"] = self._learner.scorer(snapshot), self._learner.calibrated

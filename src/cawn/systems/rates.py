@@ -112,8 +112,9 @@ class RatesSystem:
             parts, attributes, threads = self.config.pair_parts, self.config.attributes, self.context.threads
             index, growing = stored_index(events, self.alpha, self.unit, parts, attributes=attributes), None
             if index is None:
-                decays, grows = (np.array(self.alpha), parts.kinds, parts.decay(self.unit)), self.context.grows
-                index = Index.of(events, *decays, attributes=attributes, threads=threads, room=grows)
+                grows, decay = self.context.grows, parts.decay(self.unit)
+                kinds, alphas = parts.live_kinds if grows else parts.kinds, np.array(self.alpha)
+                index = Index.of(events, alphas, kinds, decay, attributes=attributes, threads=threads, room=grows)
                 growing = GrowingIndex(events, index, attributes=attributes, own=True) if grows else None
             self._index = events, index, growing
         return RatesScorer(self, *self._index)

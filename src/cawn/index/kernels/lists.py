@@ -108,6 +108,16 @@ def visible_lists(lists: Lists, rows: Array, num_links: int) -> tuple[Array, Arr
     return start, size
 
 
+@njit
+def last_links(lists: Lists, rows: Array, num_links: Array) -> Array:
+    """The last link in the list of each row [n] among the first `num_links` [n]; -1 if there is none."""
+    found = np.empty(rows.size, np.int64)
+    for i in range(rows.size):
+        start, size = entries_before(lists, rows[i], num_links[i])
+        found[i] = lists.link[start + size - 1] >> 1 if size > 0 else -1
+    return found
+
+
 @inline
 def count_before(time: Array, start: Any, stop: Any, t: Any) -> Any:
     """How many of the sorted time[start:stop] are strictly earlier than t."""
@@ -208,6 +218,15 @@ def find_slot(keys: Array, slots: Array, key: Any) -> Any:
 def find_row(keys: Array, slots: Array, key: Any) -> Any:
     """The row of a key, -1 if it has none."""
     return slots[find_slot(keys, slots, key)]
+
+
+@njit
+def rows_of_keys(lists: Lists, keys: Array) -> Array:
+    """The row of each key, -1 for those that have none."""
+    found = np.empty(keys.size, np.int64)
+    for i in range(keys.size):
+        found[i] = find_row(lists.keys, lists.slots, keys[i])
+    return found
 
 
 @njit
