@@ -58,8 +58,14 @@ def as_times(t: npt.ArrayLike) -> Array:
 
 def check_span(t: Array) -> None:
     """Refuse times whose differences overflow their type."""
-    if t.size and t.max().item() - t.min().item() > LARGEST[t.dtype.kind]:
-        raise DataError(f"t spans more than {t.dtype} can hold; use a coarser unit of time")
+    if t.size:
+        check_bounds(t.min().item(), t.max().item(), t.dtype)
+
+
+def check_bounds(first: Any, last: Any, dtype: np.dtype[Any]) -> None:
+    """The same, given the first and the last of the times."""
+    if last - first > LARGEST[dtype.kind]:
+        raise DataError(f"t spans more than {dtype} can hold; use a coarser unit of time")
 
 
 def usual(t: Array) -> slice:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from cawn.data.columns import GrowingArray
 from cawn.data.events import NO_LINK_ID, Events
 from cawn.data.forms import Arrivals, Form, NameForm
 from cawn.data.names import UNKNOWN, Name, NameIndex
-from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_span, likely_unit
+from cawn.data.times import PER_SECOND, SPANS, TimeForm, check_bounds, likely_unit
 from cawn.errors import CawnError, DataError, QueryError, brief
 
 DAY = 86_400.0  # seconds that a link may be ahead of the clock
@@ -98,8 +99,8 @@ class Draft:
 
     def add(self, batch: Arrivals) -> None:
         """Accept a batch, without the links whose id is known; DataError or LateLinks if it cannot be added."""
-        unknown = self._is_unknown(batch)
-        new = batch if unknown.all() else batch.where(unknown)
+        plain = batch.link_id is None and not self._rules.once
+        new = batch if plain or (unknown := self._is_unknown(batch)).all() else batch.where(unknown)
         if len(new):
             self._range = self._extended_range(new)
         if new.link_id is not None:
@@ -111,9 +112,9 @@ class Draft:
         """All links, and what each batch adds."""
         batches, before = self._batches, len(self._names)
         ids, names = self._names.extended([name for batch in batches for name in batch.names])
-        starts = np.cumsum([0, *(len(batch.names) for batch in batches)]).tolist()
-        of = [ids[first : first + len(batch.names)] for first, batch in zip(starts, batches, strict=False)]
-        seen = np.maximum.accumulate([before, *(int(each.max(initial=before - 1)) + 1 for each in of)])
+        starts = np.cumsum([0, *(len(batch.names) for batch in batches)])
+        of = [ids[first:last] for first, last in pairwise(starts.tolist())]
+        seen = np.maximum.accumulate(np.append(before, ids + 1))[starts]
         updates = [
             Update(len(batch), skipped, nodes)
             for batch, skipped, nodes in zip(batches, self._skipped, np.diff(seen).tolist(), strict=True)
@@ -180,7 +181,8 @@ class Draft:
         """The first and the last time with these links; DataError or LateLinks if they cannot be added."""
         low, high = new.t.min().item(), new.t.max().item()
         form, limits = self._form.times, self._range
-        check_span(np.array([low, high] if limits is None else [min(low, limits[0]), max(high, limits[1])]))
+        first, last = (low, high) if limits is None else (min(low, limits[0]), max(high, limits[1]))
+        check_bounds(first, last, new.t.dtype)
         if new.clock is not None and len(new) > 1 and not _is_usual(low, limits):
             raise DataError("entries that are long before all links can only be added one by one")
         if limits is None:
@@ -188,7 +190,7 @@ class Draft:
         if not self._rules.late and (late := self._count_late(new, limits[1])):
             raise LateLinks(f"{late:,} links are older than the newest one ({limits[1]}); such links are refused")
         _refuse_impossible(low, high, limits, form, self._rules.max_ahead, new.clock)
-        return min(low, limits[0]), max(high, limits[1])
+        return first, last
 
     @staticmethod
     def _count_late(new: Arrivals, newest: Any) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from asyncio import wrap_future
 from concurrent.futures import Future
 from functools import partial
 from time import perf_counter
@@ -36,6 +35,7 @@ from cawn.serve.requests import (
     RankQuery,
     Time,
 )
+from cawn.serve.results import Results
 from cawn.serve.routes import JSON, Route, Routes, openapi, parameter
 from cawn.serve.service import NEWEST, Service
 from cawn.serve.tokens import Tokens, check_host
@@ -84,7 +84,7 @@ class Api:
     """What the routes answer."""
 
     def __init__(self, service: Service, max_body: int) -> None:
-        self.service, self._bodies = service, Bodies(max_body)
+        self.service, self._bodies, self.result = service, Bodies(max_body), Results()
 
     def routes(self) -> list[Route]:
         key = parameter("Idempotency-Key", "header", required=False, minLength=1, maxLength=MAX_KEY)
@@ -115,7 +115,7 @@ class Api:
         """Add links. The response is sent once they are on disk and visible to the next request. With an
         Idempotency-Key that was used before, nothing is added and the first answer is repeated."""
         key = _idempotency_key(request)
-        receipt = await wrap_future(self.service.add(await self.body(request), key))
+        receipt = await self.result(self.service.add(await self.body(request), key))
         return receipt._asdict() | {"watermark": self.service.predictor.watermark}
 
     async def score(self, request: Request) -> dict[str, Any]:
@@ -127,7 +127,7 @@ class Api:
     async def scored(self, pairs: Pairs) -> tuple[Scored, Doubts]:
         """The scores of pairs, and what is doubtful about them."""
         doubts = await self._doubts(pairs.src, pairs.dst, pairs.t or [], pairs.strict)
-        return await wrap_future(self.service.score(pairs)), doubts
+        return await self.result(self.service.score(pairs)), doubts
 
     async def rank(self, request: Request) -> dict[str, Any]:
         """The most probable destinations of a node."""
@@ -136,7 +136,7 @@ class Api:
             await in_thread(check_destinations, self.service.predictor.snapshot())
         others = query.candidates if isinstance(query.candidates, list) else [query.src]
         doubts = await self._doubts([query.src], others, [] if query.t is None else [query.t], query.strict)
-        found = await wrap_future(self.service.rank(query))
+        found = await self.result(self.service.rank(query))
         ranking = [ranked._asdict() for ranked in found.ranking]
         return {"src": query.src, "t": found.t, "ranking": ranking, "version": found.version} | doubts
 
@@ -145,20 +145,20 @@ class Api:
         query: ExplainQuery = await self.body(request)
         doubts = await self._doubts([query.src], [query.dst], [] if query.t is None else [query.t], query.strict)
         as_page = "text/html" in request.headers.get("accept", "")
-        found = await wrap_future(self.service.explain(query, as_page=as_page))
+        found = await self.result(self.service.explain(query, as_page=as_page))
         return Response(found, 200, _PAGE_POLICY, "text/html") if isinstance(found, str) else found | doubts
 
     async def node(self, request: Request) -> dict[str, Any]:
         """A node, also one that is not known, and its newest links. In the path, its name is percent-encoded and may
         have slashes; in the query, it may also be . or .. or empty."""
-        return await wrap_future(self.service.node(_text(request, "name")))
+        return await self.result(self.service.node(_text(request, "name")))
 
     async def newest(self, request: Request) -> dict[str, Any]:
         """The links that arrived last, newest first, each with the score it had before it arrived."""
         limit = (_query(request, "limit") or [b"20"])[0]
         if not limit.isdigit() or not 1 <= int(limit[:9]) <= NEWEST:
             raise Problem("invalid", f"limit is {brief(limit.decode('latin-1'))}: give an integer from 1 to {NEWEST}")
-        return {"links": await wrap_future(self.service.newest(int(limit)))}
+        return {"links": await self.result(self.service.newest(int(limit)))}
 
     async def forget(self, request: Request) -> dict[str, Any]:
         """Remove a node: its name and all of its links, for good."""
@@ -199,7 +199,7 @@ class Api:
         return await self._bodies.read(request, request.scope["route"].body)
 
     async def _removed(self, links: Future[int]) -> dict[str, Any]:
-        return {"removed": await wrap_future(links), "version": self.service.predictor.version}
+        return {"removed": await self.result(links), "version": self.service.predictor.version}
 
     async def _doubts(self, src: list[Name], dst: list[Name], times: list[Time], strict: bool) -> Doubts:
         find = partial(find_doubts, self.service.predictor.snapshot(), src, dst, times, strict)
@@ -264,9 +264,10 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         started, status = perf_counter(), 499
-        raw_path = scope.get("raw_path") or scope["path"].encode()
-        routes, parameters = self._routes.find(scope["path"], raw_path.partition(b"?")[0].decode("latin-1"))
-        route = routes.get("GET" if scope["method"] == "HEAD" else scope["method"])
+        raw_path, method = scope.get("raw_path") or scope["path"].encode(), scope["method"]
+        method = "GET" if method == "HEAD" else method
+        routes, parameters = self._routes.find(method, scope["path"], raw_path.partition(b"?")[0].decode("latin-1"))
+        route = routes.get(method)
         scope.update(route=route, path_params=parameters)
         try:
             response = await self._respond(Request(scope, receive), route, list(routes))

@@ -58,9 +58,11 @@ class Routes:
             table = self._fixed if pattern == route.path else self._patterns
             table.setdefault(pattern, {})[route.method] = route
 
-    def find(self, path: str, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
+    def find(self, method: str, path: str, raw_path: str) -> tuple[dict[str, Route], dict[str, str]]:
         """The routes by method, and the parameters in the path, percent-encoded."""
         fixed = self._fixed.get(path, {})
+        if method in fixed:
+            return fixed, {}
         matches = ((routes, re.fullmatch(pattern, raw_path)) for pattern, routes in self._patterns.items())
         return next(((routes | fixed, match.groupdict()) for routes, match in matches if match), (fixed, {}))
 

@@ -76,6 +76,7 @@ class Server:
             log_config=None,
             access_log=access_log,
             server_header=False,
+            proxy_headers=access_log,  # they are for the log alone
             timeout_graceful_shutdown=DRAIN_SECONDS,
         )
         self._server = _Uvicorn(config, self._service)
