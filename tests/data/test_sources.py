@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import cawn
-from cawn.data.columns import ColumnFile
+from cawn.data.columns import ArrayFile
 from cawn.data.readers.links import Limits
 from cawn.data.readers.logs import write_columns
 from cawn.data.readers.query_files import NodeFile, PairFile
@@ -164,7 +164,7 @@ def test_nothing_is_left_behind(log: Path, tmp_path: Path, monkeypatch: pytest.M
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(ColumnFile, "append", fail)
+    monkeypatch.setattr(ArrayFile, "append", fail)
     with pytest.raises((KeyboardInterrupt, cawn.StorageError), match=r"No space|^$"):
         cawn.read(log, memory="64GiB", out=folder)
     assert (sorted(os.listdir(folder)) == [LOCK]) if existed else not folder.exists()

@@ -34,9 +34,9 @@ class GrowingArray:
         return self.values.dtype
 
     @property
-    def width(self) -> int | None:
-        """How many numbers a row has; None if it is a single number."""
-        return self.values.shape[1] if self.values.ndim > 1 else None
+    def row_shape(self) -> tuple[int, ...]:
+        """() if rows are numbers, else (numbers of a row,)."""
+        return tuple(self.values.shape[1:])
 
     def append(self, rows: Array, kept: int | None = None) -> None:
         """Append rows after the first `kept` ones, by default all; if fewer are kept, they are copied first."""
@@ -77,7 +77,8 @@ class GrowingArray:
 
 
 class ArrayFile:
-    """A .npy file whose parts are written in any order, by several threads; it is valid once it is closed."""
+    """A .npy file whose parts are written in any order, by several threads, or which grows as a `GrowingArray` does; it
+    is valid once it is closed."""
 
     _descriptor = -1
 
@@ -86,6 +87,27 @@ class ArrayFile:
         self.path, self.shape, self.dtype = path, tuple(map(int, shape)), np.dtype(dtype)
         self._offset = len(self._header())
         self._descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+
+    @property
+    def rows(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        return self.shape[1:]
+
+    def append(self, values: Array) -> None:
+        """Write rows after all others."""
+        self.replace(self.rows, values)
+        self.shape = (self.rows + len(values), *self.row_shape)
+
+    def replace(self, first: int, values: Array) -> None:
+        """Write rows from row `first` on."""
+        self.write(values, first * math.prod(self.row_shape))
+
+    def retype(self, dtype: npt.DTypeLike) -> None:
+        """Read the same bytes as another type of the same size."""
+        self.dtype = np.dtype(dtype)
 
     def write(self, values: Array, at: int = 0) -> None:
         """Write numbers from position `at` on, which counts the numbers of the array in C order."""
@@ -97,9 +119,9 @@ class ArrayFile:
 
     def read(self, first: int, count: int) -> Array:
         """A new array of `count` rows from row `first` on."""
-        found = np.empty((count, *self.shape[1:]), self.dtype)
+        found = np.empty((count, *self.row_shape), self.dtype)
         content = found.reshape(-1).view(np.uint8).data
-        place = self._offset + first * math.prod(self.shape[1:]) * self.dtype.itemsize
+        place = self._offset + first * math.prod(self.row_shape) * self.dtype.itemsize
         while len(content):
             size = os.preadv(self._descriptor, [content[:_MOST]], place)
             if size == 0:
@@ -122,6 +144,11 @@ class ArrayFile:
             os.fsync(self._descriptor)
         finally:
             self._release()
+
+    def finish(self) -> Path:
+        """The file of the whole column, flushed to disk."""
+        self.close()
+        return self.path
 
     def discard(self) -> None:
         """Close and remove the file."""
@@ -150,34 +177,7 @@ class ArrayFile:
         self._release()
 
 
-class ColumnFile(ArrayFile):
-    """A column in a .npy file; see `GrowingArray`."""
-
-    def __init__(self, path: Path, dtype: npt.DTypeLike, width: int | None = None) -> None:
-        super().__init__(path, (0,) if width is None else (0, width), dtype)
-        self.width = width
-
-    @property
-    def rows(self) -> int:
-        return self.shape[0]
-
-    def append(self, values: Array) -> None:
-        self.replace(self.rows, values)
-        self.shape = (self.rows + len(values), *self.shape[1:])
-
-    def replace(self, first: int, values: Array) -> None:
-        self.write(values, first * (self.width or 1))
-
-    def retype(self, dtype: npt.DTypeLike) -> None:
-        self.dtype = np.dtype(dtype)
-
-    def finish(self) -> Path:
-        """The file of the whole column, flushed to disk."""
-        self.close()
-        return self.path
-
-
-Column = GrowingArray | ColumnFile
+Column = GrowingArray | ArrayFile
 
 
 class Store:
@@ -186,10 +186,10 @@ class Store:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def create(self, name: str, dtype: npt.DTypeLike, width: int | None = None) -> Column:
+    def create(self, name: str, dtype: npt.DTypeLike, *row_shape: int) -> Column:
         if self._folder is None:
-            return GrowingArray(np.empty(0 if width is None else (0, width), dtype))
-        return ColumnFile(self._folder / f"{name}.npy", dtype, width)
+            return GrowingArray(np.empty((0, *row_shape), dtype))
+        return ArrayFile(self._folder / f"{name}.npy", (0, *row_shape), dtype)
 
 
 def steps(rows: int, size: int) -> Iterator[tuple[int, int]]:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
 from cawn.index.entries import Streams
 from cawn.index.kernels import building as kernels
-from cawn.index.kernels.lists import LENGTH, Lists, add_keys, constant, slots_for
+from cawn.index.kernels.lists import LENGTH, Lists, constant, enter_rows, home_slots, slots_for
 from cawn.index.kinds import NODES, ORIGINS, PARTNERS, WAYS, Kind
 from cawn.kernels.threads import even_bounds, in_parallel
 
-Array = npt.NDArray[Any]
 Columns = dict[str, Array]  # of one kind, by name
 
 TAILS = "tails"  # of nodes that have room to grow: P of Algorithm 2 at their newest entry [rows, decays]
@@ -155,7 +153,7 @@ def build_sums(kind: Kind, span: Array, columns: Columns, t: Array, decays: Arra
 def hash_table(keys: Array, size: int = 0) -> Array:
     """The slots in which rows are found by their distinct keys, with room for `size` keys."""
     slots: Array = slots_for(max(len(keys), size))
-    add_keys(keys, 0, len(keys), slots)
+    enter_rows(*kernels.sort_keys(home_slots(keys, len(slots) - 1)), slots)
     return slots
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
 from cawn.data.ties import hash_rows
 from cawn.kernels.cpu.ties import link_keys, simultaneous_keys
-
-Array = npt.NDArray[Any]
 
 _CHECKPOINT = 1 << 16  # links after which the colours of nodes are recorded, for links that arrive late
 

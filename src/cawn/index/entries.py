@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import Column, release_pages
 from cawn.data.events import Events
 from cawn.index.canonical import CanonicalOrder, in_order
@@ -15,7 +15,6 @@ from cawn.index.kernels import building
 from cawn.index.kinds import Kind
 from cawn.kernels.keys import pair_key
 
-Array = npt.NDArray[Any]
 Entries = Iterator[tuple[Array, ...]]  # row or key, then the columns of the kind that do not depend on other entries
 
 

@@ -24,14 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.index import Index
 from cawn.index.kernels.lists import constant
 from cawn.index.kernels.rates import AGES, LONGEST, fill_rates
 from cawn.index.kernels.sequences import STRIDE, sequence_features
 from cawn.index.kinds import DIRECTED, RATE_KINDS, RATES, SEQUENCE_KINDS, SEQUENCES, Kind, kinds_for
 from cawn.kernels.threads import even_bounds, in_parallel
-
-Array = npt.NDArray[Any]
 
 NO_SEQUENCES = {"since": False, "two_steps": False, "transitions": False}  # settings without features of sequences
 SCALE = 0.15 / 0.70 * 1e6  # time units after which a link counts 1 / e in transitions; see `decays.time_unit`

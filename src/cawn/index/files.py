@@ -13,12 +13,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from cawn.data.columns import ArrayFile, ColumnFile, blocks, release_pages, write_array
+from cawn.checks import Array
+from cawn.data.columns import ArrayFile, blocks, release_pages, steps, write_array
 from cawn.data.events import Events
 from cawn.devices import release_freed_memory
 from cawn.errors import QueryError
@@ -27,8 +26,7 @@ from cawn.index.building import link_column
 from cawn.index.entries import Streams
 from cawn.index.features import PairParts
 from cawn.index.index import Index, check_size
-from cawn.index.kernels import building
-from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, block_rows, fill_slots, home_slots, num_slots
+from cawn.index.kernels import building, lists
 from cawn.index.kinds import NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
 from cawn.index.runs import ColumnType, Group, Runs, in_order
 from cawn.index.sizes import Counts, memory_to_build
@@ -36,7 +34,6 @@ from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.threads import num_threads
 from cawn.progress import ShowProgress, progress
 
-Array = npt.NDArray[Any]
 Entries = dict[str, Array]  # columns by name
 
 _RUN, _GROUP = 1 << 20, 1 << 21  # entries of a run and of a group, if memory allows for more
@@ -113,7 +110,7 @@ class _Writer:
     def write(self, kinds: tuple[Kind, ...]) -> None:
         """Write all arrays of these kinds."""
         block, order = min(_RUN, self._left // (8 * _LEAST) * 128), self.folder / temporary_name()
-        streams = Streams(self.events, max(block // 2, _LEAST), ColumnFile(order, np.int32))
+        streams = Streams(self.events, max(block // 2, _LEAST), ArrayFile(order, (0,), np.int32))
         if PARTNERS in kinds:
             with self.report("ordering simultaneous links", len(self.events)) as show:
                 streams.find_order(self.attributes, show)
@@ -132,8 +129,7 @@ class _Writer:
         if kind.sums and "time" not in names:
             names = *names, "time"
         shapes = kind.arrays(0, 0, 0, 0, t.dtype) | {"time": ((0,), t.dtype)}
-        types: list[ColumnType] = [(np.dtype(np.int64 if kind.keyed else np.int32),)]
-        types += [(np.dtype(shapes[name][1]), *shapes[name][0][1:]) for name in names]
+        types: list[ColumnType] = [((0,), np.int64 if kind.keyed else np.int32), *(shapes[name] for name in names)]
         with self._runs(types, 2 * len(t)) as runs:
             with self.report(f"dividing {kind.name}", len(t)) as show:
                 entries = (self._columns(given, names) for given in streams.of(kind))
@@ -159,36 +155,32 @@ class _Writer:
 
     def _runs(self, types: list[ColumnType], most: int) -> Runs:
         """Runs of as many entries as memory allows for."""
-        row = sum(dtype.itemsize * math.prod(width) for dtype, *width in types)
+        row = sum(np.dtype(dtype).itemsize * math.prod(shape[1:]) for shape, dtype in types)
         run = min(_RUN, self._left // ((self.threads + 1) * (2 * row + 40)))
         group = min(_GROUP, self._left // (self.threads * (2 * row + 64 + 2 * len(self.alphas))))
         return Runs(self.folder, types, run, group, -(-most // run))
 
     def _write_slots(self, kind: Kind) -> None:
-        """Write the hash table of the keys in parts; a row whose home is full may belong to the part after."""
+        """Write the hash table of the keys, a part after the other."""
         keys: Array = np.load(self.folder / f"{kind.name}.keys.npy", mmap_mode="r")
-        size = num_slots(len(keys))
+        size = lists.num_slots(len(keys))
         with (
-            self._runs([(np.dtype(np.int32),)] * 2, len(keys)) as runs,
-            ArrayFile(self.folder / f"{kind.name}.slots.npy", (size,), np.int32) as slots,
+            self._runs([((0,), np.int32)] * 2, len(keys)) as runs,
+            ArrayFile(self.folder / f"{kind.name}.slots.npy", (0,), np.int32) as slots,
             self.report(f"numbering {kind.name}", len(keys)) as show,
         ):
             entries = (
-                [home_slots(some, size - 1), np.arange(first, first + len(some), dtype=np.int32)]
+                [lists.home_slots(some, size - 1), np.arange(first, first + len(some), dtype=np.int32)]
                 for first, (some,) in blocks(runs.run, keys)
             )
             for done in in_order(runs.write, runs.numbered(entries), self.threads):
                 show(done)
-            groups, given = runs.groups(size), list[Array]()  # what the part before has left to each part
-            spilled, turn = np.empty(0, np.int32), 0
-            while turn < len(groups) or not np.array_equal(spilled, given[turn - len(groups)]):
-                group = groups[turn % len(groups)]
+            for _, count in steps(size, runs.group):
+                slots.append(np.full(count, lists.FREE, np.int32))
+            for group in runs.groups(size):
                 homes, rows = runs.read(group)
-                order, part = building.sort_keys(rows)[1], np.empty(group.last - group.first, np.int32)
-                given.append(spilled)
-                spilled = fill_slots(homes - np.int32(group.first), rows, order, spilled, part)
-                slots.write(part, group.first)
-                turn += 1
+                homes, order = building.sort_keys(homes)
+                lists.enter_rows(homes, rows[order], slots.mapped())
 
     def _write_totals(self, streams: Streams) -> None:
         """The arrays of all links: decayed counts, and the first links of nodes."""
@@ -232,7 +224,7 @@ def _write_group(
             order[position] = np.arange(len(position))
             columns = {name: column[order] for name, column in columns.items()}
         each.write(group.at, span, columns)
-        spans.append(span + (group.at << START_BITS))
+        spans.append(span + (group.at << lists.START_BITS))
     return group.size, spans, distinct + group.first
 
 
@@ -248,7 +240,7 @@ def _write_long(runs: Runs, group: Group, names: tuple[str, ...], files: _KindFi
             files.write_columns(at, columns)
             at += len(columns[names[0]])
         files.fill_long(start, at - start, min(runs.group, _STEP))
-        spans.append(start << START_BITS | EXACT | (at - start))
+        spans.append(start << lists.START_BITS | lists.EXACT | (at - start))
     return np.array(spans)
 
 
@@ -266,7 +258,7 @@ class _KindFiles:
             for name in (*kind.columns, "sums")
         }
         appended = ("span", "keys") if kind.keyed else ("span",)
-        self._appended = [ColumnFile(folder / f"{kind.name}.{name}.npy", np.int64) for name in appended]
+        self._appended = [ArrayFile(folder / f"{kind.name}.{name}.npy", (0,), np.int64) for name in appended]
 
     def append(self, span: Array, keys: Array) -> None:
         """Write the spans, and keys, of the next rows."""
@@ -281,12 +273,17 @@ class _KindFiles:
     def write_columns(self, at: int, columns: Entries) -> None:
         """Write what entries from `at` on have, but for their sums."""
         for name in self._files.keys() & columns.keys():
-            self._files[name].write(columns[name], at * math.prod(self._files[name].shape[1:]))
+            self._files[name].replace(at, columns[name])
 
     def write(self, at: int, span: Array, columns: Entries) -> None:
         """Write the lists of a group from entry `at` on; spans begin at 0."""
         self.write_columns(at, columns)
-        bits, size, width, known = self.kind.bits, int((span & LENGTH).sum()), len(self._decays), np.zeros_like(span)
+        bits, size, width, known = (
+            self.kind.bits,
+            int((span & lists.LENGTH).sum()),
+            len(self._decays),
+            np.zeros_like(span),
+        )
         for a in range(len(self._alphas) if self.kind is NODES else 0):
             logsum, P = np.empty((1, size)), np.zeros((len(span), 1))
             building.fill_logsums(span, known, columns["time"], self._alphas[a : a + 1], P, logsum)
@@ -294,10 +291,10 @@ class _KindFiles:
         if width:
             begin = at & ((1 << bits) - 1)
             link = (2 * np.arange(-begin, size)).astype(np.int32)
-            sums = np.zeros((block_rows(begin + size, bits), width))
-            shifted = span + (begin << START_BITS)
+            sums = np.zeros((lists.block_rows(begin + size, bits), width))
+            shifted = span + (begin << lists.START_BITS)
             building.fill_sums(shifted, known, link, columns["time"], self._decays, bits, sums)
-            first, stop = block_row(at, 0, bits), block_row(at + size, 0, bits)
+            first, stop = lists.block_row(at, 0, bits), lists.block_row(at + size, 0, bits)
             self._files["sums"].write(sums[first - (at >> bits) : stop - (at >> bits)], first * width)
 
     def fill_long(self, start: int, size: int, step: int) -> None:
@@ -306,10 +303,10 @@ class _KindFiles:
         for known in range(0, size, step):
             held: Entries = {name: file.mapped() for name, file in self._files.items() if math.prod(file.shape)}
             stop = min(known + step, size)
-            lists = np.array([start << START_BITS | EXACT | stop]), np.array([known])
+            done = np.array([start << lists.START_BITS | lists.EXACT | stop]), np.array([known])
             if self.kind is NODES:
-                building.fill_logsums(*lists, held["time"], self._alphas, P, held["logsum"])
+                building.fill_logsums(*done, held["time"], self._alphas, P, held["logsum"])
             if len(self._decays):
                 link = link_column(held)
-                building.fill_sums(*lists, link, self._t, self._decays, self.kind.bits, held["sums"])
+                building.fill_sums(*done, link, self._t, self._decays, self.kind.bits, held["sums"])
                 release_pages(self._t[link[start + known] >> 1 : link[start + stop - 1] >> 1])

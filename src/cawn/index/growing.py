@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.columns import GrowingArray
 from cawn.data.events import Events
 from cawn.index.building import TAILS, build_logsums
@@ -22,8 +22,6 @@ from cawn.index.kernels import building, growth
 from cawn.index.kernels.lists import LENGTH, START_BITS, constant
 from cawn.index.kinds import DESTINATIONS, KINDS, NEXT, NODES, ORIGINS, PAIRS, PARTNERS, SOURCES, TOTAL_BITS, WAYS
 from cawn.kernels.keys import pair_key
-
-Array = npt.NDArray[Any]
 
 
 class GrowingIndex:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.building import LEAST, ROOM, Columns, as_lists, empty_columns, hash_table, link_column, move_lists
 from cawn.index.index import Index
 from cawn.index.kernels import building, growth
 from cawn.index.kernels.growth import CHAIN, ENTRIES, UNUSED, Extension, Ties
 from cawn.index.kernels.lists import LENGTH, START_BITS, Lists, slots_for, visible_lists
 from cawn.index.kinds import Kind
-
-Array = npt.NDArray[Any]
 
 _UNUSED = 0.4  # of the entries, from which on lists are moved together; links that are not late leave fewer
 _NEWEST = 1 << 62  # a version that sees everything

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.events import Events
 from cawn.errors import QueryError
 from cawn.index.building import Columns, as_lists, build_lists, hash_table, move_lists
@@ -22,8 +21,6 @@ from cawn.index.kernels.lists import EXACT, START_BITS, Lists, constant, visible
 from cawn.index.kernels.nodes import Nodes
 from cawn.index.kernels.rates import Common
 from cawn.index.kinds import KINDS, NEXT, NODES, PARTNERS, TOTAL_BITS, WAYS, Kind
-
-Array = npt.NDArray[Any]
 
 MAX_EVENTS = 2**30
 

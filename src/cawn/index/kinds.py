@@ -8,11 +8,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.lists import block_rows, num_slots
 
-Array = npt.NDArray[Any]
 Shapes = dict[str, tuple[tuple[int, ...], Any]]
 
 ALPHAS, TRANSITIONS = "alphas", "transitions"  # the decays of walks and rates, and that of transitions

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from cawn.data.columns import ColumnFile
+from cawn.checks import Array
+from cawn.data.columns import ArrayFile
 from cawn.files import temporary_name
 from cawn.index.kernels.building import sort_keys
 
-Array = npt.NDArray[Any]
 Result = TypeVar("Result")
-ColumnType = tuple[Any, ...]  # its dtype and, if rows have several numbers, their number
+ColumnType = tuple[tuple[int, ...], Any]  # the shape of no rows, and the type
 
 _SAMPLES = 1 << 12  # of the keys of a run, one in at most so many is sampled
 
@@ -47,7 +46,7 @@ class Runs:
     def __init__(self, folder: Path, types: list[ColumnType], run: int, group: int, num_runs: int) -> None:
         self.run, self.group = run, group
         self._every = min(max(group // (4 * num_runs), 1), _SAMPLES)
-        self._files = [ColumnFile(folder / temporary_name(), *of) for of in types]
+        self._files = [ArrayFile(folder / temporary_name(), *of) for of in types]
         self._samples: list[Array] = []
         self._starts = [0]
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.lists import count_before
 from cawn.kernels.jit import njit
-
-Array = npt.NDArray[Any]
 
 
 class Tally(NamedTuple):

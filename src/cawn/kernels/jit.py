@@ -18,48 +18,8 @@ from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-_UNCOUNTED = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
-
-
-def njit(function: Function) -> Function:
-    """Compile on first use, keep the result on disk, release the GIL while running."""
-    return _compiled(function)
-
-
-def inline(function: Function) -> Function:
-    """Like `njit`, for the small functions that are part of a hot loop. Its callers compile it anew each time."""
-    return _compiled(function, inline="always")
-
-
-def njit_fused(function: Function) -> Function:
-    """Like `njit`, with multiply-adds that may be fused: rounded once instead of twice, and faster."""
-    return _compiled(function, fastmath={"contract"})
-
-
-def reader(function: Function) -> Function:
-    """For functions that only compiled functions call, and that make no arrays: they do not count references to those
-    they are given, which takes longer than reading a few numbers."""
-    return _compiled(function, no_cpython_wrapper=True, **_UNCOUNTED)
-
-
-def reader_fused(function: Function) -> Function:
-    """Like `reader`, with the arithmetic of `njit_fused`."""
-    return _compiled(function, no_cpython_wrapper=True, fastmath={"contract"}, **_UNCOUNTED)
-
-
-def njit_fast(function: Function) -> Function:
-    """Like `njit`, with arithmetic that may be reordered and ignores NaN and infinity, so that LLVM vectorizes it."""
-    return _compiled(function, fastmath=True)
-
-
-def inline_fused(function: Function) -> Function:
-    """For arithmetic that is part of hot loops: like `njit_fused`; compiled once, then copied to where it is called."""
-    return _compiled(function, forceinline=True, fastmath={"contract"})
-
-
-def inline_fast(function: Function) -> Function:
-    """Like `inline_fused`, with the arithmetic of `njit_fast`."""
-    return _compiled(function, forceinline=True, fastmath=True)
+_UNCOUNTED: dict[str, Any] = {"_nrt": False} if hasattr(CPUTargetOptions, "_nrt") else {}
+_FUSED = {"contract"}
 
 
 class _PauseCollection(event.Listener):  # type: ignore[misc]
@@ -80,17 +40,22 @@ class _PauseCollection(event.Listener):  # type: ignore[misc]
 event.register("numba:compile", _PauseCollection())
 
 
-def _compiled(function: Function, **options: Any) -> Function:
-    """Cache the result where numba can, else in a temporary folder, else not at all."""
+def _compiler(**options: Any) -> Callable[[Function], Function]:
+    """A decorator that compiles on first use, releases the GIL while running, and keeps the result on disk: where numba
+    can, else in a temporary folder, else not at all."""
     options |= {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}  # no other library calls it
-    usual = numba.config.CACHE_DIR
-    try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no writable folder: a read-only install without a home
-        numba.config.CACHE_DIR = _temporary_cache()
-        return cast(Function, numba.njit(cache=bool(numba.config.CACHE_DIR), **options)(function))
-    finally:
-        numba.config.CACHE_DIR = usual
+
+    def compiled(function: Function) -> Function:
+        usual = numba.config.CACHE_DIR
+        try:
+            return cast(Function, numba.njit(cache=True, **options)(function))
+        except RuntimeError:  # no writable folder: a read-only install without a home
+            numba.config.CACHE_DIR = _temporary_cache()
+            return cast(Function, numba.njit(cache=bool(numba.config.CACHE_DIR), **options)(function))
+        finally:
+            numba.config.CACHE_DIR = usual
+
+    return compiled
 
 
 @lru_cache(maxsize=1)
@@ -108,6 +73,22 @@ def _temporary_cache() -> str:
         return ""
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
     return folder if ours else ""
+
+
+njit = _compiler()
+njit_fused = _compiler(fastmath=_FUSED)  # multiply-adds may be fused: rounded once instead of twice, and faster
+njit_fast = _compiler(fastmath=True)  # arithmetic may be reordered and ignores NaN and infinity: LLVM vectorizes it
+
+# Small functions that are part of a hot loop: the callers of the first compile it anew each time; the others, which are
+# arithmetic, are compiled once, then copied to where they are called.
+inline = _compiler(inline="always")
+inline_fused = _compiler(forceinline=True, fastmath=_FUSED)
+inline_fast = _compiler(forceinline=True, fastmath=True)
+
+# Functions that only compiled functions call, and that make no arrays: they do not count references to those they are
+# given, which takes longer than reading a few numbers.
+reader = _compiler(no_cpython_wrapper=True, **_UNCOUNTED)
+reader_fused = _compiler(no_cpython_wrapper=True, fastmath=_FUSED, **_UNCOUNTED)
 
 
 @intrinsic  # type: ignore[untyped-decorator]

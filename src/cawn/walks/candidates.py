@@ -10,13 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.data.decays import ladder
 from cawn.data.events import Events
 from cawn.walks.history import History
-
-Array = npt.NDArray[Any]
 
 KINDS = ("recent", "two hops", "popular")
 MAX_CANDIDATES = 400  # of each kind

@@ -6,6 +6,7 @@ what the runs have of a range is put into one order, each column on its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -34,10 +35,9 @@ def sort_by_time(
         convert: Applied to the sorted values of each column.
         report: Is called with the number of sorted rows.
     """
-    kinds = {name: (column.dtype, column.width) for name, column in columns.items()} | {
-        ROWS: (np.dtype(np.int64), None)
-    }
-    row_bytes = max(dtype.itemsize * (width or 1) for dtype, width in kinds.values())
+    kinds: dict[str, tuple[Any, ...]] = {name: (column.dtype, *column.row_shape) for name, column in columns.items()}
+    kinds[ROWS] = (np.dtype(np.int64),)
+    row_bytes = max(dtype.itemsize * math.prod(shape) for dtype, *shape in kinds.values())
     most = max(memory // (_PER_ROW + 2 * row_bytes), 1)
     runs = list(steps(columns["t"].rows, most))
     times = np.empty(0, np.int64)

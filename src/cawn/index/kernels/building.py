@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS, block_row, room_for
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import njit, prefetch, reader_fused
-
-Array = npt.NDArray[Any]
 
 NODE, LINK, CUT = 0, 1, 2  # columns of `hop`
 IN_PLACE = -1

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy.typing as npt
-
+from cawn.checks import Array
 from cawn.index.kernels.building import CUT, LINK, NODE
 from cawn.index.kernels.lists import EXACT, LENGTH, START_BITS
 from cawn.kernels.jit import njit
-
-Array = npt.NDArray[Any]
 
 
 @njit

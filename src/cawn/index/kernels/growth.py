@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba.core import types
 from numba.extending import intrinsic
 
+from cawn.checks import Array
 from cawn.index.kernels.building import CUT, IN_PLACE, LINK, NODE
 from cawn.index.kernels.lists import (
     BEFORE,
@@ -34,8 +34,6 @@ from cawn.index.kernels.lists import (
 )
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.keys import pair_key
-
-Array = npt.NDArray[Any]
 
 _OLD, _NONE = -1, -2  # in `extend_partners`: the last entry is not new, or the new ones come after none
 ENTRIES, CHAIN, UNUSED = 0, 1, 2  # positions in `used`: entries and chained lists so far, and entries that no list uses

@@ -18,14 +18,12 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from numba.extending import register_jitable
 
+from cawn.checks import Array
 from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import inline, njit, reader, reader_fused
 from cawn.kernels.rng import GOLDEN_64
-
-Array = npt.NDArray[Any]
 
 START_BITS = 32  # a span is start << START_BITS | flags | length
 EXACT = 1 << 31  # the place of the list ends with its last entry
@@ -261,28 +259,11 @@ def home_slots(keys: Array, mask: int) -> Array:
 
 
 @njit
-def fill_slots(homes: Array, rows: Array, order: Array, spilled: Array, slots: Array) -> Array:
-    """Enter rows into a part of a hash table, as `lists.add_keys` does; returns those that belong after the part.
-
-    Args:
-        homes, rows: The home of each row, as a position in the part, and `order`: that of the rows.
-        spilled: Rows that belong after the part before, ascending.
-        slots: Written [slots of the part].
-    """
-    slots[:] = FREE
-    left, size, i, k = np.empty(homes.size + spilled.size, np.int32), 0, 0, 0
-    while i < order.size or k < spilled.size:
-        if k == spilled.size or (i < order.size and rows[order[i]] < spilled[k]):
-            row, at = rows[order[i]], homes[order[i]]
-            i += 1
-        else:
-            row, at = spilled[k], 0
-            k += 1
-        while at < slots.size and slots[at] != FREE:
-            at += 1
-        if at < slots.size:
-            slots[at] = row
-        else:
-            left[size] = row
-            size += 1
-    return left[:size].copy()
+def enter_rows(homes: Array, rows: Array, slots: Array) -> None:
+    """Enter rows [n] with new keys into a hash table, in ascending order of their homes: in one pass over it."""
+    mask = slots.size - 1
+    for i in range(rows.size):
+        slot = homes[i]
+        while slots[slot] >= 0:
+            slot = (slot + 1) & mask
+        slots[slot] = rows[i]

@@ -18,13 +18,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.building import LINK, NODE
 from cawn.index.kernels.lists import count_before, count_below, find_list
 from cawn.kernels.jit import njit, reader
-
-Array = npt.NDArray[Any]
 
 
 class Nodes(NamedTuple):

@@ -13,17 +13,15 @@ Consecutive pairs with the same source and time, as in ranking, share the parts 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, entries_before, find_row
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
-
-Array = npt.NDArray[Any]
 
 AGES = 3  # of the newest links of a pair
 LONGEST = 1e30  # units of time; longer spans are cut to this, so that features stay finite

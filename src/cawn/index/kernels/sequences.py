@@ -6,16 +6,14 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.lists import Lists, all_decayed, count_before, decayed, entries_before, find_list, find_row
 from cawn.index.kernels.rates import Common
 from cawn.index.kinds import TOTAL_BITS
 from cawn.kernels.cpu.logarithms import exp, log1p
 from cawn.kernels.jit import njit_fused, reader_fused
 from cawn.kernels.keys import pair_key
-
-Array = npt.NDArray[Any]
 
 SINCE_SCALE = 3.0  # logarithms of numbers of links are divided by it, which makes features of order one
 LOG_SCALE = 3.0  # the same for logarithms of probabilities

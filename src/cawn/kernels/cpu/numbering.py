@@ -14,12 +14,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import GOLDEN_64, mix64
 
-Array = npt.NDArray[Any]
 Names = tuple[Array, Array, Array]
 
 ABSENT = -1

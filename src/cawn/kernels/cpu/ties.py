@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.kernels.jit import njit, prefetch
 from cawn.kernels.rng import GOLDEN_64, mix64
-
-Array = npt.NDArray[Any]
 
 _DESTINATION = np.uint64(0x5851F42D4C957F2D)  # separates the hash of a destination from that of a source
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.kernels.jit import njit, reader
 from cawn.kernels.rng import GOLDEN_64
-
-Array = npt.NDArray[Any]
 
 
 class Counts(NamedTuple):

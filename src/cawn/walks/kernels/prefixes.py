@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import GOLDEN_64
 from cawn.kernels.threads import in_parallel, num_threads
 from cawn.walks.kernels.counts import Counts, count_nodes, empty_counts
 
-Array = npt.NDArray[Any]
 Walks = tuple[Array, Array, Array]  # nodes, times, events: [Q, M, L] each
 Fields = tuple[Array, ...]
 

@@ -6,16 +6,14 @@ Link i of a node, counted from its first, is in slot i % C while it is one of th
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.kernels.jit import inline, njit
 from cawn.kernels.rng import query_key, uniform
 from cawn.walks.kernels.sampling import WalkRequest, write_position
-
-Array = npt.NDArray[Any]
 
 
 class Rings(NamedTuple):

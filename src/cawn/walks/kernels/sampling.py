@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from cawn.checks import Array
 from cawn.index.kernels.building import CUT, LINK, NODE
 from cawn.index.kernels.lists import find_list
 from cawn.index.kernels.nodes import Nodes, entries_of
@@ -17,8 +17,6 @@ from cawn.kernels.cpu.logarithms import exp
 from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.rng import query_key, uniform
 from cawn.kernels.threads import even_bounds, in_parallel, total_memory
-
-Array = npt.NDArray[Any]
 
 _QUERIES_PER_TASK = 256
 _DRAWS = 512  # made together
