@@ -6,7 +6,7 @@ In a bipartite network the names of each side begin with a prefix (`user:7`, `it
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from itertools import pairwise
@@ -174,18 +174,11 @@ class NameIndex:
         names = (text[lo:hi].decode("utf-8", "surrogatepass") for lo, hi in pairwise(arrays["name_ends"].tolist()))
         return np.fromiter(names, object, self._size)
 
-    def select(self, order: Array) -> Iterator[Arrays]:
-        """The names with these numbers, in this order: blocks of them as in `arrays`."""
-        for at in range(0, len(order), _BLOCK):
-            chosen = order[at : at + _BLOCK]
-            if not self.strings:
-                yield {"names": self._integers[chosen]}
-            else:
-                ends = np.zeros(len(chosen) + 1, np.int64)
-                np.cumsum(self._ends[chosen + 1] - self._ends[chosen], out=ends[1:])
-                text = np.empty(int(ends[-1]), np.uint8)
-                numbering.gather_strings(chosen, self._ends, self._text, ends, text)
-                yield {"name_ends": ends, "name_bytes": text}
+    def arrow(self) -> pa.Array:
+        """All names, in the order of the ids, without a copy: int64 or large_string."""
+        if not self.strings:
+            return pa.array(self._integers[: self._size])
+        return pa.Array.from_buffers(pa.large_string(), self._size, [None, *map(pa.py_buffer, self._held[1:])])
 
     # Adding names.
 

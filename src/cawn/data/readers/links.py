@@ -342,7 +342,7 @@ def _finished(scan: _Scan, store: Store, limits: Limits, report: ShowProgress) -
     count = columns["t"].rows
     with report("sorting node names"):
         ranks = _ranks(scan, limits.block)
-        names = _write_names(scan, ranks, store)
+        names = _write_names(scan, ranks, store, limits.block)
     num_nodes = sum(map(len, ranks))
     if len(ranks) > 1:
         ranks[1] += np.int32(len(ranks[0]))
@@ -391,33 +391,22 @@ def _inverse(order: Array) -> npt.NDArray[np.int32]:
     return found
 
 
-def _write_names(scan: _Scan, ranks: list[Array], store: Store) -> dict[str, Column]:
+def _write_names(scan: _Scan, ranks: list[Array], store: Store, block: int) -> dict[str, Column]:
     """The arrays of a `NameIndex` of all names."""
     tables, prefixes = scan.tables, scan.prefixes
-    orders = [_inverse(mine) for mine in ranks]
     if prefixes is None and not tables[0].strings:
         names = store.create("names", np.int64)
-        for block in tables[0].select(orders[0]):
-            names.append(block["names"])
+        names.append(tables[0].arrays["names"][_inverse(ranks[0])])
         return {"names": names}
     ends, text = store.create("name_ends", np.int64), store.create("name_bytes", np.uint8)
     ends.append(np.zeros(1, np.int64))
-    for side, (table, order) in enumerate(zip(tables, orders, strict=True)):
-        for block in table.select(order):
-            block_ends, block_text = _texts(block, None if prefixes is None else f"{prefixes[side]}:")
-            ends.append(text.rows + block_ends[1:] - block_ends[0])
-            text.append(block_text[int(block_ends[0]) : int(block_ends[-1])])
+    for side, (table, mine) in enumerate(zip(tables, ranks, strict=True)):
+        order, names = _inverse(mine), table.arrow()
+        for first, count in steps(len(order), block):
+            some = names.take(pa.array(order[first : first + count])).cast(pa.large_string())
+            if prefixes is not None:
+                some = pc.binary_replace_slice(some, 0, 0, f"{prefixes[side]}:")
+            at, letters = string_buffers(some)
+            ends.append(text.rows + at[1:] - at[0])
+            text.append(letters[int(at[0]) : int(at[-1])])
     return {"name_ends": ends, "name_bytes": text}
-
-
-def _texts(block: dict[str, Array], prefix: str | None) -> tuple[Array, Array]:
-    """Offsets and bytes of names, each after the prefix."""
-    if prefix is None:
-        return block["name_ends"], block["name_bytes"]
-    if "names" in block:
-        names = pa.array(block["names"]).cast(pa.large_string())
-    else:
-        buffers = [None, *(pa.py_buffer(block[name]) for name in ("name_ends", "name_bytes"))]
-        names = pa.Array.from_buffers(pa.large_string(), len(block["name_ends"]) - 1, buffers)
-    empty, prefix = pa.scalar("", pa.large_string()), pa.scalar(prefix, pa.large_string())
-    return string_buffers(pc.binary_join_element_wise(prefix, names, empty))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from cawn.checks import Array
-from cawn.kernels.jit import inline, njit
+from cawn.kernels.jit import inline, njit, reader
 from cawn.kernels.rng import GOLDEN_64, mix64
 
 Names = tuple[Array, Array, Array]
@@ -70,13 +70,32 @@ def _equal(names: Names, i: int, held: Names, node: np.int64) -> bool:
 
 
 @inline
+def _number_in(slot: Any) -> Any:
+    """The number in a slot; ABSENT in an empty one."""
+    return np.int64((slot & _LOWER) - _ONE)
+
+
+@reader
+def _find_slot(names: Names, i: int, key: Any, held: Names, slots: Array, size: int) -> Any:
+    """The slot of name i among the first `size` names that are held, or the empty one where it belongs."""
+    mask = np.uint64(slots.size - 1)
+    at = key & mask
+    while slots[at] != _EMPTY:
+        node = _number_in(slots[at])
+        if slots[at] & _UPPER == key & _UPPER and node < size and _equal(names, i, held, node):
+            break
+        at = (at + _ONE) & mask
+    return at
+
+
+@inline
 def _read_ahead(keys: Array, slots: Array, held: Names, nodes: Array) -> None:
     """Read what the lookups of these keys need, so that it is in the cache."""
     mask = np.uint64(slots.size - 1)
     integers, ends, text = held
     for j in range(keys.size):
         slot = slots[keys[j] & mask]
-        nodes[j] = np.int64((slot & _LOWER) - _ONE) if slot != _EMPTY and slot & _UPPER == keys[j] & _UPPER else 0
+        nodes[j] = _number_in(slot) if slot != _EMPTY and slot & _UPPER == keys[j] & _UPPER else 0
     if integers.size:
         for j in range(keys.size):
             nodes[j] = integers[min(nodes[j], integers.size - 1)]
@@ -134,7 +153,7 @@ def number(names: Names, held: Names, slots: Array, small: Array, size: int, ids
     Returns:
         The position of the first name for which there is no room, or n, and how many names are held now.
     """
-    mask, most = np.uint64(slots.size - 1), slots.size // 4 * 3
+    most = slots.size // 4 * 3
     keys, nodes, others = np.empty(_BLOCK, np.uint64), np.empty(_BLOCK, np.int64), np.empty(_BLOCK, np.int64)
     for begin in range(first, ids.size, _BLOCK):
         count = _look_up_small(names, begin, min(_BLOCK, ids.size - begin), small, ids, others)
@@ -142,42 +161,25 @@ def number(names: Names, held: Names, slots: Array, small: Array, size: int, ids
             keys[j] = _hash(names, others[j])
         _read_ahead(keys[:count], slots, held, nodes)
         for j in range(count):
-            i, key = others[j], keys[j]
-            at, tag = key & mask, key & _UPPER
-            while True:
-                slot = slots[at]
-                if slot == _EMPTY:
-                    if size >= most or not _fits(names, i, held, size):
-                        return i, size
-                    _store(names, i, held, size)
-                    node = np.int64(size)
-                    size += 1
-                    slots[at] = tag | np.uint64(size)
-                    break
-                node = np.int64((slot & _LOWER) - _ONE)
-                if slot & _UPPER == tag and _equal(names, i, held, node):
-                    break
-                at = (at + _ONE) & mask
-            ids[i] = node
+            i = others[j]
+            at = _find_slot(names, i, keys[j], held, slots, size)
+            if slots[at] == _EMPTY:
+                if size >= most or not _fits(names, i, held, size):
+                    return i, size
+                _store(names, i, held, size)
+                size += 1
+                slots[at] = (keys[j] & _UPPER) | np.uint64(size)
+            ids[i] = _number_in(slots[at])
             if names[0].size and np.uint64(names[0][i]) < np.uint64(small.size):
-                small[names[0][i]] = node + 1
+                small[names[0][i]] = ids[i] + 1
     return ids.size, size
 
 
 @njit
 def find(names: Names, held: Names, slots: Array, size: int, ids: Array) -> None:
     """The numbers of names, [n], or ABSENT; only the first `size` names that are held are seen."""
-    mask = np.uint64(slots.size - 1)
     for i in range(ids.size):
-        key = _hash(names, i)
-        at, tag = key & mask, key & _UPPER
-        ids[i] = ABSENT
-        while slots[at] != _EMPTY:
-            node = np.int64((slots[at] & _LOWER) - _ONE)
-            if slots[at] & _UPPER == tag and node < size and _equal(names, i, held, node):
-                ids[i] = node
-                break
-            at = (at + _ONE) & mask
+        ids[i] = _number_in(slots[_find_slot(names, i, _hash(names, i), held, slots, size)])
 
 
 @njit
@@ -190,15 +192,6 @@ def fill_slots(held: Names, size: int, slots: Array) -> None:
         while slots[at] != _EMPTY:
             at = (at + _ONE) & mask
         slots[at] = (key & _UPPER) | np.uint64(node + 1)
-
-
-@njit
-def gather_strings(order: Array, ends: Array, text: Array, found_ends: Array, found_text: Array) -> None:
-    """Copy the names `order` one after the other; `found_ends` are their places, [n + 1]."""
-    for i in range(order.size):
-        lo = ends[order[i]]
-        for j in range(ends[order[i] + 1] - lo):
-            found_text[found_ends[i] + j] = text[lo + j]
 
 
 @njit
