@@ -17,18 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from cawn.checks import Array
-from cawn.data.columns import ArrayFile, blocks, release_pages, steps, write_array
+from cawn.data.columns import ArrayFile, Store, blocks, release_pages, steps, write_array
 from cawn.data.events import Events
+from cawn.data.runs import ColumnType, Group, Runs, in_order
 from cawn.devices import release_freed_memory
 from cawn.errors import QueryError
-from cawn.files import storing, temporary_name
+from cawn.files import storing, temporary_folder
 from cawn.index.building import link_column
 from cawn.index.entries import Streams
 from cawn.index.features import PairParts
 from cawn.index.index import Index, check_size
 from cawn.index.kernels import building, lists
 from cawn.index.kinds import NEXT, NODES, PAIRS, PARTNERS, TOTAL_BITS, WAYS, Kind
-from cawn.index.runs import ColumnType, Group, Runs, in_order
 from cawn.index.sizes import Counts, memory_to_build
 from cawn.index.stored import array_names, named_arrays
 from cawn.kernels.threads import num_threads
@@ -70,8 +70,9 @@ def write_index(
     decays, decay = np.array(alphas), parts.decay(unit)
     with storing(folder):
         if memory_to_build(Counts.at_most(len(events), events.num_nodes), len(alphas), parts) > memory:
-            writer = _Writer(events, decays, decay, folder, memory, attributes, num_threads(threads), report)
-            writer.write(parts.kinds)
+            with temporary_folder(folder) as work:
+                settings = decays, decay, folder, work, memory, attributes, num_threads(threads), report
+                _Writer(events, *settings).write(parts.kinds)
             return array_names(parts.kinds)
         arrays = named_arrays(Index.of(events, decays, parts.kinds, decay, attributes=attributes, threads=threads))
         done = 0
@@ -91,6 +92,7 @@ class _Writer:
     alphas: Array
     decay: float
     folder: Path
+    work: Path  # for temporary files
     memory: int
     attributes: bool
     threads: int
@@ -109,15 +111,14 @@ class _Writer:
 
     def write(self, kinds: tuple[Kind, ...]) -> None:
         """Write all arrays of these kinds."""
-        block, order = min(_RUN, self._left // (8 * _LEAST) * 128), self.folder / temporary_name()
-        streams = Streams(self.events, max(block // 2, _LEAST), ArrayFile(order, (0,), np.int32))
+        block = min(_RUN, self._left // (8 * _LEAST) * 128)
+        streams = Streams(self.events, max(block // 2, _LEAST), Store(self.work).create("order", np.int32))
         if PARTNERS in kinds:
             with self.report("ordering simultaneous links", len(self.events)) as show:
                 streams.find_order(self.attributes, show)
         for kind in kinds:
             if kind is not WAYS:  # which is written with the pairs
                 self._write_kind(streams, [kind, WAYS] if kind is PAIRS and WAYS in kinds else [kind])
-        order.unlink()
         if NEXT in kinds:
             self._write_totals(streams)
 
@@ -129,13 +130,14 @@ class _Writer:
         if kind.sums and "time" not in names:
             names = *names, "time"
         shapes = kind.arrays(0, 0, 0, 0, t.dtype) | {"time": ((0,), t.dtype)}
-        types: list[ColumnType] = [((0,), np.int64 if kind.keyed else np.int32), *(shapes[name] for name in names)]
+        types: list[ColumnType] = [(np.dtype(np.int64 if kind.keyed else np.int32),)]
+        types += [(np.dtype(dtype), *shape[1:]) for shape, dtype in map(shapes.__getitem__, names)]
         with self._runs(types, 2 * len(t)) as runs:
             with self.report(f"dividing {kind.name}", len(t)) as show:
                 entries = (self._columns(given, names) for given in streams.of(kind))
                 for done in in_order(runs.write, runs.numbered(entries), self.threads):
                     show(min(done, len(t)))
-            groups, done = runs.groups(1 << 62 if kind.keyed else num_rows), 0
+            groups, done = runs.groups(0, 1 << 62 if kind.keyed else num_rows), 0
             with self.report(f"sorting {kind.name}", runs.size) as show, ExitStack() as stack:
                 files = [_KindFiles(stack, self.folder, each, runs.size, t, self.alphas, self.decay) for each in kinds]
                 tasks = ((runs, group, names, files) for group in groups)
@@ -155,17 +157,17 @@ class _Writer:
 
     def _runs(self, types: list[ColumnType], most: int) -> Runs:
         """Runs of as many entries as memory allows for."""
-        row = sum(np.dtype(dtype).itemsize * math.prod(shape[1:]) for shape, dtype in types)
+        row = sum(dtype.itemsize * math.prod(shape) for dtype, *shape in types)
         run = min(_RUN, self._left // ((self.threads + 1) * (2 * row + 40)))
         group = min(_GROUP, self._left // (self.threads * (2 * row + 64 + 2 * len(self.alphas))))
-        return Runs(self.folder, types, run, group, -(-most // run))
+        return Runs(Store(self.work), types, run, group, -(-most // run), building.sort_keys)
 
     def _write_slots(self, kind: Kind) -> None:
         """Write the hash table of the keys, a part after the other."""
         keys: Array = np.load(self.folder / f"{kind.name}.keys.npy", mmap_mode="r")
         size = lists.num_slots(len(keys))
         with (
-            self._runs([((0,), np.int32)] * 2, len(keys)) as runs,
+            self._runs([(np.dtype(np.int32),)] * 2, len(keys)) as runs,
             ArrayFile(self.folder / f"{kind.name}.slots.npy", (0,), np.int32) as slots,
             self.report(f"numbering {kind.name}", len(keys)) as show,
         ):
@@ -177,7 +179,7 @@ class _Writer:
                 show(done)
             for _, count in steps(size, runs.group):
                 slots.append(np.full(count, lists.FREE, np.int32))
-            for group in runs.groups(size):
+            for group in runs.groups(0, size):
                 homes, rows = runs.read(group)
                 homes, order = building.sort_keys(homes)
                 lists.enter_rows(homes, rows[order], slots.mapped())
@@ -233,8 +235,8 @@ def _write_long(runs: Runs, group: Group, names: tuple[str, ...], files: _KindFi
     at, spans = group.at, []
     for side in (0, 1) if files.kind is WAYS else (None,):
         start = at
-        for i in range(len(group.bounds)):
-            columns = dict(zip(names, runs.read(group._replace(bounds=group.bounds[i : i + 1]))[1:], strict=True))
+        for part in runs.parts(group):
+            columns = dict(zip(names, runs.read(part)[1:], strict=True))
             if side is not None:
                 columns = {name: column[columns["link"] & 1 == side] for name, column in columns.items()}
             files.write_columns(at, columns)

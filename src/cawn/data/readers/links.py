@@ -301,7 +301,7 @@ class _FileReader:
             row = pc.index(changed, True).as_py()
             if row >= 0 and not self._trimmed:
                 rule = "white space at the ends of names is left out"
-                self._first_trimmed = names.found(row, names.values[row].as_py(), rule)
+                self._first_trimmed = str(names.error(rule, row, names.values[row].as_py()))
             self._trimmed += pc.sum(changed).as_py() or 0
         return found
 

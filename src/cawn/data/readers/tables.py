@@ -78,9 +78,9 @@ class TableColumn:
         if self.is_text:
             empty = pc.equal(self.values, "")
             if pc.any(empty).as_py():
-                raise self._error(_first(empty), "", needed)
+                raise self.error(needed, _first(empty))
             return self.values
-        raise self._type_error(f"expected {what} (integers or strings)")
+        raise self.error(f"expected {what} (integers or strings)")
 
     def times(self) -> Array:
         """Times as int64, float64 or, where they are dates, datetime64; text is parsed as the first kind that fits."""
@@ -102,7 +102,7 @@ class TableColumn:
             self._refuse_rows(np.abs(ticks) > _LAST_TICK[unit], ticks, "every link needs a finite date")
             return np.array(ticks.astype(f"datetime64[{unit}]"))
         rounds = pa.types.is_floating(kind)
-        raise self._type_error("which rounds times; store float64 or int64" if rounds else _TIME_RULE)
+        raise self.error("which rounds times; store float64 or int64" if rounds else _TIME_RULE)
 
     def parsed_times(self, kinds: Sequence[pa.DataType]) -> TableColumn | None:
         """Text as the first of these kinds that fits all values; floats only where float64 does not round them."""
@@ -130,7 +130,7 @@ class TableColumn:
                 column._cast(kind, _TIME_RULE)
         except DataError as error:
             return error
-        return self._type_error(_TIME_RULE)
+        return self.error(_TIME_RULE)
 
     def _trimmed_times(self) -> pa.ChunkedArray:
         """The text without blanks around it and without a plus sign."""
@@ -143,7 +143,7 @@ class TableColumn:
         if self.is_text:
             values = self._cast(pa.bool_() if booleans and self.holds_booleans() else pa.float64(), rule)
         if (numbers := _cast_or_none(values, pa.float64(), safe=False)) is None:
-            raise self._type_error(rule)
+            raise self.error(rule)
         exact = numbers.to_numpy()
         with np.errstate(over="ignore"):
             rounded = exact.astype(np.float32)
@@ -161,9 +161,6 @@ class TableColumn:
         coded = pc.fill_null(names, "").combine_chunks().dictionary_encode()
         return coded.indices.to_numpy(), coded.dictionary.to_pylist()
 
-    def too_many(self, categories: int) -> DataError:
-        return DataError(f"{self._where}: found {categories:,} categories; is it a column of ids?")
-
     def is_category(self) -> bool:
         """Whether these are words: text, unless the first value is a number."""
         return self.is_text and not _all_fit(self.values.slice(0, 1), pa.float64())
@@ -178,8 +175,8 @@ class TableColumn:
 
     def refusal(self, rule: str) -> DataError:
         """An error for the first value, or for the first empty text."""
-        row = pc.index(self.values, "").as_py()
-        return self._error(max(row, 0), self._value(max(row, 0)), rule)
+        row = max(pc.index(self.values, "").as_py(), 0)
+        return self.error(rule, row, self._value(row))
 
     def weights(self, *, booleans: bool = False) -> npt.NDArray[np.float32]:
         """Link weights: finite, from 0."""
@@ -206,7 +203,7 @@ class TableColumn:
             return self.values.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             row = _first_misfit(self.values, kind)
-            raise (self._type_error(rule) if row is None else self._error(row, self._value(row), rule)) from error
+            raise (self.error(rule) if row is None else self.error(rule, row, self._value(row))) from error
 
     def _value(self, row: int) -> object:
         try:
@@ -216,27 +213,19 @@ class TableColumn:
 
     def _refuse_nulls(self, rule: str) -> None:
         if self.values.null_count:
-            raise self._error(_first(self.values.is_null()), None, rule)
+            raise self.error(rule, _first(self.values.is_null()))
 
     def _refuse_rows(self, bad: npt.NDArray[np.bool_], values: Array, rule: str) -> None:
         if bad.any():
             row = int(np.argmax(bad))
-            raise self._error(row, values[row].item(), rule)
+            raise self.error(rule, row, values[row].item())
 
-    @property
-    def _where(self) -> str:
-        return f"{self.origin.name}, column {brief(self.name)}"
-
-    def found(self, row: int, found: object, rule: str) -> str:
-        """A message about a value."""
-        shown = "nothing" if found is None or found == "" else brief(found)
-        return f"{self.origin.name}, {self.origin.place(row)}, column {brief(self.name)}: found {shown}; {rule}"
-
-    def _error(self, row: int, found: object, rule: str) -> DataError:
-        return DataError(self.found(row, found, rule))
-
-    def _type_error(self, rule: str) -> DataError:
-        return DataError(f"{self._where}: found {self.type}; {rule}")
+    def error(self, rule: str, row: int | None = None, found: object = None) -> DataError:
+        """About what was found in a row, or in the whole column: by default, its type."""
+        name, place, shown = self.origin.name, "", found or self.type
+        if row is not None:
+            place, shown = f"{self.origin.place(row)}, ", "nothing" if found is None or found == "" else brief(found)
+        return DataError(f"{name}, {place}column {brief(self.name)}: found {shown}; {rule}")
 
 
 class ReadAgainError(Exception):
@@ -290,7 +279,7 @@ class AttributeReader:
         before = len(self.codes)
         codes = np.array([self.codes.setdefault(level, len(self.codes)) for level in levels], np.float32)
         if len(self.codes) > MAX_CODES:
-            raise column.too_many(len(self.codes))
+            raise column.error("is it a column of ids?", found=f"{len(self.codes):,} categories")
         self.reserve(_PER_LEVEL * (len(self.codes) - before))
         return np.asarray(codes[indices])
 
